@@ -1,0 +1,12 @@
+.PHONY: check requirements
+
+check:  ## everything that CI checks
+	bash .ci/run
+
+COMPILE = uv pip compile --quiet --upgrade --generate-hashes --no-emit-index-url --no-header --python-version 3.11
+
+requirements:  ## pin the environments anew, with hashes and without any index address
+	$(COMPILE) --group test pyproject.toml --output-file requirements/test.txt
+	$(COMPILE) --group test --constraint requirements/oldest.in pyproject.toml --output-file requirements/oldest.txt
+	$(COMPILE) --group lint --group test pyproject.toml --output-file requirements/lint.txt
+	echo uv | $(COMPILE) - --output-file requirements/uv.txt

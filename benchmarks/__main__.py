@@ -1,0 +1,30 @@
+"""Run benchmarks by name: one JSON object a line, and a non-zero exit where a bar is missed."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+
+from benchmarks.measure import Result
+
+NAMES = ("decide", "startup")
+
+
+def main(names: list[str]) -> int:
+    """Run the named benchmarks, all of them where none is named."""
+    unknown = [name for name in names if name not in NAMES]
+    if unknown:
+        print(f"unknown benchmark {unknown[0]!r}; known: {', '.join(NAMES)}", file=sys.stderr)
+        return 2
+    met = True
+    for name in names or NAMES:
+        results: list[Result] = importlib.import_module(f"benchmarks.{name}").run()
+        for result in results:
+            print(json.dumps(result.as_dict()), flush=True)
+            met &= result.ok
+    return 0 if met else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

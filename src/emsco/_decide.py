@@ -1,0 +1,229 @@
+"""The one decision loop: it asks for values, never fetches them, and ends in `Decisions`.
+
+The loop is a generator. It yields an `Ask`: which rows are still undecided, and which sources the
+next stage needs for them. Whoever drives it fetches the values, from a matrix, a database or a
+service, and sends an `Answer` back. The loop judges, closes the rows that are confident enough and
+asks again for the rest, until all are closed or no stage is left. So every driver, offline or live,
+decides alike, and what is not needed is never asked for.
+
+>>> import numpy as np
+>>> from emsco._decide import Answer, Plan, Stage, decide_rows, drive
+>>> def judge(columns):  # the last column bought is the probability of "yes"
+...     sure = columns[max(columns)]
+...     return 1 - sure, sure
+>>> cheap = Stage(("a",), ("a",), judge, np.array([0.9]), cost=1.0)
+>>> dear = Stage(("b",), ("b",), judge, np.array([0.9]), cost=9.0)
+>>> values = {"a": np.array([0.95, 0.5, 0.6]), "b": np.array([0.9, 0.99, 0.7])}
+>>> def answer(ask):
+...     print("fetch", *ask.sources, "for rows", ask.rows.tolist())
+...     return Answer([values[feature][ask.rows] for feature in ask.features])
+>>> drive(decide_rows(Plan((cheap, dear), np.array(["no", "yes"])), 3), answer)
+fetch a for rows [0, 1, 2]
+fetch b for rows [1, 2]
+row  label  accepted  exit_stage  confidence  cost  reason
+  0  yes    yes                0        0.95     1
+  1  yes    yes                1        0.99     9
+  2  yes    no                 1         0.7     9  low confidence
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emsco._columns import Column, Columns
+from emsco.decisions import ACCEPTED, LOW_CONFIDENCE, Decisions
+from emsco.exceptions import DecisionsError
+
+Judge: TypeAlias = Callable[[Columns], Sequence[NDArray[np.float64]]]
+
+
+class Ask(NamedTuple):
+    """What the loop needs next: the values of some sources for the rows still undecided."""
+
+    stage: int
+    rows: NDArray[np.intp]
+    sources: tuple[str, ...]
+    features: tuple[str, ...]
+
+
+class Answer(NamedTuple):
+    """What a driver found: a column for each feature asked, a value for each row asked.
+
+    `reasons` tells why a row cannot be judged, "" where it can; None where all can. Such a row is
+    rejected for that reason, and its values are never looked at.
+    """
+
+    columns: Sequence[Column]
+    reasons: NDArray[np.object_] | None = None
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage, ready to decide."""
+
+    sources: tuple[str, ...]  # bought here
+    features: tuple[str, ...]  # what they yield
+    judge: Judge  # every column acquired so far -> the probability of each class
+    threshold: NDArray[np.float64]  # one, or one a class
+    cost: float  # paid up to and including this stage
+    latency: float = 0.0  # waited up to and including this stage
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All that the loop knows of a cascade."""
+
+    stages: tuple[Stage, ...]
+    classes: NDArray[Any]
+    default: int = 0  # the class of a row that no stage could judge
+
+    @cached_property
+    def costs(self) -> NDArray[np.float64]:
+        """What is paid by a row that leaves at each stage."""
+        return np.array([stage.cost for stage in self.stages])
+
+    @cached_property
+    def latencies(self) -> NDArray[np.float64] | None:
+        """What is waited by a row that leaves at each stage; None where nobody waits."""
+        latencies = np.array([stage.latency for stage in self.stages])
+        return latencies if latencies.any() else None
+
+    def unknown(self, n_rows: int) -> Verdict:
+        """Give the verdict on rows that no stage has judged."""
+        nothing = np.zeros(n_rows)
+        return Verdict(np.full(n_rows, self.default), nothing, np.zeros(n_rows, dtype=np.bool_))
+
+
+class Verdict(NamedTuple):
+    """What is known of rows: the most probable class, its probability, and whether it will do."""
+
+    winner: NDArray[Any]
+    confidence: NDArray[np.float64]
+    accepted: NDArray[np.bool_]
+
+    @classmethod
+    def of(
+        cls, probability: Sequence[NDArray[np.float64]], threshold: NDArray[np.float64]
+    ) -> Verdict:
+        """Judge by the probability of each class; of equals the first class wins."""
+        winner: NDArray[Any]
+        if len(probability) == 2:
+            no, yes = probability
+            winner, confidence = yes > no, np.maximum(no, yes)
+        else:
+            stacked = np.array(probability)
+            winner, confidence = stacked.argmax(axis=0), stacked.max(axis=0)
+        needed = threshold if threshold.size == 1 else threshold.take(winner)
+        return cls(winner, confidence, confidence >= needed)
+
+
+def decide_rows(
+    plan: Plan, n_rows: int, *, probability: NDArray[np.float64] | None = None
+) -> Generator[Ask, Answer, Decisions]:
+    """Decide `n_rows` rows; `probability`, rows x classes, receives each exit stage's own."""
+    rows = np.arange(n_rows)
+    exit_stage = np.zeros(n_rows, dtype=np.intp)
+    known: Verdict | None = None
+    reason: NDArray[np.object_] | None = None
+    held: dict[str, Column] = {}
+    last = len(plan.stages) - 1
+    for number, stage in enumerate(plan.stages):
+        if not rows.size:
+            break
+        answer = yield Ask(number, rows, stage.sources, stage.features)
+        _hold(held, answer.columns, stage.features, rows.size)
+        if number:
+            exit_stage[rows] = number
+        if answer.reasons is not None:
+            if reason is None:
+                reason = np.full(n_rows, LOW_CONFIDENCE, dtype=object)
+            failed = answer.reasons != ACCEPTED
+            reason[rows[failed]] = answer.reasons[failed]
+            rows, held = _keep(~failed, rows, held)
+            if not rows.size:
+                break
+        probabilities = stage.judge(held)
+        if probability is not None:
+            probability[rows] = np.column_stack(probabilities)
+        verdict = Verdict.of(probabilities, stage.threshold)
+        if rows.size == n_rows:
+            known = verdict
+        else:
+            known = known or plan.unknown(n_rows)
+            for field, values in zip(known, verdict, strict=True):
+                field[rows] = values
+        if number < last:
+            rows, held = _keep(~verdict.accepted, rows, held)
+    known = known or plan.unknown(n_rows)
+    if reason is not None:
+        reason[known.accepted] = ACCEPTED
+    return Decisions.trusted(
+        label=plan.classes.take(known.winner),
+        accepted=known.accepted,
+        exit_stage=exit_stage,
+        confidence=known.confidence,
+        cost=plan.costs.take(exit_stage),
+        reason=reason,
+        latency=None if plan.latencies is None else plan.latencies.take(exit_stage),
+    )
+
+
+def _hold(
+    held: dict[str, Column], columns: Sequence[Column], features: tuple[str, ...], n_rows: int
+) -> None:
+    """Add what was answered, unless it does not fit: a short answer must not shift rows."""
+    if len(columns) != len(features):
+        raise DecisionsError(f"A driver answered {len(columns)} columns for {features}.")
+    for feature, column in zip(features, columns, strict=True):
+        if len(column) != n_rows:
+            raise DecisionsError(
+                f"A driver answered {len(column)} values of {feature!r} for {n_rows} rows."
+            )
+        held[feature] = column
+
+
+def _keep(
+    kept: NDArray[np.bool_], rows: NDArray[np.intp], held: dict[str, Column]
+) -> tuple[NDArray[np.intp], dict[str, Column]]:
+    """Keep some of the rows and of the columns held for them."""
+    (places,) = kept.nonzero()
+    if places.size == rows.size:
+        return rows, held
+    if not places.size:
+        return places, {}
+    return rows[places], {name: column[places] for name, column in held.items()}
+
+
+def drive(loop: Generator[Ask, Answer, Decisions], answer: Callable[[Ask], Answer]) -> Decisions:
+    """Drive the loop with a function that answers at once."""
+    try:
+        ask = next(loop)
+        while True:
+            ask = loop.send(answer(ask))
+    except StopIteration as end:
+        decisions: Decisions = end.value
+        return decisions
+
+
+def decide_block(
+    plan: Plan,
+    columns: Columns,
+    *,
+    examine: Callable[[Columns], NDArray[np.object_]] | None = None,
+    probability: NDArray[np.float64] | None = None,
+) -> Decisions:
+    """Drive the loop over columns in memory; `examine` says which rows must not be judged."""
+    n_rows = len(next(iter(columns.values())))
+
+    def answer(ask: Ask) -> Answer:
+        everything = ask.rows.size == n_rows
+        found = {f: columns[f] if everything else columns[f][ask.rows] for f in ask.features}
+        return Answer(list(found.values()), None if examine is None else examine(found))
+
+    return drive(decide_rows(plan, n_rows, probability=probability), answer)

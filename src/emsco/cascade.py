@@ -1,0 +1,408 @@
+"""The classifier for one given design: one fitted classifier a stage, exit as soon as sure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from numbers import Real
+from os import PathLike
+from typing import Any, Protocol, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn import get_config
+from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context, clone
+from sklearn.utils import Tags, column_or_1d, get_tags
+from sklearn.utils._param_validation import HasMethods
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    assert_all_finite,
+    check_consistent_length,
+    check_is_fitted,
+    has_fit_parameter,
+    validate_data,
+)
+
+from emsco._columns import (
+    NUMERIC,
+    Column,
+    Columns,
+    all_finite,
+    container_of,
+    has_missing,
+    invalid,
+    pick_columns,
+    plain,
+    read_columns,
+    refuse_invalid,
+    refuse_twice,
+    slice_columns,
+    transpose_blocks,
+)
+from emsco._decide import Judge, Plan, Stage, decide_block
+from emsco._encoding import ColumnEncoding, learn, read
+from emsco._estimator import EstimatorStage
+from emsco._linear import LinearStage, default_estimator
+from emsco._threshold import Threshold, resolve
+from emsco.costs import Costs, generated_names, resolve_costs
+from emsco.decisions import ACCEPTED, Decisions
+from emsco.design import StageDesign
+from emsco.exceptions import ClassesError, ColumnsError, ValuesError
+
+INVALID_VALUE = "invalid value"
+
+# Rows decided at a time: few enough to stay in cache where a stage is bare arithmetic, many where
+# every call of an estimator has its own price.
+_LINEAR_BLOCK = 2**14
+_ESTIMATOR_BLOCK = 2**17
+
+
+class Guard(Protocol):
+    """What `guard` must be: it learns columns and says which rows must not be judged."""
+
+    def fit(self, columns: Mapping[str, NDArray[Any]]) -> Any:
+        """Learn what the columns look like in training."""
+
+    def reasons(self, columns: Mapping[str, NDArray[Any]]) -> NDArray[np.object_]:
+        """Say for each row why it must be rejected, "" where it need not."""
+
+
+class CascadeClassifier(ClassifierMixin, BaseEstimator):
+    """A classifier that buys features in stages and stops as soon as it is confident.
+
+    Each stage's classifier sees every feature acquired so far. A row leaves at the first stage
+    where the probability of the most probable class reaches that class's threshold; a row that is
+    confident at none is rejected. `decide` tells the whole truth; `predict` and `predict_proba`
+    answer for every row like any scikit-learn classifier: with the exit stage's answer, or the last
+    stage's for a rejected row.
+
+    Parameters
+    ----------
+    estimator : classifier with predict_proba, default=None
+        Cloned and fitted once a stage, on that stage's columns in the container that X came in.
+        None: logistic regression on encoded columns, which takes numbers, text, categories,
+        booleans and missing values as they are.
+    design : StageDesign, default=None
+        Which sources are bought in which order. None: all at once.
+    costs : Costs, mapping, sequence or path of a TOML file, default=None
+        The prices. A mapping or a sequence prices features, by name or by position. None: every
+        feature costs 1.
+    threshold : float, mapping or tuple, default=0.75
+        The confidence needed to accept, above 1 / number of classes: one number, one by class as
+        {label: number}, or a tuple of those, one a stage. It is not an accuracy: raising it never
+        raises coverage and never lowers cost, while accuracy may move either way.
+    guard : object with fit(columns) and reasons(columns), default=None
+        Learns the training columns; rows for which it gives a reason, and rows with an invalid
+        value, are rejected for it. None: an invalid value raises.
+
+    Attributes
+    ----------
+    classes_ : ndarray
+        The labels.
+    stages_ : tuple of tuple of str
+        The sources that each stage buys.
+    estimators_ : list of classifiers
+        The fitted classifier of each stage.
+    costs_ : Costs
+        The prices, as resolved for the columns of X.
+    design_ : StageDesign
+        The design, aligned with `costs_`.
+    thresholds_ : ndarray of shape (n_stages, n_classes)
+        The threshold of each stage and class.
+    guard_ : object
+        The fitted guard; only where one was given.
+    n_features_in_, feature_names_in_ : int, ndarray of str
+        What `fit` saw, as in scikit-learn.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from emsco import CascadeClassifier, StageDesign, evaluate
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.integers(2, size=400)
+    >>> cheap, dear = y + rng.normal(size=400), 4 * y + rng.normal(size=400)
+    >>> X = np.column_stack([cheap, dear])
+    >>> cascade = CascadeClassifier(design=StageDesign([0, 1]), costs=[1, 20], threshold=0.9)
+    >>> decisions = cascade.fit(X[:200], y[:200]).decide(X[200:])
+    >>> evaluation = evaluate(decisions, y[200:])
+    >>> print(f"{evaluation.accuracy:.3f} of {evaluation.coverage:.3f} for {evaluation.cost:.2f}")
+    0.966 of 0.880 for 17.50
+    """
+
+    _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012  # scikit-learn's own shape
+        "estimator": [HasMethods(["fit", "predict_proba"]), None],
+        "design": [StageDesign, None],
+        "costs": [Costs, Mapping, "array-like", str, PathLike, None],
+        "threshold": [Real, Mapping, tuple],
+        "guard": [HasMethods(["fit", "reasons"]), None],
+    }
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        design: StageDesign | None = None,
+        costs: Any = None,
+        threshold: Threshold = 0.75,
+        guard: Guard | None = None,
+    ) -> None:
+        self.estimator = estimator
+        self.design = design
+        self.costs = costs
+        self.threshold = threshold
+        self.guard = guard
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    def fit(
+        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, **params: Any
+    ) -> Self:
+        """Fit one classifier a stage.
+
+        Parameters
+        ----------
+        X : numpy array, pandas or polars frame of shape (n_rows, n_features)
+            The training rows.
+        y : array of shape (n_rows,)
+            Their labels, of at least two classes.
+        sample_weight : array of shape (n_rows,), default=None
+            How much each row counts, for the encoding and for the fits.
+        **params : dict
+            Passed on to the `fit` of every stage's estimator.
+        """
+        columns, n_rows = self._training_columns(X, y)
+        labels = self._labels(y, n_rows)
+        names = list(columns)
+        costs = resolve_costs(self.costs, names)
+        design = self.design or StageDesign(np.zeros(len(costs.names), dtype=np.int64))
+        self.costs_ = costs
+        self.design_ = design.align(costs)
+        self.stages_ = self.design_.stages
+        self.thresholds_ = resolve(self.threshold, self.classes_.tolist(), len(self.stages_))
+        used = {f for stage in self.stages_ for source in stage for f in costs.columns(source)}
+        columns = {name: columns[name] for name in names if name in used}
+        weight = _check_sample_weight(sample_weight, labels, ensure_non_negative=True)
+        if not weight.any():
+            raise ValuesError("`sample_weight` must be above 0 for some row; all are 0.")
+        fit_params = self._fit_params(None if sample_weight is None else weight, params)
+        self._learn_columns(columns, weight)
+        acquired = [self._features(self.design_.acquired(i)) for i in range(len(self.stages_))]
+        if self.estimator is None:
+            judges = self._fit_linear(columns, acquired, labels, fit_params)
+        else:
+            judges = self._fit_estimators(container_of(X), columns, acquired, labels, fit_params)
+        self._plan = self._make_plan(judges, labels)
+        return self
+
+    def decide(self, X: Any) -> Decisions:
+        """Decide rows: buy stage by stage, exit when confident, reject where never.
+
+        A frame is read by name: the columns of used sources must be there, others are ignored. An
+        array is read by position.
+        """
+        blocks = self._blocks(X, by_name=True)
+        examine = self._examine if self.guard is not None else None
+        return Decisions.concatenate(
+            [decide_block(self._plan, block, examine=examine) for block in blocks]
+        )
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Give a label for every row: the last stage bought decides, also where it rejects."""
+        examine = self._examine if self.guard is not None else None
+        return np.concatenate(
+            [decide_block(self._plan, block, examine=examine).label for block in self._blocks(X)]
+        )
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Give the probabilities of the last stage bought, a column a class."""
+        examine = self._examine if self.guard is not None else None
+        parts = []
+        for block in self._blocks(X):
+            n_rows = len(next(iter(block.values())))
+            # A row that no stage could judge, because the guard refused it, stays unknown.
+            part = np.full((n_rows, len(self.classes_)), 1 / len(self.classes_))
+            decide_block(self._plan, block, examine=examine, probability=part)
+            parts.append(part)
+        return np.concatenate(parts)
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Route the parameters of `fit` to the stages' estimators."""
+        estimator = self.estimator
+        if estimator is None:
+            estimator = default_estimator().set_fit_request(sample_weight=True)
+        return MetadataRouter(owner=self).add(
+            estimator=estimator, method_mapping=MethodMapping().add(caller="fit", callee="fit")
+        )
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        if self.estimator is None:
+            tags.input_tags.allow_nan = True
+            tags.input_tags.string = True
+            tags.input_tags.categorical = True
+        else:
+            inner = get_tags(self.estimator)
+            tags.input_tags.allow_nan = inner.input_tags.allow_nan
+            tags.classifier_tags.multi_class = inner.classifier_tags.multi_class
+            tags.classifier_tags.poor_score = inner.classifier_tags.poor_score
+        return tags
+
+    def _training_columns(self, X: Any, y: ArrayLike) -> tuple[dict[str, Column], int]:
+        """Check shape and names of the training rows and read every column."""
+        if container_of(X) == "array":
+            X = validate_data(self, X, y, dtype=None, ensure_all_finite=False, multi_output=True)[0]
+        else:
+            refuse_twice(list(X.columns))
+            validate_data(self, X, y, skip_check_array=True)
+            if not X.shape[0] or not X.shape[1]:
+                raise ColumnsError(f"X must have rows and columns, its shape is {X.shape}.")
+        names = getattr(self, "feature_names_in_", None)
+        self._names = generated_names(X.shape[1]) if names is None else names.tolist()
+        return read_columns(X, self._names), X.shape[0]
+
+    def _labels(self, y: ArrayLike, n_rows: int) -> NDArray[Any]:
+        labels: NDArray[Any] = column_or_1d(y, warn=True)
+        if labels.dtype.kind == "f":
+            assert_all_finite(labels, input_name="y")
+        check_classification_targets(labels)
+        check_consistent_length(labels, np.empty(n_rows))
+        self.classes_ = np.unique(labels)
+        if len(self.classes_) < 2:
+            only = self.classes_.tolist()[0]
+            raise ClassesError(f"`y` must hold at least 2 classes, got 1 class: {only!r}.")
+        return labels
+
+    def _fit_params(
+        self, sample_weight: ArrayLike | None, params: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Give what the `fit` of every stage's estimator receives, by scikit-learn's routing."""
+        given = params if sample_weight is None else {**params, "sample_weight": sample_weight}
+        if get_config()["enable_metadata_routing"]:
+            return dict(process_routing(self, "fit", **given).estimator.fit)
+        weighable = self.estimator is None or has_fit_parameter(self.estimator, "sample_weight")
+        if sample_weight is not None and not weighable:
+            raise ColumnsError(
+                f"`sample_weight` was given, but {type(self.estimator).__name__}.fit takes none."
+            )
+        return given
+
+    def _features(self, sources: tuple[str, ...]) -> tuple[str, ...]:
+        """Name what sources yield, in the order of X: a stage depends on the set alone."""
+        chosen = {feature for source in sources for feature in self.costs_.columns(source)}
+        return tuple(name for name in self._names if name in chosen)
+
+    def _learn_columns(self, columns: Columns, weight: NDArray[np.float64]) -> None:
+        """Learn the used columns: where missing values are known, encodings, and the guard."""
+        self._encoding: dict[str, ColumnEncoding] = {}
+        self._missing_seen: dict[str, bool] = {}
+        values: dict[str, NDArray[Any]] = {}
+        for name, column in columns.items():
+            values[name] = plain(column)
+            refuse_invalid(values[name], name, missing_seen=True)
+            if self.estimator is None:
+                self._encoding[name] = learn(column, name, weight)
+                self._missing_seen[name] = self._encoding[name].missing_seen
+            else:
+                self._missing_seen[name] = has_missing(values[name])
+        if self.guard is not None:
+            self.guard_ = clone(self.guard, safe=False)
+            self.guard_.fit(values)
+
+    def _fit_linear(
+        self,
+        columns: Columns,
+        acquired: list[tuple[str, ...]],
+        labels: NDArray[Any],
+        fit_params: dict[str, Any],
+    ) -> Sequence[Judge]:
+        blocks = {
+            name: encoding.encode(read(encoding, columns[name], name))
+            for name, encoding in self._encoding.items()
+        }
+        self.estimators_ = [
+            default_estimator().fit(np.hstack([blocks[f] for f in features]), labels, **fit_params)
+            for features in acquired
+        ]
+        return [
+            LinearStage.compile(features, self._encoding, estimator)
+            for features, estimator in zip(acquired, self.estimators_, strict=True)
+        ]
+
+    def _fit_estimators(
+        self,
+        container: str,
+        columns: Columns,
+        acquired: list[tuple[str, ...]],
+        labels: NDArray[Any],
+        fit_params: dict[str, Any],
+    ) -> Sequence[Judge]:
+        stages = [
+            EstimatorStage(clone(self.estimator), i, container, features)
+            for i, features in enumerate(acquired)
+        ]
+        self.estimators_ = [stage.fit(columns, labels, fit_params).estimator for stage in stages]
+        return stages
+
+    def _make_plan(self, judges: Sequence[Judge], labels: NDArray[Any]) -> Plan:
+        latencies = np.cumsum([self.costs_.latency_of(sources) for sources in self.stages_])
+        stages = [
+            Stage(
+                sources=sources,
+                features=self._features(sources),
+                judge=judges[i],
+                threshold=_one_or_each(self.thresholds_[i]),
+                cost=self.costs_.of(self.design_.acquired(i)),
+                latency=float(latencies[i]),
+            )
+            for i, sources in enumerate(self.stages_)
+        ]
+        most_frequent = np.unique(labels, return_counts=True)[1].argmax()
+        return Plan(tuple(stages), self.classes_, default=int(most_frequent))
+
+    def _blocks(self, X: Any, *, by_name: bool = False) -> Iterator[Columns]:
+        """Read rows as blocks of columns that the stages can judge, or say why not."""
+        check_is_fitted(self)
+        size = _LINEAR_BLOCK if self.estimator is None else _ESTIMATOR_BLOCK
+        if container_of(X) == "array":
+            X = validate_data(self, X, reset=False, dtype=None, ensure_all_finite=False)
+            if X.dtype.kind in NUMERIC:
+                return self._array_blocks(X, size)
+            columns = read_columns(X, self._names)
+        elif by_name and hasattr(self, "feature_names_in_"):
+            columns = pick_columns(X, list(self._missing_seen))
+        else:
+            validate_data(self, X, reset=False, skip_check_array=True)
+            columns = read_columns(X, self._names)
+        used = {name: columns[name] for name in self._missing_seen}
+        if self.estimator is None:
+            used = {name: read(self._encoding[name], used[name], name) for name in used}
+        self._refuse_invalid(used)
+        return slice_columns(used, size)
+
+    def _array_blocks(self, X: NDArray[Any], size: int) -> Iterator[Columns]:
+        dtype = np.float64 if self.estimator is None else X.dtype
+        for number, (rows, columns) in enumerate(transpose_blocks(X, self._names, size, dtype)):
+            if not all_finite(rows):
+                self._refuse_invalid(columns, first_row=number * size)
+            yield columns
+
+    def _refuse_invalid(self, columns: Columns, *, first_row: int = 0) -> None:
+        """Refuse values that cannot be judged; a guard rejects their rows instead."""
+        if self.guard is None:
+            for name, seen in self._missing_seen.items():
+                refuse_invalid(plain(columns[name]), name, missing_seen=seen, first_row=first_row)
+
+    def _examine(self, columns: Columns) -> NDArray[np.object_]:
+        """Say why rows must be rejected: the guard's reason, or an invalid value."""
+        values = {name: plain(column) for name, column in columns.items()}
+        reasons = np.array(self.guard_.reasons(values), dtype=object)
+        for name, column in values.items():
+            bad = invalid(column, missing_seen=self._missing_seen[name])
+            if bad is not None:
+                reasons[bad & (reasons == ACCEPTED)] = INVALID_VALUE
+        return reasons
+
+
+def _one_or_each(thresholds: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Spare the loop a look-up where every class has the same threshold."""
+    return thresholds[:1] if (thresholds == thresholds[0]).all() else thresholds

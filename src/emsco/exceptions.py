@@ -1,0 +1,106 @@
+"""Named errors, one sentence each, and the one way to import something optional."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+from collections.abc import Iterable
+from types import ModuleType
+from typing import Any
+
+
+class EmscoError(Exception):
+    """The root of every error raised on purpose.
+
+    Examples
+    --------
+    >>> from emsco import Costs, exceptions
+    >>> try:
+    ...     Costs.per_feature({"age": -1})
+    ... except exceptions.EmscoError as error:
+    ...     print(error)
+    The cost of source 'age' must be a number >= 0, got -1.
+    """
+
+
+class CostsError(EmscoError, ValueError):
+    """A price, a source, a setup or a requirement that cannot be."""
+
+
+class DesignError(EmscoError, ValueError):
+    """A design that cannot be, or that the costs contradict."""
+
+
+class ThresholdError(EmscoError, ValueError):
+    """A threshold that no class can fail to meet, or that none can reach."""
+
+
+class ColumnsError(EmscoError, ValueError):
+    """Columns of X that are not the ones the costs or the fit named."""
+
+
+class ClassesError(EmscoError, ValueError):
+    """Labels from which no classifier can be learned."""
+
+
+class DecisionsError(EmscoError, ValueError):
+    """Decisions, counts or answers of a driver that contradict one another."""
+
+
+class ValuesError(EmscoError, ValueError):
+    """A value that cannot be judged; `row` and `column` say where, when it has one place."""
+
+    def __init__(self, message: str, *, row: int | None = None, column: str | None = None) -> None:
+        super().__init__(message)
+        self.row = row
+        self.column = column
+
+
+class SelectionError(EmscoError, ValueError):
+    """Bounds that no candidate of a front meets; `closest` is the one that misses them least."""
+
+    def __init__(self, message: str, *, closest: Any = None) -> None:
+        super().__init__(message)
+        self.closest = closest
+
+
+class MissingExtraError(EmscoError, ImportError):
+    """An optional dependency that is not installed."""
+
+
+def require(module: str, extra: str | None = None) -> ModuleType:
+    """Import an optional module, or say how to install it.
+
+    Parameters
+    ----------
+    module : str
+        The module to import.
+    extra : str or None
+        The extra of emsco that brings it; None where the user brings it himself.
+
+    Examples
+    --------
+    >>> from emsco.exceptions import require
+    >>> require("json").__name__
+    'json'
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as error:
+        package = f"emsco[{extra}]" if extra else module.partition(".")[0]
+        raise MissingExtraError(
+            f"This needs {module!r}, which cannot be imported ({error}); pip install '{package}'."
+        ) from error
+
+
+def quoted(names: Iterable[object], *, most: int = 8) -> str:
+    """List names for a message, cut where a person would stop reading."""
+    names = list(names)
+    listed = ", ".join(repr(name) for name in names[:most])
+    return listed if len(names) <= most else f"{listed} and {len(names) - most} more"
+
+
+def nearest(name: object, known: Iterable[str]) -> str:
+    """Answer an unknown name with the known one it resembles, as the end of a message."""
+    match = difflib.get_close_matches(str(name), list(known), n=1)
+    return f"; did you mean {match[0]!r}?" if match else "."

@@ -1,0 +1,22 @@
+"""What the tests share: the folder of real data sets, and laws tried often."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "laws", max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("laws")
+
+
+@pytest.fixture(scope="session")
+def data_folder() -> Path:
+    folder = os.environ.get("EMSCO_DATA")
+    if not folder or not Path(folder).is_dir():
+        pytest.fail("Set the environment variable EMSCO_DATA to the folder of the data sets.")
+    return Path(folder)

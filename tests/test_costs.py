@@ -1,0 +1,206 @@
+"""Costs are functions of sets of sources: own prices, setups once, slowest latency."""
+
+from __future__ import annotations
+
+import copy
+import csv
+import pickle
+from decimal import Decimal
+from itertools import chain, combinations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from emsco import Costs, Review, Source
+from emsco.costs import resolve_costs
+from emsco.exceptions import ColumnsError, CostsError
+
+BLOOD = Costs(
+    [
+        Source("age", cost=1, latency=0.5),
+        Source("chol", cost=5.17, setup="blood", latency=2),
+        Source("fbs", cost=3.10, setup="blood", requires=["age"]),
+    ],
+    setups={"blood": 2.10},
+    review=Review(25, latency=60, accuracy=0.98),
+    unit="CAD",
+)
+
+
+def test_every_subset_of_turneys_cleveland_prices_comes_out_to_the_cent(data_folder):
+    """Turney prices the first test of a group in full and the others at a discount."""
+    with open(data_folder / "costs_heart_cleveland.csv", newline="") as file:
+        tests = {row["feature"]: row for row in csv.DictReader(file)}
+    setups = {
+        row["group"]: float(Decimal(row["full_cost"]) - Decimal(row["discount_cost"]))
+        for row in tests.values()
+        if row["group"]
+    }
+    costs = Costs(
+        [
+            Source(name, cost=float(row["discount_cost"]), setup=row["group"] or None)
+            for name, row in tests.items()
+        ],
+        setups=setups,
+    )
+
+    def published(subset):
+        price, seen = Decimal(0), set()
+        for name in subset:
+            group = tests[name]["group"]
+            price += Decimal(tests[name]["discount_cost" if group in seen else "full_cost"])
+            if group:
+                seen.add(group)
+        return price
+
+    subsets = chain.from_iterable(combinations(tests, size) for size in range(len(tests) + 1))
+    checked = 0
+    for subset in subsets:
+        assert Decimal(repr(costs.of(subset))) == published(subset)
+        checked += 1
+    assert checked == 2**13
+    assert costs.total == float(published(tests))
+
+
+def test_a_setup_is_paid_once_at_the_first_of_its_sources():
+    assert BLOOD.of(["chol"]) == 7.27
+    assert BLOOD.of(["fbs"], paid=["chol"]) == 3.10
+    assert BLOOD.of(["chol", "fbs"], paid=["chol"]) == 3.10
+    assert BLOOD.of(["chol", "chol"]) == 7.27
+    assert BLOOD.of([]) == 0
+    assert BLOOD.total == 11.37
+
+
+@given(st.lists(st.sampled_from(BLOOD.names)), st.lists(st.sampled_from(BLOOD.names)))
+def test_buying_in_two_steps_costs_what_buying_at_once_costs(first, second):
+    """The price of a set does not depend on the path that led to it."""
+    at_once = BLOOD.of([*first, *second])
+    assert BLOOD.of(first) + BLOOD.of(second, paid=first) == pytest.approx(at_once, abs=1e-12)
+
+
+def test_a_stage_waits_for_its_slowest_source():
+    assert BLOOD.latency_of(["age", "chol"]) == 2
+    assert BLOOD.latency_of([]) == 0
+
+
+def test_requirements_left_out_are_listed():
+    assert BLOOD.unmet(["fbs", "chol"]) == (("fbs", "age"),)
+    assert BLOOD.unmet(["fbs", "age"]) == ()
+
+
+def test_a_source_yields_its_features_by_default_the_one_of_its_name():
+    costs = Costs([Source("page", features=["title", "links"], cost=30), Source("url", cost=1)])
+    assert costs.columns("page") == ("title", "links")
+    assert costs.columns("url") == ("url",)
+
+
+def test_zero_prices_are_allowed():
+    assert Costs.per_feature({"a": 0, "b": 0}).total == 0
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Source("a", cost=-1), "cost of source 'a' must be a number >= 0, got -1"),
+        (lambda: Source("a", cost=None), "cost of source 'a' must be a number >= 0, got None"),
+        (lambda: Source("a", cost=float("nan")), "must be a number >= 0, got nan"),
+        (lambda: Source("a", cost=float("inf")), "must be a number >= 0, got inf"),
+        (lambda: Source("a", cost="3"), "must be a number >= 0, got '3'"),
+        (lambda: Source("a", cost=1, latency=-2), "latency of source 'a'"),
+        (lambda: Source("", cost=1), "name must be text and not empty"),
+        (lambda: Source("a", cost=1, features=[]), "at least one feature"),
+        (lambda: Review(-1), "cost of review"),
+        (lambda: Review(1, accuracy=1.5), "at most 1, got 1.5"),
+        (lambda: Costs([]), "at least one source"),
+        (lambda: Costs(["age"]), "made of Source values, got 'age'"),
+        (lambda: Costs([Source("a", cost=1)] * 2), "Every source may be named once"),
+        (
+            lambda: Costs([Source("a", cost=1), Source("b", cost=1, features=["a"])]),
+            "Every feature may be named once, named twice: 'a'",
+        ),
+        (
+            lambda: Costs([Source("age", cost=1), Source("b", cost=1, requires=["agee"])]),
+            "requires 'agee', which is not a source; did you mean 'age'",
+        ),
+        (lambda: Costs([Source("a", cost=1, setup="blood")]), "'blood', which has no price"),
+        (lambda: Costs([Source("a", cost=1)], setups={"blood": 1}), "No source names the setup"),
+        (lambda: Costs([Source("a", cost=1, setup="s")], setups={"s": -1}), "cost of setup 's'"),
+        (lambda: BLOOD.of(["chole"]), "'chole' is not a source; did you mean 'chol'"),
+    ],
+)
+def test_wrong_costs_cannot_be_built(make, message):
+    with pytest.raises(CostsError, match=message):
+        make()
+
+
+def test_prices_match_features_by_name_or_by_position():
+    assert Costs.per_feature([1, 20]).names == ("x0", "x1")
+    assert Costs.per_feature([1, 20], ["a", "b"]).of(["b"]) == 20
+    assert Costs.per_feature({"b": 20, "a": 1}, ["a", "b"]).names == ("a", "b")
+    with pytest.raises(ColumnsError, match="3 prices for 2 features"):
+        Costs.per_feature([1, 2, 3], ["a", "b"])
+    with pytest.raises(ColumnsError, match="missing: 'b'; not a feature: 'c'"):
+        Costs.per_feature({"a": 1, "c": 2}, ["a", "b"])
+
+
+def test_costs_must_own_every_column_of_x_exactly_once():
+    assert resolve_costs(None, ["a", "b"]).total == 2
+    assert resolve_costs(BLOOD, ["chol", "age", "fbs"]) is BLOOD
+    with pytest.raises(ColumnsError, match="not in X: 'fbs'; did you mean 'fbss'"):
+        resolve_costs(BLOOD, ["age", "chol", "fbss"])
+    with pytest.raises(ColumnsError, match="No source of `costs` yields the column 'sex' of X"):
+        resolve_costs(BLOOD, ["age", "chol", "fbs", "sex"])
+
+
+def test_costs_written_to_toml_are_read_back_equal(tmp_path):
+    path = tmp_path / "costs.toml"
+    BLOOD.to_toml(path)
+    assert Costs.from_toml(path) == BLOOD
+    assert resolve_costs(path, ["age", "chol", "fbs"]) == BLOOD
+    assert 'chol = { cost = 5.17, latency = 2.0, setup = "blood" }' in path.read_text()
+
+
+@given(
+    name=st.text(min_size=1),
+    features=st.lists(st.text(), min_size=1, unique=True),
+    cost=st.floats(0, 1e12),
+    unit=st.text(),
+)
+def test_any_text_survives_toml(tmp_path_factory, name, features, cost, unit):
+    """Names are the users' own: quotes, line breaks, emoji and control characters included."""
+    try:
+        "".join([name, unit, *features]).encode()
+    except UnicodeEncodeError:  # a lone surrogate is no text
+        return
+    costs = Costs([Source(name, features=features, cost=cost)], unit=unit)
+    path = tmp_path_factory.getbasetemp() / "any.toml"
+    costs.to_toml(path)
+    assert Costs.from_toml(path) == costs
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("sources = [", "not valid TOML"),
+        ("[setups]\nblood = 1", "does not describe costs: 'sources'"),
+        ("[sources]\na = { price = 3 }", "unexpected keyword argument 'price'"),
+        ("[sources]\na = -3", "cost of source 'a' must be a number >= 0"),
+        ("[source]\na = 3", "got 'source'"),
+    ],
+)
+def test_a_wrong_toml_file_is_refused_by_name(tmp_path, text, message):
+    path = tmp_path / "costs.toml"
+    path.write_text(text)
+    with pytest.raises(CostsError, match=message):
+        Costs.from_toml(path)
+
+
+def test_costs_are_frozen_hashable_and_picklable():
+    with pytest.raises(AttributeError):
+        BLOOD.unit = "EUR"
+    with pytest.raises((AttributeError, TypeError)):
+        BLOOD.setups["blood"] = 0
+    for other in (copy.deepcopy(BLOOD), pickle.loads(pickle.dumps(BLOOD))):
+        assert other == BLOOD
+        assert hash(other) == hash(BLOOD)

@@ -1,0 +1,35 @@
+"""Errors have one root, survive pickling, and say what to install."""
+
+from __future__ import annotations
+
+import pickle
+
+import pytest
+
+from emsco import exceptions
+from emsco.exceptions import EmscoError, MissingExtraError, ValuesError, quoted, require
+
+
+def test_every_error_has_one_root():
+    errors = [e for e in vars(exceptions).values() if isinstance(e, type)]
+    named = [e for e in errors if issubclass(e, Exception)]
+    assert len(named) >= 9
+    assert all(issubclass(error, EmscoError) for error in named)
+
+
+def test_an_error_keeps_its_place_through_pickle():
+    """Workers in other processes send their errors home."""
+    error = pickle.loads(pickle.dumps(ValuesError("bad", row=3, column="age")))
+    assert (str(error), error.row, error.column) == ("bad", 3, "age")
+
+
+def test_a_missing_module_is_answered_with_its_extra():
+    with pytest.raises(MissingExtraError, match=r"pip install 'emsco\[plot\]'"):
+        require("no_such_module", "plot")
+    with pytest.raises(ImportError, match="pip install 'no_such_module'"):
+        require("no_such_module.inner")
+
+
+def test_long_lists_are_cut():
+    assert quoted(["a", "b"]) == "'a', 'b'"
+    assert quoted(range(10), most=2) == "0, 1 and 8 more"
