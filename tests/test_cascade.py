@@ -221,7 +221,7 @@ def test_weights_reach_the_fits_and_the_encoding():
     repeated = np.repeat(np.arange(N), weight)
     by_rows = cascade().fit(FRAME.iloc[repeated], Y[repeated])
     assert np.allclose(weighted.predict_proba(FRAME), by_rows.predict_proba(FRAME), atol=1e-8)
-    with pytest.raises(ValueError, match="non-zero|all are 0"):
+    with pytest.raises(ValueError, match=r"non-zero|all are 0"):
         cascade().fit(FRAME, Y, sample_weight=np.zeros(N))
     with pytest.raises(ColumnsError, match=r"KNeighborsClassifier\.fit takes none"):
         cascade(estimator=KNeighborsClassifier()).fit(FRAME, Y, sample_weight=weight)
