@@ -139,7 +139,7 @@ def _plain_foreign(column: Column) -> NDArray[Any]:
     """Turn a pandas extension array, a polars Series or a list into a numpy array."""
     if not hasattr(column, "dtype"):
         return np.asarray(column)
-    if hasattr(column, "to_list"):  # polars
+    if hasattr(column.dtype, "is_numeric"):  # polars
         if column.dtype.is_numeric() or str(column.dtype) == "Boolean":
             return np.asarray(column.to_numpy(), dtype=np.float64)
         return np.array(column.to_list(), dtype=object)

@@ -177,7 +177,8 @@ def _learn_number(values: Array, weight: Array) -> Number:
     shares = values / size
     centre = float(np.average(shares, weights=weight))
     scale = float(np.sqrt(np.average((shares - centre) ** 2, weights=weight)))
-    constant = scale <= 1e-12 * abs(centre)  # up to rounding
+    # Up to rounding; and a scale that small would turn a weight into infinity.
+    constant = scale <= 1e-12 * abs(centre) or scale * size < 1e-150
     return Number(centre * size, 1.0 if constant else scale * size, median)
 
 
