@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from emsco import evaluate
+from emsco import StageDesign, evaluate
 from emsco._decide import Answer, Plan, Stage, decide_block, decide_rows, drive
 from emsco.exceptions import DecisionsError
 
@@ -196,3 +196,31 @@ def test_a_short_answer_is_refused_and_never_shifts_rows(columns, message):
 
 def test_no_rows_ask_for_nothing():
     assert len(drive(decide_rows(plan_of(1, [0.75]), 0), lambda _: pytest.fail("asked"))) == 0
+
+
+def plan_along(stages):
+    """Make a cascade whose stages judge by the mean of every column acquired so far."""
+
+    def judge(columns):
+        yes = np.mean([columns[name] for name in sorted(columns)], axis=0)
+        return 1 - yes, yes
+
+    bought = np.cumsum([len(stage) for stage in stages])
+    return Plan(
+        tuple(
+            Stage(tuple(stage), tuple(stage), judge, np.array([0.75]), cost=float(paid))
+            for stage, paid in zip(stages, bought, strict=True)
+        ),
+        LABELS,
+    )
+
+
+@given(st.lists(st.integers(-1, 6), min_size=4, max_size=4).filter(lambda a: max(a) >= 0), tables)
+def test_compressing_an_assignment_changes_no_evaluation(assignment, table):
+    columns = {f"s{i}": np.resize(table, (len(table), 4))[:, i] for i in range(4)}
+    raw = [[f"s{i}" for i in range(4) if assignment[i] == s] for s in range(7)]
+    design = StageDesign(assignment, [f"s{i}" for i in range(4)])
+    by_gaps = decide_block(plan_along([stage for stage in raw if stage]), columns)
+    compressed = decide_block(plan_along(design.stages), columns)
+    truth = np.where(np.arange(len(table)) % 2, "yes", "no")
+    assert evaluate(by_gaps, truth) == evaluate(compressed, truth)
