@@ -4,18 +4,26 @@ from emsco.cascade import CascadeClassifier
 from emsco.costs import Costs, Review, Source
 from emsco.decisions import Decision, Decisions
 from emsco.design import StageDesign
+from emsco.engine import Engine, LocalEngine
 from emsco.evaluation import Evaluation, evaluate
 from emsco.front import Candidate, ParetoFront
+from emsco.search import EMSCO, Exhaustive, Hybrid, LocalSearch
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "EMSCO",
     "Candidate",
     "CascadeClassifier",
     "Costs",
     "Decision",
     "Decisions",
+    "Engine",
     "Evaluation",
+    "Exhaustive",
+    "Hybrid",
+    "LocalEngine",
+    "LocalSearch",
     "ParetoFront",
     "Review",
     "Source",

@@ -67,11 +67,11 @@ class Source:
 
     name: str
     _: KW_ONLY
-    features: tuple[str, ...] = None  # type: ignore[assignment]  # None until __post_init__
+    features: Sequence[str] = None  # type: ignore[assignment]  # None until __post_init__
     cost: float
     latency: float = 0.0
     setup: str | None = None
-    requires: tuple[str, ...] = ()
+    requires: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
@@ -144,7 +144,7 @@ class Costs:
     3.1
     """
 
-    sources: tuple[Source, ...]
+    sources: Sequence[Source]
     _: KW_ONLY
     setups: Mapping[str, float] = None  # type: ignore[assignment]  # None until __post_init__
     review: Review | None = None
@@ -266,7 +266,7 @@ class Costs:
         """Name the features that a source yields."""
         if not isinstance(source, Source):
             (source,) = self._known([source]).values()
-        return source.features
+        return tuple(source.features)
 
     def unmet(self, sources: Iterable[str]) -> tuple[tuple[str, str], ...]:
         """List (source, what it requires) for every requirement that a set leaves out."""

@@ -56,6 +56,10 @@ class ValuesError(EmscoError, ValueError):
         self.column = column
 
 
+class SearchError(EmscoError, ValueError):
+    """A search that cannot be run as asked."""
+
+
 class SelectionError(EmscoError, ValueError):
     """Bounds that no candidate of a front meets; `closest` is the one that misses them least."""
 

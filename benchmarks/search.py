@@ -1,0 +1,353 @@
+"""Searches: fits, the exact front, the kernel, the genetic and the hybrid search, thresholds."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
+from threadpoolctl import threadpool_limits
+
+from benchmarks.measure import Result, best_times
+from benchmarks.problems import Data, credit, example, heart, phishing, pima, synthetic50
+from emsco import Candidate, CascadeClassifier, ParetoFront, StageDesign, evaluate
+from emsco.engine import LocalEngine
+from emsco.search._emsco import EMSCO
+from emsco.search._exhaustive import Exhaustive, _Walk
+from emsco.search._fitting import Fold, make_fitter
+from emsco.search._hybrid import Hybrid
+from emsco.search._kernels import count_bits
+from emsco.search._problem import Problem
+from emsco.search._thresholds import thresholds_by_stage
+
+SEEDS = 10
+
+
+def run() -> Iterator[Result]:
+    """Measure everything; some of it takes minutes."""
+    yield from run_quick()
+    yield from genetic()
+    yield from hybrid()
+    yield from large()
+    yield from thresholds()
+    yield from fresh()
+
+
+def run_quick() -> Iterator[Result]:
+    """Measure what takes seconds."""
+    yield from fits()
+    yield from exact()
+    yield from kernel()
+    yield from proposing()
+
+
+def every_set(n_sources: int) -> NDArray[np.bool_]:
+    """List every source set but the empty one."""
+    sets: NDArray[np.bool_] = (np.arange(1, 2**n_sources)[:, None] >> np.arange(n_sources)) & 1 == 1
+    return sets
+
+
+def fits() -> Iterator[Result]:
+    """Time a fit in a batch against scikit-learn's own, one thread a side."""
+    data = credit()
+    train, select, _ = data.split(0)
+    yield _fit_ratio("Credit", data, train, select, 40)
+    data, train, select, _ = example()
+    yield _fit_ratio("the example", data, train, select, 14)
+
+
+def _fit_ratio(
+    name: str, data: Data, train: NDArray[np.intp], select: NDArray[np.intp], bar: float
+) -> Result:
+    sets = every_set(len(data.costs.names))
+    sources = [data.costs.columns(source) for source in data.costs.names]
+    fitter = make_fitter(None, data.columns, "array", data.y, 2, [Fold(train, select)], sources)
+    X = np.column_stack(list(data.columns.values()))
+    X = (X[train] - X[train].mean(axis=0)) / X[train].std(axis=0)
+    sample = np.random.default_rng(0).choice(len(sets), 200, replace=False)
+
+    def reference(solver: str) -> Callable[[], None]:
+        def fit() -> None:
+            for one in sets[sample]:
+                LogisticRegression(solver=solver).fit(X[:, one], data.y[train])
+
+        return fit
+
+    with threadpool_limits(1):
+        ours, lbfgs, newton = best_times(
+            lambda: fitter.outcomes(sets),
+            reference("lbfgs"),
+            reference("newton-cholesky"),
+            rounds=3,
+        )
+    ours, theirs = ours / len(sets), min(lbfgs, newton) / len(sample)
+    facts = {
+        "microseconds": round(ours * 1e6, 1),
+        "lbfgs": round(lbfgs / len(sample) * 1e6),
+        "newton_cholesky": round(newton / len(sample) * 1e6),
+    }
+    title = f"fits of {name} in batches, times faster than scikit-learn"
+    return Result(title, theirs / ours, bar, at_most=False, facts=facts)
+
+
+def exact() -> Iterator[Result]:
+    """Time the exact front of Credit, fits included, on both cores."""
+    data = credit()
+    train, select, _ = data.split(0)
+    _warm_up(data, train, select)
+    start = time.perf_counter()
+    problem = data.problem(train, select, max_stages=4, engine=LocalEngine(-1))
+    front, history = Exhaustive().run(problem)
+    seconds = time.perf_counter() - start
+    designs = history[0]["designs"]
+    assert designs == StageDesign.count(14, 4)
+    facts = {"designs": designs, "front": len(front), "ties": sum(history[0]["ties"])}
+    yield Result("exact front of Credit, seconds", seconds, 15, facts=facts)
+
+
+def _warm_up(data: Data, train: NDArray[np.intp], select: NDArray[np.intp]) -> None:
+    """Compile the kernels: what is measured is their work, not the compiler's."""
+    few = {name: data.columns[name] for name in list(data.columns)[:3]}
+    small = Data(few, data.y, type(data.costs).per_feature([1, 2, 3], list(few)), data.threshold)
+    Exhaustive().run(small.problem(train, select, max_stages=4))
+
+
+@njit(nogil=True)
+def _bare(firsts: Any, accepted: Any, right: Any) -> Any:
+    """Do the ANDs and population counts of all chains of up to four sets, and nothing else."""
+    full = accepted.shape[0] - 1
+    words = accepted.shape[1]
+    one = np.empty(words, dtype=np.uint64)
+    two = np.empty(words, dtype=np.uint64)
+    total = 0
+    designs = 0
+    for s1 in firsts:
+        for w in range(words):
+            total += count_bits(accepted[s1, w]) + count_bits(right[s1, w])
+            one[w] = ~accepted[s1, w]
+        rest = full & ~s1
+        t = (rest - 1) & rest
+        while t > 0:
+            s2 = s1 | t
+            for w in range(words):
+                total += count_bits(one[w] & accepted[s2, w]) + count_bits(one[w] & right[s2, w])
+                two[w] = one[w] & ~accepted[s2, w]
+            others = full & ~s2
+            u = (others - 1) & others
+            while u > 0:
+                s3 = s2 | u
+                for w in range(words):
+                    sure = two[w] & accepted[s3, w]
+                    left = two[w] ^ sure
+                    total += count_bits(sure) + count_bits(two[w] & right[s3, w])
+                    total += count_bits(left & accepted[full, w]) + count_bits(
+                        left & right[full, w]
+                    )
+                designs += 1
+                u = (u - 1) & others
+            t = (t - 1) & rest
+    return total, designs
+
+
+def kernel() -> Iterator[Result]:
+    """Time the walk against a bare loop over the same bits, one thread a side."""
+    data = credit()
+    train, select, _ = data.split(0)
+    problem = data.problem(train, select, max_stages=4)
+    walk = _Walk.prepare(problem)
+    bits = problem.table.accepted[0, walk.positions], problem.table.right[0, walk.positions]
+    firsts = np.arange(1, 2**14)[::16]
+    walked = walk._walk_chunk(firsts, bits)[1]
+    bare = _bare(firsts, *bits)[1]
+    ours, theirs = best_times(
+        lambda: walk._walk_chunk(firsts, bits), lambda: _bare(firsts, *bits), rounds=5
+    )
+    speed = (walked / ours) / (bare / theirs)
+    facts = {"designs_a_second": round(walked / ours)}
+    yield Result("exhaustive kernel, share of a bare loop's speed", speed, 0.5, False, facts)
+
+
+def proposing() -> Iterator[Result]:
+    """Time the genetic search on Credit, its table filled beforehand."""
+    data = credit()
+    train, select, _ = data.split(0)
+    problem = data.problem(train, select, max_stages=4)
+    problem.table.positions(every_set(14))
+    EMSCO(generations=2).run(problem, np.random.default_rng(0))
+    (seconds,) = best_times(lambda: EMSCO().run(problem, np.random.default_rng(0)), rounds=3)
+    microseconds = seconds / (300 * 151) * 1e6
+    yield Result("EMSCO, microseconds a design proposed", microseconds, 25)
+
+
+def _exactly(data: Data, seed: int = 0) -> tuple[Problem, ParetoFront]:
+    train, select, _ = data.split(seed)
+    problem = data.problem(train, select, max_stages=4, engine=LocalEngine(-1))
+    return problem, Exhaustive().run(problem).front
+
+
+def genetic() -> Iterator[Result]:
+    """Hold the genetic search's hypervolume against the exact one: worst of ten seeds."""
+    for name, data in (("Pima", pima()), ("Heart", heart()), ("Credit", credit())):
+        problem, front = _exactly(data)
+        for elite, bar in (("evaluations", 0.985), ("designs", None)):
+            shares = [
+                EMSCO(elite=elite).run(problem, np.random.default_rng(seed)).front.hypervolume()
+                / front.hypervolume()
+                for seed in range(SEEDS)
+            ]
+            title = f'EMSCO, elite="{elite}", share of the exact hypervolume, {name}'
+            facts = {"mean": round(float(np.mean(shares)), 4)}
+            yield Result(title, min(shares), bar, False, facts)
+
+
+def hybrid() -> Iterator[Result]:
+    """Hold the hybrid search's hypervolume against the exact one: worst of ten seeds."""
+    for name, data, bar in (("Heart", heart(), 0.995), ("Credit", credit(), 0.9999)):
+        problem, front = _exactly(data)
+        exact_points = {candidate._objectives for candidate in front}
+        shares, found, designs = [], [], []
+        start = time.perf_counter()
+        for seed in range(SEEDS):
+            result = Hybrid().run(problem, np.random.default_rng(seed))
+            shares.append(result.front.hypervolume() / front.hypervolume())
+            points = {candidate._objectives for candidate in result.front}
+            found.append(len(points & exact_points) / len(exact_points))
+            designs.append(_evaluated(result.history))
+        assert max(designs) <= 1_000_000
+        facts = {
+            "share_of_evaluations": round(float(np.mean(found)), 3),
+            "fewest_of_evaluations": round(min(found), 3),
+            "designs": max(designs),
+            "seconds": round((time.perf_counter() - start) / SEEDS, 1),
+        }
+        yield Result(
+            f"Hybrid, share of the exact hypervolume, {name}", min(shares), bar, False, facts
+        )
+
+
+def _evaluated(history: Sequence[dict[str, Any]]) -> int:
+    """Add up what the two parts of a hybrid search evaluated."""
+    genetic = [entry["designs"] for entry in history if "generation" in entry]
+    local = [entry["designs"] for entry in history if "generation" not in entry]
+    return max(genetic, default=0) + max(local, default=0)
+
+
+def large() -> Iterator[Result]:
+    """Run both where no exact front can be had: hypervolume, and time with the fits."""
+    data, train, select, _ = example()
+    synthetic = synthetic50()
+    split = synthetic.split(0)
+    for name, these, rows, max_stages in (
+        ("the example", data, (train, select), 7),
+        ("Synthetic50", synthetic, split[:2], 10),
+    ):
+
+        def timed(search: Any, seed: int, these: Data = these, rows: Any = rows,
+                  max_stages: int = max_stages) -> tuple[float, float, int]:  # fmt: skip
+            problem = these.problem(*rows, max_stages=max_stages)
+            start = time.perf_counter()
+            front = search.run(problem, np.random.default_rng(seed)).front
+            return front.hypervolume(), time.perf_counter() - start, len(problem.table)
+
+        timed(EMSCO(generations=1), 0)
+        runs = [timed(EMSCO(), seed) for seed in range(SEEDS)]
+        ours = [timed(Hybrid(), seed) for seed in range(3)]
+        best, seconds = max(run[0] for run in runs), min(run[1] for run in runs)
+        facts = {
+            "emsco_best": round(best, 5),
+            "emsco_seconds": round(seconds, 1),
+            "emsco_source_sets": int(np.mean([run[2] for run in runs])),
+            "hybrid": [round(run[0], 5) for run in ours],
+            "source_sets": [run[2] for run in ours],
+        }
+        worst = min(run[0] for run in ours)
+        yield Result(f"Hybrid on {name}, worst hypervolume against EMSCO's best",
+                     worst / best, 1.0, False, facts)  # fmt: skip
+        slowest = max(run[1] for run in ours)
+        facts = {"seconds": [round(run[1], 1) for run in ours]}
+        yield Result(f"Hybrid on {name}, time against EMSCO's shortest", slowest / seconds, 1.0,
+                     True, facts)  # fmt: skip
+
+
+def _cascade(data: Data, candidate: Candidate, train: NDArray[np.intp]) -> CascadeClassifier:
+    X = np.column_stack([column[train] for column in data.columns.values()])
+    cascade = CascadeClassifier(
+        design=candidate.design, costs=_by_position(data), threshold=candidate.threshold
+    )
+    cascade.fit(X, data.y[train])
+    return cascade
+
+
+def _by_position(data: Data) -> Any:
+    """Name the columns of an array as scikit-learn does, in the same sources."""
+    place = {name: f"x{i}" for i, name in enumerate(data.columns)}
+    sources = [
+        type(source)(
+            source.name,
+            features=[place[feature] for feature in data.costs.columns(source)],
+            cost=source.cost,
+        )
+        for source in data.costs.sources
+    ]
+    return type(data.costs)(sources)
+
+
+def thresholds() -> Iterator[Result]:
+    """Price eight targets with thresholds by stage, against shared ones, on fresh rows."""
+    data = phishing()
+    train, select, fresh_rows = data.split(0)
+    grid = [round(0.5 + 0.0192 * i, 4) for i in range(1, 27)]
+    problem = data.problem(
+        train, select, max_stages=4, thresholds=grid, allow_unused=True, engine=LocalEngine(-1)
+    )
+    shared = Exhaustive().run(problem).front
+    own = thresholds_by_stage(problem, shared, np.random.default_rng(0))
+    X = np.column_stack([column[fresh_rows] for column in data.columns.values()])
+    targets = [(c, a) for c in (0.8, 0.85, 0.9, 0.95) for a in (0.95, 0.965)]
+    ratios = []
+    told = []
+    for coverage, accuracy in targets:
+        prices = []
+        for front in (shared, own):
+            chosen = front.select(min_coverage=coverage, min_accuracy=accuracy)
+            decisions = _cascade(data, chosen, train).decide(X)
+            fresh_evaluation = evaluate(decisions, data.y[fresh_rows])
+            prices.append(fresh_evaluation.cost)
+            told.append([coverage, accuracy, *(round(v, 4) for v in (
+                chosen.evaluation.cost, fresh_evaluation.cost, fresh_evaluation.coverage,
+                fresh_evaluation.accuracy))])  # fmt: skip
+        ratios.append(prices[1] / prices[0])
+    facts = {"ratios": [round(r, 3) for r in ratios], "fronts": [len(shared), len(own)]}
+    lower = sum(ratio < 1 for ratio in ratios)
+    yield Result("thresholds by stage, targets priced lower on fresh rows", lower, 5, False, facts)
+    facts = {"coverage_accuracy_selected_fresh": told}
+    yield Result(
+        "thresholds by stage, highest price against shared", max(ratios), 1.05, True, facts
+    )
+
+
+def fresh() -> Iterator[Result]:
+    """Show fronts on fresh rows beside what they were selected on: 20 splits, no bar."""
+    for name, data in (("Pima", pima()), ("Heart", heart()), ("Credit", credit())):
+        rows: dict[str, list[tuple[float, float]]] = {"exact": [], "Hybrid": []}
+        for seed in range(20):
+            train, _, fresh_rows = data.split(seed)
+            problem, front = _exactly(data, seed)
+            found = Hybrid().run(problem, np.random.default_rng(seed)).front
+            unseen = data.problem(train, fresh_rows, max_stages=4)
+            for search, its_front in (("exact", front), ("Hybrid", found)):
+                designs = np.array([c.design.assignment for c in its_front], dtype=np.int8)
+                again = unseen.front(unseen.candidates(designs))
+                rows[search].append((its_front.hypervolume(), again.hypervolume()))
+        for search, pairs in rows.items():
+            selected, unseen_share = np.array(pairs).T
+            facts = {
+                "selected": round(float(selected.mean()), 4),
+                "deviation": round(float((unseen_share - selected).std(ddof=1)), 4),
+            }
+            title = f"{search} front of {name}, hypervolume on fresh rows, mean of 20 splits"
+            yield Result(title, float(unseen_share.mean()), facts=facts)

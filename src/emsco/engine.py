@@ -1,0 +1,81 @@
+"""Run a function over chunks of work with shared data; knows nothing of the domain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
+
+from joblib import Parallel, delayed, effective_n_jobs
+from threadpoolctl import threadpool_limits
+
+Chunk = TypeVar("Chunk")
+Result = TypeVar("Result")
+
+
+class Engine(Protocol):
+    """What distributes work: a function of one chunk and the shared data, and nothing else.
+
+    The function must be pure, so that any engine, any number of workers and any order of
+    completion give the same results.
+    """
+
+    @property
+    def n_workers(self) -> int:
+        """How many chunks run at the same time."""
+
+    def map(
+        self,
+        function: Callable[[Chunk, Any], Result],
+        chunks: Sequence[Chunk],
+        *,
+        shared: Any = None,
+    ) -> list[Result]:
+        """Give `function(chunk, shared)` for every chunk, in the order of the chunks."""
+
+
+class LocalEngine:
+    """Run on this machine, in threads or in processes.
+
+    Parameters
+    ----------
+    n_jobs : int, default=None
+        How many workers; None means 1 and -1 one a core, as in joblib.
+    threads : bool, default=True
+        Threads share memory and suit work that releases Python's lock, as numpy and compiled
+        kernels do; processes suit everything else.
+
+    Examples
+    --------
+    >>> from emsco.engine import LocalEngine
+    >>> def scaled_sum(chunk, shared):
+    ...     return sum(chunk) * shared
+    >>> LocalEngine(n_jobs=2).map(scaled_sum, [[1, 2], [3, 4]], shared=10)
+    [30, 70]
+    """
+
+    def __init__(self, n_jobs: int | None = None, *, threads: bool = True) -> None:
+        self.n_jobs = n_jobs
+        self.threads = threads
+
+    @property
+    def n_workers(self) -> int:
+        """How many chunks run at the same time."""
+        return int(effective_n_jobs(self.n_jobs))
+
+    def map(
+        self,
+        function: Callable[[Chunk, Any], Result],
+        chunks: Sequence[Chunk],
+        *,
+        shared: Any = None,
+    ) -> list[Result]:
+        """Give `function(chunk, shared)` for every chunk, in the order of the chunks."""
+        if self.n_workers == 1 or len(chunks) <= 1:
+            return [function(chunk, shared) for chunk in chunks]
+        backend = "threading" if self.threads else "loky"
+        # Workers that each start threads of their own for matrix products wait for one another.
+        with threadpool_limits(1):
+            results: list[Result] = Parallel(n_jobs=self.n_workers, backend=backend)(
+                delayed(function)(chunk, shared) for chunk in chunks
+            )
+        return results

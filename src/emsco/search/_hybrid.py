@@ -1,0 +1,63 @@
+"""The genetic search first, local search from what it found; and the choice of a search by size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from emsco.design import StageDesign
+from emsco.search._emsco import EMSCO
+from emsco.search._exhaustive import MOST_SOURCES, Exhaustive
+from emsco.search._local import LocalSearch
+from emsco.search._problem import Problem, Search, SearchResult
+
+# Designs times words of 64 rows that an exhaustive search may walk by default: some minutes.
+_EXHAUSTIVE = 3e10
+
+
+@dataclass(frozen=True)
+class Hybrid:
+    """A short genetic search, then local search from its front.
+
+    Parameters
+    ----------
+    emsco : EMSCO, default=None
+        The genetic search. None: a population of 100 for 30 generations.
+    local : LocalSearch, default=None
+        The local search; its budget of evaluations includes those of the genetic search.
+        None: `LocalSearch()`.
+    """
+
+    emsco: EMSCO | None = None
+    local: LocalSearch | None = None
+
+    def run(
+        self,
+        problem: Problem,
+        rng: np.random.Generator,
+        callback: Callable[[dict[str, Any]], None] | None = None,
+    ) -> SearchResult:
+        """Run both at every threshold and merge what they found."""
+        emsco = self.emsco or EMSCO(population=100, generations=30)
+        local = self.local or LocalSearch()
+        history: list[dict[str, Any]] = []
+        candidates = []
+        for threshold in range(problem.n_thresholds):
+            evolved = emsco.breed(problem, rng, threshold, history, callback)
+            starts = evolved.assignments[evolved.front]
+            left = replace(local, evaluations=max(local.evaluations - evolved.evaluated, 1))
+            found = left.descend(problem, rng, threshold, starts, history, callback)
+            candidates += problem.candidates(found, threshold)
+        return SearchResult(problem.front(candidates), history)
+
+
+def default_search(problem: Problem) -> Search:
+    """Choose by size: every design where they are few enough, else the hybrid. Never by a clock."""
+    words = -(-problem.n_rows // 64)
+    designs = StageDesign.count(problem.n_sources, problem.max_stages, unused=problem.allow_unused)
+    if problem.n_sources <= MOST_SOURCES and designs * words <= _EXHAUSTIVE:
+        return Exhaustive()
+    return Hybrid()

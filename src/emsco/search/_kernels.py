@@ -1,0 +1,324 @@
+"""Compiled loops over packed bits: chains of source sets evaluated, and every chain walked.
+
+Rows are bits, 64 to a word. For a source set, `accepted` has the rows whose confidence reaches the
+threshold and `right`, within it, those labelled right. Along a chain S1 < S2 < ... the rows still
+undecided are an AND of rejected bits, and all that an evaluation needs are population counts.
+
+Importing this module imports numba: import it where a kernel runs, not before.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit, types
+from numba.extending import intrinsic
+
+# What a cell holds before any design has reached it.
+NOBODY = np.iinfo(np.int64).max
+
+
+@intrinsic
+def _count_bits(_context: Any, _word: Any) -> Any:
+
+    def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return types.uint64(types.uint64), generate
+
+
+count_bits: Any = _count_bits  # of a word, by the machine's own instruction
+
+
+@njit(nogil=True, cache=True)
+def evaluate_chains(
+    positions: Any,  # of each set of each chain in the tables; -1 in a chain that does not exist
+    prices: Any,  # of the same sets, in whole units
+    which: Any,  # of the alternative thresholds each stage has
+    begins: Any,  # where each design's chain begins
+    accepted: Any,  # thresholds x sets x words
+    right: Any,  # thresholds x sets x words
+    everyone: Any,  # words: a bit for each row there is
+    masks: Any,  # classes x words: a bit for each row of a class
+    out_accepted: Any,
+    out_right: Any,
+    out_paid: Any,
+    out_class_accepted: Any,  # designs x classes
+    out_class_right: Any,
+    out_reached: Any,  # rows that reach each set of each chain
+) -> None:
+    """Count accepted rows, right ones and price units for many designs."""
+    words = everyone.shape[0]
+    undecided = np.empty(words, dtype=np.uint64)
+    n_rows = 0
+    for w in range(words):
+        n_rows += count_bits(everyone[w])
+    for d in range(begins.shape[0] - 1):
+        if positions[begins[d]] < 0:
+            continue
+        undecided[:] = everyone
+        n_accepted = 0
+        n_right = 0
+        paid = 0
+        before = 0
+        for i in range(begins[d], begins[d + 1]):
+            t, s = which[i], positions[i]
+            out_reached[i] = n_rows - n_accepted
+            paid += (n_rows - n_accepted) * (prices[i] - before)
+            before = prices[i]
+            for w in range(words):
+                sure = undecided[w] & accepted[t, s, w]
+                good = undecided[w] & right[t, s, w]
+                n_accepted += count_bits(sure)
+                n_right += count_bits(good)
+                for c in range(masks.shape[0]):
+                    out_class_accepted[d, c] += count_bits(sure & masks[c, w])
+                    out_class_right[d, c] += count_bits(good & masks[c, w])
+                undecided[w] ^= sure
+        out_accepted[d] = n_accepted
+        out_right[d] = n_right
+        out_paid[d] = paid
+
+
+@njit(nogil=True, cache=True, inline="always")
+def _buy(open_rows: Any, s: Any, accepted: Any, right: Any, left_open: Any) -> Any:
+    """Buy the set `s` for the open rows: how many it accepts, and how many of them it has right."""
+    n_accepted = 0
+    n_right = 0
+    for w in range(open_rows.shape[0]):
+        undecided = open_rows[w]
+        sure = undecided & accepted[s, w]
+        n_accepted += count_bits(sure)
+        n_right += count_bits(undecided & right[s, w])
+        left_open[w] = undecided ^ sure
+    return n_accepted, n_right
+
+
+@njit(nogil=True, cache=True, inline="always")
+def _judge(open_rows: Any, s: Any, accepted: Any, right: Any) -> Any:
+    """Buy the last set of a chain: as `_buy`, where nobody asks which rows stay open."""
+    n_accepted = 0
+    n_right = 0
+    for w in range(open_rows.shape[0]):
+        undecided = open_rows[w]
+        n_accepted += count_bits(undecided & accepted[s, w])
+        n_right += count_bits(undecided & right[s, w])
+    return n_accepted, n_right
+
+
+@njit(nogil=True, cache=True, inline="always")
+def _buy_two(open_rows: Any, s: Any, last: Any, accepted: Any, right: Any) -> Any:
+    """Buy the set `s`, then the set `last` for what stays open: both counts of both."""
+    n_accepted = 0
+    n_right = 0
+    last_accepted = 0
+    last_right = 0
+    for w in range(open_rows.shape[0]):
+        undecided = open_rows[w]
+        sure = undecided & accepted[s, w]
+        left = undecided ^ sure
+        n_accepted += count_bits(sure)
+        n_right += count_bits(undecided & right[s, w])
+        last_accepted += count_bits(left & accepted[last, w])
+        last_right += count_bits(left & right[last, w])
+    return n_accepted, n_right, last_accepted, last_right
+
+
+@njit(nogil=True, cache=True, inline="always")
+def _miss(so_far: Any, open_rows: Any, s: Any, accepted: Any, right: Any, masks: Any, limits: Any,
+          missed: Any) -> Any:  # fmt: skip
+    """Add the rows of each limited class that `s` misses; say whether one is beyond its limit."""
+    beyond = False
+    for c in range(limits.shape[0]):
+        wrong = so_far[c]
+        for w in range(open_rows.shape[0]):
+            wrong += count_bits(open_rows[w] & (accepted[s, w] ^ right[s, w]) & masks[c, w])
+        missed[c] = wrong
+        beyond = beyond or wrong > limits[c]
+    return beyond
+
+
+@njit(nogil=True, cache=True, inline="always")
+def _place(n_accepted: Any, n_wrong: Any, width: Any, step: Any) -> Any:
+    """Find the place in `least` that tells whether a design is beaten; -1 where none can.
+
+    Dense: its own cell. Listed: the coarse place of designs that accept more and have fewer wrong.
+    """
+    if step == 0:
+        return n_accepted * width + n_wrong
+    a, b = n_accepted // step + 1, n_wrong // step - 1
+    return a * width + b if a < width and b >= 0 else -1
+
+
+@njit(nogil=True, cache=True, inline="always")
+def _note(place: Any, n_accepted: Any, n_right: Any, paid: Any, n_stages: Any, key: Any,
+          least: Any, cells: Any, keys: Any, step: Any, used: Any) -> Any:  # fmt: skip
+    """Note a design that is not beaten: in its cell, or as one more of a list.
+
+    A cell keeps the least paid, counts the designs that share it and remembers the simplest.
+    """
+    if step > 0:
+        cells[used, 0] = paid
+        cells[used, 1] = n_accepted
+        cells[used, 2] = n_right
+        cells[used, 3] = n_stages
+        keys[used] = key
+        return used + 1
+    if paid < least[place]:
+        least[place] = paid
+        cells[place, 0] = 1
+        cells[place, 1] = n_stages
+        keys[place] = key
+    else:
+        cells[place, 0] += 1
+        if n_stages < cells[place, 1] or (n_stages == cells[place, 1] and key < keys[place]):
+            cells[place, 1] = n_stages
+            keys[place] = key
+    return used
+
+
+@njit(nogil=True, cache=True)
+def walk(
+    firsts: Any,  # the sets that the first stage may buy
+    max_stages: Any,
+    use_all: Any,  # whether the last stage must have bought every source
+    accepted: Any,  # sets x words, a set's position being its bits
+    right: Any,
+    price: Any,
+    exists: Any,  # whether a set is closed under what its sources require
+    spread: Any,  # a set with four bits a source, the first source highest
+    everyone: Any,
+    masks: Any,  # classes with a limit x words
+    limits: Any,  # the most rows of each that may be missed
+    least: Any,  # paid by the best design of each place; above it a design is beaten
+    width: Any,  # of `least`, as a square
+    step: Any,  # counts that share a place; 0 where every pair (accepted, wrong) has its own
+    cells: Any,
+    keys: Any,
+    state: Any,  # where the walk stands: next first, depth, designs walked, list entries used
+    chain: Any,
+    rest: Any,
+    following: Any,
+    undecided: Any,  # (max_stages + 1) x words
+    sums: Any,  # (max_stages + 1) x (accepted, right, paid, rows left)
+    missed: Any,  # (max_stages + 1) x classes with a limit
+    spreads: Any,
+) -> Any:
+    """Walk every chain of sets that starts with one of `firsts`; say whether the end is reached.
+
+    A list may fill up: then the walk stops before its next loop, to be called again with the same
+    arrays once there is room.
+    """
+    full = accepted.shape[0] - 1
+    room = cells.shape[0] - accepted.shape[0] - 2
+    i, depth, walked, used = state[0], state[1], state[2], state[3]
+    left_open = np.empty(everyone.shape[0], dtype=np.uint64)
+    scratch = np.empty(limits.shape[0], dtype=np.int64)
+    limited = limits.shape[0] > 0
+    while True:
+        if step > 0 and used > room:
+            state[0], state[1], state[2], state[3] = i, depth, walked, used
+            return False
+        # Take the next set: a first one, or the next that follows the chain so far.
+        if depth == 0:
+            if i == firsts.shape[0]:
+                break
+            s = firsts[i]
+            i += 1
+        else:
+            t = following[depth]
+            if t == 0:
+                depth -= 1
+                continue
+            following[depth] = (t - 1) & rest[depth]
+            s = chain[depth] | t
+            if use_all and s == full:
+                continue
+        if not exists[s]:
+            continue
+        before = price[chain[depth]] if depth > 0 else 0
+        paid = sums[depth, 2] + sums[depth, 3] * (price[s] - before)
+        beyond = _miss(missed[depth], undecided[depth], s, accepted, right, masks, limits,
+                       missed[depth + 1])  # fmt: skip
+        got, got_right = _buy(undecided[depth], s, accepted, right, undecided[depth + 1])
+        depth += 1
+        chain[depth] = s
+        spreads[depth] = spreads[depth - 1] + spread[s]
+        sums[depth, 0] = sums[depth - 1, 0] + got
+        sums[depth, 1] = sums[depth - 1, 1] + got_right
+        sums[depth, 2] = paid
+        sums[depth, 3] = sums[depth - 1, 3] - got
+        open_rows = undecided[depth]
+        # The design that ends here, or with every other source bought next.
+        if not use_all or s == full:
+            walked += 1
+            got, got_right = sums[depth, 0], sums[depth, 1]
+            place = _place(got, got - got_right, width, step)
+            if not (beyond or (place >= 0 and paid > least[place])):
+                key = np.uint64(depth + 1) * spread[s] - spreads[depth]
+                used = _note(place, got, got_right, paid, depth, key, least, cells, keys, step,
+                             used)  # fmt: skip
+        elif depth < max_stages:
+            walked += 1
+            got, got_right = _judge(open_rows, full, accepted, right)
+            got, got_right = sums[depth, 0] + got, sums[depth, 1] + got_right
+            all_paid = paid + sums[depth, 3] * (price[full] - price[s])
+            beyond = _miss(missed[depth], open_rows, full, accepted, right, masks, limits, scratch)
+            place = _place(got, got - got_right, width, step)
+            if not (beyond or (place >= 0 and all_paid > least[place])):
+                key = np.uint64(depth + 1) * spread[full] - spreads[depth]
+                used = _note(place, got, got_right, all_paid, depth + 1, key, least, cells, keys,
+                             step, used)  # fmt: skip
+        # What may follow; the last loop of a chain, nearly all of the work, is written out.
+        others = full & ~s
+        room_for = max_stages - depth - (1 if use_all else 0)
+        if others == 0 or room_for <= 0:
+            depth -= 1
+            continue
+        if room_for > 1:
+            rest[depth] = others
+            following[depth] = others
+            continue
+        n_accepted, n_right, left = sums[depth, 0], sums[depth, 1], sums[depth, 3]
+        here = price[s]
+        t = (others - 1) & others if use_all else others
+        while t != 0:
+            s_next = s | t
+            t = (t - 1) & others
+            if not exists[s_next]:
+                continue
+            walked += 1
+            next_paid = paid + left * (price[s_next] - here)
+            if use_all:
+                got, got_right, last, last_right = _buy_two(
+                    open_rows, s_next, full, accepted, right
+                )
+                next_paid += (left - got) * (price[full] - price[s_next])
+                got, got_right = got + last, got_right + last_right
+            else:
+                got, got_right = _judge(open_rows, s_next, accepted, right)
+            got, got_right = n_accepted + got, n_right + got_right
+            place = _place(got, got - got_right, width, step)
+            if place >= 0 and next_paid > least[place]:
+                continue
+            if limited:
+                beyond = _miss(missed[depth], open_rows, s_next, accepted, right, masks, limits,
+                               scratch)  # fmt: skip
+                if use_all:
+                    _buy(open_rows, s_next, accepted, right, left_open)
+                    beyond = _miss(scratch, left_open, full, accepted, right, masks, limits,
+                                   scratch)  # fmt: skip
+                if beyond:
+                    continue
+            # Four bits a source: n_stages + 1 less the number of sets that hold it, so stage + 1.
+            key = np.uint64(depth + 1) * spread[s_next] - spreads[depth]
+            n_stages = depth + 1
+            if use_all:
+                key = np.uint64(depth + 2) * spread[full] - spreads[depth] - spread[s_next]
+                n_stages = depth + 2
+            used = _note(place, got, got_right, next_paid, n_stages, key, least, cells, keys, step,
+                         used)  # fmt: skip
+        depth -= 1
+    state[0], state[1], state[2], state[3] = i, depth, walked, used
+    return True

@@ -1,0 +1,228 @@
+"""Pareto local search: look around every design on the front, and walk towards it from nearby.
+
+What is not dominated joins the archive and is looked around in turn. Beside that, walkers start
+from designs near the archive and go to the best design around them, by a weighting of the
+objectives of their own, until there is none better; then they start anew. All of a round's designs
+are evaluated at once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emsco.exceptions import SearchError
+from emsco.search._archive import Archive, points_of
+from emsco.search._neighbours import neighbours, perturbed
+from emsco.search._operators import sort_keys
+from emsco.search._problem import Assignments, Counts, Problem, SearchResult
+
+_LOOKED_AROUND = 8  # designs of the archive a round
+_WALKERS = 16
+_DIVISIONS = 128  # ways to divide stages anew that are tried around a design
+_FITS = (2**12, 2**15)  # the least and the most that are fitted by default
+_NEW_SETS = 512  # designs a round that need a fit, where not every set can be fitted
+
+
+@dataclass(frozen=True)
+class LocalSearch:
+    """Pareto local search with restarts.
+
+    Parameters
+    ----------
+    evaluations : int, default=1_000_000
+        The most designs to evaluate, at each threshold.
+    fits : int, default=None
+        The most source sets to fit, after which the search ends. None: an eighth of all sets, at
+        least 4,096 and at most 32,768.
+    seconds : float, default=None
+        When to stop; the one option that gives up reproducibility.
+    """
+
+    evaluations: int = 1_000_000
+    fits: int | None = None
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("evaluations", "fits", "seconds"):
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise SearchError(f"`{name}` must be above 0, got {value}.")
+
+    def run(
+        self,
+        problem: Problem,
+        rng: np.random.Generator,
+        callback: Callable[[dict[str, Any]], None] | None = None,
+    ) -> SearchResult:
+        """Search from all sources bought at once."""
+        start = np.zeros((1, problem.n_sources), dtype=np.int8)
+        history: list[dict[str, Any]] = []
+        candidates = []
+        for threshold in range(problem.n_thresholds):
+            found = self.descend(problem, rng, threshold, start, history, callback)
+            candidates += problem.candidates(found, threshold)
+        return SearchResult(problem.front(candidates), history)
+
+    def descend(
+        self,
+        problem: Problem,
+        rng: np.random.Generator,
+        threshold: int,
+        starts: Assignments,
+        history: list[dict[str, Any]],
+        callback: Callable[[dict[str, Any]], None] | None = None,
+    ) -> Assignments:
+        """Search at one threshold from some designs; give the designs of the front found."""
+        descent = _Descent(self, problem, rng, threshold)
+        descent.evaluate(starts)
+        while not descent.is_spent():
+            if not descent.step():
+                break
+            descent.tell(history, callback)
+        descent.tell(history, callback, always=True)
+        return descent.archive.rows
+
+
+class _Descent:
+    """One local search at one threshold, with its budget."""
+
+    def __init__(
+        self, search: LocalSearch, problem: Problem, rng: np.random.Generator, threshold: int
+    ) -> None:
+        self.search, self.problem, self.rng, self.threshold = search, problem, rng, threshold
+        self.archive = Archive(problem.n_sources)
+        self.seen: set[Any] = set()
+        self.evaluated = 0
+        self.told = 0  # designs evaluated when the history was last told
+        self.idle = 0  # rounds in which nothing new was met
+        self.deadline = np.inf if search.seconds is None else time.monotonic() + search.seconds
+        fits = (
+            int(np.clip(2.0**problem.n_sources / 8, *_FITS)) if search.fits is None else search.fits
+        )
+        self.most_sets = len(problem.table) + fits
+        self.is_frugal = 2.0**problem.n_sources > self.most_sets
+        self.walkers: Assignments = np.empty((0, problem.n_sources), dtype=np.int8)
+        self.scores = np.empty(0)
+        self.weights = np.empty((0, 3))
+
+    def is_spent(self) -> bool:
+        """Say whether the budget is used up, or nothing new has been met for long."""
+        return (
+            self.evaluated >= self.search.evaluations
+            or len(self.problem.table) >= self.most_sets
+            or time.monotonic() > self.deadline
+            or self.idle >= 20
+        )
+
+    def evaluate(self, designs: Assignments) -> tuple[NDArray[np.intp], Counts]:
+        """Evaluate the designs not seen before; say which those are."""
+        keys = _keys(designs)
+        first = {key: i for i, key in enumerate(keys) if key not in self.seen}
+        chosen = self._affordable(designs, np.array(list(first.values()), dtype=np.intp))
+        self.seen.update(keys[i] for i in chosen)
+        counts = self.problem.evaluate(designs[chosen], self.threshold)
+        self.evaluated += len(chosen)
+        self.idle = 0 if len(chosen) else self.idle + 1
+        self.archive.add(designs[chosen], sort_keys(designs[chosen]), counts)
+        return chosen, counts
+
+    def _affordable(self, designs: Assignments, fresh: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Choose what to evaluate: what needs no fit, and some of what needs one more set."""
+        if self.is_frugal and len(fresh):
+            lacking = self.problem.lacking(designs[fresh])
+            free, dear = fresh[lacking == 0], fresh[lacking > 0]
+            cheapest = dear[lacking[lacking > 0] == lacking[lacking > 0].min(initial=99)]
+            fresh = np.concatenate([free, self.rng.permutation(cheapest)[:_NEW_SETS]])
+        return fresh[: self.search.evaluations - self.evaluated]
+
+    def step(self) -> bool:
+        """Look around some of the archive and around every walker; False where there is neither."""
+        if not len(self.archive.rows):
+            return False
+        looked = self.archive.pick_unexplored(_LOOKED_AROUND, self.rng)
+        self._start_walkers()
+        centres = np.vstack([looked, self.walkers])
+        problem = self.problem
+        made, near = neighbours(
+            centres, problem.max_stages, problem.allow_unused, _DIVISIONS, self.rng
+        )
+        chosen, counts = self.evaluate(made)
+        self._walk(made[chosen], near[chosen] - len(looked), counts)
+        return True
+
+    def _start_walkers(self) -> None:
+        """Let walkers that have arrived start anew, near a design of the archive."""
+        missing = _WALKERS - len(self.walkers)
+        if not missing:
+            return
+        chosen = self.rng.integers(len(self.archive.rows), size=missing)
+        starts = perturbed(
+            self.archive.rows[chosen],
+            self.problem.max_stages,
+            self.problem.allow_unused,
+            self.rng,
+        )
+        self.walkers = np.vstack([self.walkers, starts])
+        self.scores = np.concatenate([self.scores, np.full(len(starts), np.inf)])
+        self.weights = np.vstack([self.weights, self.rng.dirichlet(np.ones(3), len(starts))])
+
+    def _walk(self, made: Assignments, walker: NDArray[np.intp], counts: Counts) -> None:
+        """Let each walker go to the best design around it; those that find none better arrive."""
+        best = self.archive.points
+        ideal = np.array([best[:, 0].max(), best[:, 1].max(), best[:, 2].min()])
+        scale = np.array([-1.0 / self.problem.n_rows, -1.0, 0.0])
+        scale[2] = 1.0 / max(self.problem.n_rows * self.problem.total, 1)
+        short = np.maximum((points_of(counts) - ideal) * scale, 0)
+        goes_on = np.zeros(len(self.walkers), dtype=np.bool_)
+        for i in range(len(self.walkers)):
+            near = np.flatnonzero((walker == i) & counts.feasible)
+            if not near.size:
+                continue
+            # The worst of the weighted shortfalls, so that hollows of the front are reached too.
+            weighted = short[near] * self.weights[i]
+            scores = weighted.max(axis=1) + 0.05 * weighted.sum(axis=1)
+            lowest = int(np.argmin(scores))
+            if scores[lowest] < self.scores[i]:
+                goes_on[i] = True
+                self.scores[i] = scores[lowest]
+                self.walkers[i] = made[near[lowest]]
+        self.walkers, self.scores = self.walkers[goes_on], self.scores[goes_on]
+        self.weights = self.weights[goes_on]
+
+    def tell(
+        self,
+        history: list[dict[str, Any]],
+        callback: Callable[[dict[str, Any]], None] | None,
+        *,
+        always: bool = False,
+    ) -> None:
+        """Record how it goes, about every hundredth of the way."""
+        if not always and self.evaluated - self.told < self.search.evaluations / 100:
+            return
+        self.told = self.evaluated
+        history.append(
+            {
+                "threshold": self.problem.thresholds[self.threshold],
+                "designs": self.evaluated,
+                "source_sets": len(self.problem.table),
+                "front": len(self.archive.rows),
+            }
+        )
+        if callback is not None:
+            callback(history[-1])
+
+
+def _keys(designs: Assignments) -> list[Any]:
+    """Give each design something small that tells it from others."""
+    if designs.shape[1] <= 16 and designs.max(initial=0) < 15:
+        nibbles = np.uint64(1) << (np.uint64(4) * np.arange(designs.shape[1], dtype=np.uint64))
+        numbers: list[Any] = ((designs + 1).astype(np.uint64) @ nibbles).tolist()
+        return numbers
+    keys: list[Any] = sort_keys(designs).tolist()
+    return keys

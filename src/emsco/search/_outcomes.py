@@ -1,0 +1,211 @@
+"""What every source set accepts and has right: fitted once a set, then only bits.
+
+A stage's classifier depends on the set of sources acquired so far and on nothing else, so a set is
+fitted once, whatever the number of designs, stages and thresholds that use it. What is kept of it,
+for every threshold, are two bits a row: accepted, and accepted under the true label.
+
+Memory: two bits a row, a set and a threshold, for as long as the table lives. Beside them the
+confidence and the label, nine bytes a row and set, so that a threshold can be moved without a fit;
+these are kept for the first sets fitted, up to `memory` bytes, and fitted again where they are
+asked for beyond that.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emsco.engine import Engine, LocalEngine
+
+if TYPE_CHECKING:
+    from emsco.search._fitting import SetFitter
+
+Sets = NDArray[np.bool_]  # one source set a row, one source a column
+Words = NDArray[np.uint64]
+
+CHUNK = 256  # sets a task: fixed, so that results do not depend on the number of workers
+MEMORY = 2**30  # bytes of confidences and labels
+_DIRECT = 20  # sources up to which a place for every set is kept
+
+
+def pack(bits: NDArray[np.bool_]) -> Words:
+    """Pack the last axis into words of 64 bits."""
+    octets = np.packbits(bits, axis=-1, bitorder="little")
+    missing = -octets.shape[-1] % 8
+    padded = np.pad(octets, [(0, 0)] * (octets.ndim - 1) + [(0, missing)])
+    return padded.view(np.uint64)
+
+
+def keys_of(sets: Sets) -> NDArray[Any]:
+    """Give each source set a key that sorts and compares: its words, as one value."""
+    words: NDArray[Any] = pack(sets)
+    if words.shape[1] == 1:
+        return words[:, 0]
+    whole: NDArray[Any] = np.ascontiguousarray(words).view(f"V{words.shape[1] * 8}")[:, 0]
+    return whole
+
+
+def _fit_chunk(sets: Sets, fitter: SetFitter) -> tuple[NDArray[np.float64], NDArray[np.uint8]]:
+    return fitter.outcomes(np.ascontiguousarray(sets))
+
+
+class _DirectIndex:
+    """Where each set stands, looked up by its number: for few sources."""
+
+    def __init__(self, n_sources: int) -> None:
+        self._places = np.full(2**n_sources, -1, dtype=np.int64)
+
+    def find(self, keys: NDArray[Any]) -> NDArray[np.int64]:
+        places: NDArray[np.int64] = self._places[keys]
+        return places
+
+    def add(self, keys: NDArray[Any], first: int) -> None:
+        self._places[keys] = np.arange(first, first + len(keys))
+
+
+class _HashIndex:
+    """Where each set stands, looked up by its words: for any number of sources."""
+
+    def __init__(self) -> None:
+        self._places: dict[Any, int] = {}
+
+    def find(self, keys: NDArray[Any]) -> NDArray[np.int64]:
+        unique, inverse = np.unique(keys, return_inverse=True)
+        places = [self._places.get(key, -1) for key in unique.tolist()]
+        return np.array(places, dtype=np.int64)[inverse.reshape(-1)]
+
+    def add(self, keys: NDArray[Any], first: int) -> None:
+        self._places.update((key, first + i) for i, key in enumerate(keys.tolist()))
+
+
+class OutcomeTable:
+    """Source set -> accepted and right, as bits of the evaluation rows.
+
+    Parameters
+    ----------
+    fitter : SetFitter
+        Gives the confidence and the label of every evaluation row for any source sets.
+    truth : array of int
+        The class of each evaluation row.
+    n_sources : int
+        How many sources there are.
+    thresholds : array of shape (n_thresholds, n_classes)
+        The alternatives, each a number a class.
+    engine : Engine, default=None
+        What runs the fits. None: this process alone.
+    memory : int, default=2**30
+        Bytes of confidences and labels kept.
+    """
+
+    def __init__(
+        self,
+        fitter: SetFitter,
+        truth: NDArray[np.intp],
+        n_sources: int,
+        thresholds: NDArray[np.float64],
+        *,
+        engine: Engine | None = None,
+        memory: int = MEMORY,
+    ) -> None:
+        self.fitter = fitter
+        self.truth = truth
+        self.n_sources = n_sources
+        self.thresholds = np.atleast_2d(thresholds)
+        self.engine = engine or LocalEngine()
+        self.memory = memory
+        n_words = -(-len(truth) // 64)
+        self.everyone = pack(np.ones((1, len(truth)), dtype=np.bool_))[0]
+        self.class_masks = pack(np.arange(self.thresholds.shape[1])[:, None] == truth)
+        self._index = _DirectIndex(n_sources) if n_sources <= _DIRECT else _HashIndex()
+        self._n_sets = 0
+        shape = (len(self.thresholds), 0, n_words)
+        self._accepted = np.empty(shape, dtype=np.uint64)
+        self._right = np.empty(shape, dtype=np.uint64)
+        self._kept: list[tuple[NDArray[np.float64], NDArray[np.uint8]]] = []
+
+    @property
+    def n_rows(self) -> int:
+        """How many evaluation rows there are."""
+        return len(self.truth)
+
+    def __len__(self) -> int:
+        return self._n_sets
+
+    @property
+    def accepted(self) -> Words:
+        """The accepted bits: thresholds x sets, in the order of positions, x words."""
+        return self._accepted[:, : len(self)]
+
+    @property
+    def right(self) -> Words:
+        """The right bits: thresholds x sets, in the order of positions, x words."""
+        return self._right[:, : len(self)]
+
+    def has(self, sets: Sets) -> NDArray[np.bool_]:
+        """Say which sets are fitted already."""
+        return self._index.find(keys_of(sets)) >= 0
+
+    def positions(self, sets: Sets) -> NDArray[np.int64]:
+        """Say where sets stand in the table, fitting those it lacks."""
+        keys = keys_of(sets)
+        found = self._index.find(keys)
+        lacking = np.flatnonzero(found < 0)
+        if not lacking.size:
+            return found
+        new, first = np.unique(keys[lacking], return_index=True)
+        self._add(sets[lacking[first]], new)
+        return self._index.find(keys)
+
+    def outcomes(self, sets: Sets) -> tuple[NDArray[np.float64], NDArray[np.uint8]]:
+        """Give confidence and label of every row, sets x rows; fits again what was not kept."""
+        positions = self.positions(sets)
+        confidence = np.empty((len(sets), self.n_rows))
+        label = np.empty((len(sets), self.n_rows), dtype=np.uint8)
+        dropped = positions >= len(self._kept)
+        for i in np.flatnonzero(~dropped):
+            confidence[i], label[i] = self._kept[positions[i]]
+        if dropped.any():
+            confidence[dropped], label[dropped] = self._fit(sets[dropped])
+        return confidence, label
+
+    def _fit(self, sets: Sets) -> tuple[NDArray[np.float64], NDArray[np.uint8]]:
+        chunks = [sets[start : start + CHUNK] for start in range(0, len(sets), CHUNK)]
+        results = self.engine.map(_fit_chunk, chunks, shared=self.fitter)
+        return (
+            np.concatenate([confidence for confidence, _ in results]),
+            np.concatenate([label for _, label in results]),
+        )
+
+    def _add(self, sets: Sets, keys: NDArray[Any]) -> None:
+        """Fit sets and pack what they accept; a bounded number at a time."""
+        at_once = max(CHUNK, self.memory // (9 * self.n_rows) // CHUNK * CHUNK)
+        self._reserve(len(self) + len(sets))
+        for start in range(0, len(sets), at_once):
+            confidence, label = self._fit(sets[start : start + at_once])
+            self._pack(confidence, label)
+            first = self._n_sets
+            self._index.add(keys[start : start + at_once], first)
+            self._n_sets += len(confidence)
+            room = self.memory // (9 * self.n_rows) - len(self._kept)
+            if len(self._kept) == first:
+                self._kept += list(zip(confidence[:room], label[:room], strict=True))
+
+    def _reserve(self, n_sets: int) -> None:
+        """Make room for so many sets, doubling so that growing stays cheap."""
+        capacity = self._accepted.shape[1]
+        if n_sets <= capacity:
+            return
+        more = max(n_sets, 2 * capacity) - capacity
+        grown = [(0, 0), (0, more), (0, 0)]
+        self._accepted = np.pad(self._accepted, grown)
+        self._right = np.pad(self._right, grown)
+
+    def _pack(self, confidence: NDArray[np.float64], label: NDArray[np.uint8]) -> None:
+        places = slice(self._n_sets, self._n_sets + len(confidence))
+        is_true = label == self.truth
+        for i, by_class in enumerate(self.thresholds):
+            sure = confidence >= by_class[label]
+            self._accepted[i, places] = pack(sure)
+            self._right[i, places] = pack(sure & is_true)

@@ -1,0 +1,260 @@
+"""What a search is asked: costs, limits and thresholds, and the evaluation of designs as counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emsco._threshold import StageThreshold, freeze
+from emsco.costs import Costs
+from emsco.design import StageDesign
+from emsco.evaluation import Evaluation
+from emsco.front import Candidate, ParetoFront
+from emsco.search._outcomes import OutcomeTable, Sets
+
+Assignments = NDArray[np.int8]
+Which = int | NDArray[np.int64]  # of the alternative thresholds: one, or designs x stages
+
+
+class Counts(NamedTuple):
+    """Evaluations of many designs, as counts, which mean nothing where one is not feasible."""
+
+    feasible: NDArray[np.bool_]
+    accepted: NDArray[np.int64]
+    right: NDArray[np.int64]
+    paid: NDArray[np.int64]  # price units over all rows
+
+    def take(self, designs: NDArray[Any]) -> Counts:
+        """Give the counts of some designs, in the order asked for."""
+        return Counts(*(values[designs] for values in self))
+
+    def join(self, other: Counts) -> Counts:
+        """Give these counts and others behind them."""
+        return Counts(*(np.concatenate(pair) for pair in zip(self, other, strict=True)))
+
+
+class _Counted(NamedTuple):
+    """Counts of designs as the kernel gives them."""
+
+    begins: NDArray[np.int64]  # where each design's chain of sets begins
+    exists: NDArray[np.bool_]  # whether every set of it does
+    accepted: NDArray[np.int64]
+    right: NDArray[np.int64]
+    paid: NDArray[np.int64]
+    class_accepted: NDArray[np.int64]  # designs x classes
+    class_right: NDArray[np.int64]
+    reached: NDArray[np.int64]  # rows that reach each set of each chain
+
+
+class SearchResult(NamedTuple):
+    """What a search found, and how it went."""
+
+    front: ParetoFront
+    history: list[dict[str, Any]]
+
+
+class Search(Protocol):
+    """A strategy: it proposes designs and is told their counts; it never sees data."""
+
+    def run(self, problem: Problem, rng: np.random.Generator, callback: Any = None) -> SearchResult:
+        """Search, drawing all randomness from `rng`."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A table of outcomes, the prices, and what a design must keep to.
+
+    Prices are whole units inside: every price times the smallest power of ten, up to a million,
+    that makes all of them whole. So equal costs are equal, whatever the order of summing.
+    """
+
+    table: OutcomeTable
+    costs: Costs
+    classes: Sequence[Any]
+    thresholds: Sequence[StageThreshold]  # the alternatives, as the table has them
+    max_stages: int
+    allow_unused: bool = True
+    max_missed: Mapping[Any, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "thresholds", [freeze(t) for t in self.thresholds])
+
+    @property
+    def n_sources(self) -> int:
+        """How many sources there are."""
+        return len(self.costs.names)
+
+    @property
+    def n_rows(self) -> int:
+        """How many evaluation rows there are."""
+        return self.table.n_rows
+
+    @property
+    def n_thresholds(self) -> int:
+        """How many alternative thresholds there are."""
+        return len(self.thresholds)
+
+    @cached_property
+    def scale(self) -> int:
+        """How many units make one of the costs' own."""
+        prices = [source.cost for source in self.costs.sources] + list(self.costs.setups.values())
+        digits = [-int(Decimal(repr(price)).normalize().as_tuple().exponent) for price in prices]
+        return int(10 ** min(max([0, *digits]), 6))
+
+    def _units(self, price: float) -> int:
+        return round(Decimal(repr(price)) * self.scale)
+
+    def prices(self, sets: Sets) -> NDArray[np.int64]:
+        """Price source sets in units, each setup once."""
+        own = np.array([self._units(source.cost) for source in self.costs.sources], dtype=np.int64)
+        total = sets.astype(np.int64) @ own
+        for setup, price in self.costs.setups.items():
+            sharing = [i for i, source in enumerate(self.costs.sources) if source.setup == setup]
+            total += self._units(price) * sets[:, sharing].any(axis=1)
+        return total
+
+    @cached_property
+    def total(self) -> int:
+        """What all sources cost a row, in units."""
+        return int(self.prices(np.ones((1, self.n_sources), dtype=np.bool_))[0])
+
+    def exist(self, sets: Sets) -> NDArray[np.bool_]:
+        """Say which source sets exist: those closed under what their sources require."""
+        exist = np.ones(len(sets), dtype=np.bool_)
+        for i, source in enumerate(self.costs.sources):
+            for name in source.requires:
+                exist &= ~sets[:, i] | sets[:, self.costs.names.index(name)]
+        return exist
+
+    @cached_property
+    def limits(self) -> NDArray[np.int64]:
+        """The most rows of each class that may be missed."""
+        rows = np.bincount(self.table.truth, minlength=len(self.classes))
+        # A share of 0.1 of 10 rows is one row, although 0.1 * 10 may be a little less.
+        return np.array(
+            [
+                int(np.floor(self.max_missed.get(label, 1.0) * count + 1e-9))
+                for label, count in zip(self.classes, rows, strict=True)
+            ]
+        )
+
+    def chains(self, assignments: Assignments) -> tuple[Sets, NDArray[np.int64]]:
+        """Give the source sets that designs pass through, one a row, and where each chain begins.
+
+        The sets of design d are those from `begins[d]` up to `begins[d + 1]`.
+        """
+        n_stages = assignments.max(axis=1).astype(np.int64) + 1
+        begins = np.concatenate([[0], np.cumsum(n_stages)])
+        design = np.repeat(np.arange(len(assignments)), n_stages)
+        stage = np.arange(begins[-1]) - begins[design]
+        rows = assignments[design]
+        return (rows >= 0) & (rows <= stage[:, None]), begins
+
+    def lacking(self, assignments: Assignments) -> NDArray[np.int64]:
+        """Count for each design the source sets that would have to be fitted first."""
+        sets, begins = self.chains(assignments)
+        return np.add.reduceat(~self.table.has(sets), begins[:-1], dtype=np.int64)
+
+    def evaluate(self, assignments: Assignments, threshold: Which = 0) -> Counts:
+        """Count what designs accept, have right and pay; bit arithmetic once their sets are fitted.
+
+        Parameters
+        ----------
+        assignments : array of shape (n_designs, n_sources)
+            Canonical: stages 0, 1, ... without gaps, -1 for unused.
+        threshold : int or array of shape (n_designs, n_stages), default=0
+            Which of the alternative thresholds: one for all, or one a stage.
+        """
+        masks = self.table.class_masks
+        # Classes are counted where one is limited; elsewhere their counts are nobody's business.
+        counted = self._count(assignments, threshold, masks if self.max_missed else masks[:0])
+        feasible = counted.exists
+        if self.max_missed:
+            missed = counted.class_accepted - counted.class_right
+            feasible = feasible & (missed <= self.limits).all(axis=1)
+        return Counts(feasible, counted.accepted, counted.right, counted.paid)
+
+    def _count(
+        self, assignments: Assignments, threshold: Which, masks: NDArray[np.uint64]
+    ) -> _Counted:
+        from emsco.search._kernels import evaluate_chains
+
+        sets, begins = self.chains(np.asarray(assignments, dtype=np.int8))
+        exists = np.logical_and.reduceat(self.exist(sets), begins[:-1])
+        wanted = np.repeat(exists, np.diff(begins))
+        positions = np.full(len(sets), -1, dtype=np.int64)
+        positions[wanted] = self.table.positions(sets[wanted])
+        n_designs, n_classes = len(begins) - 1, len(masks)
+        counted = _Counted(
+            begins=begins,
+            exists=exists,
+            accepted=np.zeros(n_designs, dtype=np.int64),
+            right=np.zeros(n_designs, dtype=np.int64),
+            paid=np.zeros(n_designs, dtype=np.int64),
+            class_accepted=np.zeros((n_designs, n_classes), dtype=np.int64),
+            class_right=np.zeros((n_designs, n_classes), dtype=np.int64),
+            reached=np.zeros(len(sets), dtype=np.int64),
+        )
+        evaluate_chains(
+            positions,
+            self.prices(sets),
+            _spelled_out(threshold, begins),
+            begins,
+            self.table.accepted,
+            self.table.right,
+            self.table.everyone,
+            masks,
+            *counted[2:],
+        )
+        return counted
+
+    def candidates(self, assignments: Assignments, threshold: Which = 0) -> list[Candidate]:
+        """Make candidates of designs, their evaluations complete: by class, and with latencies."""
+        assignments = np.asarray(assignments)
+        if not len(assignments):
+            return []
+        counted = self._count(assignments, threshold, self.table.class_masks)
+        which = np.broadcast_to(threshold, (len(assignments), self.max_stages))
+        class_rows = self._by_label(np.bincount(self.table.truth, minlength=len(self.classes)))
+        made = []
+        for i, assignment in enumerate(assignments):
+            design = StageDesign(assignment.astype(np.int64), self.costs.names)
+            reached = counted.reached[counted.begins[i] : counted.begins[i + 1]]
+            latencies = np.array([self.costs.latency_of(stage) for stage in design.stages])
+            evaluation = Evaluation(
+                rows=self.n_rows,
+                accepted=int(counted.accepted[i]),
+                right=int(counted.right[i]),
+                paid=int(counted.paid[i]) / self.scale,
+                class_rows=class_rows,
+                class_accepted=self._by_label(counted.class_accepted[i]),
+                class_right=self._by_label(counted.class_right[i]),
+                waited=float(reached @ latencies),
+                worst_latency=float(latencies[reached > 0].sum()),
+            )
+            own = tuple(self.thresholds[t] for t in which[i, : design.n_stages])
+            shared = len(set(own)) == 1
+            made.append(Candidate(design, own[0] if shared else own, evaluation))
+        return made
+
+    def _by_label(self, counts: NDArray[np.int64]) -> dict[Any, int]:
+        return dict(zip(self.classes, counts.tolist(), strict=True))
+
+    def front(self, candidates: Iterable[Candidate]) -> ParetoFront:
+        """Make the front of candidates at this problem's prices."""
+        return ParetoFront(candidates, self.costs)
+
+
+def _spelled_out(which: Which, begins: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Say for each set of each chain which threshold it has."""
+    n_stages = np.diff(begins)
+    if isinstance(which, int):
+        return np.full(begins[-1], which, dtype=np.int64)
+    design = np.repeat(np.arange(len(n_stages)), n_stages)
+    return which[design, np.arange(begins[-1]) - begins[design]]

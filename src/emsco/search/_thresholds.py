@@ -1,0 +1,73 @@
+"""Thresholds of each stage's own, moved on the table: no fit, and no design changes."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emsco.front import ParetoFront
+from emsco.search._archive import Archive
+from emsco.search._problem import Counts, Problem
+
+_AT_ONCE = 64  # candidates looked around in a round
+
+
+def thresholds_by_stage(
+    problem: Problem, front: ParetoFront, rng: np.random.Generator, evaluations: int = 1_000_000
+) -> ParetoFront:
+    """Let every stage of a front's designs have its own of the problem's alternative thresholds.
+
+    Coordinate descent towards the front: one stage's threshold at a time is set to every
+    alternative, what is not dominated stays and is looked around in turn.
+
+    Parameters
+    ----------
+    problem : Problem
+        Its alternative thresholds are the grid.
+    front : ParetoFront
+        Candidates of this problem, each with one of those thresholds.
+    rng : Generator
+        Draws the order in which candidates are looked around.
+    evaluations : int, default=1_000_000
+        The most pairs of a design and its thresholds to evaluate.
+    """
+    n_sources = problem.n_sources
+    starts = np.array(
+        [
+            [*c.design.assignment, *[problem.thresholds.index(c.threshold)] * problem.max_stages]
+            for c in front
+        ],
+        dtype=np.int8,
+    ).reshape(-1, n_sources + problem.max_stages)
+    archive = Archive(starts.shape[1])
+    seen: set[bytes] = set()
+    around = starts
+    while len(around) and len(seen) < evaluations:
+        keys = [row.tobytes() for row in around]
+        fresh = [i for i, key in enumerate(keys) if key not in seen]
+        seen.update(keys)
+        rows = np.unique(around[fresh], axis=0)
+        if len(rows):
+            archive.add(rows, np.arange(len(rows)), _evaluate(problem, rows))
+        around = _around(problem, archive.pick_unexplored(_AT_ONCE, rng))
+    which = archive.rows[:, n_sources:].astype(np.int64)
+    found = problem.candidates(archive.rows[:, :n_sources], which)
+    return front.merge(problem.front(found))
+
+
+def _evaluate(problem: Problem, rows: NDArray[np.int8]) -> Counts:
+    which = rows[:, problem.n_sources :].astype(np.int64)
+    return problem.evaluate(rows[:, : problem.n_sources], which)
+
+
+def _around(problem: Problem, rows: NDArray[np.int8]) -> NDArray[np.int8]:
+    """Set the threshold of one stage to each alternative."""
+    n_stages = rows[:, : problem.n_sources].max(axis=1) + 1
+    made = []
+    for stage in range(problem.max_stages):
+        has_it = rows[n_stages > stage]
+        changed = np.repeat(has_it, problem.n_thresholds, axis=0)
+        alternatives = np.tile(np.arange(problem.n_thresholds), len(has_it))
+        changed[:, problem.n_sources + stage] = alternatives
+        made.append(changed)
+    return np.vstack(made)

@@ -1,0 +1,103 @@
+"""Problems for the tests of searches: any table of outcomes, and its evaluation in plain Python."""
+
+from __future__ import annotations
+
+import zlib
+from itertools import product
+
+import numpy as np
+
+from emsco import Costs, StageDesign
+from emsco._threshold import resolve
+from emsco.search._outcomes import OutcomeTable
+from emsco.search._problem import Problem
+
+
+class AnyFits:
+    """Confidences and labels drawn anew for every source set, the same whenever it is asked."""
+
+    def __init__(self, truth, n_classes=2, seed=0):
+        self.truth, self.n_classes, self.seed = truth, n_classes, seed
+        self.n_rows = len(truth)
+        self.asked = 0
+
+    def outcomes(self, sets):
+        self.asked += len(sets)
+        confidence = np.empty((len(sets), self.n_rows))
+        label = np.empty((len(sets), self.n_rows), dtype=np.uint8)
+        for i, one in enumerate(sets):
+            rng = np.random.default_rng([self.seed, zlib.crc32(np.packbits(one).tobytes())])
+            # More sources know more: more rows are sure, and more of them right.
+            knows = 0.3 + 0.5 * one.mean()
+            right = rng.random(self.n_rows) < knows + 0.2
+            other = (self.truth + rng.integers(1, self.n_classes, self.n_rows)) % self.n_classes
+            label[i] = np.where(right, self.truth, other)
+            confidence[i] = np.clip(rng.normal(knows, 0.25, self.n_rows), 0.5, 1.0)
+        return confidence, label
+
+
+def problem_of(
+    n_sources=4,
+    n_rows=70,
+    *,
+    costs=None,
+    thresholds=(0.75,),
+    max_stages=3,
+    n_classes=2,
+    seed=0,
+    engine=None,
+    memory=2**30,
+    **limits,
+):
+    rng = np.random.default_rng(seed)
+    truth = rng.integers(n_classes, size=n_rows)
+    costs = costs or Costs.per_feature(rng.integers(1, 9, n_sources).tolist())
+    classes = list("abcdefg"[:n_classes])
+    resolved = np.vstack([resolve(t, classes, 1) for t in thresholds])
+    fits = AnyFits(truth, n_classes, seed)
+    table = OutcomeTable(
+        fits, truth, len(costs.names), resolved, engine=engine, memory=memory
+    )  # fmt: skip
+    return Problem(table, costs, classes, list(thresholds), max_stages, **limits)
+
+
+def every_design(problem):
+    """List every canonical assignment whose source sets exist."""
+    lowest = -1 if problem.allow_unused else 0
+    designs = {
+        StageDesign(a)
+        for a in product(range(lowest, problem.max_stages), repeat=problem.n_sources)
+        if max(a) >= 0
+    }
+    return [d for d in designs if _closed(d, problem.costs)]
+
+
+def _closed(design, costs):
+    named = StageDesign(design.assignment, costs.names)
+    return not any(costs.unmet(named.acquired(i)) for i in range(named.n_stages))
+
+
+def evaluate_plainly(problem, design, threshold=0):
+    """Count one design row by row: (accepted, right, paid units, missed by class)."""
+    named = StageDesign(design.assignment, problem.costs.names)
+    limits = problem.table.thresholds[threshold]
+    accepted = right = 0
+    paid = 0.0
+    missed = np.zeros(len(problem.classes), dtype=int)
+    fits = AnyFits(problem.table.truth, problem.table.fitter.n_classes, problem.table.fitter.seed)
+    stages = []
+    for stage in range(named.n_stages):
+        acquired = named.acquired(stage)
+        members = np.array([[name in acquired for name in problem.costs.names]])
+        confidence, label = fits.outcomes(members)
+        stages.append((problem.costs.of(acquired), confidence[0], label[0]))
+    for row in range(problem.n_rows):
+        for price, confidence, label in stages:
+            row_paid = price
+            if confidence[row] >= limits[label[row]]:
+                accepted += 1
+                right += int(label[row] == problem.table.truth[row])
+                missed[problem.table.truth[row]] += int(label[row] != problem.table.truth[row])
+                break
+        paid += row_paid
+    return accepted, right, round(paid * problem.scale), missed

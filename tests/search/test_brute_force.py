@@ -1,0 +1,66 @@
+"""The exact front is that of fitting and deciding every design with `CascadeClassifier`."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from problems import every_design
+
+from emsco import Candidate, CascadeClassifier, Costs, ParetoFront, evaluate
+from emsco._threshold import resolve
+from emsco.search._exhaustive import Exhaustive
+from emsco.search._fitting import Fold, make_fitter
+from emsco.search._outcomes import OutcomeTable
+from emsco.search._problem import Problem
+
+SETS = [
+    "pima.csv", "credit.csv", "heart.csv", "spambase.csv", "heart_cleveland.csv",
+    "thyroid_train.csv", "hepatitis.csv", "magic.csv", "phishing.csv.gz", "covtype.csv.gz",
+    "kddcup99_dedup.csv.gz", "nslkdd_train20.csv.gz", "emsco_example_train.csv",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_the_exact_front_is_that_of_fitting_every_design(name, data_folder):
+    """Up to five stages over five sources, a thousand rows."""
+    rng = np.random.default_rng(len(name))
+    frame = pd.read_csv(data_folder / name, nrows=200_000)
+    frame = frame.sample(min(1000, len(frame)), random_state=1).reset_index(drop=True)
+    y = frame.pop("label").to_numpy()
+    varied = [c for c in frame if len(frame[c].unique()) > 1]
+    frame = frame[[varied[i] for i in sorted(rng.choice(len(varied), 5, replace=False))]]
+    half = len(frame) // 2
+    train, fresh = np.arange(half), np.arange(half, len(frame))
+    # A value missing on selection rows must be known from training, as it is here by chance or not.
+    frame = frame[[c for c in frame if frame[c][:half].isna().any() or frame[c].notna().all()]]
+    costs = Costs.per_feature(rng.integers(1, 30, frame.shape[1]).tolist(), list(frame))
+    classes, codes = np.unique(y, return_inverse=True)
+
+    columns = {c: frame[c].array for c in frame}
+    sources = [costs.columns(source) for source in costs.names]
+    fitter = make_fitter(
+        None, columns, "pandas", codes, len(classes), [Fold(train, fresh)], sources
+    )  # fmt: skip
+    table = OutcomeTable(
+        fitter, codes[fresh], len(sources), resolve(0.8, classes.tolist(), 1)
+    )  # fmt: skip
+    problem = Problem(table, costs, classes.tolist(), [0.8], 5, allow_unused=False)
+    front, (history,) = Exhaustive().run(problem)
+
+    brute = []
+    for design in every_design(problem):
+        cascade = CascadeClassifier(design=design, costs=costs, threshold=0.8)
+        decisions = cascade.fit(frame[:half], y[:half]).decide(frame[half:])
+        brute.append(Candidate(design, 0.8, evaluate(decisions, y[half:])))
+    assert history["designs"] == len(brute)
+    expected = ParetoFront(brute, costs)
+
+    def counted(front):
+        return [
+            (c.design, c.evaluation.accepted, c.evaluation.right, round(c.evaluation.paid),
+             dict(c.evaluation.class_right))
+            for c in front
+        ]  # fmt: skip
+
+    assert counted(front) == counted(expected)

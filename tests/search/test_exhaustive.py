@@ -1,0 +1,131 @@
+"""The exhaustive search walks every design, and its front is that of brute force."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from problems import evaluate_plainly, every_design, problem_of
+
+from emsco import Costs, Source, StageDesign
+from emsco.engine import LocalEngine
+from emsco.exceptions import SearchError
+from emsco.search import _exhaustive
+from emsco.search._exhaustive import Exhaustive
+
+
+def brute_force(problem):
+    """Evaluate every design row by row: (front's counts -> (ties, simplest design))."""
+    found = {}
+    for design in every_design(problem):
+        accepted, right, paid, missed = evaluate_plainly(problem, design)
+        if accepted and (missed <= problem.limits).all():
+            found.setdefault((accepted, right, paid), []).append(design)
+
+    def beaten(point):
+        accepted, right, paid = point
+        return any(
+            a >= accepted and r * accepted >= right * a and p <= paid and (a, r, p) != point
+            for a, r, p in found
+        )
+
+    def rank(design):
+        return design.n_stages, design.assignment.tolist()
+
+    return {
+        point: (len(designs), min(designs, key=rank).assignment.tolist())
+        for point, designs in found.items()
+        if not beaten(point)
+    }
+
+
+REQUIRING = Costs(
+    [
+        Source("a", cost=2),
+        Source("b", cost=0, requires=["a"]),
+        Source("c", cost=1.5, setup="s"),
+        Source("d", cost=4, setup="s"),
+    ],
+    setups={"s": 1},
+)
+
+
+@pytest.mark.parametrize("listed", [False, True])
+@pytest.mark.parametrize("allow_unused", [False, True])
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"max_stages": 1},
+        {"max_stages": 2},
+        {"max_stages": 4, "n_rows": 20},
+        {"max_stages": 3, "n_classes": 3},
+        {"max_stages": 3, "max_missed": {"a": 0.1, "b": 0.3}},
+        {"max_stages": 4, "max_missed": {"b": 0.15}, "seed": 3},
+        {"max_stages": 3, "costs": REQUIRING},
+    ],
+)
+def test_the_front_is_that_of_brute_force(params, allow_unused, listed, monkeypatch):
+    """With the dense table and with the list that stands in for it where rows are many."""
+    if listed:
+        monkeypatch.setattr(_exhaustive, "DENSE_BYTES", 0)
+        monkeypatch.setattr(_exhaustive, "_LIST_ENTRIES", 20)
+    problem = problem_of(4, allow_unused=allow_unused, **params)
+    front, history = Exhaustive().run(problem)
+    expected = brute_force(problem)
+    found = {
+        (c.evaluation.accepted, c.evaluation.right, round(c.evaluation.paid * problem.scale)): (
+            ties,
+            c.design.assignment.tolist(),
+        )
+        for c, ties in zip(_by_history(front), history[0]["ties"], strict=True)
+    }
+    assert found == expected
+    assert history[0]["designs"] == len(every_design(problem))
+
+
+def _by_history(front):
+    """Order candidates as the history lists ties: by accepted, right, paid."""
+    return sorted(
+        front, key=lambda c: (c.evaluation.accepted, c.evaluation.right, c.evaluation.paid)
+    )
+
+
+@pytest.mark.parametrize("allow_unused", [False, True])
+def test_every_design_is_walked(allow_unused):
+    problem = problem_of(9, n_rows=30, max_stages=4, allow_unused=allow_unused)
+    _, (history,) = Exhaustive().run(problem)
+    assert history["designs"] == StageDesign.count(9, 4, unused=allow_unused)
+
+
+def test_any_number_of_workers_gives_the_same_front():
+    results = [
+        Exhaustive().run(
+            problem_of(7, max_stages=4, thresholds=(0.65, 0.8), engine=LocalEngine(n_jobs))
+        )
+        for n_jobs in (1, 2, 3)
+    ]
+    assert results[0] == results[1] == results[2]
+
+
+def test_several_thresholds_merge_and_each_candidate_carries_its_own():
+    problem = problem_of(4, thresholds=(0.6, 0.9, {"a": 0.6, "b": 0.8}))
+    front, history = Exhaustive().run(problem)
+    assert len(history) == 3
+    singly = [
+        Exhaustive().run(problem_of(4, thresholds=(threshold,))).front
+        for threshold in problem.thresholds
+    ]
+    assert front == singly[0].merge(*singly[1:])
+
+
+def test_more_than_can_be_walked_is_refused_with_its_size():
+    with pytest.raises(SearchError, match=r"17 sources .* 1\.68e\+10 designs in 1\.31e\+05"):
+        Exhaustive().run(problem_of(17, max_stages=4, allow_unused=False))
+    with pytest.raises(SearchError, match="use Hybrid"):
+        Exhaustive(most=1e3).run(problem_of(6))
+
+
+def test_progress_is_told():
+    told = []
+    Exhaustive().run(problem_of(3), callback=told.append)
+    assert told[0]["source_sets"] == 7
+    assert np.sum(told[0]["ties"]) >= told[0]["front"]

@@ -1,0 +1,120 @@
+"""Local search finds the exact front of small problems, keeps its budget, and repeats itself."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from problems import problem_of
+
+from emsco import Costs, Source
+from emsco.engine import LocalEngine
+from emsco.exceptions import SearchError
+from emsco.search._emsco import EMSCO
+from emsco.search._exhaustive import Exhaustive
+from emsco.search._hybrid import Hybrid, default_search
+from emsco.search._local import LocalSearch
+from emsco.search._thresholds import thresholds_by_stage
+
+REQUIRING = Costs(
+    [
+        Source("a", cost=2),
+        Source("b", cost=0, requires=["a"]),
+        Source("c", cost=1.5, setup="s"),
+        Source("d", cost=4, setup="s"),
+        Source("e", cost=3),
+    ],
+    setups={"s": 1},
+)
+
+
+@pytest.mark.parametrize("search", [LocalSearch(), Hybrid()], ids=["local", "hybrid"])
+@pytest.mark.parametrize(
+    "params",
+    [
+        {"n_sources": 5, "max_stages": 3},
+        {"n_sources": 5, "max_stages": 3, "allow_unused": False},
+        {"n_sources": 4, "max_stages": 4, "thresholds": (0.65, 0.8), "n_classes": 3},
+        {"costs": REQUIRING, "max_stages": 3},
+        {"n_sources": 5, "max_stages": 3, "max_missed": {"a": 0.1}},
+        {"n_sources": 1, "max_stages": 1},
+    ],
+)
+def test_the_exact_front_of_a_small_problem_is_found(search, params):
+    """Where the budget covers every design, nothing is missed."""
+    problem = problem_of(**params)
+    front = search.run(problem, np.random.default_rng(0)).front
+    assert front == Exhaustive().run(problem).front
+
+
+def test_nothing_is_evaluated_beyond_the_budget():
+    problem = problem_of(9, max_stages=4)
+    result = LocalSearch(evaluations=3000).run(problem, np.random.default_rng(0))
+    assert result.history[-1]["designs"] == 3000
+    result = Hybrid(EMSCO(population=20, generations=5), LocalSearch(evaluations=500)).run(
+        problem_of(9, max_stages=4), np.random.default_rng(0)
+    )
+    genetic = max(entry["designs"] for entry in result.history if "generation" in entry)
+    local = max(entry["designs"] for entry in result.history if "generation" not in entry)
+    assert genetic + local == 500
+
+
+def test_fits_are_bounded_and_what_needs_none_comes_first():
+    problem = problem_of(30, max_stages=4)
+    LocalSearch(fits=2000).run(problem, np.random.default_rng(0))
+    assert 2000 <= len(problem.table) <= 4000, "the round that reaches the bound is finished"
+
+
+def test_a_time_limit_ends_the_search():
+    problem = problem_of(12, max_stages=4)
+    result = LocalSearch(seconds=0.2).run(problem, np.random.default_rng(0))
+    assert result.history[-1]["designs"] < 1_000_000
+
+
+@pytest.mark.parametrize("search", [LocalSearch(evaluations=4000), Hybrid(local=LocalSearch(5000))])
+def test_the_same_seed_gives_the_same_front_with_any_number_of_workers(search):
+    """Bit for bit: all randomness is drawn by the search, and fits are pure."""
+    results = [
+        search.run(
+            problem_of(8, max_stages=4, engine=LocalEngine(n_jobs)), np.random.default_rng(5)
+        )
+        for n_jobs in (1, 2, 3)
+    ]
+    assert results[0] == results[1] == results[2]
+
+
+def test_progress_is_told():
+    told = []
+    LocalSearch(evaluations=2000).run(problem_of(8), np.random.default_rng(0), told.append)
+    assert told[-1]["designs"] == 2000
+    assert [entry["designs"] for entry in told] == sorted(entry["designs"] for entry in told)
+
+
+@pytest.mark.parametrize("wrong", [{"evaluations": 0}, {"fits": -1}, {"seconds": 0}])
+def test_an_empty_budget_is_refused(wrong):
+    with pytest.raises(SearchError, match="must be above 0"):
+        LocalSearch(**wrong)
+
+
+def test_the_default_search_is_chosen_by_size_alone():
+    assert isinstance(default_search(problem_of(14, max_stages=4)), Exhaustive)
+    assert isinstance(default_search(problem_of(14, 100_000, max_stages=4)), Hybrid)
+    assert isinstance(default_search(problem_of(17, max_stages=2)), Hybrid)
+
+
+def test_thresholds_by_stage_only_add_to_the_front():
+    grid = (0.55, 0.65, 0.75, 0.85, 0.95)
+    problem = problem_of(4, 200, thresholds=grid, max_stages=3)
+    shared = Exhaustive().run(problem).front
+    asked = problem.table.fitter.asked
+    own = thresholds_by_stage(problem, shared, np.random.default_rng(0))
+    assert problem.table.fitter.asked == asked, "no fit"
+    assert own.hypervolume() > shared.hypervolume()
+    assert own.merge(shared) == own
+    by_stage = [c for c in own if isinstance(c.threshold, tuple)]
+    assert by_stage
+    for candidate in by_stage[:10]:
+        which = [grid.index(t) for t in candidate.threshold]
+        which += [0] * (problem.max_stages - len(which))
+        design = candidate.design.assignment.astype(np.int8)[None]
+        (again,) = problem.candidates(design, np.array([which]))
+        assert again == candidate
