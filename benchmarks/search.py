@@ -307,7 +307,13 @@ def thresholds() -> Iterator[Result]:
     shared = Exhaustive().run(problem).front
     own = thresholds_by_stage(problem, shared, np.random.default_rng(0))
     X = np.column_stack([column[fresh_rows] for column in data.columns.values()])
-    targets = [(c, a) for c in (0.8, 0.85, 0.9, 0.95) for a in (0.95, 0.965)]
+    # At four coverages, half a point and two points below the best accuracy that can be had.
+    targets = [
+        (coverage, round(best - below, 4))
+        for coverage in (0.8, 0.85, 0.9, 0.95)
+        for best in [shared.select(min_coverage=coverage, by="accuracy").evaluation.accuracy]
+        for below in (0.005, 0.02)
+    ]
     ratios = []
     told = []
     for coverage, accuracy in targets:

@@ -169,7 +169,8 @@ def domination_levels(
     # The order of prices instead of prices: whole numbers of any size stay exact as floats.
     price_order = np.unique(paid, return_inverse=True)[1]
     levels = moocore.pareto_rank(np.column_stack([-accepted, -accuracy, price_order]))
-    return np.asarray(levels, dtype=np.int64)
+    # Older releases of moocore count from 1.
+    return np.asarray(levels, dtype=np.int64) - levels.min(initial=levels.max(initial=0))
 
 
 def log_fitness(ranks: NDArray[np.integer], norms: Floats, epsilon: float) -> Floats:

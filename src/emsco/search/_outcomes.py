@@ -48,7 +48,7 @@ def keys_of(sets: Sets) -> NDArray[Any]:
 
 
 def _fit_chunk(sets: Sets, fitter: SetFitter) -> tuple[NDArray[np.float64], NDArray[np.uint8]]:
-    return fitter.outcomes(np.ascontiguousarray(sets))
+    return fitter.outcomes(sets)
 
 
 class _DirectIndex:
