@@ -196,6 +196,11 @@ def test_a_wrong_toml_file_is_refused_by_name(tmp_path, text, message):
         Costs.from_toml(path)
 
 
+def test_costs_print_as_they_are_written():
+    assert repr(BLOOD.sources[2]) == "Source('fbs', cost=3.1, setup='blood', requires=('age',))"
+    assert eval(repr(BLOOD)) == BLOOD
+
+
 def test_costs_are_frozen_hashable_and_picklable():
     with pytest.raises(AttributeError):
         BLOOD.unit = "EUR"

@@ -39,7 +39,7 @@ def _sum(prices: Iterable[float]) -> float:
     return float(sum((Decimal(repr(price)) for price in prices), start=Decimal(0)))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Source:
     """What is bought as a unit: it yields one or more features for a cost.
 
@@ -85,6 +85,11 @@ class Source:
         set_field(self, "cost", _amount(self.cost, f"cost of source {self.name!r}"))
         set_field(self, "latency", _amount(self.latency, f"latency of source {self.name!r}"))
 
+    def __repr__(self) -> str:
+        told = _told(self, Source(self.name, cost=self.cost))
+        more = "".join(f", {name}={value!r}" for name, value in told.items())
+        return f"Source({self.name!r}, cost={self.cost!r}{more})"
+
 
 @dataclass(frozen=True)
 class Review:
@@ -110,7 +115,7 @@ class Review:
             raise CostsError(f"The accuracy of review must be at most 1, got {self.accuracy!r}.")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Costs:
     """All sources with their prices: a function from sets of sources to what they cost.
 
@@ -177,6 +182,11 @@ class Costs:
         idle = set(setups) - {source.setup for source in self.sources}
         if idle:
             raise CostsError(f"No source names the setup {quoted(sorted(idle))}; remove it.")
+
+    def __repr__(self) -> str:
+        told = {"setups": self.setups, "review": self.review, "unit": self.unit}
+        more = "".join(f", {name}={value!r}" for name, value in told.items() if value)
+        return f"Costs({list(self.sources)!r}{more})"
 
     @staticmethod
     def _refuse_twice(what: str, names: Sequence[str]) -> None:

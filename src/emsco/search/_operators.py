@@ -168,9 +168,9 @@ def domination_levels(
 
     # The order of prices instead of prices: whole numbers of any size stay exact as floats.
     price_order = np.unique(paid, return_inverse=True)[1]
-    levels = moocore.pareto_rank(np.column_stack([-accepted, -accuracy, price_order]))
-    # Older releases of moocore count from 1.
-    return np.asarray(levels, dtype=np.int64) - levels.min(initial=levels.max(initial=0))
+    ranks = moocore.pareto_rank(np.column_stack([-accepted, -accuracy, price_order]))
+    levels: NDArray[np.int64] = np.asarray(ranks, dtype=np.int64)
+    return levels - (levels.min() if len(levels) else 0)  # older releases of moocore count from 1
 
 
 def log_fitness(ranks: NDArray[np.integer], norms: Floats, epsilon: float) -> Floats:

@@ -27,6 +27,7 @@ Words = NDArray[np.uint64]
 
 CHUNK = 256  # sets a task: fixed, so that results do not depend on the number of workers
 MEMORY = 2**30  # bytes of confidences and labels
+_AT_ONCE = 2**26  # bytes of confidences and labels that are fitted before they are packed
 _DIRECT = 20  # sources up to which a place for every set is kept
 
 
@@ -180,7 +181,7 @@ class OutcomeTable:
 
     def _add(self, sets: Sets, keys: NDArray[Any]) -> None:
         """Fit sets and pack what they accept; a bounded number at a time."""
-        at_once = max(CHUNK, self.memory // (9 * self.n_rows) // CHUNK * CHUNK)
+        at_once = max(CHUNK, _AT_ONCE // (9 * self.n_rows) // CHUNK * CHUNK)
         self._reserve(len(self) + len(sets))
         for start in range(0, len(sets), at_once):
             confidence, label = self._fit(sets[start : start + at_once])
