@@ -16,8 +16,8 @@ from emsco.search._problem import Problem
 class AnyFits:
     """Confidences and labels drawn anew for every source set, the same whenever it is asked."""
 
-    def __init__(self, truth, n_classes=2, seed=0):
-        self.truth, self.n_classes, self.seed = truth, n_classes, seed
+    def __init__(self, truth, n_classes=2, seed=0, slope=0.5):
+        self.truth, self.n_classes, self.seed, self.slope = truth, n_classes, seed, slope
         self.n_rows = len(truth)
         self.asked = 0
 
@@ -27,8 +27,9 @@ class AnyFits:
         label = np.empty((len(sets), self.n_rows), dtype=np.uint8)
         for i, one in enumerate(sets):
             rng = np.random.default_rng([self.seed, zlib.crc32(np.packbits(one).tobytes())])
-            # More sources know more: more rows are sure, and more of them right.
-            knows = 0.3 + 0.5 * one.mean()
+            # More sources know more: more rows are sure, and more of them right. With a negative
+            # slope it is the other way round.
+            knows = (0.3 if self.slope > 0 else 0.8) + self.slope * one.mean()
             right = rng.random(self.n_rows) < knows + 0.2
             other = (self.truth + rng.integers(1, self.n_classes, self.n_rows)) % self.n_classes
             label[i] = np.where(right, self.truth, other)
@@ -47,6 +48,7 @@ def problem_of(
     seed=0,
     engine=None,
     memory=2**30,
+    slope=0.5,
     **limits,
 ):
     rng = np.random.default_rng(seed)
@@ -54,7 +56,7 @@ def problem_of(
     costs = costs or Costs.per_feature(rng.integers(1, 9, n_sources).tolist())
     classes = list("abcdefg"[:n_classes])
     resolved = np.vstack([resolve(t, classes, 1) for t in thresholds])
-    fits = AnyFits(truth, n_classes, seed)
+    fits = AnyFits(truth, n_classes, seed, slope)
     table = OutcomeTable(
         fits, truth, len(costs.names), resolved, engine=engine, memory=memory
     )  # fmt: skip
@@ -84,7 +86,8 @@ def evaluate_plainly(problem, design, threshold=0):
     accepted = right = 0
     paid = 0.0
     missed = np.zeros(len(problem.classes), dtype=int)
-    fits = AnyFits(problem.table.truth, problem.table.fitter.n_classes, problem.table.fitter.seed)
+    its = problem.table.fitter
+    fits = AnyFits(its.truth, its.n_classes, its.seed, its.slope)
     stages = []
     for stage in range(named.n_stages):
         acquired = named.acquired(stage)

@@ -46,6 +46,17 @@ def test_the_exact_front_of_a_small_problem_is_found(search, params):
     assert front == Exhaustive().run(problem).front
 
 
+def test_a_start_that_is_not_feasible_is_left_behind():
+    problem = problem_of(
+        5, 60, max_stages=3, thresholds=(0.55,), max_missed={"a": 0.05}, slope=-0.5
+    )
+    start = np.zeros((1, 5), dtype=np.int8)
+    assert not problem.evaluate(start).feasible[0]
+    exact = Exhaustive().run(problem).front
+    assert len(exact)
+    assert LocalSearch().run(problem, np.random.default_rng(0)).front == exact
+
+
 def test_nothing_is_evaluated_beyond_the_budget():
     problem = problem_of(9, max_stages=4)
     result = LocalSearch(evaluations=3000).run(problem, np.random.default_rng(0))

@@ -79,11 +79,10 @@ class LocalSearch:
         callback: Callable[[dict[str, Any]], None] | None = None,
     ) -> Assignments:
         """Search at one threshold from some designs; give the designs of the front found."""
-        descent = _Descent(self, problem, rng, threshold)
+        descent = _Descent(self, problem, rng, threshold, starts)
         descent.evaluate(starts)
         while not descent.is_spent():
-            if not descent.step():
-                break
+            descent.step()
             descent.tell(history, callback)
         descent.tell(history, callback, always=True)
         return descent.archive.rows
@@ -93,19 +92,23 @@ class _Descent:
     """One local search at one threshold, with its budget."""
 
     def __init__(
-        self, search: LocalSearch, problem: Problem, rng: np.random.Generator, threshold: int
+        self,
+        search: LocalSearch,
+        problem: Problem,
+        rng: np.random.Generator,
+        threshold: int,
+        starts: Assignments,
     ) -> None:
         self.search, self.problem, self.rng, self.threshold = search, problem, rng, threshold
+        self.starts = starts
         self.archive = Archive(problem.n_sources)
         self.seen: set[Any] = set()
         self.evaluated = 0
         self.told = 0  # designs evaluated when the history was last told
         self.idle = 0  # rounds in which nothing new was met
         self.deadline = np.inf if search.seconds is None else time.monotonic() + search.seconds
-        fits = (
-            int(np.clip(2.0**problem.n_sources / 8, *_FITS)) if search.fits is None else search.fits
-        )
-        self.most_sets = len(problem.table) + fits
+        by_default = int(np.clip(2.0**problem.n_sources / 8, *_FITS))
+        self.most_sets = len(problem.table) + (search.fits or by_default)
         self.is_frugal = 2.0**problem.n_sources > self.most_sets
         self.walkers: Assignments = np.empty((0, problem.n_sources), dtype=np.int8)
         self.scores = np.empty(0)
@@ -141,10 +144,8 @@ class _Descent:
             fresh = np.concatenate([free, self.rng.permutation(cheapest)[:_NEW_SETS]])
         return fresh[: self.search.evaluations - self.evaluated]
 
-    def step(self) -> bool:
-        """Look around some of the archive and around every walker; False where there is neither."""
-        if not len(self.archive.rows):
-            return False
+    def step(self) -> None:
+        """Look around some of the archive and around every walker."""
         looked = self.archive.pick_unexplored(_LOOKED_AROUND, self.rng)
         self._start_walkers()
         centres = np.vstack([looked, self.walkers])
@@ -154,30 +155,28 @@ class _Descent:
         )
         chosen, counts = self.evaluate(made)
         self._walk(made[chosen], near[chosen] - len(looked), counts)
-        return True
 
     def _start_walkers(self) -> None:
         """Let walkers that have arrived start anew, near a design of the archive."""
         missing = _WALKERS - len(self.walkers)
         if not missing:
             return
-        chosen = self.rng.integers(len(self.archive.rows), size=missing)
-        starts = perturbed(
-            self.archive.rows[chosen],
-            self.problem.max_stages,
-            self.problem.allow_unused,
-            self.rng,
-        )
+        # Before anything feasible is met, the archive is empty.
+        near = self.archive.rows if len(self.archive.rows) else self.starts
+        chosen = near[self.rng.integers(len(near), size=missing)]
+        starts = perturbed(chosen, self.problem.max_stages, self.problem.allow_unused, self.rng)
         self.walkers = np.vstack([self.walkers, starts])
         self.scores = np.concatenate([self.scores, np.full(len(starts), np.inf)])
         self.weights = np.vstack([self.weights, self.rng.dirichlet(np.ones(3), len(starts))])
 
     def _walk(self, made: Assignments, walker: NDArray[np.intp], counts: Counts) -> None:
         """Let each walker go to the best design around it; those that find none better arrive."""
-        best = self.archive.points
-        ideal = np.array([best[:, 0].max(), best[:, 1].max(), best[:, 2].min()])
-        scale = np.array([-1.0 / self.problem.n_rows, -1.0, 0.0])
-        scale[2] = 1.0 / max(self.problem.n_rows * self.problem.total, 1)
+        n_rows = self.problem.n_rows
+        met = self.archive.points
+        ideal = np.array(
+            [met[:, 0].max(initial=0), met[:, 1].max(initial=0), met[:, 2].min(initial=np.inf)]
+        )
+        scale = np.array([-1.0 / n_rows, -1.0, 1.0 / max(n_rows * self.problem.total, 1)])
         short = np.maximum((points_of(counts) - ideal) * scale, 0)
         goes_on = np.zeros(len(self.walkers), dtype=np.bool_)
         for i in range(len(self.walkers)):
