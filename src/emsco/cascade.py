@@ -201,27 +201,20 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
         array is read by position.
         """
         blocks = self._blocks(X, by_name=True)
-        examine = self._examine if self.guard is not None else None
-        return Decisions.concatenate(
-            [decide_block(self._plan, block, examine=examine) for block in blocks]
-        )
+        return Decisions.concatenate([self._decide(block) for block in blocks])
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Give a label for every row: the last stage bought decides, also where it rejects."""
-        examine = self._examine if self.guard is not None else None
-        return np.concatenate(
-            [decide_block(self._plan, block, examine=examine).label for block in self._blocks(X)]
-        )
+        return np.concatenate([self._decide(block).label for block in self._blocks(X)])
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
         """Give the probabilities of the last stage bought, a column a class."""
-        examine = self._examine if self.guard is not None else None
         parts = []
         for block in self._blocks(X):
             n_rows = len(next(iter(block.values())))
             # A row that no stage could judge, because the guard refused it, stays unknown.
             part = np.full((n_rows, len(self.classes_)), 1 / len(self.classes_))
-            decide_block(self._plan, block, examine=examine, probability=part)
+            self._decide(block, probability=part)
             parts.append(part)
         return np.concatenate(parts)
 
@@ -391,6 +384,12 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
         if self.guard is None:
             for name, seen in self._missing_seen.items():
                 refuse_invalid(plain(columns[name]), name, missing_seen=seen, first_row=first_row)
+
+    def _decide(
+        self, block: Columns, *, probability: NDArray[np.float64] | None = None
+    ) -> Decisions:
+        examine = None if self.guard is None else self._examine
+        return decide_block(self._plan, block, examine=examine, probability=probability)
 
     def _examine(self, columns: Columns) -> NDArray[np.object_]:
         """Say why rows must be rejected: the guard's reason, or an invalid value."""
