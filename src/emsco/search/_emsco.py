@@ -96,7 +96,7 @@ _RULES: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
 )
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class EMSCO:
     """Search designs as the paper does, by selection, crossover, mutation and elitism.
 
