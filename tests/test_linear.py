@@ -71,3 +71,12 @@ PLAIN = _plain()
 def test_extreme_scores_are_sure_and_warn_of_nothing():
     probability = PLAIN.predict_proba(np.full((2, 9), 1e6) * [[1], [-1]])
     assert probability.max(axis=1).tolist() == [1, 1]
+
+
+def test_a_start_that_is_the_optimum_already_warns_of_nothing():
+    """Columns that say nothing: scikit-learn's Newton solver may find no better step."""
+    X = np.zeros((9, 2))
+    X[5] = 1.0
+    for n_classes in (2, 3):
+        cascade = CascadeClassifier().fit(X, np.arange(9) % n_classes)
+        assert np.allclose(cascade.predict_proba(X).sum(axis=1), 1)

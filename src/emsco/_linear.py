@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 from emsco._columns import Columns
@@ -21,6 +23,20 @@ _LOWEST_SCORE = np.float64(-700.0)
 def default_estimator() -> LogisticRegression:
     """Make the classifier that stands behind `estimator=None`."""
     return LogisticRegression(C=1.0, solver="newton-cholesky", tol=1e-10, max_iter=1000)
+
+
+def fit_default(X: Array, y: NDArray[Any], **params: Any) -> LogisticRegression:
+    """Fit the default classifier to encoded columns.
+
+    Where the start is the optimum already, Newton's line search finds nothing better, says so and
+    leaves the rest to lbfgs: right, and nothing that a user could act on. If lbfgs fails in turn,
+    it warns by itself.
+    """
+    with warnings.catch_warnings():
+        newton = "Line search of Newton solver"
+        warnings.filterwarnings("ignore", message=newton, category=ConvergenceWarning)
+        fitted: LogisticRegression = default_estimator().fit(X, y, **params)
+    return fitted
 
 
 @dataclass(frozen=True)

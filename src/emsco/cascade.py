@@ -43,7 +43,7 @@ from emsco._columns import (
 from emsco._decide import Judge, Plan, Stage, decide_block
 from emsco._encoding import ColumnEncoding, learn, read
 from emsco._estimator import EstimatorStage
-from emsco._linear import LinearStage, default_estimator
+from emsco._linear import LinearStage, default_estimator, fit_default
 from emsco._threshold import Threshold, resolve
 from emsco.costs import Costs, generated_names, resolve_costs
 from emsco.decisions import ACCEPTED, Decisions
@@ -313,7 +313,7 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
             for name, encoding in self._encoding.items()
         }
         self.estimators_ = [
-            default_estimator().fit(np.hstack([blocks[f] for f in features]), labels, **fit_params)
+            fit_default(np.hstack([blocks[f] for f in features]), labels, **fit_params)
             for features in acquired
         ]
         return [

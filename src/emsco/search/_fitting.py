@@ -14,7 +14,7 @@ from threadpoolctl import ThreadpoolController
 
 from emsco._columns import Column, assemble, invalid, refuse_invalid
 from emsco._encoding import Array, ColumnEncoding, learn, read
-from emsco._linear import LinearStage, default_estimator
+from emsco._linear import LinearStage, fit_default
 from emsco.exceptions import ClassesError
 from emsco.search._newton import BATCH, TrainingRows, fit_sets
 
@@ -246,7 +246,7 @@ class EstimatorFits:
         if self.estimator is None:
             own = {feature: encoding[feature] for feature in features}
             train = _encode(own, features, _read_columns(own, self.columns, fold.train)).T
-            fitted = default_estimator().fit(train, labels, **params)
+            fitted = fit_default(train, labels, **params)
             stage = LinearStage.compile(features, own, fitted)
             return np.column_stack(stage(_read_columns(own, self.columns, fold.test)))
         train, test = (
