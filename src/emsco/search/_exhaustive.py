@@ -185,7 +185,8 @@ class _Walk:
         right = table.right[threshold, self.positions]
         workers = LocalEngine(table.engine.n_workers)
         firsts = np.flatnonzero(self.exists)
-        # Small sets have many followers: taking turns shares them out evenly.
+        # Sets of one size have as many followers: taking turns among them shares the work evenly.
+        firsts = firsts[np.argsort(self.sets[firsts].sum(axis=1), kind="stable")]
         chunks = [firsts[i :: workers.n_workers] for i in range(workers.n_workers)]
         parts = workers.map(self._walk_chunk, chunks, shared=(accepted, right))
         return _Found.joined([found for found, _ in parts]), sum(walked for _, walked in parts)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 Sets = NDArray[np.bool_]  # one source set a row, one source a column
 Words = NDArray[np.uint64]
 
-CHUNK = 256  # sets a task: fixed, so that results do not depend on the number of workers
+CHUNK = 1024  # sets a task: fixed, so that results do not depend on the number of workers
 MEMORY = 2**30  # bytes of confidences and labels
 _AT_ONCE = 2**26  # bytes of confidences and labels that are fitted before they are packed
 _DIRECT = 20  # sources up to which a place for every set is kept
