@@ -9,8 +9,11 @@ from problems import every_design
 
 from emsco import Candidate, CascadeClassifier, Costs, ParetoFront, evaluate
 from emsco._threshold import resolve
+from emsco.engine import LocalEngine
 from emsco.search._exhaustive import Exhaustive
 from emsco.search._fitting import Fold, make_fitter
+from emsco.search._hybrid import Hybrid
+from emsco.search._local import LocalSearch
 from emsco.search._outcomes import OutcomeTable
 from emsco.search._problem import Problem
 
@@ -64,3 +67,24 @@ def test_the_exact_front_is_that_of_fitting_every_design(name, data_folder):
         ]  # fmt: skip
 
     assert counted(front) == counted(expected)
+
+
+def test_real_fits_give_the_same_front_with_any_number_of_workers(data_folder):
+    """Bit for bit: chunks of sets are formed in the parent, whoever fits them."""
+    frame = pd.read_csv(data_folder / "credit.csv").sample(frac=1, random_state=0)
+    y = frame.pop("label").to_numpy()
+    columns = {c: frame[c].to_numpy() for c in frame}
+    costs = Costs.per_feature(list(range(1, 15)), list(frame))
+    sources = [costs.columns(source) for source in costs.names]
+    fold = Fold(np.arange(345), np.arange(345, 517))
+    fronts = []
+    for n_jobs in (1, 2):
+        fitter = make_fitter(None, columns, "array", y, 2, [fold], sources)
+        table = OutcomeTable(
+            fitter, y[fold.test], 14, resolve(0.75, [0, 1], 1), engine=LocalEngine(n_jobs)
+        )
+        problem = Problem(table, costs, [0, 1], [0.75], 4, allow_unused=False)
+        exact = Exhaustive().run(problem)
+        found = Hybrid(local=LocalSearch(20_000)).run(problem, np.random.default_rng(3))
+        fronts.append((exact, found, table.accepted.tobytes(), table.right.tobytes()))
+    assert fronts[0] == fronts[1]
