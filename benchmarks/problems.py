@@ -1,29 +1,31 @@
-"""The problems that searches are measured on: data of `EMSCO_DATA`, with the paper's prices."""
+"""The problems that searches are measured on: `emsco.datasets`, with the paper's thresholds."""
 
 from __future__ import annotations
 
-import csv
-import gzip
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.datasets import make_classification
-from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import train_test_split
 
-from emsco import Costs, Source
+from emsco import Costs
 from emsco._threshold import resolve
+from emsco.datasets import (
+    CostlyData,
+    load_credit,
+    load_example,
+    load_heart,
+    load_phishing,
+    load_pima,
+)
 from emsco.engine import Engine, LocalEngine
 from emsco.search._fitting import Fold, make_fitter
 from emsco.search._outcomes import OutcomeTable
 from emsco.search._problem import Problem
 
-CHEAP_HEART = ("age", "sex", "smoking", "diabetes", "high_blood_pressure", "anaemia")
 PIMA_CLASSES = {
     "age": 1, "pregnancies": 1, "bmi": 1, "pedigree": 1,
     "blood_pressure": 2, "skin_thickness": 2, "glucose": 3, "insulin": 3,
@@ -67,9 +69,7 @@ class Data:
         thresholds = [self.threshold] if thresholds is None else thresholds
         sources = [self.costs.columns(name) for name in self.costs.names]
         classes = np.unique(self.y).tolist()
-        fitter = make_fitter(
-            None, self.columns, "array", self.y, len(classes), [Fold(train, rows)], sources
-        )
+        fitter = make_fitter(None, self.columns, "array", self.y, [Fold(train, rows)], sources)
         resolved = np.vstack([resolve(threshold, classes, 1) for threshold in thresholds])
         table = OutcomeTable(
             fitter, self.y[rows], len(sources), resolved, engine=engine or LocalEngine()
@@ -77,61 +77,41 @@ class Data:
         return Problem(table, self.costs, classes, thresholds, max_stages, allow_unused)
 
 
-def _folder() -> Path:
-    folder = os.environ.get("EMSCO_DATA")
-    if not folder:
-        raise SystemExit("Set the environment variable EMSCO_DATA to the folder of the data sets.")
-    return Path(folder)
-
-
-def read(name: str) -> tuple[dict[str, NDArray[Any]], NDArray[np.intp]]:
-    """Read a CSV file of numbers, its last column the label."""
-    path = _folder() / name
-    opened = gzip.open(path, "rt") if path.suffix == ".gz" else open(path)  # noqa: SIM115
-    with opened as file:
-        header, *lines = list(csv.reader(file))
-    values = np.array([[float(v) if v else np.nan for v in line] for line in lines])
-    columns = {name: values[:, i] for i, name in enumerate(header[:-1])}
-    return columns, np.unique(values[:, -1], return_inverse=True)[1]
+def _data(loaded: CostlyData, threshold: float, costs: Costs | None = None) -> Data:
+    """Give columns of numbers and labels 0, 1, ...: what the searches' own parts take."""
+    columns = {name: loaded.X[name].to_numpy(dtype=float) for name in loaded.X}
+    y = np.unique(loaded.y, return_inverse=True)[1]
+    return Data(columns, y, loaded.costs if costs is None else costs, threshold)
 
 
 def pima() -> Data:
-    """Pima: 8 sources, 100 x cost class."""
-    columns, y = read("pima.csv")
-    return Data(columns, y, Costs.per_feature({f: 100 * PIMA_CLASSES[f] for f in columns}), 0.65)
+    """Pima: 8 sources, 100 x cost class, as the paper prices them."""
+    loaded = load_pima()
+    return _data(loaded, 0.65, Costs.per_feature({f: 100 * PIMA_CLASSES[f] for f in loaded.X}))
 
 
 def credit() -> Data:
     """Credit: 14 sources, 10 ^ tercile of their importance to a random forest."""
-    columns, y = read("credit.csv")
-    forest = RandomForestClassifier(n_estimators=200, random_state=0)
-    importance = forest.fit(np.column_stack(list(columns.values())), y).feature_importances_
-    tercile = 1 + np.argsort(np.argsort(importance)) * 3 // len(importance)
-    return Data(columns, y, Costs.per_feature((10.0**tercile).tolist(), list(columns)), 0.75)
+    return _data(load_credit(), 0.75)
 
 
 def heart() -> Data:
     """Heart: 12 sources, 10 where they are asked and 100 where they are measured."""
-    columns, y = read("heart.csv")
-    prices = {f: 10.0 if f.lower() in CHEAP_HEART else 100.0 for f in columns}
-    assert sum(price == 10 for price in prices.values()) == len(CHEAP_HEART)
-    return Data(columns, y, Costs.per_feature(prices), 0.75)
+    return _data(load_heart(), 0.75)
 
 
 def example() -> tuple[Data, NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
     """Give the public script's example: 15 sources, and its own three parts."""
-    parts = [read(f"emsco_example_{part}.csv") for part in ("train", "val", "test")]
-    columns = {name: np.concatenate([part[0][name] for part in parts]) for name in parts[0][0]}
-    y = np.concatenate([part[1] for part in parts])
-    prices = [float(p) for p in (_folder() / "emsco_example_costs.txt").read_text().split(",")]
-    ends = np.cumsum([len(part[1]) for part in parts])
-    rows = np.split(np.arange(ends[-1]), ends[:-1])
-    return (
-        Data(columns, y, Costs.per_feature(prices, list(columns)), 0.75),
-        rows[0],
-        rows[1],
-        rows[2],
-    )
+    parts = [
+        _data(load_example(part="train"), 0.75),
+        _data(load_example(part="val"), 0.75),
+        _data(load_example(part="test"), 0.75),
+    ]
+    columns = {f: np.concatenate([part.columns[f] for part in parts]) for f in parts[0].columns}
+    y = np.concatenate([part.y for part in parts])
+    ends = np.cumsum([part.n_rows for part in parts])
+    train, select, fresh = np.split(np.arange(ends[-1]), ends[:-1])
+    return Data(columns, y, parts[0].costs, 0.75), train, select, fresh
 
 
 def synthetic50() -> Data:
@@ -145,18 +125,4 @@ def synthetic50() -> Data:
 
 def phishing() -> Data:
     """Phishing: 87 columns in 7 sources."""
-    columns, y = read("phishing.csv.gz")
-    names = list(columns)
-    whois = ["whois_registered_domain", "domain_registration_length", "domain_age"]
-    costs = Costs(
-        [
-            Source("url", features=names[:56], cost=1),
-            Source("page", features=names[56:80], cost=30),
-            Source("whois", features=whois, cost=100),
-            Source("web_traffic", cost=50),
-            Source("dns_record", cost=5),
-            Source("google_index", cost=40),
-            Source("page_rank", cost=40),
-        ]
-    )
-    return Data(columns, y, costs, 0.9)
+    return _data(load_phishing(), 0.9)

@@ -65,7 +65,7 @@ def _fit_ratio(
 ) -> Result:
     sets = every_set(len(data.costs.names))
     sources = [data.costs.columns(source) for source in data.costs.names]
-    fitter = make_fitter(None, data.columns, "array", data.y, 2, [Fold(train, select)], sources)
+    fitter = make_fitter(None, data.columns, "array", data.y, [Fold(train, select)], sources)
     X = np.column_stack(list(data.columns.values()))
     X = (X[train] - X[train].mean(axis=0)) / X[train].std(axis=0)
     sample = np.random.default_rng(0).choice(len(sets), 200, replace=False)

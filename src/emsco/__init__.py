@@ -7,7 +7,8 @@ from emsco.design import StageDesign
 from emsco.engine import Engine, LocalEngine
 from emsco.evaluation import Evaluation, evaluate
 from emsco.front import Candidate, ParetoFront
-from emsco.search import EMSCO, Exhaustive, Hybrid, LocalSearch
+from emsco.scored import ScoredCandidate, ScoredFront
+from emsco.search import EMSCO, CascadeSearchCV, Exhaustive, Hybrid, LocalSearch
 
 __version__ = "0.1.0.dev0"
 
@@ -15,6 +16,7 @@ __all__ = [
     "EMSCO",
     "Candidate",
     "CascadeClassifier",
+    "CascadeSearchCV",
     "Costs",
     "Decision",
     "Decisions",
@@ -26,6 +28,8 @@ __all__ = [
     "LocalSearch",
     "ParetoFront",
     "Review",
+    "ScoredCandidate",
+    "ScoredFront",
     "Source",
     "StageDesign",
     "evaluate",

@@ -134,15 +134,21 @@ Term: TypeAlias = NumberTerm | CategoryTerm
 ColumnEncoding: TypeAlias = Number | Category
 
 
-def learn(column: Column, name: str, weight: Array) -> ColumnEncoding:
-    """Learn how to encode a column from its training rows, each counting as its weight says."""
+def learn(
+    column: Column, name: str, weight: Array, *, may_be_missing: bool = False
+) -> ColumnEncoding:
+    """Learn how to encode a column from its training rows, each counting as its weight says.
+
+    A value may be missing where one of these rows lacks it, or where the caller says so: some fold
+    may hold every row that does.
+    """
     values = plain(column)
     if is_category(column):
-        return _learn_category(values, weight)
+        return _learn_category(values, weight, may_be_missing)
     refuse_unknown(values, name)
     if values.dtype.kind == "O":
-        return _learn_category(values, weight)
-    return _learn_number(values.astype(np.float64, copy=False), weight)
+        return _learn_category(values, weight, may_be_missing)
+    return _learn_number(values.astype(np.float64, copy=False), weight, may_be_missing)
 
 
 def read(encoding: ColumnEncoding, column: Column, name: str) -> NDArray[Any]:
@@ -165,8 +171,8 @@ def read(encoding: ColumnEncoding, column: Column, name: str) -> NDArray[Any]:
     return values if is_text else values.astype(np.float64, copy=False)
 
 
-def _learn_number(values: Array, weight: Array) -> Number:
-    may_be_missing = has_missing(values)
+def _learn_number(values: Array, weight: Array, may_be_missing: bool) -> Number:
+    may_be_missing |= has_missing(values)
     values, weight = values[weight > 0], weight[weight > 0]
     median = None
     if may_be_missing:
@@ -191,9 +197,8 @@ def _median(values: Array, weight: Array) -> float:
     return float(values[order][np.searchsorted(reached, reached[-1] / 2)])
 
 
-def _learn_category(values: NDArray[Any], weight: Array) -> Category:
+def _learn_category(values: NDArray[Any], weight: Array, missing_seen: bool) -> Category:
     counts: dict[Any, float] = {}
-    missing_seen = False
     for value, counted in zip(values.tolist(), weight.tolist(), strict=True):
         if value is None or value != value:  # NaN among numeric categories
             missing_seen |= counted > 0

@@ -19,7 +19,7 @@ class EstimatorStage:
     """One stage's classifier, the columns it sees and the container it wants them in."""
 
     estimator: Any
-    number: int
+    number: int | None  # of the stage; None where it is of no design yet
     container: str
     features: tuple[str, ...]
 
@@ -46,8 +46,9 @@ class EstimatorStage:
             missing = [f for f in self.features if has_missing(plain(columns[f]))]
             if not missing:
                 raise
+            stage = "A stage" if self.number is None else f"Stage {self.number}"
             raise ValuesError(
-                f"Stage {self.number} has missing values in {quoted(missing)}, which "
+                f"{stage} has missing values in {quoted(missing)}, which "
                 f"{type(self.estimator).__name__} may refuse: {error}",
                 column=missing[0],
             ) from error

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 
 import numpy as np
@@ -25,6 +25,10 @@ def cell(value: object) -> str:
     if isinstance(value, float | np.floating):
         number = float(value)
         return f"{number:.4g}" if abs(number) < 1000 else f"{number:,.0f}"
+    if isinstance(value, tuple):
+        return "(" + ", ".join(cell(part) for part in value) + ")"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{name}: {cell(part)}" for name, part in value.items()) + "}"
     return str(value)
 
 
@@ -32,7 +36,9 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
-def text_table(header: Sequence[str], rows: Sequence[Sequence[object] | None]) -> str:
+def text_table(
+    header: Sequence[str], rows: Sequence[Sequence[object] | None], caption: str = ""
+) -> str:
     """Lay out a table in plain text, numbers to the right; a None row becomes an ellipsis.
 
     Examples
@@ -54,10 +60,12 @@ def text_table(header: Sequence[str], rows: Sequence[Sequence[object] | None]) -
         ).rstrip()
         for line in [list(header), *printed]
     ]
-    return "\n".join(lines)
+    return "\n".join([*lines, caption] if caption else lines)
 
 
-def html_table(header: Sequence[str], rows: Sequence[Sequence[object] | None]) -> str:
+def html_table(
+    header: Sequence[str], rows: Sequence[Sequence[object] | None], caption: str = ""
+) -> str:
     """Lay out the same table as HTML, every cell escaped."""
     head = "".join(f"<th>{escape(name)}</th>" for name in header)
     body = "".join(
@@ -68,4 +76,5 @@ def html_table(header: Sequence[str], rows: Sequence[Sequence[object] | None]) -
         + "</tr>"
         for row in rows
     )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    told = f"<caption>{escape(caption)}</caption>" if caption else ""
+    return f"<table>{told}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

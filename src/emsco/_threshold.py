@@ -19,11 +19,12 @@ Threshold: TypeAlias = StageThreshold | tuple[StageThreshold, ...]
 def freeze(threshold: Threshold) -> Threshold:
     """Copy a threshold into a value that never changes."""
     if isinstance(threshold, tuple):
-        return tuple(_freeze_stage(stage) for stage in threshold)
-    return _freeze_stage(threshold)
+        return tuple(freeze_stage(stage) for stage in threshold)
+    return freeze_stage(threshold)
 
 
-def _freeze_stage(threshold: StageThreshold) -> StageThreshold:
+def freeze_stage(threshold: StageThreshold) -> StageThreshold:
+    """Copy what one stage needs."""
     if isinstance(threshold, Mapping):
         return FrozenMapping({label: _number(value) for label, value in threshold.items()})
     return _number(threshold)
@@ -33,6 +34,11 @@ def _number(value: object) -> float:
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) <= 1:
         raise ThresholdError(f"A threshold must be a number above 0 and at most 1, got {value!r}.")
     return float(value)
+
+
+def lowest(n_classes: int) -> float:
+    """Give the threshold that every row meets but one with no inclination at all."""
+    return float(np.nextafter(1 / n_classes, 1))
 
 
 def resolve(threshold: Threshold, classes: Sequence[Any], n_stages: int) -> NDArray[np.float64]:

@@ -11,44 +11,34 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context, clone
-from sklearn.utils import Tags, column_or_1d, get_tags
+from sklearn.utils import Tags
 from sklearn.utils._param_validation import HasMethods
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
-from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
-    _check_sample_weight,
-    assert_all_finite,
-    check_consistent_length,
     check_is_fitted,
-    has_fit_parameter,
     validate_data,
 )
 
 from emsco._columns import (
     NUMERIC,
-    Column,
     Columns,
     all_finite,
     container_of,
-    has_missing,
     invalid,
     pick_columns,
     plain,
     read_columns,
     refuse_invalid,
-    refuse_twice,
     slice_columns,
     transpose_blocks,
 )
 from emsco._decide import Judge, Plan, Stage, decide_block
-from emsco._encoding import ColumnEncoding, learn, read
-from emsco._estimator import EstimatorStage
-from emsco._linear import LinearStage, default_estimator, fit_default
+from emsco._encoding import ColumnEncoding, read
 from emsco._threshold import Threshold, resolve
-from emsco.costs import Costs, generated_names, resolve_costs
+from emsco._training import Training, read_rows, routed_estimator, tags_for
+from emsco.costs import Costs, resolve_costs
 from emsco.decisions import ACCEPTED, Decisions
 from emsco.design import StageDesign
-from emsco.exceptions import ClassesError, ColumnsError, ValuesError
 
 INVALID_VALUE = "invalid value"
 
@@ -170,28 +160,24 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
         **params : dict
             Passed on to the `fit` of every stage's estimator.
         """
-        columns, n_rows = self._training_columns(X, y)
-        labels = self._labels(y, n_rows)
-        names = list(columns)
-        costs = resolve_costs(self.costs, names)
-        design = self.design or StageDesign(np.zeros(len(costs.names), dtype=np.int64))
-        self.costs_ = costs
-        self.design_ = design.align(costs)
+        columns, labels = read_rows(self, X, y)
+        params = self._fit_params(sample_weight, params)
+        return self._fit(Training(self.estimator, container_of(X), columns, labels, params))
+
+    def _fit(self, training: Training) -> Self:
+        """Fit on rows that are read already: a search fits many cascades on the same ones."""
+        self.classes_ = training.classes
+        self._names = list(training.columns)
+        self.costs_ = resolve_costs(self.costs, self._names)
+        design = self.design or StageDesign(np.zeros(len(self.costs_.names), dtype=np.int64))
+        self.design_ = design.align(self.costs_)
         self.stages_ = self.design_.stages
         self.thresholds_ = resolve(self.threshold, self.classes_.tolist(), len(self.stages_))
-        used = {f for stage in self.stages_ for source in stage for f in costs.columns(source)}
-        columns = {name: columns[name] for name in names if name in used}
-        weight = _check_sample_weight(sample_weight, labels, ensure_non_negative=True)
-        if not weight.any():
-            raise ValuesError("`sample_weight` must be above 0 for some row; all are 0.")
-        fit_params = self._fit_params(None if sample_weight is None else weight, params)
-        self._learn_columns(columns, weight)
         acquired = [self._features(self.design_.acquired(i)) for i in range(len(self.stages_))]
-        if self.estimator is None:
-            judges = self._fit_linear(columns, acquired, labels, fit_params)
-        else:
-            judges = self._fit_estimators(container_of(X), columns, acquired, labels, fit_params)
-        self._plan = self._make_plan(judges, labels)
+        self._learn_columns(training, acquired[-1])
+        fitted = [training.stage(features, i) for i, features in enumerate(acquired)]
+        self.estimators_ = [estimator for estimator, _ in fitted]
+        self._plan = self._make_plan([judge for _, judge in fitted], training.labels)
         return self
 
     def decide(self, X: Any) -> Decisions:
@@ -220,50 +206,13 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Route the parameters of `fit` to the stages' estimators."""
-        estimator = self.estimator
-        if estimator is None:
-            estimator = default_estimator().set_fit_request(sample_weight=True)
         return MetadataRouter(owner=self).add(
-            estimator=estimator, method_mapping=MethodMapping().add(caller="fit", callee="fit")
+            estimator=routed_estimator(self.estimator),
+            method_mapping=MethodMapping().add(caller="fit", callee="fit"),
         )
 
     def __sklearn_tags__(self) -> Tags:
-        tags = super().__sklearn_tags__()
-        if self.estimator is None:
-            tags.input_tags.allow_nan = True
-            tags.input_tags.string = True
-            tags.input_tags.categorical = True
-        else:
-            inner = get_tags(self.estimator)
-            tags.input_tags.allow_nan = inner.input_tags.allow_nan
-            tags.classifier_tags.multi_class = inner.classifier_tags.multi_class
-            tags.classifier_tags.poor_score = inner.classifier_tags.poor_score
-        return tags
-
-    def _training_columns(self, X: Any, y: ArrayLike) -> tuple[dict[str, Column], int]:
-        """Check shape and names of the training rows and read every column."""
-        if container_of(X) == "array":
-            X = validate_data(self, X, y, dtype=None, ensure_all_finite=False, multi_output=True)[0]
-        else:
-            refuse_twice(list(X.columns))
-            validate_data(self, X, y, skip_check_array=True)
-            if not X.shape[0] or not X.shape[1]:
-                raise ColumnsError(f"X must have rows and columns, its shape is {X.shape}.")
-        names = getattr(self, "feature_names_in_", None)
-        self._names = generated_names(X.shape[1]) if names is None else names.tolist()
-        return read_columns(X, self._names), X.shape[0]
-
-    def _labels(self, y: ArrayLike, n_rows: int) -> NDArray[Any]:
-        labels: NDArray[Any] = column_or_1d(y, warn=True)
-        if labels.dtype.kind == "f":
-            assert_all_finite(labels, input_name="y")
-        check_classification_targets(labels)
-        check_consistent_length(labels, np.empty(n_rows))
-        self.classes_ = np.unique(labels)
-        if len(self.classes_) < 2:
-            only = self.classes_.tolist()[0]
-            raise ClassesError(f"`y` must hold at least 2 classes, got 1 class: {only!r}.")
-        return labels
+        return tags_for(self.estimator, super().__sklearn_tags__())
 
     def _fit_params(
         self, sample_weight: ArrayLike | None, params: dict[str, Any]
@@ -272,11 +221,6 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
         given = params if sample_weight is None else {**params, "sample_weight": sample_weight}
         if get_config()["enable_metadata_routing"]:
             return dict(process_routing(self, "fit", **given).estimator.fit)
-        weighable = self.estimator is None or has_fit_parameter(self.estimator, "sample_weight")
-        if sample_weight is not None and not weighable:
-            raise ColumnsError(
-                f"`sample_weight` was given, but {type(self.estimator).__name__}.fit takes none."
-            )
         return given
 
     def _features(self, sources: tuple[str, ...]) -> tuple[str, ...]:
@@ -284,57 +228,16 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
         chosen = {feature for source in sources for feature in self.costs_.columns(source)}
         return tuple(name for name in self._names if name in chosen)
 
-    def _learn_columns(self, columns: Columns, weight: NDArray[np.float64]) -> None:
+    def _learn_columns(self, training: Training, used: tuple[str, ...]) -> None:
         """Learn the used columns: where missing values are known, encodings, and the guard."""
+        values = {name: training.values(name) for name in used}
+        self._missing_seen = {name: training.missing_seen(name) for name in used}
         self._encoding: dict[str, ColumnEncoding] = {}
-        self._missing_seen: dict[str, bool] = {}
-        values: dict[str, NDArray[Any]] = {}
-        for name, column in columns.items():
-            values[name] = plain(column)
-            refuse_invalid(values[name], name, missing_seen=True)
-            if self.estimator is None:
-                self._encoding[name] = learn(column, name, weight)
-                self._missing_seen[name] = self._encoding[name].missing_seen
-            else:
-                self._missing_seen[name] = has_missing(values[name])
+        if self.estimator is None:
+            self._encoding = {name: training.encoding(name) for name in used}
         if self.guard is not None:
             self.guard_ = clone(self.guard, safe=False)
             self.guard_.fit(values)
-
-    def _fit_linear(
-        self,
-        columns: Columns,
-        acquired: list[tuple[str, ...]],
-        labels: NDArray[Any],
-        fit_params: dict[str, Any],
-    ) -> Sequence[Judge]:
-        blocks = {
-            name: encoding.encode(read(encoding, columns[name], name))
-            for name, encoding in self._encoding.items()
-        }
-        self.estimators_ = [
-            fit_default(np.hstack([blocks[f] for f in features]), labels, **fit_params)
-            for features in acquired
-        ]
-        return [
-            LinearStage.compile(features, self._encoding, estimator)
-            for features, estimator in zip(acquired, self.estimators_, strict=True)
-        ]
-
-    def _fit_estimators(
-        self,
-        container: str,
-        columns: Columns,
-        acquired: list[tuple[str, ...]],
-        labels: NDArray[Any],
-        fit_params: dict[str, Any],
-    ) -> Sequence[Judge]:
-        stages = [
-            EstimatorStage(clone(self.estimator), i, container, features)
-            for i, features in enumerate(acquired)
-        ]
-        self.estimators_ = [stage.fit(columns, labels, fit_params).estimator for stage in stages]
-        return stages
 
     def _make_plan(self, judges: Sequence[Judge], labels: NDArray[Any]) -> Plan:
         latencies = np.cumsum([self.costs_.latency_of(sources) for sources in self.stages_])

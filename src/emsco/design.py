@@ -173,6 +173,8 @@ class StageDesign:
                     + nearest(unknown[0], costs.names)
                 )
             aligned = StageDesign.from_stages(self.stages, costs.names)
+        if not any(source.requires for source in costs.sources):
+            return aligned
         for stage in range(aligned.n_stages):
             for source, required in costs.unmet(aligned.acquired(stage)):
                 raise DesignError(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isclose
 from typing import Any
 
 import numpy as np
@@ -68,7 +69,9 @@ class Evaluation:
         for count in ("rows", "accepted", "right"):
             by_class = FrozenMapping(getattr(self, f"class_{count}"))
             object.__setattr__(self, f"class_{count}", by_class)
-            if by_class and not np.isclose(sum(by_class.values()), getattr(self, count)):
+            if by_class and not isclose(
+                sum(by_class.values()), getattr(self, count), rel_tol=1e-5, abs_tol=1e-8
+            ):
                 raise DecisionsError(f"class_{count} must sum to {count}: {self}.")
         if not self.class_rows.keys() == self.class_accepted.keys() == self.class_right.keys():
             raise DecisionsError(f"The counts by class must name the same classes: {self}.")

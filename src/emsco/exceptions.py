@@ -68,6 +68,22 @@ class SelectionError(EmscoError, ValueError):
         self.closest = closest
 
 
+class DatasetError(EmscoError, FileNotFoundError):
+    """A data set that is not there, that is not the known one, or that has no such part."""
+
+
+class EmscoWarning(UserWarning):
+    """The root of every warning."""
+
+
+class SelectionWarning(EmscoWarning):
+    """A choice that is likely to look better than it is, or that fell back on all sources."""
+
+
+class CalibrationWarning(EmscoWarning):
+    """Confidences that promise more than they keep."""
+
+
 class MissingExtraError(EmscoError, ImportError):
     """An optional dependency that is not installed."""
 

@@ -8,7 +8,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from emsco._table import html_table, shown, text_table
+from emsco._table import cell, html_table, shown, text_table
 from emsco._threshold import Threshold, freeze, sort_key
 from emsco.costs import Costs
 from emsco.design import StageDesign
@@ -53,7 +53,7 @@ class Candidate:
     def __str__(self) -> str:
         accuracy, coverage, cost = self._objectives
         return (
-            f"{self.design} at threshold {self.threshold}: "
+            f"{self.design} at threshold {cell(self.threshold)}: "
             f"accuracy {accuracy:.4g}, coverage {coverage:.4g}, cost {cost:.4g}"
         )
 
@@ -71,6 +71,8 @@ class ParetoFront(Sequence[Candidate]):
         Any candidates; dominated ones are left out.
     costs : Costs
         The prices that the candidates were evaluated with.
+    measured_on : str, default=""
+        What the evaluations were measured on, told under every table of the front.
 
     Examples
     --------
@@ -94,9 +96,11 @@ class ParetoFront(Sequence[Candidate]):
     age | lab at threshold 0.75: accuracy 0.9474, coverage 0.95, cost 9
     """
 
-    __slots__ = ("_candidates", "_costs")
+    __slots__ = ("_candidates", "_costs", "_measured_on")
 
-    def __init__(self, candidates: Iterable[Candidate], costs: Costs) -> None:
+    def __init__(
+        self, candidates: Iterable[Candidate], costs: Costs, measured_on: str = ""
+    ) -> None:
         best: dict[tuple[float, float, float], Candidate] = {}
         for candidate in candidates:
             if not candidate.evaluation.accepted:
@@ -108,6 +112,7 @@ class ParetoFront(Sequence[Candidate]):
             if known is None or candidate._rank < known._rank:
                 best[candidate._objectives] = candidate
         self._costs = costs
+        self._measured_on = measured_on
         self._candidates: tuple[Candidate, ...] = ()
         if best:
             points = np.array(list(best))
@@ -121,6 +126,11 @@ class ParetoFront(Sequence[Candidate]):
     def costs(self) -> Costs:
         """The prices that the candidates were evaluated with."""
         return self._costs
+
+    @property
+    def measured_on(self) -> str:
+        """What the evaluations were measured on."""
+        return self._measured_on
 
     def __len__(self) -> int:
         return len(self._candidates)
@@ -137,10 +147,14 @@ class ParetoFront(Sequence[Candidate]):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, ParetoFront):
             return NotImplemented
-        return self._candidates == other._candidates and self._costs == other._costs
+        return self._state == other._state
 
     def __hash__(self) -> int:
-        return hash((self._candidates, self._costs))
+        return hash(self._state)
+
+    @property
+    def _state(self) -> tuple[tuple[Candidate, ...], Costs, str]:
+        return self._candidates, self._costs, self._measured_on
 
     def merge(self, *others: ParetoFront) -> ParetoFront:
         """Give the front of several fronts whose sources cost the same in total."""
@@ -151,7 +165,9 @@ class ParetoFront(Sequence[Candidate]):
                     f"and {other._costs.total}."
                 )
         fronts = (self, *others)
-        return ParetoFront([c for front in fronts for c in front._candidates], self._costs)
+        told = dict.fromkeys(front._measured_on for front in fronts if front._measured_on)
+        together = [c for front in fronts for c in front._candidates]
+        return ParetoFront(together, self._costs, "; ".join(sorted(told)))
 
     def _cost_share(self, candidate: Candidate) -> float:
         total = self._costs.total
@@ -274,10 +290,12 @@ class ParetoFront(Sequence[Candidate]):
         return ["", *columns], rows
 
     def __repr__(self) -> str:
-        return text_table(*self._cells()) if self._candidates else "ParetoFront([])"
+        if not self._candidates:
+            return "ParetoFront([])"
+        return text_table(*self._cells(), self._measured_on)
 
     def _repr_html_(self) -> str:
-        return html_table(*self._cells())
+        return html_table(*self._cells(), self._measured_on)
 
 
 def _moocore() -> Any:

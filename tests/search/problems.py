@@ -19,6 +19,7 @@ class AnyFits:
     def __init__(self, truth, n_classes=2, seed=0, slope=0.5):
         self.truth, self.n_classes, self.seed, self.slope = truth, n_classes, seed, slope
         self.n_rows = len(truth)
+        self.chunk = 1024
         self.asked = 0
 
     def outcomes(self, sets):

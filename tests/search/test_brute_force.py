@@ -43,7 +43,7 @@ def test_the_exact_front_is_that_of_fitting_every_design(name, data_folder):
     columns = {c: frame[c].array for c in frame}
     sources = [costs.columns(source) for source in costs.names]
     fitter = make_fitter(
-        None, columns, "pandas", codes, len(classes), [Fold(train, fresh)], sources
+        None, columns, "pandas", codes, [Fold(train, fresh)], sources
     )  # fmt: skip
     table = OutcomeTable(
         fitter, codes[fresh], len(sources), resolve(0.8, classes.tolist(), 1)
@@ -79,7 +79,7 @@ def test_real_fits_give_the_same_front_with_any_number_of_workers(data_folder):
     fold = Fold(np.arange(345), np.arange(345, 517))
     fronts = []
     for n_jobs in (1, 2):
-        fitter = make_fitter(None, columns, "array", y, 2, [fold], sources)
+        fitter = make_fitter(None, columns, "array", y, [fold], sources)
         table = OutcomeTable(
             fitter, y[fold.test], 14, resolve(0.75, [0, 1], 1), engine=LocalEngine(n_jobs)
         )

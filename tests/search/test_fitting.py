@@ -118,7 +118,7 @@ def test_real_tables(data_folder, file, features_each):
     sets = random_sets(12, len(sources))
     # Every row is trained on, so that missing values are known; some of them are evaluated.
     folds = [Fold(np.arange(len(y)), np.arange(0, len(y), 4))]
-    fitter = make_fitter(None, columns, "pandas", y, 2, folds, sources)
+    fitter = make_fitter(None, columns, "pandas", y, folds, sources)
     assert isinstance(fitter, BatchedLogistic)
     expected = separate(columns, y, folds, sources, sets)
     assert_same(fitter.outcomes(sets), expected, 1e-8)
@@ -132,7 +132,7 @@ def test_three_classes(data_folder):
     sources = [list(columns)[i : i + 7] for i in range(0, 21, 7)]
     sets = random_sets(4, 3)
     folds = [Fold(np.arange(600), np.arange(600, 1000))]
-    fitter = make_fitter(None, columns, "pandas", y, 3, folds, sources)
+    fitter = make_fitter(None, columns, "pandas", y, folds, sources)
     assert isinstance(fitter, EstimatorFits)
     assert_same(fitter.outcomes(sets), separate(columns, y, folds, sources, sets), 1e-12)
 
@@ -258,21 +258,42 @@ def test_memory_is_bounded():
 def test_a_class_missing_from_a_training_fold_is_refused(estimator):
     X, y = normal_table()
     folds = [*halves(200), Fold(np.flatnonzero(y == 0), np.arange(10))]
-    with pytest.raises(ClassesError, match="fold 1 has no row of the class with code 1"):
-        make_fitter(estimator, {"a": X[:, 0]}, "array", y, 2, folds, [["a"]])
+    with pytest.raises(ClassesError, match="fold 1 has no row of the class 1"):
+        make_fitter(estimator, {"a": X[:, 0]}, "array", y, folds, [["a"]])
 
 
 def test_a_class_of_no_weight_is_refused():
     X, y = normal_table()
-    with pytest.raises(ClassesError, match="fold 0 has no row of the class with code 0"):
-        make_fitter(None, {"a": X[:, 0]}, "array", y, 2, halves(200), [["a"]], y.astype(float))
+    with pytest.raises(ClassesError, match="fold 0 has no row of the class 0"):
+        make_fitter(
+            None,
+            {"a": X[:, 0]},
+            "array",
+            y,
+            halves(200),
+            [["a"]],
+            {"sample_weight": y.astype(float)},
+        )
 
 
-def test_a_value_missing_only_where_it_is_tested_is_refused_by_row():
+def test_a_value_that_only_another_table_lacks_is_refused_by_row():
+    X, y = normal_table()
+    columns = {"a": X[:, 0], "b": X[:, 1]}
+    fresh = {"a": X[:, 0], "b": np.where(np.arange(200) == 150, np.nan, X[:, 1])}
+    folds = [Fold(np.arange(200), np.arange(200), fresh)]
+    with pytest.raises(ValuesError, match="Row 150 of column 'b' is missing"):
+        make_fitter(None, columns, "array", y, folds, [["b"], ["a"]])
+
+
+def test_a_value_that_only_a_test_fold_lacks_is_known_to_be_missing():
+    """A few missing values may all fall into one fold; the others must still know of them."""
     X, y = normal_table()
     X[150, 1] = np.nan
-    with pytest.raises(ValuesError, match="Row 150 of column 'b' is missing"):
-        make_fitter(None, {"a": X[:, 0], "b": X[:, 1]}, "array", y, 2, halves(200), [["b"], ["a"]])
+    text = np.where(np.arange(200) == 160, None, np.where(X[:, 2] > 0, "yes", "no"))
+    columns = {"a": X[:, 0], "b": X[:, 1], "c": text}
+    fitter = make_fitter(None, columns, "array", y, halves(200), [["b"], ["c"]])
+    confidence, _ = fitter.outcomes(np.array([[True, True], [True, False], [False, True]]))
+    assert np.isfinite(confidence).all()
 
 
 @pytest.mark.parametrize("container", ["array", "pandas"])
@@ -289,7 +310,7 @@ def test_any_estimator_equals_separate_fits(estimator, container):
     names = ["d", "c", "b", "a"]
     columns = {name: X[:, i] for i, name in enumerate(names)}
     folds = [Fold(np.arange(120), np.arange(120, 200)), Fold(np.arange(80, 200), np.arange(80))]
-    fitter = make_fitter(estimator, columns, container, y, 3, folds, [["a", "d"], ["b"], ["c"]])
+    fitter = make_fitter(estimator, columns, container, y, folds, [["a", "d"], ["b"], ["c"]])
     confidence, label = fitter.outcomes(np.array([[True, False, True], [False, True, False]]))
     assert fitter.n_rows == confidence.shape[1] == 160
     for i, chosen in enumerate((["d", "c", "a"], ["b"])):
@@ -307,7 +328,13 @@ def test_an_estimator_receives_the_weights():
     X, y = normal_table()
     weight = np.random.default_rng(0).exponential(size=200)
     fitter = make_fitter(
-        LogisticRegression(), {"a": X[:, 0]}, "array", y, 2, halves(200), [["a"]], weight
+        LogisticRegression(),
+        {"a": X[:, 0]},
+        "array",
+        y,
+        halves(200),
+        [["a"]],
+        {"sample_weight": weight},
     )
     direct = LogisticRegression().fit(X[:100, :1], y[:100], weight[:100])
     expected = direct.predict_proba(X[100:, :1]).max(axis=1)

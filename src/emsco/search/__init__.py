@@ -6,10 +6,12 @@ from emsco.search._hybrid import Hybrid, default_search
 from emsco.search._local import LocalSearch
 from emsco.search._outcomes import OutcomeTable
 from emsco.search._problem import Counts, Problem, Search, SearchResult
+from emsco.search._search_cv import CascadeSearchCV
 from emsco.search._thresholds import thresholds_by_stage
 
 __all__ = [
     "EMSCO",
+    "CascadeSearchCV",
     "Counts",
     "Exhaustive",
     "Hybrid",

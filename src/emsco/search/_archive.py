@@ -46,6 +46,13 @@ class Archive:
         unexplored = np.zeros(len(good), dtype=np.bool_)
         self.explored = np.concatenate([self.explored, unexplored])[kept]
 
+    def counts(self) -> Counts:
+        """Give the evaluations held, as counts."""
+        accepted, accuracy, paid = self.points.T
+        right = np.rint(accepted * accuracy).astype(np.int64)
+        feasible = np.ones(len(paid), dtype=np.bool_)
+        return Counts(feasible, accepted.astype(np.int64), right, paid.astype(np.int64))
+
     def pick_unexplored(self, most: int, rng: np.random.Generator) -> NDArray[np.int8]:
         """Give some rows that were not looked around yet, and count them as looked around."""
         picked = rng.permutation(np.flatnonzero(~self.explored))[:most]

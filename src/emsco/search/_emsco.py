@@ -157,7 +157,8 @@ class EMSCO:
         candidates: list[Candidate] = []
         history: list[dict[str, Any]] = []
         for threshold in range(problem.n_thresholds):
-            last = self.breed(problem, rng, threshold, history, callback)
+            span = problem.span(threshold)
+            last = self.breed(problem, rng, threshold, history, callback, span)
             found = last.assignments[last.front & last.evaluations]
             candidates += problem.candidates(found, threshold)
         return SearchResult(problem.front(candidates), history)
@@ -169,11 +170,22 @@ class EMSCO:
         threshold: int,
         history: list[dict[str, Any]],
         callback: Callable[[dict[str, Any]], None] | None = None,
+        span: tuple[float, float] = (0.0, 1.0),
     ) -> Generation:
-        """Search one threshold, add to the history, and give the last generation."""
+        """Search one threshold, add to the history, and give the last generation.
+
+        `span` says from which share of a whole search to which this one goes.
+        """
         for generation in self.evolve(problem, rng, threshold):
-            told = problem.thresholds[threshold]
-            history.append({"threshold": told, **_summary(generation, problem)})
+            share = 1.0 if generation.halted else generation.number / self.generations
+            history.append(
+                {
+                    "threshold": problem.thresholds[threshold],
+                    "done": span[0] + (span[1] - span[0]) * share,
+                    "source_sets": len(problem.table),
+                    **_summary(generation, problem),
+                }
+            )
             if callback is not None:
                 callback(history[-1])
         return generation
@@ -309,20 +321,8 @@ def _summary(generation: Generation, problem: Problem) -> dict[str, Any]:
         "elite": len(generation.elite),
         "best": generation.assignments[0].tolist(),
         "log_fitness": float(generation.log_fitness[0]),
-        "hypervolume": _hypervolume(generation.counts.take(kept), problem),
+        "hypervolume": problem.hypervolume(generation.counts.take(kept)),
         "stages": stages[1:].tolist(),
         "designs": generation.evaluated,
         "halted": generation.halted,
     }
-
-
-def _hypervolume(counts: Counts, problem: Problem) -> float:
-    """Give the share of the unit box coverage x accuracy x (1 - cost / total) dominated."""
-    import moocore
-
-    if not len(counts.paid):
-        return 0.0
-    accuracy = counts.right / np.maximum(counts.accepted, 1)
-    saved = 1 - counts.paid / max(problem.total * problem.n_rows, 1)
-    points = np.column_stack([counts.accepted / problem.n_rows, accuracy, saved])
-    return float(moocore.hypervolume(points, ref=[0.0] * 3, maximise=True))

@@ -8,7 +8,7 @@ dominated ones whenever it fills up.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,12 +19,14 @@ from emsco.design import StageDesign
 from emsco.engine import LocalEngine
 from emsco.exceptions import SearchError
 from emsco.search._outcomes import Sets, Words
-from emsco.search._problem import Problem, SearchResult
+from emsco.search._problem import Counts, Problem, SearchResult
 
 MOST_SOURCES = 16  # four bits each in a key of 64, and 2**16 source sets
 DENSE_BYTES = 2**28
 _LIST_ENTRIES = 2**20
 _CELL_BYTES = 32  # least paid, ties, stages and key
+_PART = 2e9  # designs times words walked between two words of progress: some seconds
+_MOST_PARTS = 32
 _SIEVE = 256  # rows and columns of the coarse table that spares a list the beaten
 
 
@@ -58,21 +60,20 @@ class Exhaustive:
         history: list[dict[str, Any]] = []
         candidates = []
         for threshold in range(problem.n_thresholds):
-            found, walked = walk.run(threshold)
-            best = found.front()
-            designs = problem.candidates(best.assignments(problem.n_sources), threshold)
-            candidates += designs
-            history.append(
-                {
+            for best, walked, share in walk.run(threshold):
+                entry = {
                     "threshold": problem.thresholds[threshold],
+                    "done": (threshold + share) / problem.n_thresholds,
                     "source_sets": len(problem.table),
                     "designs": walked,
-                    "front": len(designs),
+                    "front": len(best.paid),
+                    "hypervolume": problem.hypervolume(best.counts()),
                     "ties": best.ties.tolist(),
                 }
-            )
-            if callback is not None:
-                callback(history[-1])
+                if callback is not None:
+                    callback(entry)
+            candidates += problem.candidates(best.assignments(problem.n_sources), threshold)
+            history.append(entry)
         return SearchResult(problem.front(candidates), history)
 
     def _refuse_too_many(self, problem: Problem) -> None:
@@ -147,6 +148,10 @@ class _Found:
         kept = np.flatnonzero(moocore.is_nondominated(points, maximise=[True, True, False]))
         return simplest._take(kept, simplest.ties[kept])
 
+    def counts(self) -> Counts:
+        """Give the evaluations alone."""
+        return Counts(self.accepted > 0, self.accepted, self.right, self.paid)
+
     def assignments(self, n_sources: int) -> NDArray[np.int8]:
         """Read the designs out of their keys: four bits a source, the first source highest."""
         shifts = np.uint64(4) * (np.uint64(15) - np.arange(n_sources, dtype=np.uint64))
@@ -178,8 +183,12 @@ class _Walk:
         spread = sets.astype(np.uint64) @ nibbles
         return cls(problem, sets, exists, positions, problem.prices(sets), spread)
 
-    def run(self, threshold: int) -> tuple[_Found, int]:
-        """Walk every design at one threshold on every core; give what was found, and how many."""
+    def run(self, threshold: int) -> Iterator[tuple[_Found, int, float]]:
+        """Walk every design at one threshold on every core.
+
+        Gives, as often as a long walk is worth a word, the front up to there, how many designs that
+        was, and which share of the first sets.
+        """
         table = self.problem.table
         accepted = table.accepted[threshold, self.positions]
         right = table.right[threshold, self.positions]
@@ -187,9 +196,24 @@ class _Walk:
         firsts = np.flatnonzero(self.exists)
         # Sets of one size have as many followers: taking turns among them shares the work evenly.
         firsts = firsts[np.argsort(self.sets[firsts].sum(axis=1), kind="stable")]
-        chunks = [firsts[i :: workers.n_workers] for i in range(workers.n_workers)]
-        parts = workers.map(self._walk_chunk, chunks, shared=(accepted, right))
-        return _Found.joined([found for found, _ in parts]), sum(walked for _, walked in parts)
+        n_parts = self._n_parts()
+        fronts: list[_Found] = []
+        walked = 0
+        for part in range(n_parts):
+            own = firsts[part::n_parts]
+            chunks = [own[i :: workers.n_workers] for i in range(workers.n_workers)]
+            found = workers.map(self._walk_chunk, chunks, shared=(accepted, right))
+            fronts = [_Found.joined([*fronts, *(front for front, _ in found)]).front()]
+            walked += sum(designs for _, designs in found)
+            yield fronts[0], walked, (part + 1) / n_parts
+
+    def _n_parts(self) -> int:
+        problem = self.problem
+        designs = StageDesign.count(
+            problem.n_sources, problem.max_stages, unused=problem.allow_unused
+        )
+        words = designs * len(problem.table.everyone)
+        return int(np.clip(words / _PART, 1, min(_MOST_PARTS, self.exists.sum())))
 
     def _walk_chunk(
         self, firsts: NDArray[np.int64], bits: tuple[Words, Words]

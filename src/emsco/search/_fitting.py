@@ -10,10 +10,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
+from sklearn.utils.validation import _check_method_params
 from threadpoolctl import ThreadpoolController
 
-from emsco._columns import Column, assemble, invalid, refuse_invalid
+from emsco._columns import Columns, has_missing, invalid, plain, refuse_invalid
 from emsco._encoding import Array, ColumnEncoding, learn, read
+from emsco._estimator import EstimatorStage
 from emsco._linear import LinearStage, fit_default
 from emsco.exceptions import ClassesError
 from emsco.search._newton import BATCH, TrainingRows, fit_sets
@@ -26,10 +28,11 @@ Outcomes = tuple[NDArray[np.float64], NDArray[np.uint8]]
 
 @dataclass(frozen=True)
 class Fold:
-    """One split: rows to fit on and rows to evaluate."""
+    """One split: rows to fit on and rows to evaluate, which may be of another table."""
 
     train: NDArray[np.intp]
     test: NDArray[np.intp]
+    test_columns: Columns | None = None  # None: of the same
 
 
 class SetFitter(Protocol):
@@ -38,6 +41,10 @@ class SetFitter(Protocol):
     @property
     def n_rows(self) -> int:
         """How many evaluation rows there are: the test rows of all folds, in order."""
+
+    @property
+    def chunk(self) -> int:
+        """How many sets to fit in one task: fixed, so that workers change no result."""
 
     def outcomes(self, sets: NDArray[np.bool_]) -> Outcomes:
         """Give confidence and label code, sets x evaluation rows.
@@ -48,19 +55,24 @@ class SetFitter(Protocol):
 
 def make_fitter(
     estimator: Any,
-    columns: Mapping[str, Column],
+    columns: Columns,
     container: str,
-    y_codes: NDArray[np.intp],
-    n_classes: int,
+    labels: NDArray[Any],
     folds: Sequence[Fold],
     source_features: Sequence[Sequence[str]],
-    sample_weight: Array | None = None,
+    params: Mapping[str, Any] | None = None,
 ) -> SetFitter:
-    """Choose the fastest way to fit this estimator; None stands for the default one."""
-    if estimator is None and n_classes == 2:
-        return BatchedLogistic.learn(columns, y_codes, folds, source_features, sample_weight)
+    """Choose the fastest way to fit this estimator; None stands for the default one.
+
+    `params` are what its `fit` receives, arrays in them a value a row.
+    """
+    params = params or {}
+    if estimator is None and len(np.unique(labels)) == 2 and params.keys() <= {"sample_weight"}:
+        return BatchedLogistic.learn(
+            columns, labels, folds, source_features, params.get("sample_weight")
+        )
     return EstimatorFits.learn(
-        estimator, columns, container, y_codes, n_classes, folds, source_features, sample_weight
+        estimator, columns, container, labels, folds, source_features, params
     )
 
 
@@ -71,19 +83,22 @@ class BatchedLogistic:
     folds: tuple[_EncodedFold, ...]
     n_rows: int
 
+    chunk = 1024  # sets a task: many share a start, and a task is long enough to be worth one
+
     @classmethod
     def learn(
         cls,
-        columns: Mapping[str, Column],
-        y_codes: NDArray[np.intp],
+        columns: Columns,
+        labels: NDArray[Any],
         folds: Sequence[Fold],
         source_features: Sequence[Sequence[str]],
         sample_weight: Array | None = None,
     ) -> BatchedLogistic:
         """Learn the encoding once a fold and encode its rows."""
-        _refuse_missing_class(y_codes, 2, folds, sample_weight)
+        _refuse_missing_class(labels, folds, sample_weight)
+        is_second = labels == np.unique(labels)[1]
         encoded = tuple(
-            _EncodedFold.learn(columns, y_codes, fold, source_features, sample_weight)
+            _EncodedFold.learn(columns, is_second, fold, source_features, sample_weight)
             for fold in folds
         )
         return cls(encoded, sum(len(fold.test) for fold in folds))
@@ -117,8 +132,8 @@ class _EncodedFold:
     @classmethod
     def learn(
         cls,
-        columns: Mapping[str, Column],
-        y_codes: NDArray[np.intp],
+        columns: Columns,
+        is_second: NDArray[np.bool_],
         fold: Fold,
         source_features: Sequence[Sequence[str]],
         sample_weight: Array | None,
@@ -126,11 +141,11 @@ class _EncodedFold:
         weight = None if sample_weight is None else sample_weight[fold.train]
         encoding = _learn_columns(columns, source_features, fold.train, weight)
         train = _read_columns(encoding, columns, fold.train)
-        test = _read_columns(encoding, columns, fold.test)
+        test = _read_columns(encoding, fold.test_columns or columns, fold.test)
         features = [feature for source in source_features for feature in source]
         widths = [sum(encoding[f].width for f in source) for source in source_features]
         return cls(
-            TrainingRows.of(_encode(encoding, features, train), y_codes[fold.train] == 1, weight),
+            TrainingRows.of(_encode(encoding, features, train), is_second[fold.train], weight),
             _encode(encoding, features, test),
             np.repeat(np.arange(len(widths)), widths),
         )
@@ -179,28 +194,30 @@ class EstimatorFits:
     """Any classifier, one clone a set and fold; None stands for the default one."""
 
     estimator: Any
-    columns: Mapping[str, Column]
+    columns: Columns
     container: str
-    y_codes: NDArray[np.intp]
+    labels: NDArray[Any]
     folds: tuple[Fold, ...]
     source_features: tuple[tuple[str, ...], ...]
-    sample_weight: Array | None
+    params: Mapping[str, Any]
     encodings: tuple[Mapping[str, ColumnEncoding], ...]  # a fold each; empty ones unless default
+
+    chunk = 1  # a fit is long, and none is of use to another
 
     @classmethod
     def learn(
         cls,
         estimator: Any,
-        columns: Mapping[str, Column],
+        columns: Columns,
         container: str,
-        y_codes: NDArray[np.intp],
-        n_classes: int,
+        labels: NDArray[Any],
         folds: Sequence[Fold],
         source_features: Sequence[Sequence[str]],
-        sample_weight: Array | None = None,
+        params: Mapping[str, Any],
     ) -> EstimatorFits:
         """Check the classes and, for the default classifier, learn the encodings."""
-        _refuse_missing_class(y_codes, n_classes, folds, sample_weight)
+        sample_weight = params.get("sample_weight")
+        _refuse_missing_class(labels, folds, sample_weight)
         encodings: list[Mapping[str, ColumnEncoding]] = [{} for _ in folds]
         if estimator is None:
             for i, fold in enumerate(folds):
@@ -210,10 +227,10 @@ class EstimatorFits:
             estimator,
             columns,
             container,
-            y_codes,
+            labels,
             tuple(folds),
             tuple(tuple(features) for features in source_features),
-            sample_weight,
+            params,
             tuple(encodings),
         )
 
@@ -239,26 +256,22 @@ class EstimatorFits:
     def _probability(self, features: list[str], number: int) -> Array:
         """Fit one set on a fold and give its test rows' probabilities, rows x classes."""
         fold, encoding = self.folds[number], self.encodings[number]
-        params = {}
-        if self.sample_weight is not None:
-            params["sample_weight"] = self.sample_weight[fold.train]
-        labels = self.y_codes[fold.train]
+        params = _check_method_params(self.labels, self.params, indices=fold.train)
+        labels = self.labels[fold.train]
+        test_columns = fold.test_columns or self.columns
         if self.estimator is None:
             own = {feature: encoding[feature] for feature in features}
             train = _encode(own, features, _read_columns(own, self.columns, fold.train)).T
             fitted = fit_default(train, labels, **params)
             stage = LinearStage.compile(features, own, fitted)
-            return np.column_stack(stage(_read_columns(own, self.columns, fold.test)))
-        train, test = (
-            assemble(self.container, features, {f: self.columns[f][rows] for f in features})
-            for rows in (fold.train, fold.test)
-        )
-        fitted = clone(self.estimator).fit(train, labels, **params)
-        return np.asarray(fitted.predict_proba(test), dtype=np.float64)
+            return np.column_stack(stage(_read_columns(own, test_columns, fold.test)))
+        own_stage = EstimatorStage(clone(self.estimator), None, self.container, tuple(features))
+        own_stage.fit({f: self.columns[f][fold.train] for f in features}, labels, params)
+        return np.column_stack(own_stage({f: test_columns[f][fold.test] for f in features}))
 
 
 def _learn_columns(
-    columns: Mapping[str, Column],
+    columns: Columns,
     source_features: Sequence[Sequence[str]],
     rows: NDArray[np.intp],
     weight: Array | None,
@@ -266,11 +279,15 @@ def _learn_columns(
     """Learn how to encode the columns of every source from a fold's training rows."""
     weight = np.ones(len(rows)) if weight is None else weight
     used = [feature for features in source_features for feature in features]
-    return {name: learn(columns[name][rows], name, weight) for name in used}
+    missing = {name for name in used if has_missing(plain(columns[name]))}
+    return {
+        name: learn(columns[name][rows], name, weight, may_be_missing=name in missing)
+        for name in used
+    }
 
 
 def _read_columns(
-    encoding: Mapping[str, ColumnEncoding], columns: Mapping[str, Column], rows: NDArray[np.intp]
+    encoding: Mapping[str, ColumnEncoding], columns: Columns, rows: NDArray[np.intp]
 ) -> dict[str, NDArray[Any]]:
     """Read rows as their encoding needs them, or say which value cannot be judged."""
     values = {}
@@ -296,19 +313,19 @@ def _encode(
 
 
 def _refuse_missing_class(
-    y_codes: NDArray[np.intp],
-    n_classes: int,
-    folds: Sequence[Fold],
-    sample_weight: Array | None,
+    labels: NDArray[Any], folds: Sequence[Fold], sample_weight: Array | None
 ) -> None:
     """Refuse folds from which a classifier cannot learn every class."""
-    if n_classes > _MOST_CLASSES:
-        raise ClassesError(f"There may be {_MOST_CLASSES} classes at most, got {n_classes}.")
+    classes, codes = np.unique(labels, return_inverse=True)
+    if len(classes) > _MOST_CLASSES:
+        raise ClassesError(f"There may be {_MOST_CLASSES} classes at most, got {len(classes)}.")
     for number, fold in enumerate(folds):
         rows = fold.train if sample_weight is None else fold.train[sample_weight[fold.train] > 0]
-        counts = np.bincount(y_codes[rows], minlength=n_classes)
+        counts = np.bincount(codes[rows], minlength=len(classes))
         if not counts.all():
+            counted = "" if sample_weight is None else " with a sample_weight above 0"
             raise ClassesError(
-                f"Every training fold must hold every class; fold {number} has no row of the class "
-                f"with code {int(np.argmin(counts))}; stratify the folds, or take fewer."
+                f"Every training fold must hold every class; fold {number} has no row{counted} of "
+                f"the class {classes.tolist()[np.argmin(counts)]!r}; stratify the folds, or take "
+                "fewer."
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from emsco.search._problem import Problem, Search, SearchResult
 
 # Designs times words of 64 rows that an exhaustive search may walk by default: some minutes.
 _EXHAUSTIVE = 3e10
+_LEAST_EVALUATIONS = 50_000  # that the default search spends on one threshold
 
 
 @dataclass(frozen=True)
@@ -45,19 +46,37 @@ class Hybrid:
         local = self.local or LocalSearch()
         history: list[dict[str, Any]] = []
         candidates = []
+        found = np.empty((0, problem.n_sources), dtype=np.int8)
+        shares = local.shares(problem)
         for threshold in range(problem.n_thresholds):
-            evolved = emsco.breed(problem, rng, threshold, history, callback)
-            starts = evolved.assignments[evolved.front]
-            left = replace(local, evaluations=max(local.evaluations - evolved.evaluated, 1))
-            found = left.descend(problem, rng, threshold, starts, history, callback)
+            begin, end = problem.span(threshold)
+            middle = begin + (end - begin) / 10  # the genetic search is short beside the other
+            evolved = emsco.breed(problem, rng, threshold, history, callback, (begin, middle))
+            # What is good at one threshold is a good start at the next.
+            starts = np.vstack([evolved.assignments[evolved.front], found])
+            found = local.descend(
+                problem,
+                rng,
+                threshold,
+                starts,
+                shares[threshold],
+                history,
+                callback,
+                (middle, end),
+                evolved.evaluated,
+            )
             candidates += problem.candidates(found, threshold)
         return SearchResult(problem.front(candidates), history)
 
 
 def default_search(problem: Problem) -> Search:
-    """Choose by size: every design where they are few enough, else the hybrid. Never by a clock."""
-    words = -(-problem.n_rows // 64)
+    """Choose by size: every design where they are few enough, else the hybrid. Never by a clock.
+
+    Alternative thresholds are walked one after the other, so they count; and share one budget.
+    """
+    words = -(-problem.n_rows // 64) * problem.n_thresholds
     designs = StageDesign.count(problem.n_sources, problem.max_stages, unused=problem.allow_unused)
     if problem.n_sources <= MOST_SOURCES and designs * words <= _EXHAUSTIVE:
         return Exhaustive()
-    return Hybrid()
+    evaluations = max(LocalSearch().evaluations // problem.n_thresholds, _LEAST_EVALUATIONS)
+    return Hybrid(local=LocalSearch(evaluations))

@@ -38,8 +38,8 @@ class LocalSearch:
     evaluations : int, default=1_000_000
         The most designs to evaluate, at each threshold.
     fits : int, default=None
-        The most source sets to fit, after which the search ends. None: an eighth of all sets, at
-        least 4,096 and at most 32,768.
+        The most source sets to fit, at all thresholds together, after which the search ends. None:
+        an eighth of all sets, at least 4,096 and at most 32,768.
     seconds : float, default=None
         When to stop; the one option that gives up reproducibility.
     """
@@ -61,13 +61,24 @@ class LocalSearch:
         callback: Callable[[dict[str, Any]], None] | None = None,
     ) -> SearchResult:
         """Search from all sources bought at once."""
-        start = np.zeros((1, problem.n_sources), dtype=np.int8)
+        starts = np.zeros((1, problem.n_sources), dtype=np.int8)
         history: list[dict[str, Any]] = []
         candidates = []
+        shares = self.shares(problem)
         for threshold in range(problem.n_thresholds):
-            found = self.descend(problem, rng, threshold, start, history, callback)
+            span = problem.span(threshold)
+            share = shares[threshold]
+            found = self.descend(problem, rng, threshold, starts, share, history, callback, span)
             candidates += problem.candidates(found, threshold)
+            # What is good at one threshold is a good start at the next.
+            starts = np.vstack([starts[:1], found])
         return SearchResult(problem.front(candidates), history)
+
+    def shares(self, problem: Problem) -> list[int]:
+        """Say how large the table of source sets may be when each threshold is done with."""
+        fits = self.fits or int(np.clip(2.0**problem.n_sources / 8, *_FITS))
+        now, n_thresholds = len(problem.table), problem.n_thresholds
+        return [now + fits * (i + 1) // n_thresholds for i in range(n_thresholds)]
 
     def descend(
         self,
@@ -75,11 +86,18 @@ class LocalSearch:
         rng: np.random.Generator,
         threshold: int,
         starts: Assignments,
+        most_sets: int,
         history: list[dict[str, Any]],
         callback: Callable[[dict[str, Any]], None] | None = None,
+        span: tuple[float, float] = (0.0, 1.0),
+        evaluated: int = 0,
     ) -> Assignments:
-        """Search at one threshold from some designs; give the designs of the front found."""
-        descent = _Descent(self, problem, rng, threshold, starts)
+        """Search at one threshold from some designs; give the designs of the front found.
+
+        `span` says from which share of a whole search to which this one goes; `evaluated` how many
+        designs were evaluated before, which the budget includes.
+        """
+        descent = _Descent(self, problem, rng, threshold, starts, most_sets, span, evaluated)
         descent.evaluate(starts)
         while not descent.is_spent():
             descent.step()
@@ -98,18 +116,21 @@ class _Descent:
         rng: np.random.Generator,
         threshold: int,
         starts: Assignments,
+        most_sets: int,
+        span: tuple[float, float],
+        evaluated: int,
     ) -> None:
         self.search, self.problem, self.rng, self.threshold = search, problem, rng, threshold
         self.starts = starts
         self.archive = Archive(problem.n_sources)
         self.seen: set[Any] = set()
-        self.evaluated = 0
-        self.told = 0  # designs evaluated when the history was last told
+        self.evaluated = evaluated
+        self.most = max(search.evaluations, evaluated + len(starts))
+        self.told = evaluated  # designs evaluated when the history was last told
         self.idle = 0  # rounds in which nothing new was met
         self.deadline = np.inf if search.seconds is None else time.monotonic() + search.seconds
-        by_default = int(np.clip(2.0**problem.n_sources / 8, *_FITS))
-        self.most_sets = len(problem.table) + (search.fits or by_default)
-        self.is_frugal = 2.0**problem.n_sources > self.most_sets
+        self.most_sets, self.sets_before, self.span = most_sets, len(problem.table), span
+        self.is_frugal = 2.0**problem.n_sources > most_sets
         self.walkers: Assignments = np.empty((0, problem.n_sources), dtype=np.int8)
         self.scores = np.empty(0)
         self.weights = np.empty((0, 3))
@@ -117,11 +138,17 @@ class _Descent:
     def is_spent(self) -> bool:
         """Say whether the budget is used up, or nothing new has been met for long."""
         return (
-            self.evaluated >= self.search.evaluations
+            self.evaluated >= self.most
             or len(self.problem.table) >= self.most_sets
             or time.monotonic() > self.deadline
             or self.idle >= 20
         )
+
+    def _spent(self) -> float:
+        """Say which share of the budget is used up: of designs, or of fits where more of those."""
+        fits = max(self.most_sets - self.sets_before, 1)
+        share = (len(self.problem.table) - self.sets_before) / fits if self.is_frugal else 0.0
+        return min(max(self.evaluated / self.most, share), 1.0)
 
     def evaluate(self, designs: Assignments) -> tuple[NDArray[np.intp], Counts]:
         """Evaluate the designs not seen before; say which those are."""
@@ -142,7 +169,7 @@ class _Descent:
             free, dear = fresh[lacking == 0], fresh[lacking > 0]
             cheapest = dear[lacking[lacking > 0] == lacking[lacking > 0].min(initial=99)]
             fresh = np.concatenate([free, self.rng.permutation(cheapest)[:_NEW_SETS]])
-        return fresh[: self.search.evaluations - self.evaluated]
+        return fresh[: self.most - self.evaluated]
 
     def step(self) -> None:
         """Look around some of the archive and around every walker."""
@@ -202,15 +229,18 @@ class _Descent:
         always: bool = False,
     ) -> None:
         """Record how it goes, about every hundredth of the way."""
-        if not always and self.evaluated - self.told < self.search.evaluations / 100:
+        if not always and self.evaluated - self.told < self.most / 100:
             return
         self.told = self.evaluated
+        begin, end = self.span
         history.append(
             {
                 "threshold": self.problem.thresholds[self.threshold],
+                "done": end if always else begin + (end - begin) * self._spent(),
                 "designs": self.evaluated,
                 "source_sets": len(self.problem.table),
                 "front": len(self.archive.rows),
+                "hypervolume": self.problem.hypervolume(self.archive.counts()),
             }
         )
         if callback is not None:

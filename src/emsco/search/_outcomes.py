@@ -12,6 +12,7 @@ asked for beyond that.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,9 +26,9 @@ if TYPE_CHECKING:
 Sets = NDArray[np.bool_]  # one source set a row, one source a column
 Words = NDArray[np.uint64]
 
-CHUNK = 1024  # sets a task: fixed, so that results do not depend on the number of workers
 MEMORY = 2**30  # bytes of confidences and labels
 _AT_ONCE = 2**26  # bytes of confidences and labels that are fitted before they are packed
+_TOLD = 16  # tasks a worker after which progress is told, at least
 _DIRECT = 20  # sources up to which a place for every set is kept
 
 
@@ -98,6 +99,8 @@ class OutcomeTable:
         What runs the fits. None: this process alone.
     memory : int, default=2**30
         Bytes of confidences and labels kept.
+    on_fit : callable, default=None
+        Told how many sets are fitted, whenever some more are.
     """
 
     def __init__(
@@ -109,6 +112,7 @@ class OutcomeTable:
         *,
         engine: Engine | None = None,
         memory: int = MEMORY,
+        on_fit: Callable[[int], None] | None = None,
     ) -> None:
         self.fitter = fitter
         self.truth = truth
@@ -116,6 +120,7 @@ class OutcomeTable:
         self.thresholds = np.atleast_2d(thresholds)
         self.engine = engine or LocalEngine()
         self.memory = memory
+        self.on_fit = on_fit
         n_words = -(-len(truth) // 64)
         self.everyone = pack(np.ones((1, len(truth)), dtype=np.bool_))[0]
         self.class_masks = pack(np.arange(self.thresholds.shape[1])[:, None] == truth)
@@ -172,7 +177,8 @@ class OutcomeTable:
         return confidence, label
 
     def _fit(self, sets: Sets) -> tuple[NDArray[np.float64], NDArray[np.uint8]]:
-        chunks = [sets[start : start + CHUNK] for start in range(0, len(sets), CHUNK)]
+        size = self.fitter.chunk
+        chunks = [sets[start : start + size] for start in range(0, len(sets), size)]
         results = self.engine.map(_fit_chunk, chunks, shared=self.fitter)
         return (
             np.concatenate([confidence for confidence, _ in results]),
@@ -181,7 +187,9 @@ class OutcomeTable:
 
     def _add(self, sets: Sets, keys: NDArray[Any]) -> None:
         """Fit sets and pack what they accept; a bounded number at a time."""
-        at_once = max(CHUNK, _AT_ONCE // (9 * self.n_rows) // CHUNK * CHUNK)
+        size = self.fitter.chunk
+        tasks = min(_AT_ONCE // (9 * self.n_rows) // size, _TOLD * self.engine.n_workers)
+        at_once = max(tasks, 1) * size
         self._reserve(len(self) + len(sets))
         for start in range(0, len(sets), at_once):
             confidence, label = self._fit(sets[start : start + at_once])
@@ -192,6 +200,8 @@ class OutcomeTable:
             room = self.memory // (9 * self.n_rows) - len(self._kept)
             if len(self._kept) == first:
                 self._kept += list(zip(confidence[:room], label[:room], strict=True))
+            if self.on_fit is not None:
+                self.on_fit(self._n_sets)
 
     def _reserve(self, n_sets: int) -> None:
         """Make room for so many sets, doubling so that growing stays cheap."""

@@ -100,6 +100,10 @@ class Problem:
         """How many alternative thresholds there are."""
         return len(self.thresholds)
 
+    def span(self, threshold: int) -> tuple[float, float]:
+        """Say from which share of a search to which one threshold goes, taken in turn."""
+        return threshold / self.n_thresholds, (threshold + 1) / self.n_thresholds
+
     @cached_property
     def scale(self) -> int:
         """How many units make one of the costs' own."""
@@ -221,7 +225,7 @@ class Problem:
             return []
         counted = self._count(assignments, threshold, self.table.class_masks)
         which = np.broadcast_to(threshold, (len(assignments), self.max_stages))
-        class_rows = self._by_label(np.bincount(self.table.truth, minlength=len(self.classes)))
+        class_rows = self.by_label(np.bincount(self.table.truth, minlength=len(self.classes)))
         made = []
         for i, assignment in enumerate(assignments):
             design = StageDesign(assignment.astype(np.int64), self.costs.names)
@@ -233,8 +237,8 @@ class Problem:
                 right=int(counted.right[i]),
                 paid=int(counted.paid[i]) / self.scale,
                 class_rows=class_rows,
-                class_accepted=self._by_label(counted.class_accepted[i]),
-                class_right=self._by_label(counted.class_right[i]),
+                class_accepted=self.by_label(counted.class_accepted[i]),
+                class_right=self.by_label(counted.class_right[i]),
                 waited=float(reached @ latencies),
                 worst_latency=float(latencies[reached > 0].sum()),
             )
@@ -243,8 +247,20 @@ class Problem:
             made.append(Candidate(design, own[0] if shared else own, evaluation))
         return made
 
-    def _by_label(self, counts: NDArray[np.int64]) -> dict[Any, int]:
+    def by_label(self, counts: NDArray[Any]) -> dict[Any, int]:
+        """Give counts, one a class, by their labels."""
         return dict(zip(self.classes, counts.tolist(), strict=True))
+
+    def hypervolume(self, counts: Counts) -> float:
+        """Give the share of the unit box coverage x accuracy x (1 - cost / total) dominated."""
+        import moocore
+
+        if not len(counts.paid):
+            return 0.0
+        accuracy = counts.right / np.maximum(counts.accepted, 1)
+        saved = 1 - counts.paid / max(self.total * self.n_rows, 1)
+        points = np.column_stack([counts.accepted / self.n_rows, accuracy, saved])
+        return float(moocore.hypervolume(points, ref=[0.0] * 3, maximise=True))
 
     def front(self, candidates: Iterable[Candidate]) -> ParetoFront:
         """Make the front of candidates at this problem's prices."""

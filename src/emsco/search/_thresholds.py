@@ -1,15 +1,55 @@
-"""Thresholds of each stage's own, moved on the table: no fit, and no design changes."""
+"""Alternative thresholds, and one of each stage's own: moved on the table, without a fit."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from emsco._threshold import StageThreshold, freeze_stage, lowest
+from emsco.exceptions import ThresholdError
 from emsco.front import ParetoFront
 from emsco.search._archive import Archive
 from emsco.search._problem import Counts, Problem
 
+AUTO = "auto"
+# Close together where confidences are high, and classes many.
+_GRID = (
+    0.1, 0.2, 0.3, 0.4, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.93, 0.96, 0.98, 0.99,
+)  # fmt: skip
 _AT_ONCE = 64  # candidates looked around in a round
+
+
+def alternatives(threshold: Any, n_classes: int) -> list[StageThreshold]:
+    """List the thresholds to search at: one, those given, or a grid for "auto".
+
+    The grid begins where every row is answered, so that a cascade that rejects none is found too.
+
+    Examples
+    --------
+    >>> from emsco.search._thresholds import alternatives
+    >>> alternatives([0.9, 0.75], 2)
+    [0.9, 0.75]
+    """
+    if isinstance(threshold, str):
+        if threshold != AUTO:
+            raise ThresholdError(
+                f"`threshold` must be a number, a mapping, a list of those, or {AUTO!r}; "
+                f"got {threshold!r}."
+            )
+        least = lowest(n_classes)
+        return [least, *(number for number in _GRID if number > least)]
+    listed = list(threshold) if isinstance(threshold, list) else [threshold]
+    if not listed:
+        raise ThresholdError("`threshold` must list at least one alternative, got none.")
+    for one in listed:
+        if isinstance(one, tuple):
+            raise ThresholdError(
+                f"A search takes thresholds for every stage alike, got the stages {one}; "
+                f"{AUTO!r} gives each stage its own."
+            )
+    return list(dict.fromkeys(freeze_stage(one) for one in listed))
 
 
 def thresholds_by_stage(

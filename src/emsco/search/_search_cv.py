@@ -1,0 +1,582 @@
+"""The estimator that most users meet: a table with prices in, a chosen cascade out."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from numbers import Integral, Real
+from os import PathLike
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn import get_config
+from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
+from sklearn.exceptions import NotFittedError
+from sklearn.model_selection import check_cv, train_test_split
+from sklearn.utils import Tags, check_random_state
+from sklearn.utils._param_validation import HasMethods, Interval
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from emsco._columns import Columns, container_of, pick_columns, read_columns
+from emsco._table import cell
+from emsco._threshold import StageThreshold, resolve
+from emsco._training import Training, read_rows, routed_estimator, tags_for
+from emsco.cascade import CascadeClassifier, Guard
+from emsco.costs import Costs, resolve_costs
+from emsco.decisions import Decisions
+from emsco.engine import LocalEngine
+from emsco.evaluation import Evaluation, evaluate
+from emsco.exceptions import (
+    CalibrationWarning,
+    ClassesError,
+    SearchError,
+    SelectionError,
+    SelectionWarning,
+    nearest,
+)
+from emsco.front import Candidate, ParetoFront
+from emsco.scored import ScoredCandidate, ScoredFront
+from emsco.search._calibration import is_trusted, overconfidence
+from emsco.search._choice import FEW_ROWS, LEAST_COVERAGE, all_at_once, cheapest_as_good
+from emsco.search._exhaustive import MOST_SOURCES
+from emsco.search._fitting import Fold, make_fitter
+from emsco.search._hybrid import default_search
+from emsco.search._outcomes import OutcomeTable
+from emsco.search._problem import Problem
+from emsco.search._progress import Progress
+from emsco.search._thresholds import AUTO, alternatives, thresholds_by_stage
+
+
+class CascadeSearchCV(ClassifierMixin, BaseEstimator):
+    """Search which sources to buy in which order, choose one cascade, and decide by it.
+
+    Every design is evaluated on rows that its classifiers were not fitted on: the test folds of
+    `cv`. The result is the whole trade-off between accuracy on what is accepted, coverage and cost
+    (`front_`), and one point of it, chosen by `select` and fitted on all rows (`best_cascade_`).
+
+    Parameters
+    ----------
+    estimator : classifier with predict_proba, default=None
+        The classifier of a stage. None: logistic regression on encoded columns, which takes
+        numbers, text, categories, booleans and missing values as they are.
+    costs : Costs, mapping, sequence or path of a TOML file, default=None
+        The prices. A mapping or a sequence prices features, by name or by position. None: every
+        feature costs 1.
+    search : object with run(problem, rng, callback), default=None
+        `Exhaustive()`, `EMSCO()`, `LocalSearch()` or `Hybrid()`. None: every design where they are
+        few enough, else the hybrid; `search_` says which.
+    threshold : float, mapping, list of those, or "auto", default="auto"
+        The confidence needed to accept. A list holds alternatives, all from the same fits, and each
+        candidate carries its own. "auto" searches a grid, then lets every stage have its own.
+    max_stages : int, default=4
+        The most stages; never more than there are sources.
+    allow_unused : bool, default=True
+        Whether a design may leave sources out altogether.
+    max_missed : mapping of label to float, default=None
+        By true class, the largest share that may be accepted under another label; a design beyond
+        it does not count.
+    cv : int, splitter or iterable, default=5
+        As in scikit-learn. A row that no fold tests does not count, one tested twice counts twice.
+    max_rows : int, default=None
+        How many rows the search may use, drawn with classes in proportion. None: all. The refit
+        takes all rows in any case.
+    select : mapping or callable, default=None
+        What to choose: keywords of `ParetoFront.select`, or a function of the front that gives a
+        candidate. None: the cheapest candidate with coverage of at least 0.8 whose accuracy and
+        whose every class's recall, on what it accepts, are not below those of all sources bought at
+        once and answering every row; where there is none, that itself, with a warning.
+    refit : bool, default=True
+        Whether the chosen stages are fitted on all rows. False: with a one-split `cv` the cascade
+        is the very one that was evaluated; with several there is none until `choose(refit=True)`.
+    guard : object with fit(columns) and reasons(columns), default=None
+        As in `CascadeClassifier`.
+    n_jobs : int, default=None
+        How many workers fit; None means 1 and -1 one a core. They change nothing but the time.
+    engine : Engine, default=None
+        What runs the fits. None: workers on this machine.
+    random_state : int, RandomState or None, default=None
+        The source of all randomness: of the search, and of the rows drawn for it.
+    callback : callable, default=None
+        Given a dict at every step: `phase`, `source_sets` fitted, `designs` seen, size of the
+        `front`, its `hypervolume`, share `done`, `seconds` and `seconds_left`. What it raises stops
+        the search.
+    verbose : int, default=0
+        1 shows progress, as a bar where rich is installed; 2 tells every step.
+
+    Attributes
+    ----------
+    front_ : ParetoFront
+        The candidates that no other beats, as measured on the rows that they were selected on.
+    best_candidate_ : Candidate
+        The one chosen.
+    best_cascade_, best_estimator_ : CascadeClassifier
+        The cascade of it, fitted.
+    all_sources_ : Candidate
+        All sources at once answering every row, on the same rows and folds.
+    history_ : list of dict
+        How the search went.
+    search_ : Search
+        The search that was run.
+    costs_, classes_, n_splits_ : Costs, ndarray, int
+        Prices, labels and number of folds.
+    n_features_in_, feature_names_in_ : int, ndarray of str
+        What `fit` saw, as in scikit-learn.
+
+    Examples
+    --------
+    >>> from emsco import CascadeSearchCV
+    >>> from emsco.datasets import make_costly_classification
+    >>> X, y, costs = make_costly_classification(2000, n_sources=4, random_state=0)
+    >>> search = CascadeSearchCV(costs=costs, random_state=0).fit(X[:1000], y[:1000])
+    >>> print(search.summary())  # doctest: +SKIP
+    >>> search.choose(min_accuracy=0.9).best_candidate_.evaluation.accuracy >= 0.9
+    True
+    """
+
+    _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012  # scikit-learn's own shape
+        "estimator": [HasMethods(["fit", "predict_proba"]), None],
+        "costs": [Costs, Mapping, "array-like", str, PathLike, None],
+        "search": [HasMethods(["run"]), None],
+        "threshold": [Real, Mapping, list, str],
+        "max_stages": [Interval(Integral, 1, None, closed="left")],
+        "allow_unused": ["boolean"],
+        "max_missed": [Mapping, None],
+        "cv": ["cv_object"],
+        "max_rows": [Interval(Integral, 2, None, closed="left"), None],
+        "select": [Mapping, callable, None],
+        "refit": ["boolean"],
+        "guard": [HasMethods(["fit", "reasons"]), None],
+        "n_jobs": [Integral, None],
+        "engine": [HasMethods(["map"]), None],
+        "random_state": ["random_state"],
+        "callback": [callable, None],
+        "verbose": ["verbose"],
+    }
+
+    best_cascade_: CascadeClassifier
+
+    def __init__(
+        self,
+        estimator: Any = None,
+        *,
+        costs: Any = None,
+        search: Any = None,
+        threshold: StageThreshold | list[StageThreshold] | str = AUTO,
+        max_stages: int = 4,
+        allow_unused: bool = True,
+        max_missed: Mapping[Any, float] | None = None,
+        cv: Any = 5,
+        max_rows: int | None = None,
+        select: Mapping[str, Any] | Callable[[ParetoFront], Candidate] | None = None,
+        refit: bool = True,
+        guard: Guard | None = None,
+        n_jobs: int | None = None,
+        engine: Any = None,
+        random_state: Any = None,
+        callback: Callable[[dict[str, Any]], object] | None = None,
+        verbose: int = 0,
+    ) -> None:
+        self.estimator = estimator
+        self.costs = costs
+        self.search = search
+        self.threshold = threshold
+        self.max_stages = max_stages
+        self.allow_unused = allow_unused
+        self.max_missed = max_missed
+        self.cv = cv
+        self.max_rows = max_rows
+        self.select = select
+        self.refit = refit
+        self.guard = guard
+        self.n_jobs = n_jobs
+        self.engine = engine
+        self.random_state = random_state
+        self.callback = callback
+        self.verbose = verbose
+
+    @_fit_context(prefer_skip_nested_validation=False)
+    def fit(self, X: Any, y: ArrayLike, **params: Any) -> Self:
+        """Search, choose, and fit what was chosen.
+
+        Parameters
+        ----------
+        X : numpy array, pandas or polars frame of shape (n_rows, n_features)
+            The rows to search and to fit on.
+        y : array of shape (n_rows,)
+            Their labels, of at least two classes.
+        **params : dict
+            Handed on as `GridSearchCV` does: `groups` to the splitter, everything else, such as
+            `sample_weight`, to the `fit` of the stages; with metadata routing enabled, to whoever
+            asked for it. Weights count in the fits; the search counts rows.
+        """
+        columns, labels = read_rows(self, X, y)
+        costs = resolve_costs(self.costs, list(columns))
+        fit_params, split_params = self._routed(params)
+        training = Training(self.estimator, container_of(X), columns, labels, fit_params)
+        for name in columns:
+            training.values(name)  # before any fit: infinity raises
+        seeds = check_random_state(self.random_state)
+        folds = self._folds(X, labels, split_params, seeds)
+        problem = self._problem(training, costs, folds)
+        rng = np.random.default_rng(seeds.randint(2**31))
+        self.classes_, self.costs_, self.n_splits_ = training.classes, costs, len(folds)
+        self.search_ = default_search(problem) if self.search is None else self.search
+        with Progress(self.callback, self.verbose, total_sets=_n_sets(problem)) as progress:
+            problem.table.on_fit = progress.fitted
+            result = self.search_.run(problem, rng, progress.searched)
+            front = result.front
+            if isinstance(self.threshold, str) and problem.max_stages > 1:
+                progress.phase("thresholds")
+                front = thresholds_by_stage(problem, front, rng)
+                hypervolume = front.hypervolume()
+                progress.searched({"front": len(front), "hypervolume": hypervolume, "done": 1.0})
+            self.history_ = result.history
+            self.all_sources_ = all_at_once(problem)
+            self._warn_overconfident(problem)
+            n_rows = len(np.unique(np.concatenate([fold.test for fold in folds])))
+            self._n_selection_rows = n_rows
+            self.front_ = ParetoFront(front, costs, _measured_on(n_rows, len(folds)))
+            one_split = len(folds) == 1
+            self._training = training
+            self._evaluated = training.take(folds[0].train) if one_split else None
+            progress.phase("refit")
+            self._choose(self.select, self.refit)
+        return self
+
+    def choose(self, *, refit: bool | None = None, **bounds: Any) -> Self:
+        """Choose another candidate of the front; only source sets not yet fitted are fitted.
+
+        Parameters
+        ----------
+        refit : bool, default=None
+            Whether to fit on all rows; None: as the search was told.
+        **bounds : dict
+            Keywords of `ParetoFront.select`; none of them: as the search was told.
+        """
+        check_is_fitted(self, "front_")
+        self._choose(bounds or self.select, self.refit if refit is None else refit)
+        return self
+
+    def cascade(self, candidate: Candidate) -> CascadeClassifier:
+        """Build the cascade of any candidate, fitted on all rows given to `fit`.
+
+        With `refit=False` and a one-split `cv`, on the rows that it was evaluated by instead.
+        """
+        check_is_fitted(self, "front_")
+        return self._cascade(candidate, self.refit)
+
+    def decide(self, X: Any) -> Decisions:
+        """Decide rows by the chosen cascade: buy stage by stage, exit when confident, or reject."""
+        return self._chosen().decide(X)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Give a label for every row: the last stage bought decides, also where it rejects."""
+        return self._chosen(X).predict(X)
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Give the probabilities of the last stage bought, a column a class."""
+        return self._chosen(X).predict_proba(X)
+
+    @property
+    def best_estimator_(self) -> CascadeClassifier:
+        """The chosen cascade, under scikit-learn's name for it."""
+        if not hasattr(self, "best_cascade_"):
+            raise AttributeError("best_estimator_ comes with a fitted cascade.")
+        return self.best_cascade_
+
+    def score_front(self, X: Any, y: ArrayLike) -> ScoredFront:
+        """Hold every candidate of the front against fresh rows.
+
+        What was selected looks better than it is; the table puts both figures side by side, with
+        the optimism between them. Each source set is fitted once, whatever the candidates.
+        """
+        check_is_fitted(self, "front_")
+        truth = np.asarray(y)
+        unknown = set(np.unique(truth).tolist()) - set(self.classes_.tolist())
+        if unknown:
+            raise ClassesError(f"`y` holds {min(unknown, key=str)!r}, which `fit` did not see.")
+        fresh = self._fresh_evaluations(X, truth) if len(self.front_) else []
+        scored = [ScoredCandidate(c, e) for c, e in zip(self.front_, fresh, strict=True)]
+        return ScoredFront(
+            scored, f"{self.front_.measured_on} Fresh figures on {len(truth):,} other rows."
+        )
+
+    def summary(self) -> str:
+        """Say in plain words what was chosen, what it pays, what it rejects and whom it misses."""
+        check_is_fitted(self, "front_")
+        chosen, reference = self.best_candidate_, self.all_sources_
+        thresholds = resolve(chosen.threshold, self.classes_.tolist(), chosen.design.n_stages)
+        lines = [f"Chosen out of {len(self.front_):,} candidates on the front:"]
+        for i, sources in enumerate(chosen.design.stages):
+            paid = chosen.design.acquired(i - 1) if i else ()
+            price = _money(self.costs_.of(sources, paid=paid), self.costs_)
+            least = sorted({float(f"{t:.4g}") for t in thresholds[i]})
+            sure = " to ".join(cell(value) for value in {least[0]: 0, least[-1]: 0})
+            lines.append(f"  stage {i}: buy {', '.join(sources)} for {price}; accept from {sure}")
+        if chosen.design.unused:
+            lines.append(f"  never bought: {', '.join(chosen.design.unused)}")
+        lines += [
+            _told(chosen.evaluation, self.costs_, "It"),
+            _told(reference.evaluation, self.costs_, "All sources at once, answering every row,"),
+            self.front_.measured_on,
+        ]
+        return "\n".join(lines)
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Route the parameters of `fit` to the stages' estimators and to the splitter."""
+        return (
+            MetadataRouter(owner=self)
+            .add(
+                estimator=routed_estimator(self.estimator),
+                method_mapping=MethodMapping().add(caller="fit", callee="fit"),
+            )
+            .add(
+                splitter=check_cv(self.cv, classifier=True),
+                method_mapping=MethodMapping().add(caller="fit", callee="split"),
+            )
+        )
+
+    def __sklearn_tags__(self) -> Tags:
+        return tags_for(self.estimator, super().__sklearn_tags__())
+
+    def _routed(self, params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Divide what `fit` was given between the stages and the splitter."""
+        given = {name: value for name, value in params.items() if value is not None}
+        if get_config()["enable_metadata_routing"]:
+            routed = process_routing(self, "fit", **given)
+            return dict(routed.estimator.fit), dict(routed.splitter.split)
+        groups = given.pop("groups", None)
+        return given, {"groups": groups}
+
+    def _folds(
+        self, X: Any, labels: NDArray[Any], split_params: dict[str, Any], seeds: Any
+    ) -> list[Fold]:
+        """Split all rows, then leave in each fold the rows that the search may use."""
+        splitter = check_cv(self.cv, labels, classifier=True)
+        splits = [
+            (np.asarray(train, dtype=np.intp), np.asarray(test, dtype=np.intp))
+            for train, test in splitter.split(X, labels, **split_params)
+        ]
+        if self.max_rows is not None and self.max_rows < len(labels):
+            drawn = _draw_rows(labels, self.max_rows, seeds)
+            splits = [(train[drawn[train]], test[drawn[test]]) for train, test in splits]
+        folds = [Fold(train, test) for train, test in splits if len(train) and len(test)]
+        if not folds:
+            raise SearchError(f"{splitter!r} leaves no rows to evaluate designs on.")
+        return folds
+
+    def _problem(self, training: Training, costs: Costs, folds: list[Fold]) -> Problem:
+        classes = training.classes.tolist()
+        truth = np.searchsorted(
+            training.classes, training.labels[np.concatenate([f.test for f in folds])]
+        )
+        thresholds = alternatives(self.threshold, len(classes))
+        max_missed = dict(self.max_missed or {})
+        for label, most in max_missed.items():
+            if label not in classes:
+                known = nearest(label, map(str, classes))
+                raise SearchError(f"`max_missed` names {label!r}, which is not a class{known}")
+            if not isinstance(most, Real) or not 0 <= float(most) <= 1:
+                raise SearchError(f"`max_missed` of {label!r} must be from 0 to 1, got {most!r}.")
+        return Problem(
+            self._table(training, costs, folds, truth, thresholds),
+            costs,
+            classes,
+            thresholds,
+            min(int(self.max_stages), len(costs.names)),
+            bool(self.allow_unused),
+            max_missed,
+        )
+
+    def _table(
+        self,
+        training: Training,
+        costs: Costs,
+        folds: list[Fold],
+        truth: NDArray[np.intp],
+        thresholds: list[StageThreshold],
+    ) -> OutcomeTable:
+        fitter = make_fitter(
+            self.estimator,
+            training.columns,
+            training.container,
+            training.labels,
+            folds,
+            [costs.columns(name) for name in costs.names],
+            training.params,
+        )
+        # Compiled batches share memory; a user's estimator may hold Python's lock.
+        engine = self.engine or LocalEngine(self.n_jobs, threads=fitter.chunk > 1)
+        classes = training.classes.tolist()
+        resolved = np.vstack([resolve(threshold, classes, 1) for threshold in thresholds])
+        return OutcomeTable(fitter, truth, len(costs.names), resolved, engine=engine)
+
+    def _warn_overconfident(self, problem: Problem) -> None:
+        if is_trusted(self.estimator):
+            return
+        found = overconfidence(problem)
+        if found is not None:
+            threshold, share = found
+            warnings.warn(
+                f"{type(self.estimator).__name__} promises more than it keeps: of the rows it was "
+                f"{threshold:.0%} sure of, {share:.0%} were right; wrap it in "
+                "CalibratedClassifierCV(estimator, method='sigmoid', ensemble=False) for "
+                "thresholds that mean something.",
+                CalibrationWarning,
+                stacklevel=3,
+            )
+
+    def _choose(self, select: Any, refit: bool) -> None:
+        candidate = self._select(select)
+        if hasattr(self, "best_cascade_"):
+            del self.best_cascade_
+        self.best_candidate_ = candidate
+        if refit or self._evaluated is not None:
+            self.best_cascade_ = self._cascade(candidate, refit)
+
+    def _select(self, select: Any) -> Candidate:
+        if select is None:
+            return self._select_by_default()
+        if callable(select):
+            candidate = select(self.front_)
+            if not isinstance(candidate, Candidate):
+                raise SelectionError(f"`select` must give a Candidate, gave {candidate!r}.")
+            return candidate
+        return self.front_.select(**select)
+
+    def _select_by_default(self) -> Candidate:
+        if self._n_selection_rows < FEW_ROWS:
+            warnings.warn(
+                f"The choice is optimistic: it was made on {self._n_selection_rows} rows, fewer "
+                f"than {FEW_ROWS}; hold it against fresh rows with score_front(X, y).",
+                SelectionWarning,
+                stacklevel=4,
+            )
+        chosen = cheapest_as_good(self.front_, self.all_sources_)
+        if chosen is not None:
+            return chosen
+        if self.max_missed:
+            raise SelectionError(
+                f"No design within max_missed={dict(self.max_missed)} accepts {LEAST_COVERAGE:.0%} "
+                "of the rows and is as good as all sources at once; allow more, or say with "
+                "select= what to give up."
+            )
+        warnings.warn(
+            f"No cascade accepts {LEAST_COVERAGE:.0%} of the rows and is as good as all sources at "
+            "once, so all sources at once were chosen; choose(...) takes another of the front.",
+            SelectionWarning,
+            stacklevel=4,
+        )
+        return self.all_sources_
+
+    def _cascade(self, candidate: Candidate, refit: bool) -> CascadeClassifier:
+        cascade = CascadeClassifier(
+            self.estimator,
+            design=candidate.design,
+            costs=self.costs_,
+            threshold=candidate.threshold,
+            guard=self.guard,
+        )
+        for name in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self, name):
+                setattr(cascade, name, getattr(self, name))
+        return cascade._fit(self._fitted_on(refit))
+
+    def _fitted_on(self, refit: bool) -> Training:
+        return self._training if refit or self._evaluated is None else self._evaluated
+
+    def _chosen(self, X: Any = None) -> CascadeClassifier:
+        """Give the chosen cascade; X, where given, must have the columns that `fit` saw."""
+        check_is_fitted(self, "front_")
+        if not hasattr(self, "best_cascade_"):
+            raise NotFittedError(
+                f"refit=False with {self.n_splits_} folds leaves no cascade to decide by; "
+                "call choose(refit=True)."
+            )
+        if len(getattr(X, "shape", ())) == 2:
+            validate_data(self, X, reset=False, skip_check_array=True)
+        return self.best_cascade_
+
+    def _fresh_evaluations(self, X: Any, truth: NDArray[Any]) -> list[Evaluation]:
+        """Evaluate the front on other rows, as its cascades would decide them."""
+        if self.guard is not None:
+            # A guard sees rows, not bits: each cascade decides by itself.
+            return [evaluate(self.cascade(c).decide(X), truth) for c in self.front_]
+        training = self._fitted_on(self.refit)
+        rows = np.arange(len(truth))
+        folds = [Fold(np.arange(len(training.labels)), rows, self._columns_of(X, len(truth)))]
+        thresholds = [stage for c in self.front_ for stage in _by_stage(c)]
+        known = list(dict.fromkeys(thresholds))
+        codes = np.searchsorted(self.classes_, truth)
+        table = self._table(training, self.costs_, folds, codes, known)
+        max_stages = max(c.design.n_stages for c in self.front_)
+        problem = Problem(table, self.costs_, self.classes_.tolist(), known, max_stages)
+        which = np.zeros((len(self.front_), max_stages), dtype=np.int64)
+        for i, candidate in enumerate(self.front_):
+            places = [known.index(stage) for stage in _by_stage(candidate)]
+            which[i, : len(places)] = places
+        assignments = np.array([c.design.assignment for c in self.front_], dtype=np.int8)
+        return [candidate.evaluation for candidate in problem.candidates(assignments, which)]
+
+    def _columns_of(self, X: Any, n_rows: int) -> Columns:
+        names = list(self._training.columns)
+        if container_of(X) == "array":
+            X = validate_data(self, X, reset=False, dtype=None, ensure_all_finite=False)
+            columns = read_columns(X, names)
+        elif hasattr(self, "feature_names_in_"):
+            columns = pick_columns(X, names)
+        else:
+            validate_data(self, X, reset=False, skip_check_array=True)
+            columns = read_columns(X, names)
+        if X.shape[0] != n_rows:
+            raise ClassesError(f"X has {X.shape[0]} rows but `y` has {n_rows}.")
+        return columns
+
+
+def _draw_rows(labels: NDArray[Any], n_rows: int, seeds: Any) -> NDArray[np.bool_]:
+    """Mark rows drawn with classes in proportion."""
+    rows = np.arange(len(labels))
+    try:
+        chosen = train_test_split(rows, train_size=n_rows, stratify=labels, random_state=seeds)[0]
+    except ValueError as error:
+        raise ClassesError(f"max_rows={n_rows} cannot hold every class: {error}") from error
+    drawn = np.zeros(len(labels), dtype=np.bool_)
+    drawn[chosen] = True
+    return drawn
+
+
+def _n_sets(problem: Problem) -> int | None:
+    """Count the source sets that a search of every design would fit."""
+    if problem.n_sources > MOST_SOURCES:
+        return None
+    numbers = np.arange(1, 2**problem.n_sources)
+    return int(problem.exist((numbers[:, None] >> np.arange(problem.n_sources) & 1) > 0).sum())
+
+
+def _by_stage(candidate: Candidate) -> tuple[StageThreshold, ...]:
+    threshold = candidate.threshold
+    return threshold if isinstance(threshold, tuple) else (threshold,) * candidate.design.n_stages
+
+
+def _measured_on(n_rows: int, n_splits: int) -> str:
+    how = "held out once" if n_splits == 1 else f"each held out, in {n_splits} folds"
+    return (
+        f"Selected on these {n_rows:,} rows, {how}: figures are optimistic until score_front(X, y) "
+        "holds them against fresh rows."
+    )
+
+
+def _money(price: float, costs: Costs) -> str:
+    return f"{cell(float(price))} {costs.unit}".rstrip()
+
+
+def _told(evaluation: Evaluation, costs: Costs, subject: str) -> str:
+    missed = ", ".join(f"{share:.1%} of {label!r}" for label, share in evaluation.missed.items())
+    share = f" ({evaluation.cost / costs.total:.1%} of the full price)" if costs.total else ""
+    return (
+        f"{subject} pays {_money(evaluation.cost, costs)} a row{share}, accepts "
+        f"{evaluation.coverage:.1%} of the rows and is right on {evaluation.accuracy:.1%} of "
+        f"those; it rejects {1 - evaluation.coverage:.1%} and misses {missed}."
+    )

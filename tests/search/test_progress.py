@@ -1,0 +1,336 @@
+"""What is told of a search is right, printed rarely, and leaves a clean terminal."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import re
+import sys
+
+import numpy as np
+import pytest
+from problems import problem_of
+
+from emsco._frozen import FrozenMapping
+from emsco.search._emsco import EMSCO
+from emsco.search._hybrid import Hybrid
+from emsco.search._local import LocalSearch
+from emsco.search._progress import Progress, _Bar
+
+HIDDEN, SHOWN = "\x1b[?25l", "\x1b[?25h"  # the cursor
+
+
+class Clock:
+    """A clock that goes on when told to."""
+
+    def __init__(self):
+        self.now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+class Terminal(io.StringIO):
+    """What was written to something that says that it is a terminal."""
+
+    def isatty(self):
+        return True
+
+
+@pytest.fixture
+def clock():
+    return Clock()
+
+
+def terminal_of(monkeypatch):
+    """Make standard error a terminal; within a test, because pytest sets it anew for each."""
+    for name in ("NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "80")
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    return terminal
+
+
+@pytest.fixture
+def without_rich(monkeypatch):
+    def import_module(name, package=None):
+        if name.startswith("rich"):
+            raise ModuleNotFoundError(name)
+        return found(name, package)
+
+    found = importlib.import_module
+    monkeypatch.setattr(importlib, "import_module", import_module)
+
+
+def state(**known):
+    return {
+        "phase": "search",
+        "source_sets": 8191,
+        "designs": 1_200_000,
+        "front": 57,
+        "hypervolume": 0.8123,
+        "done": 0.42,
+        "seconds": 12.0,
+        "seconds_left": 17.0,
+        **known,
+    }
+
+
+def visible(written):
+    """Give lines without what colours them and moves the cursor."""
+    return re.split(r"[\r\n]+", re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", written))
+
+
+def test_every_event_is_told_with_its_phase(clock):
+    states = []
+    with Progress(states.append, total_sets=8, clock=clock) as progress:
+        clock.now += 1
+        progress.fitted(2)
+        clock.now += 1
+        progress.searched({"source_sets": 5, "designs": 30, "front": 4, "hypervolume": 0.5})
+        progress.fitted(6)
+        progress.searched({"done": 0.75})
+        progress.phase("thresholds")
+        progress.searched({"done": 0.5})
+        progress.phase("refit")
+    told = [
+        {"phase": "fit", "source_sets": 2, "designs": 0, "front": 0, "hypervolume": 0.0}
+        | {"done": 0.25, "seconds": 1.0, "seconds_left": 3.0},
+        {"phase": "search", "source_sets": 5, "designs": 30, "front": 4, "hypervolume": 0.5}
+        | {"done": 0.0, "seconds": 2.0, "seconds_left": None},
+    ]
+    assert states[:2] == told
+    rest = [(state["phase"], state["source_sets"], state["done"]) for state in states[2:]]
+    assert rest == [
+        ("search", 6, 0.0),
+        ("search", 6, 0.75),
+        ("thresholds", 6, 0.0),
+        ("thresholds", 6, 0.5),
+        ("refit", 6, 0.0),
+        ("done", 6, 1.0),
+    ]
+    assert all((state["designs"], state["front"]) == (30, 4) for state in states[2:])
+
+
+def test_the_share_of_fits_is_told_only_where_their_number_is_known():
+    states = []
+    with Progress(states.append) as progress:
+        progress.fitted(5)
+    with Progress(states.append, total_sets=4) as progress:
+        progress.fitted(np.int64(5))
+    assert [state["done"] for state in states] == [0.0, 1.0, 1.0, 1.0]
+
+
+def test_designs_of_earlier_thresholds_are_added():
+    low, high = FrozenMapping({"a": 0.6}), FrozenMapping({"a": 0.9})
+    counts = [(low, 10), (low, 30), (high, 5), (high, 40), (0.5, 50), (0.5, 7)]
+    states = []
+    with Progress(states.append) as progress:
+        for threshold, designs in counts:
+            progress.searched({"threshold": threshold, "designs": designs})
+        progress.searched({"front": 1})
+    # The last count falls at the same threshold: another search has begun there.
+    assert [state["designs"] for state in states] == [10, 30, 35, 70, 120, 127, 127, 127]
+
+
+def test_a_real_search_is_told_from_its_history():
+    states, problem = [], problem_of(5, max_stages=3, thresholds=(0.65, 0.8))
+    search = Hybrid(EMSCO(population=20, generations=3), LocalSearch(evaluations=300))
+    with Progress(states.append) as progress:
+        result = search.run(problem, np.random.default_rng(0), callback=progress.searched)
+    assert len(states) == len(result.history) + 1
+    assert states[-1]["source_sets"] == len(problem.table)
+    designs = [state["designs"] for state in states]
+    assert designs == sorted(designs)
+
+
+def test_what_is_left_is_unknown_at_first_and_then_told_smoothly(clock):
+    """Steps of random length make no jumps, though the rest is told between them too."""
+    left, rng = [], np.random.default_rng(0)
+    with Progress(lambda state: left.append(state["seconds_left"]), clock=clock) as progress:
+        progress.searched({"done": 0.0})
+        for done in np.arange(1, 100) / 100:
+            clock.now += rng.uniform(0.5, 1.5)
+            progress.searched({"done": done})
+            clock.now += 0.1
+            progress.fitted(1)
+    assert left[0] is None
+    known = np.array(left[21:-1])
+    assert np.abs(np.diff(known)).max() < 6
+    assert np.abs(known - np.linspace(99, 0, len(known))).max() < 15
+    assert left[-1] == 0
+
+
+def test_what_is_left_is_unknown_before_half_a_second(clock):
+    left = []
+    with Progress(lambda state: left.append(state["seconds_left"]), clock=clock) as progress:
+        for done in (0.1, 0.2, 0.3):
+            clock.now += 0.2
+            progress.searched({"done": done})
+    assert left[:2] == [None, None]
+    assert left[2] == pytest.approx(1.4)
+
+
+def test_a_search_that_stalls_is_never_told_to_be_about_to_end(clock):
+    left = []
+    with Progress(lambda state: left.append(state["seconds_left"]), clock=clock) as progress:
+        clock.now += 10
+        progress.searched({"done": 0.5})
+        for _ in range(50):
+            clock.now += 1
+            progress.fitted(1)
+    assert min(left[:-1]) > 5
+    assert left[-2] == 30
+
+
+def test_the_time_of_a_search_runs_from_the_last_fit(clock):
+    states = []
+    with Progress(states.append, total_sets=1, clock=clock) as progress:
+        clock.now += 5
+        progress.fitted(1)
+        clock.now += 10
+        progress.searched({"done": 0.5})
+    assert [state["seconds_left"] for state in states] == [0, 10, 0]
+
+
+def test_nothing_is_printed_by_default(capfd):
+    with Progress(print) as progress:
+        progress.fitted(1)
+    assert capfd.readouterr().err == ""
+    with Progress() as progress:
+        progress.fitted(1)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_lines_come_every_two_seconds_and_at_both_ends(clock, capsys):
+    told = []
+    with Progress(told.append, verbose=1, clock=clock) as progress:
+        for i in range(1281):
+            progress.searched({"designs": 3000 * i, "front": 7, "done": i / 1280})
+            clock.now += 1 / 256
+    assert len(told) == 1282
+    assert capsys.readouterr().err.splitlines() == [
+        "emsco: search: 0 source sets, 0:00",
+        "emsco: search 40%: 0 source sets, 1,536,000 designs, front 7, 0:02, about 0:03 left",
+        "emsco: search 80%: 0 source sets, 3,072,000 designs, front 7, 0:04, about 0:01 left",
+        "emsco: done: 0 source sets, 3,840,000 designs, front 7, 0:05",
+    ]
+
+
+def test_a_line_an_event_on_request(clock, monkeypatch):
+    terminal = terminal_of(monkeypatch)
+    with Progress(verbose=2, total_sets=4, clock=clock) as progress:
+        for i in range(1, 5):
+            progress.fitted(i)
+        clock.now += 3700
+    assert terminal.getvalue().splitlines() == [
+        "emsco: fit 25%: 1 source sets, 0:00",
+        "emsco: fit 50%: 2 source sets, 0:00",
+        "emsco: fit 75%: 3 source sets, 0:00",
+        "emsco: fit 100%: 4 source sets, 0:00",
+        "emsco: done: 4 source sets, 1:01:40",
+    ]
+
+
+@pytest.mark.usefixtures("without_rich")
+def test_without_rich_there_are_lines_that_fit_the_terminal(clock, monkeypatch):
+    terminal = terminal_of(monkeypatch)
+    with Progress(verbose=1, clock=clock) as progress:
+        clock.now += 12
+        progress.searched({**state(), "threshold": 0.9})
+    lines = terminal.getvalue().splitlines()
+    assert lines == [
+        "emsco: search 42%: 1,200,000 designs, front 57, 0:12, about 0:17 left",
+        "emsco: done: 8,191 source sets, 1,200,000 designs, front 57, 0:12",
+    ]
+
+
+def test_a_dumb_terminal_has_lines(monkeypatch):
+    pytest.importorskip("rich")
+    terminal = terminal_of(monkeypatch)
+    monkeypatch.setenv("TERM", "dumb")
+    with Progress(verbose=1) as progress:
+        progress.fitted(3)
+    assert terminal.getvalue().startswith("emsco: fit: 3 source sets, 0:00\n")
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 140])
+def test_a_bar_fits_the_terminal(width):
+    console = pytest.importorskip("rich.console")
+    file = io.StringIO()
+    bar = _Bar(console.Console(force_terminal=True, file=file, width=width))
+    for phase in ("fit", "search", "thresholds"):
+        bar.show(state(phase=phase, designs=254_152_083))
+    bar.show(state(phase="done", done=1.0, seconds_left=0.0))
+    bar.close()
+    lines = visible(file.getvalue())
+    assert max(map(len, lines)) <= width
+    assert any(line.startswith("emsco: thresholds 42% ━") for line in lines)
+    assert ("hypervolume 0.812" in file.getvalue()) == (width >= 100)
+
+
+def test_a_bar_is_shown_ten_times_a_second_and_goes_when_the_search_ends(clock, monkeypatch):
+    pytest.importorskip("rich")
+    terminal = terminal_of(monkeypatch)
+    with Progress(verbose=1, clock=clock) as progress:
+        for i in range(1001):
+            progress.searched({"designs": 1000 * i, "done": i / 1000})
+            clock.now += 0.001
+        progress.phase("refit")
+        sys.stderr.write("a warning, say\n")
+    assert sys.stderr is terminal
+    written = terminal.getvalue()
+    bars = [line for line in visible(written) if "━" in line]
+    assert 10 <= len(bars) <= 15
+    assert any(line.startswith("emsco: refit ━") for line in bars)
+    assert "a warning, say" in visible(written)
+    # The last thing drawn is erased, the cursor is back, and one line stays.
+    end = written[written.rindex("━") :]
+    assert "\x1b[2K" in end
+    assert written.rindex(SHOWN) > written.rindex(HIDDEN)
+    assert visible(end)[-2:] == ["emsco: done: 0 source sets, 1,000,000 designs, front 0, 0:01", ""]
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+def test_what_a_callback_raises_stops_the_search_and_closes_the_bar(error, monkeypatch):
+    pytest.importorskip("rich")
+    terminal = terminal_of(monkeypatch)
+
+    def stop(told):
+        calls.append(told["phase"])
+        raise error("enough")
+
+    calls, problem = [], problem_of(5, max_stages=3)
+    with pytest.raises(error, match="enough"), Progress(stop, verbose=1) as progress:
+        Hybrid().run(problem, np.random.default_rng(0), callback=progress.searched)
+    assert calls == ["search"]
+    assert sys.stderr is terminal
+    written = terminal.getvalue()
+    assert written.count(HIDDEN) == written.count(SHOWN) == 1
+    assert written.endswith("\x1b[1A\x1b[2K")
+    assert "done" not in written
+
+
+def test_what_a_callback_raises_at_the_very_end_goes_through():
+    def stop(told):
+        if told["phase"] == "done":
+            raise RuntimeError("enough")
+
+    with pytest.raises(RuntimeError, match="enough"), Progress(stop) as progress:
+        progress.fitted(1)
+
+
+def test_a_callback_may_keep_and_change_what_it_is_told(capsys):
+    states = []
+
+    def change(told):
+        states.append(told)
+        told.clear()
+
+    with Progress(change, verbose=2, total_sets=2) as progress:
+        progress.fitted(1)
+        progress.fitted(2)
+    assert len({id(told) for told in states}) == 3
+    assert "fit 100%: 2 source sets" in capsys.readouterr().err
