@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from emsco._frozen import FrozenMapping
+from emsco._table import cell
 from emsco.costs import Review
 from emsco.decisions import Decisions
 from emsco.exceptions import DecisionsError, nearest
@@ -115,6 +116,13 @@ class Evaluation:
     def latency(self) -> float:
         """The mean time that a row waited for its sources."""
         return _share(self.waited, self.rows)
+
+    def __str__(self) -> str:
+        missed = ", ".join(f"{share:.1%} of {label!r}" for label, share in self.missed.items())
+        return (
+            f"{self.accuracy:.1%} right of the {self.coverage:.1%} accepted, for "
+            f"{cell(self.cost)} a row" + (f"; missed {missed}" if missed else "")
+        )
 
     def loss(
         self, *, review: Review | None = None, error_cost: float | Mapping[Any, float] = 0.0

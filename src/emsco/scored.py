@@ -82,7 +82,8 @@ class ScoredFront(Sequence[ScoredCandidate]):
             columns[f"missed {label} selected"] = [s.selected.missed[label] for s in self._scored]
             # Fresh rows may hold no row of a class; nothing is known of it then.
             columns[f"missed {label} fresh"] = [
-                s.fresh.missed.get(label, float("nan")) for s in self._scored
+                s.fresh.missed[label] if s.fresh.class_rows.get(label) else float("nan")
+                for s in self._scored
             ]
         return columns
 

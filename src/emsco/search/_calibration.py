@@ -32,18 +32,21 @@ def overconfidence(problem: Problem) -> tuple[float, float] | None:
     single = np.vstack([np.ones(problem.n_sources), np.eye(problem.n_sources)]).astype(np.bool_)
     single = single[problem.exist(single)]
     single = single[problem.table.has(single)]
-    assignments = np.where(single, 0, -1).astype(np.int8)
+    confidence, label = problem.table.outcomes(single)
     worst: tuple[float, float] | None = None
-    for i, threshold in enumerate(problem.thresholds):
+    for threshold in problem.thresholds:
         if isinstance(threshold, Mapping):
             continue
-        counts = problem.evaluate(assignments, i)
-        accepted, right = float(counts.accepted.sum()), float(counts.right.sum())
+        sure = confidence >= threshold
+        accepted = sure.sum(axis=0)
+        right = (sure & (label == problem.table.truth)).sum(axis=0)
+        # Sets that are sure of one row err together, so that is one draw, however many they are.
         # Three standard errors: thresholds are many, and chance may not raise an alarm.
-        noise = 3 * np.sqrt(accepted * threshold * (1 - threshold))
-        if accepted < _LEAST_ROWS or right >= accepted * threshold - noise:
+        noise = 3 * np.sqrt(threshold * (1 - threshold) * (accepted**2).sum())
+        short = threshold * accepted.sum() - right.sum()
+        if np.count_nonzero(accepted) < _LEAST_ROWS or short <= noise:
             continue
-        share = right / accepted
+        share = float(right.sum() / accepted.sum())
         if worst is None or threshold - share > worst[0] - worst[1]:
             worst = float(threshold), share
     return worst

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emsco._threshold import lowest
+from emsco.costs import Costs
 from emsco.design import StageDesign
 from emsco.evaluation import Evaluation
 from emsco.front import Candidate
@@ -16,27 +20,50 @@ LEAST_COVERAGE = 0.8
 FEW_ROWS = 500
 
 
-def all_at_once(problem: Problem) -> Candidate:
-    """Buy all sources at once and answer every row: what a cascade is held against."""
-    table = problem.table
-    everything = np.ones((1, problem.n_sources), dtype=np.bool_)
-    right = table.outcomes(everything)[1][0] == table.truth
-    n_classes = len(problem.classes)
-    rows = problem.by_label(np.bincount(table.truth, minlength=n_classes))
-    latency = problem.costs.latency_of(problem.costs.names)
-    evaluation = Evaluation(
-        rows=problem.n_rows,
-        accepted=problem.n_rows,
-        right=int(right.sum()),
-        paid=problem.total * problem.n_rows / problem.scale,
-        class_rows=rows,
-        class_accepted=rows,
-        class_right=problem.by_label(np.bincount(table.truth[right], minlength=n_classes)),
-        waited=latency * problem.n_rows,
-        worst_latency=latency,
-    )
-    design = StageDesign(np.zeros(problem.n_sources, dtype=np.int64), problem.costs.names)
-    return Candidate(design, lowest(n_classes), evaluation)
+@dataclass(frozen=True)
+class AllSources:
+    """All sources bought at once: what a cascade is held against, on the same rows and folds."""
+
+    costs: Costs
+    classes: Sequence[Any]
+    truth: NDArray[np.intp]  # from the surest row to the least sure
+    right: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, problem: Problem) -> AllSources:
+        """Look all sources up in a problem's table."""
+        everything = np.ones((1, problem.n_sources), dtype=np.bool_)
+        confidence, label = problem.table.outcomes(everything)
+        order = np.argsort(-confidence[0], kind="stable")
+        truth = problem.table.truth[order]
+        return cls(problem.costs, problem.classes, truth, label[0][order] == truth)
+
+    def answering(self) -> Candidate:
+        """Answer every row."""
+        design = StageDesign(np.zeros(len(self.costs.names), dtype=np.int64), self.costs.names)
+        return Candidate(design, lowest(len(self.classes)), self.at(1.0))
+
+    def at(self, coverage: float) -> Evaluation:
+        """Reject the least sure rows, down to a coverage; they are paid for as well."""
+        n_rows = len(self.truth)
+        accepted = round(coverage * n_rows)
+        truth, right = self.truth[:accepted], self.right[:accepted]
+        latency = self.costs.latency_of(self.costs.names)
+        return Evaluation(
+            rows=n_rows,
+            accepted=accepted,
+            right=int(right.sum()),
+            paid=self.costs.total * n_rows,
+            class_rows=self._by_label(self.truth),
+            class_accepted=self._by_label(truth),
+            class_right=self._by_label(truth[right]),
+            waited=latency * n_rows,
+            worst_latency=latency,
+        )
+
+    def _by_label(self, codes: NDArray[np.intp]) -> dict[Any, int]:
+        counts = np.bincount(codes, minlength=len(self.classes))
+        return dict(zip(self.classes, counts.tolist(), strict=True))
 
 
 def cheapest_as_good(candidates: Sequence[Candidate], reference: Candidate) -> Candidate | None:

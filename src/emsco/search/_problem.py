@@ -225,7 +225,7 @@ class Problem:
             return []
         counted = self._count(assignments, threshold, self.table.class_masks)
         which = np.broadcast_to(threshold, (len(assignments), self.max_stages))
-        class_rows = self.by_label(np.bincount(self.table.truth, minlength=len(self.classes)))
+        class_rows = self._by_label(np.bincount(self.table.truth, minlength=len(self.classes)))
         made = []
         for i, assignment in enumerate(assignments):
             design = StageDesign(assignment.astype(np.int64), self.costs.names)
@@ -237,8 +237,8 @@ class Problem:
                 right=int(counted.right[i]),
                 paid=int(counted.paid[i]) / self.scale,
                 class_rows=class_rows,
-                class_accepted=self.by_label(counted.class_accepted[i]),
-                class_right=self.by_label(counted.class_right[i]),
+                class_accepted=self._by_label(counted.class_accepted[i]),
+                class_right=self._by_label(counted.class_right[i]),
                 waited=float(reached @ latencies),
                 worst_latency=float(latencies[reached > 0].sum()),
             )
@@ -247,8 +247,7 @@ class Problem:
             made.append(Candidate(design, own[0] if shared else own, evaluation))
         return made
 
-    def by_label(self, counts: NDArray[Any]) -> dict[Any, int]:
-        """Give counts, one a class, by their labels."""
+    def _by_label(self, counts: NDArray[Any]) -> dict[Any, int]:
         return dict(zip(self.classes, counts.tolist(), strict=True))
 
     def hypervolume(self, counts: Counts) -> float:

@@ -13,13 +13,20 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
 from sklearn.exceptions import NotFittedError
-from sklearn.model_selection import check_cv, train_test_split
-from sklearn.utils import Tags, check_random_state
+from sklearn.model_selection import check_cv
+from sklearn.utils import Tags, check_random_state, resample
 from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from emsco._columns import Columns, container_of, pick_columns, read_columns
+from emsco._columns import (
+    Columns,
+    container_of,
+    pick_columns,
+    plain,
+    read_columns,
+    refuse_invalid,
+)
 from emsco._table import cell
 from emsco._threshold import StageThreshold, resolve
 from emsco._training import Training, read_rows, routed_estimator, tags_for
@@ -39,7 +46,7 @@ from emsco.exceptions import (
 from emsco.front import Candidate, ParetoFront
 from emsco.scored import ScoredCandidate, ScoredFront
 from emsco.search._calibration import is_trusted, overconfidence
-from emsco.search._choice import FEW_ROWS, LEAST_COVERAGE, all_at_once, cheapest_as_good
+from emsco.search._choice import FEW_ROWS, LEAST_COVERAGE, AllSources, cheapest_as_good
 from emsco.search._exhaustive import MOST_SOURCES
 from emsco.search._fitting import Fold, make_fitter
 from emsco.search._hybrid import default_search
@@ -233,10 +240,14 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
                 hypervolume = front.hypervolume()
                 progress.searched({"front": len(front), "hypervolume": hypervolume, "done": 1.0})
             self.history_ = result.history
-            self.all_sources_ = all_at_once(problem)
+            self._reference = AllSources.of(problem)
+            self.all_sources_ = self._reference.answering()
             self._warn_overconfident(problem)
             n_rows = len(np.unique(np.concatenate([fold.test for fold in folds])))
             self._n_selection_rows = n_rows
+            for earlier in ("best_candidate_", "best_cascade_"):
+                if hasattr(self, earlier):
+                    delattr(self, earlier)  # it was chosen from another front
             self.front_ = ParetoFront(front, costs, _measured_on(n_rows, len(folds)))
             one_split = len(folds) == 1
             self._training = training
@@ -245,18 +256,36 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
             self._choose(self.select, self.refit)
         return self
 
-    def choose(self, *, refit: bool | None = None, **bounds: Any) -> Self:
-        """Choose another candidate of the front; only source sets not yet fitted are fitted.
+    def all_sources_at(self, coverage: float) -> Evaluation:
+        """Evaluate all sources at once with a reject option: the surest rows, so many, accepted.
+
+        On the same rows and folds as the front, so that a candidate can be held against what its
+        coverage alone would give.
+        """
+        check_is_fitted(self, "front_")
+        if not 0 <= coverage <= 1:
+            raise SelectionError(f"`coverage` must be from 0 to 1, got {coverage}.")
+        return self._reference.at(coverage)
+
+    def choose(
+        self, candidate: Candidate | None = None, *, refit: bool | None = None, **bounds: Any
+    ) -> Self:
+        """Choose anew; only source sets not yet fitted are fitted.
 
         Parameters
         ----------
+        candidate : Candidate, default=None
+            The one to choose. None: by bounds.
         refit : bool, default=None
             Whether to fit on all rows; None: as the search was told.
         **bounds : dict
             Keywords of `ParetoFront.select`; none of them: as the search was told.
         """
         check_is_fitted(self, "front_")
-        self._choose(bounds or self.select, self.refit if refit is None else refit)
+        if candidate is not None and bounds:
+            raise SelectionError("Give a candidate or bounds to choose one by, not both.")
+        select = bounds or self.select if candidate is None else lambda front: candidate  # noqa: ARG005
+        self._choose(select, self.refit if refit is None else refit)
         return self
 
     def cascade(self, candidate: Candidate) -> CascadeClassifier:
@@ -305,7 +334,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
 
     def summary(self) -> str:
         """Say in plain words what was chosen, what it pays, what it rejects and whom it misses."""
-        check_is_fitted(self, "front_")
+        self._check_is_chosen()
         chosen, reference = self.best_candidate_, self.all_sources_
         thresholds = resolve(chosen.threshold, self.classes_.tolist(), chosen.design.n_stages)
         lines = [f"Chosen out of {len(self.front_):,} candidates on the front:"]
@@ -437,6 +466,11 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
             self.best_cascade_ = self._cascade(candidate, refit)
 
     def _select(self, select: Any) -> Candidate:
+        if self.max_missed and not len(self.front_):
+            raise SelectionError(
+                f"No design accepts any row within max_missed={dict(self.max_missed)}; allow more, "
+                "or search higher thresholds."
+            )
         if select is None:
             return self._select_by_default()
         if callable(select):
@@ -487,9 +521,14 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
     def _fitted_on(self, refit: bool) -> Training:
         return self._training if refit or self._evaluated is None else self._evaluated
 
+    def _check_is_chosen(self) -> None:
+        check_is_fitted(self, "front_")
+        if not hasattr(self, "best_candidate_"):
+            raise NotFittedError("Nothing of the front is chosen yet; call choose(...).")
+
     def _chosen(self, X: Any = None) -> CascadeClassifier:
         """Give the chosen cascade; X, where given, must have the columns that `fit` saw."""
-        check_is_fitted(self, "front_")
+        self._check_is_chosen()
         if not hasattr(self, "best_cascade_"):
             raise NotFittedError(
                 f"refit=False with {self.n_splits_} folds leaves no cascade to decide by; "
@@ -532,16 +571,19 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
             columns = read_columns(X, names)
         if X.shape[0] != n_rows:
             raise ClassesError(f"X has {X.shape[0]} rows but `y` has {n_rows}.")
+        for name, column in columns.items():
+            seen = self._training.missing_seen(name)
+            refuse_invalid(plain(column), name, missing_seen=seen)
         return columns
 
 
 def _draw_rows(labels: NDArray[Any], n_rows: int, seeds: Any) -> NDArray[np.bool_]:
     """Mark rows drawn with classes in proportion."""
     rows = np.arange(len(labels))
-    try:
-        chosen = train_test_split(rows, train_size=n_rows, stratify=labels, random_state=seeds)[0]
-    except ValueError as error:
-        raise ClassesError(f"max_rows={n_rows} cannot hold every class: {error}") from error
+    chosen = resample(rows, replace=False, n_samples=n_rows, stratify=labels, random_state=seeds)
+    lost = sorted(set(labels.tolist()) - set(labels[chosen].tolist()), key=str)
+    if lost:
+        raise ClassesError(f"max_rows={n_rows} leaves no row of the class {lost[0]!r}; allow more.")
     drawn = np.zeros(len(labels), dtype=np.bool_)
     drawn[chosen] = True
     return drawn
@@ -573,8 +615,8 @@ def _money(price: float, costs: Costs) -> str:
 
 
 def _told(evaluation: Evaluation, costs: Costs, subject: str) -> str:
-    missed = ", ".join(f"{share:.1%} of {label!r}" for label, share in evaluation.missed.items())
     share = f" ({evaluation.cost / costs.total:.1%} of the full price)" if costs.total else ""
+    missed = ", ".join(f"{share:.1%} of {label!r}" for label, share in evaluation.missed.items())
     return (
         f"{subject} pays {_money(evaluation.cost, costs)} a row{share}, accepts "
         f"{evaluation.coverage:.1%} of the rows and is right on {evaluation.accuracy:.1%} of "

@@ -1,0 +1,1 @@
+"""Experiments whose tables stand in the documentation, each run by command."""

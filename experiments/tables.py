@@ -1,0 +1,26 @@
+"""Means with intervals, and tables in Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from scipy import stats  # type: ignore[import-untyped]  # scipy ships no types
+
+
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """Give the mean and half of its 95% interval, by Student's t."""
+    spread = np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else 0.0
+    return float(np.mean(values)), float(stats.t.ppf(0.975, max(len(values) - 1, 1)) * spread)
+
+
+def percent(values: Sequence[float], digits: int = 1) -> str:
+    """Print a share with its interval, in percent."""
+    mean, half = interval(values)
+    return f"{100 * mean:.{digits}f} ± {100 * half:.{digits}f}"
+
+
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Lay out a table."""
+    lines = [header, ["---"] * len(header), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
