@@ -12,11 +12,11 @@ from benchmarks.measure import Result
 from emsco import CascadeSearchCV, evaluate
 from emsco.datasets import load_covtype
 
-MAX_ROWS = 20_000
+MAX_ROWS = 10_000
 
 
 def run() -> Iterator[Result]:
-    """Search on 20,000 rows, refit on three quarters of all, judge on the rest."""
+    """Search on 10,000 rows, refit on three quarters of all, judge on the rest."""
     X, y, costs = load_covtype()
     loaded = _peak()
     train, fresh, y_train, y_fresh = train_test_split(X, y, stratify=y, random_state=0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 
-NAMES = ("headline", "optimism")
+NAMES = ("certificates", "headline", "missed", "optimism", "guard", "monitor", "loading")
 
 
 def main() -> None:

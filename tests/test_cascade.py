@@ -292,6 +292,12 @@ def test_missing_values_known_from_training_are_judged():
             fitted.decide(broken(17, "cheap", np.nan))
 
 
+def test_what_pandas_calls_na_is_missing():
+    text = pd.array(["a", None, "b"] * (N // 3), dtype="string[python]")
+    fitted = cascade(design=None, costs=None).fit(FRAME.assign(text=text), Y)
+    assert len(fitted.decide(FRAME.assign(text=text))) == N
+
+
 def test_an_estimator_that_refuses_missing_values_names_stage_and_column():
     with pytest.raises(ValuesError, match="Stage 1 has missing values in 'dear'") as e:
         cascade(estimator=LogisticRegression()).fit(broken(17, "dear", np.nan), Y)

@@ -181,6 +181,24 @@ def test_a_front_is_a_table_in_a_terminal_a_notebook_and_a_frame():
     assert frame["worst_latency"].tolist() == [1, 2, 4]
 
 
+def test_what_was_measured_on_is_told_wherever_a_front_is_shown():
+    measured = ParetoFront(FRONT, PRICED, "On <ten> rows.")
+    assert measured.measured_on == "On <ten> rows."
+    assert repr(measured) == f"{FRONT!r}\nOn <ten> rows."
+    assert "<caption>On &lt;ten&gt; rows.</caption>" in measured._repr_html_()
+    assert FRONT.measured_on == ""
+    assert "caption" not in FRONT._repr_html_()
+    assert measured != FRONT, "the same figures from elsewhere are other figures"
+    with pytest.raises(AttributeError):
+        measured.measured_on = "elsewhere"
+
+
+def test_merged_fronts_tell_of_all_that_they_were_measured_on():
+    told = [ParetoFront(FRONT, PRICED, where) for where in ("in May", "", "in April", "in May")]
+    assert told[0].merge(*told[1:]).measured_on == "in April; in May"
+    assert told[0].merge(told[0]) == told[0]
+
+
 def test_a_front_is_a_read_only_sequence():
     assert list(FRONT) == [FRONT[0], FRONT[1], FRONT[2]]
     assert FRONT[-1] in FRONT

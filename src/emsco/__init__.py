@@ -7,6 +7,8 @@ from emsco.design import StageDesign
 from emsco.engine import Engine, LocalEngine
 from emsco.evaluation import Evaluation, evaluate
 from emsco.front import Candidate, ParetoFront
+from emsco.guard import InputGuard
+from emsco.io import dump, load
 from emsco.scored import ScoredCandidate, ScoredFront
 from emsco.search import EMSCO, CascadeSearchCV, Exhaustive, Hybrid, LocalSearch
 
@@ -24,6 +26,7 @@ __all__ = [
     "Evaluation",
     "Exhaustive",
     "Hybrid",
+    "InputGuard",
     "LocalEngine",
     "LocalSearch",
     "ParetoFront",
@@ -32,5 +35,7 @@ __all__ = [
     "ScoredFront",
     "Source",
     "StageDesign",
+    "dump",
     "evaluate",
+    "load",
 ]

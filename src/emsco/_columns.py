@@ -109,11 +109,19 @@ def plain(column: Column) -> NDArray[Any]:
     array: NDArray[Any] = column if isinstance(column, np.ndarray) else _plain_foreign(column)
     if array.dtype.kind not in "OU":
         return array
-    values = [None if _is_missing(value) else value for value in array.tolist()]
+    values = [None if is_missing(value) else value for value in array.tolist()]
     if all(value is None or isinstance(value, _NUMBERS) for value in values):
         return np.array(values, dtype=np.float64)
     objects = np.empty(len(values), dtype=object)
     objects[:] = values
+    return objects
+
+
+def as_objects(values: NDArray[Any]) -> NDArray[np.object_]:
+    """Turn plain numbers into objects with None for what is missing, as categories are."""
+    objects = values.astype(object)
+    if values.dtype.kind in NUMERIC:
+        objects[np.isnan(values.astype(np.float64))] = None
     return objects
 
 
@@ -148,9 +156,12 @@ def _plain_foreign(column: Column) -> NDArray[Any]:
     return np.asarray(column.to_numpy(dtype=object))
 
 
-def _is_missing(value: object) -> bool:
-    # NaN and NaT differ from themselves; pandas.NA is neither equal nor unequal to anything.
-    return value is None or value != value or type(value).__name__ == "NAType"
+def is_missing(value: object) -> bool:
+    """Say whether a value stands for none."""
+    if isinstance(value, str):
+        return False
+    # NaN and NaT differ from themselves; pandas.NA will not even say whether it does.
+    return value is None or type(value).__name__ == "NAType" or bool(value != value)
 
 
 def all_finite(values: NDArray[Any]) -> bool:

@@ -130,7 +130,7 @@ def decide_rows(
     rows = np.arange(n_rows)
     exit_stage = np.zeros(n_rows, dtype=np.intp)
     known: Verdict | None = None
-    reason: NDArray[np.object_] | None = None
+    failures: list[tuple[NDArray[np.intp], NDArray[np.object_]]] = []
     held: dict[str, Column] = {}
     last = len(plan.stages) - 1
     for number, stage in enumerate(plan.stages):
@@ -141,10 +141,8 @@ def decide_rows(
         if number:
             exit_stage[rows] = number
         if answer.reasons is not None:
-            if reason is None:
-                reason = np.full(n_rows, LOW_CONFIDENCE, dtype=object)
             failed = answer.reasons != ACCEPTED
-            reason[rows[failed]] = answer.reasons[failed]
+            failures.append((rows[failed], answer.reasons[failed]))
             rows, held = _keep(~failed, rows, held)
             if not rows.size:
                 break
@@ -161,8 +159,11 @@ def decide_rows(
         if number < last:
             rows, held = _keep(~verdict.accepted, rows, held)
     known = known or plan.unknown(n_rows)
-    if reason is not None:
-        reason[known.accepted] = ACCEPTED
+    reason: NDArray[np.object_] | None = None
+    if failures:
+        reason = np.array([LOW_CONFIDENCE, ACCEPTED], dtype=object)[known.accepted.view(np.int8)]
+        for failed_rows, reasons in failures:
+            reason[failed_rows] = reasons
     return Decisions.trusted(
         label=plan.classes.take(known.winner),
         accepted=known.accepted,
@@ -215,7 +216,7 @@ def decide_block(
     plan: Plan,
     columns: Columns,
     *,
-    examine: Callable[[Columns], NDArray[np.object_]] | None = None,
+    examine: Callable[[Columns], NDArray[np.object_] | None] | None = None,
     probability: NDArray[np.float64] | None = None,
 ) -> Decisions:
     """Drive the loop over columns in memory; `examine` says which rows must not be judged."""

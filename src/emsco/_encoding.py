@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from emsco._columns import Column, has_missing, is_category, plain, refuse_unknown
+from emsco._columns import Column, as_objects, has_missing, is_category, plain, refuse_unknown
 from emsco.exceptions import ValuesError
 
 Array: TypeAlias = NDArray[np.float64]
@@ -164,10 +164,7 @@ def read(encoding: ColumnEncoding, column: Column, name: str) -> NDArray[Any]:
             column=name,
         )
     if isinstance(encoding, Category) and not is_text:
-        # Numbers as categories; a missing one is NaN here and None among the levels.
-        objects = values.astype(object)
-        objects[np.isnan(values.astype(np.float64))] = None
-        return objects
+        return as_objects(values)
     return values if is_text else values.astype(np.float64, copy=False)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -22,8 +22,10 @@ from sklearn.utils.validation import (
 from emsco._columns import (
     Column,
     Columns,
+    as_objects,
     container_of,
     has_missing,
+    is_category,
     plain,
     read_columns,
     refuse_invalid,
@@ -138,7 +140,7 @@ class Training:
         self._values: dict[str, NDArray[Any]] = {}
         self._encodings: dict[str, ColumnEncoding] = {}
         self._blocks: dict[str, Array] = {}
-        self._fitted: dict[tuple[str, ...], Any] = {}
+        self.fitted: dict[tuple[str, ...], Any] = {}
 
     def take(self, rows: NDArray[np.intp]) -> Training:
         """Give the same with some of the rows, nothing learned yet."""
@@ -165,23 +167,41 @@ class Training:
 
     def missing_seen(self, name: str) -> bool:
         """Say whether a column has missing values."""
+        values = self.values(name)
         if self.estimator is None:
             return self.encoding(name).missing_seen
-        return name in self._may_be_missing or has_missing(self.values(name))
+        return name in self._may_be_missing or has_missing(values)
+
+    @property
+    def most_frequent(self) -> int:
+        """Say which class most rows have."""
+        return int(np.unique(self.labels, return_counts=True)[1].argmax())
+
+    def guarded(self, guard: Any, used: Sequence[str]) -> Any:
+        """Let a guard learn some of the columns."""
+        fitted = clone(guard, safe=False)
+        # A guard must know declared categories, also where their values are numbers.
+        fitted.fit(
+            {
+                name: as_objects(values) if is_category(self.columns[name]) else values
+                for name, values in ((name, self.values(name)) for name in used)
+            }
+        )
+        return fitted
 
     def stage(self, features: tuple[str, ...], number: int) -> tuple[Any, Judge]:
         """Fit the classifier of a stage, or find it fitted; give it and what judges by it."""
         if self.estimator is None:
-            if features not in self._fitted:
+            if features not in self.fitted:
                 blocks = np.hstack([self._block(feature) for feature in features])
-                self._fitted[features] = fit_default(blocks, self.labels, **self.params)
-            fitted = self._fitted[features]
+                self.fitted[features] = fit_default(blocks, self.labels, **self.params)
+            fitted = self.fitted[features]
             encodings = {feature: self.encoding(feature) for feature in features}
             return fitted, LinearStage.compile(features, encodings, fitted)
-        if features not in self._fitted:
+        if features not in self.fitted:
             stage = EstimatorStage(clone(self.estimator), number, self.container, features)
-            self._fitted[features] = stage.fit(self.columns, self.labels, self.params).estimator
-        fitted = self._fitted[features]
+            self.fitted[features] = stage.fit(self.columns, self.labels, self.params).estimator
+        fitted = self.fitted[features]
         return fitted, EstimatorStage(fitted, number, self.container, features)
 
     def _block(self, name: str) -> Array:

@@ -10,7 +10,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn import get_config
-from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context, clone
+from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
 from sklearn.utils import Tags
 from sklearn.utils._param_validation import HasMethods
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
@@ -34,13 +34,13 @@ from emsco._columns import (
 )
 from emsco._decide import Judge, Plan, Stage, decide_block
 from emsco._encoding import ColumnEncoding, read
+from emsco._kept import Kept
+from emsco._rows import FittedRows
 from emsco._threshold import Threshold, resolve
 from emsco._training import Training, read_rows, routed_estimator, tags_for
 from emsco.costs import Costs, resolve_costs
-from emsco.decisions import ACCEPTED, Decisions
+from emsco.decisions import ACCEPTED, INVALID_VALUE, Decisions
 from emsco.design import StageDesign
-
-INVALID_VALUE = "invalid value"
 
 # Rows decided at a time: few enough to stay in cache where a stage is bare arithmetic, many where
 # every call of an estimator has its own price.
@@ -54,8 +54,8 @@ class Guard(Protocol):
     def fit(self, columns: Mapping[str, NDArray[Any]]) -> Any:
         """Learn what the columns look like in training."""
 
-    def reasons(self, columns: Mapping[str, NDArray[Any]]) -> NDArray[np.object_]:
-        """Say for each row why it must be rejected, "" where it need not."""
+    def reasons(self, columns: Mapping[str, NDArray[Any]]) -> NDArray[np.object_] | None:
+        """Say for each row why it must be rejected, "" where it need not; None where none must."""
 
 
 class CascadeClassifier(ClassifierMixin, BaseEstimator):
@@ -162,10 +162,12 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
         """
         columns, labels = read_rows(self, X, y)
         params = self._fit_params(sample_weight, params)
-        return self._fit(Training(self.estimator, container_of(X), columns, labels, params))
+        self._fit(Training(self.estimator, container_of(X), columns, labels, params))
+        self._fitted_rows = FittedRows.of(X, columns)
+        return self
 
-    def _fit(self, training: Training) -> Self:
-        """Fit on rows that are read already: a search fits many cascades on the same ones."""
+    def _fit(self, training: Training | Kept) -> Self:
+        """Fit on rows that are read already, or find in a file what was fitted."""
         self.classes_ = training.classes
         self._names = list(training.columns)
         self.costs_ = resolve_costs(self.costs, self._names)
@@ -177,7 +179,7 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
         self._learn_columns(training, acquired[-1])
         fitted = [training.stage(features, i) for i, features in enumerate(acquired)]
         self.estimators_ = [estimator for estimator, _ in fitted]
-        self._plan = self._make_plan([judge for _, judge in fitted], training.labels)
+        self._plan = self._make_plan([judge for _, judge in fitted], training.most_frequent)
         return self
 
     def decide(self, X: Any) -> Decisions:
@@ -228,18 +230,16 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
         chosen = {feature for source in sources for feature in self.costs_.columns(source)}
         return tuple(name for name in self._names if name in chosen)
 
-    def _learn_columns(self, training: Training, used: tuple[str, ...]) -> None:
+    def _learn_columns(self, training: Training | Kept, used: tuple[str, ...]) -> None:
         """Learn the used columns: where missing values are known, encodings, and the guard."""
-        values = {name: training.values(name) for name in used}
         self._missing_seen = {name: training.missing_seen(name) for name in used}
         self._encoding: dict[str, ColumnEncoding] = {}
         if self.estimator is None:
             self._encoding = {name: training.encoding(name) for name in used}
         if self.guard is not None:
-            self.guard_ = clone(self.guard, safe=False)
-            self.guard_.fit(values)
+            self.guard_ = training.guarded(self.guard, used)
 
-    def _make_plan(self, judges: Sequence[Judge], labels: NDArray[Any]) -> Plan:
+    def _make_plan(self, judges: Sequence[Judge], most_frequent: int) -> Plan:
         latencies = np.cumsum([self.costs_.latency_of(sources) for sources in self.stages_])
         stages = [
             Stage(
@@ -252,8 +252,7 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
             )
             for i, sources in enumerate(self.stages_)
         ]
-        most_frequent = np.unique(labels, return_counts=True)[1].argmax()
-        return Plan(tuple(stages), self.classes_, default=int(most_frequent))
+        return Plan(tuple(stages), self.classes_, default=most_frequent)
 
     def _blocks(self, X: Any, *, by_name: bool = False) -> Iterator[Columns]:
         """Read rows as blocks of columns that the stages can judge, or say why not."""
@@ -294,14 +293,17 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
         examine = None if self.guard is None else self._examine
         return decide_block(self._plan, block, examine=examine, probability=probability)
 
-    def _examine(self, columns: Columns) -> NDArray[np.object_]:
+    def _examine(self, columns: Columns) -> NDArray[np.object_] | None:
         """Say why rows must be rejected: the guard's reason, or an invalid value."""
         values = {name: plain(column) for name, column in columns.items()}
-        reasons = np.array(self.guard_.reasons(values), dtype=object)
+        reasons = self.guard_.reasons(values)
+        if reasons is not None:
+            reasons = np.asarray(reasons, dtype=object)
         for name, column in values.items():
             bad = invalid(column, missing_seen=self._missing_seen[name])
             if bad is not None:
-                reasons[bad & (reasons == ACCEPTED)] = INVALID_VALUE
+                given = np.full(len(bad), ACCEPTED, dtype=object) if reasons is None else reasons
+                reasons = np.where(bad & (given == ACCEPTED), INVALID_VALUE, given)
         return reasons
 
 

@@ -368,8 +368,9 @@ def resolve_costs(
             costs = costs.tolist()
         return Costs.per_feature(costs, feature_names)
     owned = [feature for source in costs.sources for feature in costs.columns(source)]
-    lost = [feature for feature in owned if feature not in set(feature_names)]
-    unowned = [name for name in feature_names if name not in set(owned)]
+    yielded, known = set(owned), set(feature_names)
+    lost = [feature for feature in owned if feature not in known]
+    unowned = [name for name in feature_names if name not in yielded]
     if lost:
         raise ColumnsError(
             f"`costs` names {len(owned)} features but X has {len(feature_names)}; "

@@ -14,6 +14,7 @@ from emsco.exceptions import DecisionsError, require
 
 ACCEPTED = ""
 LOW_CONFIDENCE = "low confidence"
+INVALID_VALUE = "invalid value"
 
 
 class Decision(NamedTuple):

@@ -68,8 +68,20 @@ class SelectionError(EmscoError, ValueError):
         self.closest = closest
 
 
+class MonitorError(EmscoError, ValueError):
+    """Promises that cannot be watched, or what a monitor cannot take in."""
+
+
+class CertificateError(EmscoError, ValueError):
+    """A certificate that cannot be given, or that does not hold for what is shown to it."""
+
+
 class DatasetError(EmscoError, FileNotFoundError):
     """A data set that is not there, that is not the known one, or that has no such part."""
+
+
+class ArtifactError(EmscoError, ValueError):
+    """A file that cannot be written, cannot be trusted, or does not hold what is asked of it."""
 
 
 class EmscoWarning(UserWarning):
@@ -82,6 +94,10 @@ class SelectionWarning(EmscoWarning):
 
 class CalibrationWarning(EmscoWarning):
     """Confidences that promise more than they keep."""
+
+
+class GuardWarning(EmscoWarning):
+    """A guard that will reject many rows without a fault."""
 
 
 class MissingExtraError(EmscoError, ImportError):

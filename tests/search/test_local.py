@@ -65,14 +65,39 @@ def test_nothing_is_evaluated_beyond_the_budget():
         problem_of(9, max_stages=4), np.random.default_rng(0)
     )
     genetic = max(entry["designs"] for entry in result.history if "generation" in entry)
-    local = max(entry["designs"] for entry in result.history if "generation" not in entry)
-    assert genetic + local == 500
+    whole = max(entry["designs"] for entry in result.history if "generation" not in entry)
+    assert 0 < genetic < whole == 500, "local search spends what the genetic one left"
 
 
 def test_fits_are_bounded_and_what_needs_none_comes_first():
     problem = problem_of(30, max_stages=4)
     LocalSearch(fits=2000).run(problem, np.random.default_rng(0))
     assert 2000 <= len(problem.table) <= 4000, "the round that reaches the bound is finished"
+
+
+@pytest.mark.parametrize("thresholds", [(0.75,), (0.6, 0.7, 0.8, 0.9)])
+def test_all_thresholds_share_the_bound_on_fits(thresholds):
+    problem = problem_of(30, max_stages=4, thresholds=thresholds)
+    result = LocalSearch(fits=4000).run(problem, np.random.default_rng(0))
+    ends = [_last(result.history, threshold)["source_sets"] for threshold in thresholds]
+    shares = [4000 * (i + 1) // len(thresholds) for i in range(len(thresholds))]
+    for share, end in zip(shares, ends, strict=True):
+        assert share <= end < share + 2000, "the round that reaches a share is finished"
+    assert len(problem.table) == ends[-1]
+
+
+def test_every_threshold_has_the_budget_of_evaluations():
+    thresholds = (0.6, 0.75, 0.9)
+    problem = problem_of(9, max_stages=4, thresholds=thresholds)
+    result = LocalSearch(evaluations=500).run(problem, np.random.default_rng(0))
+    assert [_last(result.history, t)["designs"] for t in thresholds] == [500] * 3
+    done = [_last(result.history, t)["done"] for t in thresholds]
+    assert done == pytest.approx([1 / 3, 2 / 3, 1])
+    assert {c.threshold for c in result.front} == set(thresholds)
+
+
+def _last(history, threshold):
+    return [entry for entry in history if entry["threshold"] == threshold][-1]
 
 
 def test_a_time_limit_ends_the_search():

@@ -83,7 +83,7 @@ class BatchedLogistic:
     folds: tuple[_EncodedFold, ...]
     n_rows: int
 
-    chunk = 1024  # sets a task: many share a start, and a task is long enough to be worth one
+    chunk = 256  # sets a task: enough to share their products, few enough for several workers
 
     @classmethod
     def learn(

@@ -14,7 +14,7 @@ from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import check_cv
-from sklearn.utils import Tags, check_random_state, resample
+from sklearn.utils import Tags, check_random_state, column_or_1d, resample
 from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -27,6 +27,8 @@ from emsco._columns import (
     read_columns,
     refuse_invalid,
 )
+from emsco._kept import Kept
+from emsco._rows import FittedRows
 from emsco._table import cell
 from emsco._threshold import StageThreshold, resolve
 from emsco._training import Training, read_rows, routed_estimator, tags_for
@@ -163,6 +165,8 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
     }
 
     best_cascade_: CascadeClassifier
+    _training: Training | Kept  # where the search was loaded from a file, its rows are gone
+    _evaluated: Training | Kept | None
 
     def __init__(
         self,
@@ -251,6 +255,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
             self.front_ = ParetoFront(front, costs, _measured_on(n_rows, len(folds)))
             one_split = len(folds) == 1
             self._training = training
+            self._fitted_rows = FittedRows.of(X, columns)
             self._evaluated = training.take(folds[0].train) if one_split else None
             progress.phase("refit")
             self._choose(self.select, self.refit)
@@ -322,7 +327,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         the optimism between them. Each source set is fitted once, whatever the candidates.
         """
         check_is_fitted(self, "front_")
-        truth = np.asarray(y)
+        truth = column_or_1d(y, warn=True)
         unknown = set(np.unique(truth).tolist()) - set(self.classes_.tolist())
         if unknown:
             raise ClassesError(f"`y` holds {min(unknown, key=str)!r}, which `fit` did not see.")
@@ -459,11 +464,13 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
 
     def _choose(self, select: Any, refit: bool) -> None:
         candidate = self._select(select)
+        fits = refit or self._evaluated is not None
+        cascade = self._cascade(candidate, refit) if fits else None  # or the choice stays as it was
         if hasattr(self, "best_cascade_"):
             del self.best_cascade_
         self.best_candidate_ = candidate
-        if refit or self._evaluated is not None:
-            self.best_cascade_ = self._cascade(candidate, refit)
+        if cascade is not None:
+            self.best_cascade_ = cascade
 
     def _select(self, select: Any) -> Candidate:
         if self.max_missed and not len(self.front_):
@@ -516,9 +523,12 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self, name):
                 setattr(cascade, name, getattr(self, name))
-        return cascade._fit(self._fitted_on(refit))
+        cascade._fit(self._fitted_on(refit))
+        if hasattr(self, "_fitted_rows"):  # a search from a file knows no rows
+            cascade._fitted_rows = self._fitted_rows
+        return cascade
 
-    def _fitted_on(self, refit: bool) -> Training:
+    def _fitted_on(self, refit: bool) -> Training | Kept:
         return self._training if refit or self._evaluated is None else self._evaluated
 
     def _check_is_chosen(self) -> None:
@@ -540,10 +550,10 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
 
     def _fresh_evaluations(self, X: Any, truth: NDArray[Any]) -> list[Evaluation]:
         """Evaluate the front on other rows, as its cascades would decide them."""
-        if self.guard is not None:
-            # A guard sees rows, not bits: each cascade decides by itself.
-            return [evaluate(self.cascade(c).decide(X), truth) for c in self.front_]
         training = self._fitted_on(self.refit)
+        if self.guard is not None or isinstance(training, Kept):
+            # A guard sees rows, not bits; a file has stages, but no rows to fit others on.
+            return [evaluate(self.cascade(c).decide(X), truth) for c in self.front_]
         rows = np.arange(len(truth))
         folds = [Fold(np.arange(len(training.labels)), rows, self._columns_of(X, len(truth)))]
         thresholds = [stage for c in self.front_ for stage in _by_stage(c)]

@@ -1,0 +1,132 @@
+"""Exact tests and bounds for shares that were counted, and how many rows they take.
+
+Counts are integers throughout: a rate that is multiplied back may round an exact count up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import betainc, betaincinv  # type: ignore[import-untyped]  # scipy has no types
+
+from emsco.exceptions import CertificateError
+
+_SMALLEST = 1e-300  # p-value told apart from 0
+_HALVINGS = 80  # of an interval of logarithms: far below the last digit
+_MOST_ROWS = 2**40  # more than anybody has
+_LEAPS = 20  # of power, looked at beyond the first that suffices
+
+
+def tail(count: ArrayLike, rows: ArrayLike, share: ArrayLike) -> Any:
+    """Give the probability of at most `count` events among `rows`, each of probability `share`.
+
+    It is the exact p-value of "the share is at least this".
+
+    Examples
+    --------
+    >>> from emsco._binomial import tail
+    >>> round(float(tail(0, 90, 0.05)), 5)
+    0.00989
+    """
+    count, rows, share = np.asarray(count), np.asarray(rows), np.asarray(share)
+    rest = rows - count
+    inside = betainc(np.maximum(rest, 1), count + 1, 1 - share)
+    return np.where(rest > 0, inside, 1.0)[()]
+
+
+def lower(count: ArrayLike, rows: ArrayLike, level: ArrayLike) -> Any:
+    """Give Clopper and Pearson's lower bound of a share, too high with probability `level`."""
+    count, rows = np.asarray(count), np.asarray(rows)
+    inside = betaincinv(np.maximum(count, 1), rows - count + 1, level)
+    return np.where(count > 0, inside, 0.0)[()]
+
+
+def upper(count: ArrayLike, rows: ArrayLike, level: ArrayLike) -> Any:
+    """Give Clopper and Pearson's upper bound of a share, too low with probability `level`."""
+    count, rows = np.asarray(count), np.asarray(rows)
+    return 1 - lower(rows - count, rows, level)
+
+
+def cost_upper(reached: ArrayLike, prices: ArrayLike, level: float) -> Any:
+    """Bound the mean cost from above.
+
+    The mean cost is the first stage's price and, for every later one, its price times the share of
+    rows that reach it; so the bounds of those shares are added, each at its part of the level.
+
+    Parameters
+    ----------
+    reached : array of int, shape (..., n_stages)
+        How many rows bought each stage; all of them the first.
+    prices : array, shape (..., n_stages)
+        What is paid up to and including each stage.
+    level : float
+        The probability that the bound may be too low.
+    """
+    reached, prices = np.asarray(reached), np.asarray(prices)
+    steps = np.diff(prices)
+    each = level / np.maximum((steps > 0).sum(axis=-1, keepdims=True), 1)
+    shares = upper(reached[..., 1:], reached[..., :1], each)
+    return prices[..., 0] + (steps * shares).sum(axis=-1)
+
+
+def cost_p_value(reached: Sequence[int], prices: Sequence[float], most: float) -> float:
+    """Give the p-value of "the mean cost is above `most`".
+
+    It is the smallest level at which `cost_upper` does not exceed `most`.
+    """
+    if prices[-1] <= most:
+        return 0.0
+    if prices[0] > most or not reached[0]:
+        return 1.0
+    below, above = np.log(_SMALLEST), 0.0
+    if cost_upper(reached, prices, 1.0) > most:
+        return 1.0
+    for _ in range(_HALVINGS):
+        middle = (below + above) / 2
+        if cost_upper(reached, prices, float(np.exp(middle))) <= most:
+            above = middle
+        else:
+            below = middle
+    return float(np.exp(above))
+
+
+def rows_for(share: float, level: float, events: int) -> int:
+    """Give the fewest rows among which so many events speak against a share at this level."""
+    return _fewest(lambda rows: bool(tail(events, rows, share) <= level), events + 1)
+
+
+def rows_for_power(share: float, level: float, true_share: float, power: float) -> int:
+    """Give the fewest rows from which on a smaller true share is told apart with this power.
+
+    Power falls with every row until one more event is allowed, then leaps; so what counts is the
+    last row before each leap.
+    """
+
+    def suffices(events: int) -> bool:
+        last = rows_for(share, level, events + 1) - 1
+        return bool(tail(events, last, true_share) >= power)
+
+    events = _fewest(suffices, 0)
+    # The lows before the leaps rise but for rounding, which matters near the power asked for.
+    while not all(suffices(events + more) for more in range(1, _LEAPS)):
+        events += 1
+    return rows_for(share, level, events)
+
+
+def _fewest(holds: Callable[[int], bool], least: int) -> int:
+    """Find the smallest number at which something begins to hold."""
+    most = max(least, 1)
+    while not holds(most):
+        least, most = most + 1, 2 * most
+        if most > _MOST_ROWS:
+            raise CertificateError("More rows would be needed than anybody has.")
+    while least < most:
+        middle = (least + most) // 2
+        if holds(middle):
+            most = middle
+        else:
+            least = middle + 1
+    return least

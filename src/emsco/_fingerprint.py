@@ -1,0 +1,102 @@
+"""What tells a fitted cascade from any other: a digest of all that its decisions depend on."""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from hashlib import sha256
+from typing import Any
+
+import joblib
+import numpy as np
+
+from emsco.cascade import CascadeClassifier
+from emsco.exceptions import CertificateError
+
+_FORMAT = "emsco cascade 1"  # another where the same cascade would get another digest
+
+
+def fingerprint(cascade: CascadeClassifier) -> str:
+    """Give the sha256 of a fitted cascade: design, costs, thresholds, encodings and weights.
+
+    A stage of the default classifier counts by its weights, bit by bit; any other by all that is
+    pickled of it, so that another version of its library may give another digest.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from emsco import CascadeClassifier
+    >>> from emsco._fingerprint import fingerprint
+    >>> X, y = load_iris(return_X_y=True)
+    >>> cascade = CascadeClassifier().fit(X, y)
+    >>> fingerprint(cascade) == fingerprint(CascadeClassifier().fit(X, y))
+    True
+    >>> fingerprint(cascade) == fingerprint(CascadeClassifier().fit(X[1:], y[1:]))
+    False
+    """
+    parts: list[Any] = [
+        _FORMAT,
+        cascade.design_.assignment,
+        cascade.costs_,
+        cascade.thresholds_,
+        cascade.classes_,
+        cascade._names,
+        cascade._missing_seen,
+        cascade._encoding,
+    ]
+    if cascade.estimator is None:
+        parts += [(stage.coef_, stage.intercept_) for stage in cascade.estimators_]
+    else:
+        parts += [_Pickled(stage) for stage in cascade.estimators_]
+    if cascade.guard is not None:
+        parts.append(_Pickled(cascade.guard_))
+    digest = sha256()
+    for part in _told(parts):
+        digest.update(part)
+        digest.update(b";")
+    return digest.hexdigest()
+
+
+class _Pickled:
+    """An object that is told by what pickle keeps of it."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def told(self) -> bytes:
+        try:
+            # Once there and back: what is pickled is told, not how it happened to lie in memory.
+            settled = pickle.loads(pickle.dumps(self.value))
+            return str(joblib.hash(settled, hash_name="sha1")).encode()
+        except Exception as error:
+            raise CertificateError(
+                f"{type(self.value).__name__} cannot be pickled, so a cascade with it cannot be "
+                f"told from another: {error}"
+            ) from error
+
+
+def _told(value: Any) -> Iterator[bytes]:
+    """Spell a value out, the same whether it came from a fit, a pickle or a file."""
+    if isinstance(value, _Pickled):
+        yield value.told()
+    elif isinstance(value, np.generic):
+        yield from _told(value.item())
+    elif isinstance(value, np.ndarray) and value.dtype.kind in "fiub":
+        yield from _told([value.shape, value.astype(np.float64).tobytes()])
+    elif isinstance(value, list | tuple | np.ndarray):
+        yield f"[{len(value)}".encode()
+        for item in value:
+            yield from _told(item)
+    elif isinstance(value, Mapping):
+        yield from _told(sorted(value.items(), key=lambda item: str(item[0])))
+    elif is_dataclass(value):
+        yield type(value).__name__.encode()
+        for each in fields(value):
+            yield from _told(getattr(value, each.name))
+    elif isinstance(value, float):
+        yield value.hex().encode()
+    elif isinstance(value, bytes):
+        yield value
+    else:
+        yield repr(value).encode()

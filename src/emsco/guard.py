@@ -1,0 +1,332 @@
+"""A guard for inputs: it learns what training looked like, and rejects rows that look otherwise."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import isfinite
+from numbers import Real
+from typing import Any, NamedTuple, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils._param_validation import Interval
+from sklearn.utils.validation import check_is_fitted
+
+from emsco._columns import Column, is_category, is_missing, plain, refuse_invalid
+from emsco._frozen import FrozenMapping
+from emsco.decisions import ACCEPTED, INVALID_VALUE
+from emsco.exceptions import ColumnsError, GuardWarning, nearest, quoted
+
+OUT_OF_RANGE = "out of range"
+UNSEEN_CATEGORY = "unseen category"
+
+_LARGEST = float(np.finfo(np.float64).max)
+# A normal column's range is at most some 12 deviations, of 0.8 mean distances each, however many
+# rows there are; what is longer has a tail.
+_LONG_TAIL = 15.0
+# Of a limit: a number that went through single precision is still the same number.
+_ROUNDING = 1e-6
+# Of clean rows, rejected for a column's unseen values: from here on the user is told.
+_MANY_UNSEEN = 0.01
+
+Found: TypeAlias = tuple[NDArray[np.intp], list[str]]  # rows, and the reason for each
+
+
+class Fault(NamedTuple):
+    """One value that a row is rejected for."""
+
+    row: int
+    column: str
+    value: Any
+    reason: str
+
+
+@dataclass(frozen=True)
+class Range:
+    """The numbers from `low` to `high`."""
+
+    low: float
+    high: float
+
+    @classmethod
+    def learn(cls, values: NDArray[Any], margin: float) -> Range:
+        """Widen the range of training by a margin; in logarithms where a tail is long."""
+        values = values.astype(np.float64, copy=False)
+        values = values[~np.isnan(values)]
+        if not values.size:
+            return cls(_LARGEST, -_LARGEST)  # any number would be the first
+        least, most = float(values.min()), float(values.max())
+        with np.errstate(over="ignore"):
+            low, high = _widened(values, least, most, margin)
+            rounding = _ROUNDING * max(abs(least), abs(most))
+            low, high = low - rounding, high + rounding
+        # Counts, prices and lengths have a sign: where training saw one only, so does the range.
+        if least >= 0:
+            low = max(low, 0.0)
+        if most <= 0:
+            high = min(high, 0.0)
+        return cls(max(low, -_LARGEST), min(high, _LARGEST))
+
+    def faults(self, values: NDArray[Any]) -> Found | None:
+        """Find what lies outside; a missing value lies nowhere."""
+        if values.dtype.kind == "O":
+            return self._faults_among_objects(values)
+        if len(values) == 1:
+            value = values.item()
+            if self.low <= value <= self.high or value != value:
+                return None
+        # In a block without a fault, and that is nearly every one, two reductions are all.
+        elif not len(values) or (
+            self.low <= float(values.min()) and float(values.max()) <= self.high
+        ):
+            return None
+        numbers = values.astype(np.float64, copy=False)  # single precision would round the limits
+        rows = np.flatnonzero((numbers < self.low) | (numbers > self.high))
+        if not rows.size:
+            return None
+        infinite = np.isinf(numbers[rows]).tolist()
+        return rows, [INVALID_VALUE if is_so else OUT_OF_RANGE for is_so in infinite]
+
+    def _faults_among_objects(self, values: NDArray[Any]) -> Found | None:
+        """Look at values one by one, where some are no numbers."""
+
+        def is_number(value: object) -> bool:
+            return isinstance(value, bool | int | float | np.number)
+
+        reasons = {
+            row: OUT_OF_RANGE if is_number(value) and isfinite(value) else INVALID_VALUE
+            for row, value in enumerate(values.tolist())
+            if not is_missing(value) and not (is_number(value) and self.low <= value <= self.high)
+        }
+        return (np.array(list(reasons)), list(reasons.values())) if reasons else None
+
+
+@dataclass(frozen=True)
+class Categories:
+    """The values of text or categories that training held."""
+
+    values: tuple[Any, ...]
+
+    @classmethod
+    def learn(cls, values: NDArray[Any], name: str) -> Categories:
+        """Keep every value, and warn where fresh ones will often be others."""
+        counts: dict[Any, int] = {}
+        present = [value for value in values.tolist() if not is_missing(value)]
+        for value in present:
+            counts[value] = counts.get(value, 0) + 1
+        # Good and Turing: as many fresh rows hold an unseen value as rows here hold one alone.
+        unseen = sum(count == 1 for count in counts.values()) / max(len(present), 1)
+        if unseen > _MANY_UNSEEN:
+            warnings.warn(
+                f"About {unseen:.0%} of fresh rows will hold a value of {name!r} that training "
+                f"did not, and be rejected for it; name it in the guard's `pool` to judge them.",
+                GuardWarning,
+                stacklevel=2,
+            )
+        return cls(tuple(sorted(counts, key=str)))
+
+    @cached_property
+    def _seen(self) -> frozenset[Any]:
+        return frozenset(self.values)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Without that set: a guard that has been used is pickled like one that has not.
+        return Categories, (self.values,)
+
+    def faults(self, values: NDArray[Any]) -> Found | None:
+        """Find what training did not hold; what is missing is not looked for."""
+        listed = values.tolist()
+        seen = self._seen
+        if seen.issuperset(listed):
+            return None
+        unseen = [
+            row for row, value in enumerate(listed) if value not in seen and not is_missing(value)
+        ]
+        return (np.array(unseen), [UNSEEN_CATEGORY] * len(unseen)) if unseen else None
+
+
+@dataclass(frozen=True)
+class Anything:
+    """Values that are not looked at."""
+
+    def faults(self, values: NDArray[Any]) -> Found | None:  # noqa: ARG002
+        """Find nothing."""
+        return None
+
+
+class InputGuard(BaseEstimator):
+    """Rejects rows with values that training did not prepare the cascade for.
+
+    A linear stage grows more confident the farther a value lies from the data, so a wrong unit or a
+    code for "unknown" is not merely judged badly, it is accepted. As `guard` of a cascade this
+    rejects such rows with a reason, at the stage that bought the value:
+
+    - ``"out of range"``: a number beyond the range of training by more than a margin, or of a sign
+      that training never saw;
+    - ``"unseen category"``: a text or category that training never saw;
+    - ``"invalid value"``: infinity, or a value missing where training had none. The second the
+      cascade tells with any guard; used alone, this one lets missing values pass.
+
+    It sees one value at a time: not a value that belongs to another row, nor one that was replaced
+    by a plausible one. It is learned with the cascade, so its rejections count in every evaluation.
+
+    Parameters
+    ----------
+    margin : float, default=0.25
+        How far beyond the training range a number may lie, as a share of that range. A column with
+        a long tail, one whose range is more than 15 times the mean distance from its median, is
+        measured in logarithms, because there the next value beyond the range is not a fault.
+    pool : sequence of str, default=()
+        Columns of text or categories where unseen values are usual, such as towns: these are judged
+        as the estimator judges what it does not know, by default like rare values.
+
+    Attributes
+    ----------
+    learned_ : mapping of str to Range, Categories or Anything
+        What each column may hold.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from emsco import CascadeClassifier, InputGuard
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.integers(2, size=400)
+    >>> X = np.column_stack([y + rng.normal(size=400), 4 * y + rng.normal(size=400)])
+    >>> faulty = X[:3].copy()
+    >>> faulty[1, 0] *= 1e6
+    >>> CascadeClassifier().fit(X, y).decide(faulty).accepted.tolist()
+    [True, True, True]
+    >>> cascade = CascadeClassifier(guard=InputGuard()).fit(X, y)
+    >>> cascade.decide(faulty).reason.tolist()
+    ['', 'out of range', '']
+    >>> cascade.guard_.explain({"x0": faulty[:, 0]})[0].column
+    'x0'
+    """
+
+    _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012  # scikit-learn's own shape
+        "margin": [Interval(Real, 0, None, closed="left")],
+        "pool": ["array-like"],
+    }
+
+    def __init__(self, *, margin: float = 0.25, pool: Sequence[str] = ()) -> None:
+        self.margin = margin
+        self.pool = pool
+
+    def fit(self, columns: Mapping[str, Column]) -> Self:
+        """Learn what each column holds in training.
+
+        Parameters
+        ----------
+        columns : mapping of str to column
+            The training rows. Numbers may be missing as NaN, text as None; a numpy array of
+            objects, like a pandas or polars category, holds categories even where it holds numbers.
+        """
+        self._validate_params()
+        unknown = [name for name in self.pool if name not in columns]
+        if unknown:
+            known = [str(name) for name in columns]
+            raise ColumnsError(
+                f"`pool` names {quoted(unknown)}, not among the columns"
+                + nearest(unknown[0], known)
+            )
+        self.learned_ = FrozenMapping(
+            {name: self._learn(name, column) for name, column in columns.items()}
+        )
+        return self
+
+    def reasons(self, columns: Mapping[str, Column]) -> NDArray[np.object_] | None:
+        """Say for each row why it must be rejected, "" where it need not; None where none must.
+
+        Parameters
+        ----------
+        columns : mapping of str to column
+            Some of the learned columns, of the same rows.
+        """
+        reasons: NDArray[np.object_] | None = None
+        for _, values, (rows, words) in self._faults(columns):
+            if reasons is None:
+                reasons = np.array([ACCEPTED], dtype=object).repeat(len(values))
+            for row, word in zip(rows.tolist(), words, strict=True):
+                reasons[row] = reasons[row] or word
+        return reasons
+
+    def explain(self, columns: Mapping[str, Column]) -> tuple[Fault, ...]:
+        """Name every value that a row is rejected for: row, column, value and reason."""
+        faults = [
+            Fault(row, name, value, word)
+            for name, values, (rows, words) in self._faults(columns)
+            for row, value, word in zip(rows.tolist(), values[rows].tolist(), words, strict=True)
+        ]
+        return tuple(sorted(faults, key=lambda fault: fault.row))
+
+    def to_data(self) -> dict[str, Any]:
+        """Give parameters and what was learned as plain values, for files."""
+        check_is_fitted(self)
+        columns: dict[str, dict[str, Any]] = {}
+        for name, learned in self.learned_.items():
+            if isinstance(learned, Range):
+                columns[name] = {"low": learned.low, "high": learned.high}
+            elif isinstance(learned, Categories):
+                columns[name] = {"values": list(learned.values)}
+            else:
+                columns[name] = {}
+        return {"margin": float(self.margin), "pool": list(self.pool), "columns": columns}
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Self:
+        """Make the fitted guard that `to_data` described."""
+        learned: dict[str, Range | Categories | Anything] = {}
+        for name, told in data["columns"].items():
+            if "low" in told:
+                learned[name] = Range(float(told["low"]), float(told["high"]))
+            else:
+                learned[name] = Categories(tuple(told["values"])) if told else Anything()
+        guard = cls(margin=data["margin"], pool=tuple(data["pool"]))
+        guard._validate_params()
+        guard.learned_ = FrozenMapping(learned)
+        return guard
+
+    def _learn(self, name: str, column: Column) -> Range | Categories | Anything:
+        is_object = isinstance(column, np.ndarray) and column.dtype.kind == "O"
+        values = column if is_object else plain(column)
+        if name in self.pool:
+            return Anything()
+        if is_object or values.dtype.kind == "O" or is_category(column):
+            return Categories.learn(values, name)
+        refuse_invalid(values, name, missing_seen=True)
+        return Range.learn(values, self.margin)
+
+    def _faults(self, columns: Mapping[str, Column]) -> Iterator[tuple[str, NDArray[Any], Found]]:
+        """Give the columns that hold faults, their values and the faults."""
+        if not hasattr(self, "learned_"):
+            check_is_fitted(self)
+        for name, column in columns.items():
+            if name not in self.learned_:
+                raise ColumnsError(
+                    f"The guard has not learned the column {name!r}"
+                    + nearest(name, map(str, self.learned_))
+                )
+            values = column if isinstance(column, np.ndarray) else plain(column)
+            found = self.learned_[name].faults(values)
+            if found is not None:
+                yield name, values, found
+
+
+def _widened(
+    values: NDArray[np.float64], least: float, most: float, margin: float
+) -> tuple[float, float]:
+    median = float(np.median(values))
+    distance = np.abs(values - median)
+    if most - least <= _LONG_TAIL * distance.mean():
+        added = 2 * (margin * (most / 2 - least / 2))  # half of it, because all might overflow
+        return least - added, most + added
+    # The inverse hyperbolic sine is a logarithm that passes through 0, as long tails may.
+    scale = float(np.median(distance[distance > 0]))
+    start, stop = np.arcsinh((np.array([least, most]) - median) / scale).tolist()
+    added = margin * (stop - start)
+    low, high = (median + scale * np.sinh([start - added, stop + added])).tolist()
+    return low, high

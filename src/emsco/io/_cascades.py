@@ -1,0 +1,236 @@
+"""Fitted stages and cascades as the JSON and members of a file, and back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils.validation import check_is_fitted
+
+from emsco._encoding import ColumnEncoding
+from emsco._estimator import EstimatorStage
+from emsco._kept import Kept
+from emsco._linear import default_estimator
+from emsco._threshold import resolve
+from emsco._training import Training
+from emsco.cascade import CascadeClassifier
+from emsco.exceptions import ArtifactError, ThresholdError, require
+from emsco.guard import InputGuard
+from emsco.io._bundle import Reader, Writer
+from emsco.io._json import from_plain, to_plain
+from emsco.io._words import (
+    Data,
+    costs_from,
+    costs_to,
+    design_from,
+    design_to,
+    encoding_from,
+    encoding_to,
+    expect,
+    expect_keys,
+    expect_texts,
+    labels_from,
+    labels_to,
+)
+
+ROWS = ("columns", "named", "classes", "most_frequent")
+_CONTAINERS = ("array", "pandas", "polars")
+
+
+def cascade_to(cascade: CascadeClassifier, writer: Writer) -> Data:
+    """Keep a fitted cascade."""
+    check_is_fitted(cascade)
+    kept = _taken_apart(cascade)
+    return {
+        "costs": costs_to(cascade.costs_),
+        "design": design_to(cascade.design_),
+        "threshold": to_plain(_threshold_of(cascade), "`threshold`"),
+        "rows": rows_to(cascade, kept),
+        "training": kept_to(writer, kept),
+    }
+
+
+def cascade_from(data: Data, reader: Reader) -> CascadeClassifier:
+    """Give the cascade back."""
+    expect_keys(data, "costs", "design", "threshold", "rows", "training")
+    costs = costs_from(data["costs"])
+    kept = kept_from(reader, data["training"], data["rows"])
+    cascade = CascadeClassifier(
+        kept.estimator,
+        design=design_from(data["design"], costs),
+        costs=costs,
+        threshold=from_plain(data["threshold"]),
+        guard=None if kept.guard is None else clone(kept.guard),
+    )
+    tell_columns(cascade, expect_keys(data["rows"], *ROWS))
+    return cascade._fit(kept)
+
+
+def rows_to(model: Any, kept: Kept | Training) -> Data:
+    """Keep what is known of the rows that a model was fitted on."""
+    return {
+        "columns": list(kept.columns),
+        "named": hasattr(model, "feature_names_in_"),
+        "classes": labels_to(kept.classes),
+        "most_frequent": kept.most_frequent,
+    }
+
+
+def tell_columns(model: Any, rows: Data) -> None:
+    """Tell a model what scikit-learn wants to know of X."""
+    names = expect_texts(rows["columns"])
+    model.n_features_in_ = len(names)
+    if expect(rows["named"], bool):
+        model.feature_names_in_ = np.array(names, dtype=object)
+
+
+def kept_to(writer: Writer, kept: Kept) -> Data:
+    """Keep fitted stages and what they know of columns."""
+    is_default = kept.estimator is None
+    data: Data = {
+        "container": kept.container,
+        "estimator": None if is_default else writer.estimator(kept.estimator, "`estimator`"),
+        "guard": None if kept.guard is None else to_plain(kept.guard.to_data(), "the guard"),
+        "columns": {
+            name: encoding_to(kept.encodings[name], name) if is_default else {"missing": missing}
+            for name, missing in kept.missing.items()
+        },
+        "stages": [],
+    }
+    for features, fitted in kept.fitted.items():
+        stage: Data = {"columns": list(features)}
+        if is_default:
+            stage["weights"] = writer.array(fitted.coef_)
+            stage["intercepts"] = writer.array(fitted.intercept_)
+            stage["iterations"] = np.asarray(fitted.n_iter_).tolist()
+        else:
+            stage["fitted"] = writer.estimator(fitted, f"the stage on {features}")
+        data["stages"].append(stage)
+    return data
+
+
+def kept_from(reader: Reader, data: Data, rows: Data) -> Kept:
+    """Give the stages back; `rows` tells what is known of the rows they were fitted on."""
+    expect_keys(data, "container", "estimator", "guard", "columns", "stages")
+    classes, names = labels_from(rows["classes"]), expect_texts(rows["columns"])
+    most_frequent = expect(rows["most_frequent"], int)
+    columns = expect(data["columns"], dict)
+    if len(set(names)) != len(names) or not columns.keys() <= set(names):
+        raise ArtifactError("it names a column twice, or one that X does not have")
+    if not 0 <= most_frequent < len(classes) or data["container"] not in _CONTAINERS:
+        raise ArtifactError("it was fitted on rows that cannot be")
+    fitted: dict[tuple[str, ...], Any] = {}
+    encodings: dict[str, ColumnEncoding] = {}
+    estimator = None
+    if data["estimator"] is None:
+        encodings = {name: encoding_from(told) for name, told in columns.items()}
+        missing = {name: encoding.missing_seen for name, encoding in encodings.items()}
+        for stage in expect(data["stages"], list):
+            expect_keys(stage, "columns", "weights", "intercepts", "iterations")
+            features = tuple(expect_texts(stage["columns"]))
+            width = sum(encodings[feature].width for feature in features)
+            fitted[features] = _logistic_regression(reader, stage, classes, width)
+    else:
+        estimator = estimator_from(reader, data["estimator"])
+        missing = {
+            name: expect(expect_keys(told, "missing")["missing"], bool)
+            for name, told in columns.items()
+        }
+        for stage in expect(data["stages"], list):
+            expect_keys(stage, "columns", "fitted")
+            features = tuple(expect_texts(stage["columns"]))
+            fitted[features] = _classifier(reader.estimator(stage["fitted"]), classes)
+        if data["container"] != "array":
+            require(data["container"])  # what the stages want their columns in
+    guard = None if data["guard"] is None else InputGuard.from_data(from_plain(data["guard"]))
+    return Kept(
+        estimator=estimator,
+        container=data["container"],
+        classes=classes,
+        most_frequent=most_frequent,
+        names=names,
+        missing=missing,
+        encodings=encodings,
+        fitted=fitted,
+        guard=guard,
+    )
+
+
+def estimator_from(reader: Reader, name: Any) -> Any:
+    """Give back what stages are clones of."""
+    estimator = reader.estimator(name)
+    if not (hasattr(estimator, "fit") and hasattr(estimator, "predict_proba")):
+        raise ArtifactError(f"its `estimator`, a {type(estimator).__name__}, is no classifier")
+    return estimator
+
+
+def checked_guard(guard: Any) -> InputGuard:
+    """Refuse a guard that could come back only by the name of its class."""
+    if type(guard) is not InputGuard:
+        raise ArtifactError(
+            f"its guard is a {type(guard).__name__}, and files keep guards of InputGuard only"
+        )
+    return guard
+
+
+def _logistic_regression(
+    reader: Reader, stage: Data, classes: NDArray[Any], width: int
+) -> LogisticRegression:
+    """Make the default classifier of its numbers."""
+    n_scores = 1 if len(classes) == 2 else len(classes)
+    fitted = default_estimator()
+    fitted.classes_ = classes
+    fitted.coef_ = reader.array(stage["weights"], n_scores, width)
+    fitted.intercept_ = reader.array(stage["intercepts"], n_scores)
+    fitted.n_iter_ = np.array([expect(n, int) for n in stage["iterations"]], dtype=np.int32)
+    fitted.n_features_in_ = width
+    for numbers in (fitted.coef_, fitted.intercept_):
+        if numbers.dtype != np.float64 or not np.isfinite(numbers).all():
+            raise ArtifactError("the weights of a stage must be finite numbers")
+    return fitted
+
+
+def _classifier(fitted: Any, classes: NDArray[Any]) -> Any:
+    known = np.asarray(getattr(fitted, "classes_", classes))
+    if not hasattr(fitted, "predict_proba") or not np.array_equal(known, classes):
+        raise ArtifactError(
+            f"one of its stages, a {type(fitted).__name__}, does not know its labels"
+        )
+    return fitted
+
+
+def _taken_apart(cascade: CascadeClassifier) -> Kept:
+    """Take what a cascade decides by; its parameters may have been set anew since it was fitted."""
+    stages = cascade._plan.stages
+    judge = stages[0].judge
+    estimator, container = None, "array"
+    if isinstance(judge, EstimatorStage):
+        estimator = judge.estimator if cascade.estimator is None else cascade.estimator
+        estimator, container = clone(estimator), judge.container
+    acquired = [cascade._features(cascade.design_.acquired(i)) for i in range(len(stages))]
+    return Kept(
+        estimator=estimator,
+        container=container,
+        classes=cascade.classes_,
+        most_frequent=cascade._plan.default,
+        names=cascade._names,
+        missing=cascade._missing_seen,
+        encodings=cascade._encoding,
+        fitted=dict(zip(acquired, cascade.estimators_, strict=True)),
+        guard=None if cascade.guard is None else checked_guard(cascade.guard_),
+    )
+
+
+def _threshold_of(cascade: CascadeClassifier) -> Any:
+    """Give the threshold that a cascade decides by, as it was given if that is still the same."""
+    classes = cascade.classes_.tolist()
+    try:
+        given = resolve(cascade.threshold, classes, len(cascade.stages_))
+    except ThresholdError:
+        given = np.empty(0)
+    if np.array_equal(given, cascade.thresholds_):
+        return cascade.threshold
+    return tuple(dict(zip(classes, stage, strict=True)) for stage in cascade.thresholds_.tolist())

@@ -1,0 +1,253 @@
+"""Files: written whole, read only if every byte is as it was written."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import re
+import stat
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, BinaryIO, NamedTuple
+
+import numpy as np
+import sklearn
+
+from emsco._atomic import write_whole
+from emsco.cascade import CascadeClassifier
+from emsco.exceptions import ArtifactError
+from emsco.front import ParetoFront
+from emsco.io import _json
+from emsco.io._bundle import Reader, Writer
+from emsco.io._cascades import cascade_from, cascade_to
+from emsco.io._json import from_plain, to_plain
+from emsco.io._searches import search_from, search_to
+from emsco.io._words import (
+    Data,
+    candidates_from,
+    candidates_to,
+    costs_from,
+    costs_to,
+    expect,
+    expect_keys,
+    expect_texts,
+    front_from,
+)
+from emsco.io._zip import open_zip, pack, read_member
+from emsco.search import CascadeSearchCV
+
+FORMAT = 1
+
+_MANIFEST = "manifest.json"
+_MEMBER = re.compile(r"arrays/\d{1,5}\.npy|stages/\d{1,5}\.skops")
+_KEYS = ("format", "versions", "kind", "model", "members", "certificate", "fingerprint")
+_SEAL = b"emsco sha256 "  # then that of the manifest, which has that of every other member
+_SEAL_SIZE = len(_SEAL) + 64
+
+
+def dump(model: Any, path: str | os.PathLike[str]) -> None:
+    """Write a fitted cascade, a front or a fitted search to a file.
+
+    The file is a zip with a readable `manifest.json`. Cascades of the default classifier are data
+    only; other estimators are written by skops. A search is kept with every stage it has fitted so
+    far, but without its training rows. The file appears whole or not at all.
+
+    Parameters
+    ----------
+    model : CascadeClassifier, ParetoFront or CascadeSearchCV
+        What to keep; a cascade or a search must be fitted.
+    path : str or path
+        Where to; `.emsco` is the usual ending.
+
+    Raises
+    ------
+    ArtifactError
+        Where something in the model cannot be kept, or the file cannot be written.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tempfile import TemporaryDirectory
+    >>> from emsco import CascadeClassifier, dump, load
+    >>> rng = np.random.default_rng(0)
+    >>> y = np.where(rng.random(200) < 0.5, "yes", "no")
+    >>> X = rng.normal(size=(200, 2)) + 2 * (y == "yes")[:, None]
+    >>> cascade = CascadeClassifier(threshold=0.9).fit(X, y)
+    >>> with TemporaryDirectory() as folder:
+    ...     dump(cascade, f"{folder}/model.emsco")
+    ...     again = load(f"{folder}/model.emsco")
+    >>> bool((again.predict_proba(X) == cascade.predict_proba(X)).all())
+    True
+    """
+    name = next((name for name, kind in _KINDS.items() if type(model) is kind.type), None)
+    if name is None:
+        raise ArtifactError(
+            f"Files keep a CascadeClassifier, a ParetoFront or a CascadeSearchCV, got a "
+            f"{type(model).__name__}."
+        )
+    writer = Writer()
+    try:
+        data = _KINDS[name].to_data(model, writer)
+        content = {"kind": name, "model": data, "members": _listed(writer.members)}
+        manifest = {
+            "format": FORMAT,
+            "versions": _versions(),
+            **content,
+            "certificate": _certificate_of(model),
+            "fingerprint": _sha256(_json.write(content)),
+        }
+        written = _json.write(manifest, indent=1)
+        _json.parse(written)  # what could not be read must not be written
+        members = {_MANIFEST: written, **writer.members}
+        parts = list(pack(members, _SEAL + _sha256(written).encode("ascii")))
+    except ArtifactError as error:
+        raise ArtifactError(f"The {name} cannot be kept in a file: {error}.") from error
+    write_whole(path, parts)
+
+
+def load(path: str | os.PathLike[str], *, trusted: Sequence[str] = ()) -> Any:
+    """Read what `dump` wrote; it decides as before, bit for bit.
+
+    Nothing is made of a file before every byte of it was checked. That tells damage, not who wrote
+    it: whether to trust a file that others may have written is a matter of signatures.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+    trusted : sequence of str, default=()
+        Where stages are not the default classifier: types that may be loaded although skops does
+        not know them to be harmless. The error tells which ones a file needs.
+
+    Raises
+    ------
+    ArtifactError
+        Where a file is damaged, forged, too large, of a later format, or asks for trust.
+
+    Examples
+    --------
+    >>> from emsco import load
+    >>> load("no such file")
+    Traceback (most recent call last):
+    emsco.exceptions.ArtifactError: no such file is not loaded: No such file or directory.
+    """
+    if isinstance(trusted, str) or not all(isinstance(name, str) for name in trusted):
+        raise ArtifactError(f"`trusted` must be a list of names of types, got {trusted!r}.")
+    try:
+        manifest, members = _read(path)
+        return _made(manifest, Reader(members, trusted))
+    except ArtifactError as error:
+        raise ArtifactError(f"{os.fspath(path)} is not loaded: {error}.") from error
+
+
+def _read(path: str | os.PathLike[str]) -> tuple[Data, dict[str, bytes]]:
+    try:
+        if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would make us wait
+            raise ArtifactError("it is not a file")
+        with open(path, "rb") as file:
+            return _read_open(file)
+    except OSError as error:
+        raise ArtifactError(error.strerror or str(error)) from error
+
+
+def _read_open(file: BinaryIO) -> tuple[Data, dict[str, bytes]]:
+    """Read manifest and members, and hold every byte against its hash."""
+    members, seal = open_zip(file, comment_size=_SEAL_SIZE)
+    if not members or members[0].name != _MANIFEST or members[0].size > _json.MOST_BYTES:
+        raise ArtifactError(f"it must begin with a {_MANIFEST}, and not too large a one")
+    written = read_member(file, members[0])
+    if seal != _SEAL + _sha256(written).encode("ascii"):
+        raise ArtifactError(f"its {_MANIFEST} was changed")
+    manifest = expect(_json.parse(written), dict)
+    if expect(manifest.get("format"), int) != FORMAT:
+        raise ArtifactError(
+            f"it has the format {manifest['format']}, and this emsco reads {FORMAT}; install a "
+            "later one"
+        )
+    expect_keys(manifest, *_KEYS)
+    expect_texts(list(expect(manifest["versions"], dict).values()))
+    listed = expect(manifest["members"], dict)
+    if list(listed) != [member.name for member in members[1:]]:
+        raise ArtifactError("its members are not those that it lists")
+    found = {}
+    for member in members[1:]:
+        if not _MEMBER.fullmatch(member.name):
+            raise ArtifactError(f"{member.name!r} is not a member that such a file has")
+        found[member.name] = read_member(file, member)
+    content = {name: manifest[name] for name in ("kind", "model", "members")}
+    if listed != _listed(found) or manifest["fingerprint"] != _sha256(_json.write(content)):
+        raise ArtifactError("one of its members, or what it says of them, was changed")
+    return manifest, found
+
+
+def _made(manifest: Data, reader: Reader) -> Any:
+    """Make the model; to whatever a forged manifest leads, it is one error."""
+    try:
+        model = _KINDS[manifest["kind"]].from_data(manifest["model"], reader)
+        certificate = from_plain(manifest["certificate"])
+        if certificate is not None:
+            model.certificate_ = expect(certificate, dict)
+        reader.check_all_read()
+    except (ArtifactError, ImportError):
+        raise
+    except Exception as error:
+        raise ArtifactError(f"it describes no model: {error!r:.200}") from error
+    return model
+
+
+def _certificate_of(model: Any) -> Any:
+    """Give the certificate of a model, if it has one, as plain values."""
+    certificate: Any = getattr(model, "certificate_", None)
+    if hasattr(certificate, "to_data"):
+        certificate = certificate.to_data()
+    return to_plain(certificate, "the certificate")
+
+
+def _listed(members: Mapping[str, bytes]) -> Data:
+    return {name: {"size": len(data), "sha256": _sha256(data)} for name, data in members.items()}
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _versions() -> Data:
+    from emsco import __version__  # not known yet when this is imported
+
+    return {
+        "emsco": __version__,
+        "python": platform.python_version(),
+        "numpy": np.__version__,
+        "scikit-learn": sklearn.__version__,
+    }
+
+
+def _front_to(front: ParetoFront, writer: Writer) -> Data:
+    return {
+        "costs": costs_to(front.costs),
+        "measured_on": front.measured_on,
+        "candidates": candidates_to(writer, front, front.costs),
+    }
+
+
+def _front_from(data: Data, reader: Reader) -> ParetoFront:
+    expect_keys(data, "costs", "measured_on", "candidates")
+    costs = costs_from(data["costs"])
+    return front_from(
+        candidates_from(reader, data["candidates"], costs), costs, data["measured_on"]
+    )
+
+
+class _Kind(NamedTuple):
+    """A kind of model: how it becomes data, and how it comes back."""
+
+    type: type[Any]
+    to_data: Callable[[Any, Writer], Data]
+    from_data: Callable[[Data, Reader], Any]
+
+
+_KINDS = {
+    "cascade": _Kind(CascadeClassifier, cascade_to, cascade_from),
+    "front": _Kind(ParetoFront, _front_to, _front_from),
+    "search": _Kind(CascadeSearchCV, search_to, search_from),
+}

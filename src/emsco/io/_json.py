@@ -1,0 +1,163 @@
+"""JSON that is looked at before it is parsed, and plain values in it that keep their types.
+
+Numbers, text, booleans and None are themselves. What JSON lacks is an object with one key that
+says what it is: an infinity, a numpy scalar, a tuple, a mapping.
+
+>>> import numpy as np
+>>> from emsco.io._json import from_plain, to_plain
+>>> to_plain(({1: 0.9, "b": np.int8(3)}, float("inf")))
+{'tuple': [{'map': [[1, 0.9], ['b', {'int8': 3}]]}, {'float': 'inf'}]}
+>>> from_plain(to_plain((np.float32(0.1), {"a": [True]})))
+(np.float32(0.1), {'a': [True]})
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from math import isfinite
+from typing import Any, NoReturn
+
+import numpy as np
+
+from emsco.exceptions import ArtifactError
+
+# What is parsed grows: these bounds keep it under 100 MB.
+MOST_BYTES = 8 * 2**20
+MOST_VALUES = 300_000
+MOST_DEPTH = 64
+
+# Possessive, so that no text makes it go back: it is as fast on a text that never ends.
+_TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{},]', re.DOTALL)
+
+_NUMPY = {
+    kind.__name__.rstrip("_"): kind
+    for kind in (
+        np.bool_, np.int8, np.int16, np.int32, np.int64, np.uint8, np.uint16, np.uint32, np.uint64,
+        np.float16, np.float32, np.float64, np.str_,
+    )
+}  # fmt: skip
+
+
+def parse(
+    data: bytes,
+    *,
+    most_bytes: int = MOST_BYTES,
+    most_values: int = MOST_VALUES,
+    most_depth: int = MOST_DEPTH,
+) -> Any:
+    """Parse JSON that is neither too large nor too deep, names no key twice and has no NaN."""
+    if len(data) > most_bytes or not data.isascii():
+        raise ArtifactError(f"its JSON must be ASCII and at most {most_bytes:,} bytes")
+    _look_over(data, most_values, most_depth)
+    try:
+        return json.loads(
+            data,
+            parse_constant=_refuse_constant,
+            parse_float=_finite,
+            object_pairs_hook=_without_twins,
+        )
+    except (ValueError, RecursionError) as error:
+        raise ArtifactError(f"its JSON is not valid: {error}") from error
+
+
+def _look_over(data: bytes, most_values: int, most_depth: int) -> None:
+    """Count values and depth, texts left aside, without keeping anything."""
+    values = texts = depth = 0
+    for token in _TOKEN.finditer(data):
+        first = data[token.start() : token.start() + 1]
+        if first == b'"':
+            texts += 1
+        elif first == b",":
+            values += 1
+        elif first in b"[{":
+            values += 1
+            depth += 1
+        else:
+            depth -= 1
+        if depth > most_depth:
+            raise ArtifactError(f"its JSON is nested more than {most_depth} deep")
+        if values > most_values or texts > 2 * most_values + 1:
+            raise ArtifactError(f"its JSON holds more than {most_values:,} values")
+
+
+def write(value: Any, *, indent: int | None = None) -> bytes:
+    """Write the JSON that `parse` reads; floats as the shortest text that gives them back."""
+    separators = (",", ":") if indent is None else (",", ": ")
+    try:
+        text = json.dumps(value, allow_nan=False, indent=indent, separators=separators)
+    except (TypeError, ValueError) as error:
+        raise ArtifactError(f"it holds what JSON cannot: {error}") from error
+    return text.encode("ascii")
+
+
+def to_plain(value: Any, what: str = "it") -> Any:
+    """Turn a plain value into JSON; `what` names it where it is not plain."""
+    if isinstance(value, np.generic):
+        name = type(value).__name__.rstrip("_")
+        if name in _NUMPY and type(value) is _NUMPY[name]:
+            return {name: to_plain(value.item(), what)}
+    elif value is None or type(value) in (bool, int, str):
+        return value
+    elif type(value) is float:
+        return value if isfinite(value) else {"float": repr(value)}
+    elif type(value) is list:
+        return [to_plain(item, what) for item in value]
+    elif type(value) is tuple:
+        return {"tuple": [to_plain(item, what) for item in value]}
+    elif isinstance(value, Mapping):
+        if all(type(key) is str for key in value):
+            return {"dict": {key: to_plain(item, what) for key, item in value.items()}}
+        pairs = [[to_plain(key, what), to_plain(item, what)] for key, item in value.items()]
+        return {"map": pairs}
+    raise ArtifactError(
+        f"{what} holds a {type(value).__module__}.{type(value).__qualname__}; files keep numbers, "
+        "text and booleans"
+    )
+
+
+def from_plain(data: Any) -> Any:
+    """Turn JSON back into the value that it stands for."""
+    if isinstance(data, list):
+        return [from_plain(item) for item in data]
+    if not isinstance(data, dict):
+        return data
+    if len(data) == 1:
+        ((kind, content),) = data.items()
+        if kind == "tuple" and isinstance(content, list):
+            return tuple(from_plain(item) for item in content)
+        if kind == "dict" and isinstance(content, dict):
+            return {key: from_plain(item) for key, item in content.items()}
+        if kind == "map" and isinstance(content, list):
+            return {from_plain(key): from_plain(item) for key, item in content}
+        if kind == "float" and content in ("inf", "-inf", "nan"):
+            return float(content)
+        if kind in _NUMPY:
+            return _numpy_scalar(kind, from_plain(content))
+    raise ArtifactError(f"its JSON holds {json.dumps(data)[:80]} where a value belongs")
+
+
+def _numpy_scalar(kind: str, value: Any) -> Any:
+    scalar = _NUMPY[kind](value)
+    if type(value) not in (bool, int, float, str) or type(scalar.item()) is not type(value):
+        raise ArtifactError(f"its JSON holds no {kind}: {value!r:.80}")
+    return scalar
+
+
+def _refuse_constant(text: str) -> NoReturn:
+    raise ValueError(f"{text} is no number")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not isfinite(value):
+        raise ValueError(f"{text[:80]} is no number")
+    return value
+
+
+def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    named = dict(pairs)
+    if len(named) != len(pairs):
+        raise ValueError("a key is there twice")
+    return named

@@ -1,0 +1,244 @@
+"""Prices, designs, labels, encodings and candidates as the JSON and arrays of a file, and back.
+
+Whoever reads checks as far as the values do not check themselves: a file may be forged.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from math import isfinite
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emsco._encoding import Category, ColumnEncoding, Number
+from emsco._threshold import freeze
+from emsco.costs import Costs, Review, Source
+from emsco.design import StageDesign
+from emsco.evaluation import Evaluation
+from emsco.exceptions import ArtifactError
+from emsco.front import Candidate, ParetoFront
+from emsco.io._bundle import Reader, Writer
+from emsco.io._json import from_plain, to_plain
+
+Data = dict[str, Any]
+Kind = TypeVar("Kind")
+
+_LABELS = re.compile(r"[<|][biuf][1248]|<U\d{1,4}|\|O")
+_TOTALS = ("rows", "accepted", "right", "paid", "waited", "worst_latency")
+_BY_CLASS = ("class_rows", "class_accepted", "class_right")
+
+
+def expect(value: Any, kind: type[Kind]) -> Kind:
+    """Give a value that must be of a type, or refuse the file."""
+    if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
+        raise ArtifactError(f"it holds {value!r:.80} where it needs a {kind.__name__}")
+    return value
+
+
+def expect_texts(values: Any) -> list[str]:
+    """Give a list that must hold text."""
+    return [expect(value, str) for value in expect(values, list)]
+
+
+def expect_keys(data: Any, *names: str) -> Data:
+    """Give an object that must have these keys and no others."""
+    if expect(data, dict).keys() != set(names):
+        raise ArtifactError(f"it has {sorted(data)!r:.80} where it needs {sorted(names)}")
+    found: Data = data
+    return found
+
+
+def expect_fields(data: Any, kind: Any) -> Data:
+    """Give an object that may have the fields of a class, and later ones not yet."""
+    known = {field.name for field in fields(kind)}
+    return expect_keys(data, *(known & set(expect(data, dict))))
+
+
+def labels_to(classes: NDArray[Any]) -> Data:
+    """Keep labels and what numpy holds them in."""
+    if classes.dtype.kind not in "Ubiuf" and classes.dtype != object:
+        raise ArtifactError(f"files keep labels of text, numbers or booleans, got {classes.dtype}")
+    dtype = classes.dtype.newbyteorder("<").str
+    return {"dtype": dtype, "labels": to_plain(classes.tolist(), "a label")}
+
+
+def labels_from(data: Data) -> NDArray[Any]:
+    """Give the labels back."""
+    expect_keys(data, "dtype", "labels")
+    labels = from_plain(expect(data["labels"], list))
+    dtype = expect(data["dtype"], str)
+    if not _LABELS.fullmatch(dtype) or len(labels) < 2 or len(set(labels)) != len(labels):
+        raise ArtifactError("it needs two labels or more, each once and of a type that files keep")
+    classes = np.empty(len(labels), dtype=dtype)
+    classes[:] = labels
+    if classes.tolist() != labels:
+        raise ArtifactError(f"its labels are not of the type {dtype}")
+    return classes
+
+
+def costs_to(costs: Costs) -> Data:
+    """Keep all prices."""
+    return {
+        "sources": [_fields_to(source) for source in costs.sources],
+        "setups": dict(costs.setups),
+        "review": None if costs.review is None else _fields_to(costs.review),
+        "unit": costs.unit,
+    }
+
+
+def costs_from(data: Data) -> Costs:
+    """Give the prices back."""
+    expect_keys(data, "sources", "setups", "review", "unit")
+    review = data["review"]
+    return Costs(
+        [_source_from(source) for source in expect(data["sources"], list)],
+        setups=expect(data["setups"], dict),
+        review=None if review is None else Review(**expect_fields(review, Review)),
+        unit=expect(data["unit"], str),
+    )
+
+
+def _source_from(data: Any) -> Source:
+    expect_texts(expect_fields(data, Source)["features"])
+    expect_texts(data["requires"])
+    if data["setup"] is not None:
+        expect(data["setup"], str)
+    return Source(**data)
+
+
+def _fields_to(value: Source | Review) -> Data:
+    told = {field.name: getattr(value, field.name) for field in fields(value)}
+    return {name: list(item) if isinstance(item, tuple) else item for name, item in told.items()}
+
+
+def design_to(design: StageDesign) -> list[list[str]]:
+    """Keep which sources each stage buys."""
+    return [list(stage) for stage in design.stages]
+
+
+def design_from(data: Any, costs: Costs) -> StageDesign:
+    """Give the design back, over the sources of `costs`."""
+    stages = [expect_texts(stage) for stage in expect(data, list)]
+    stage_of = {source: number for number, stage in enumerate(stages) for source in stage}
+    if len(stage_of) != sum(map(len, stages)) or not stage_of.keys() <= set(costs.names):
+        raise ArtifactError("its stages buy a source twice, or one that has no price")
+    assignment = [stage_of.get(name, -1) for name in costs.names]
+    return StageDesign(np.array(assignment, dtype=np.int64), costs.names).align(costs)
+
+
+def encoding_to(encoding: ColumnEncoding, name: str) -> Data:
+    """Keep how a column is encoded."""
+    if isinstance(encoding, Number):
+        numbers = {"centre": encoding.centre, "scale": encoding.scale, "median": encoding.median}
+        return {key: None if value is None else float(value) for key, value in numbers.items()}
+    levels = to_plain(list(encoding.levels), f"column {name!r}")
+    return {"levels": levels, "pooled": encoding.pooled, "missing": encoding.missing_seen}
+
+
+def encoding_from(data: Data) -> ColumnEncoding:
+    """Give the encoding of a column back."""
+    if "levels" in expect(data, dict):
+        expect_keys(data, "levels", "pooled", "missing")
+        levels = tuple(from_plain(expect(data["levels"], list)))
+        if len(set(levels)) != len(levels):
+            raise ArtifactError("it has a category twice")
+        return Category(levels, expect(data["pooled"], bool), expect(data["missing"], bool))
+    expect_keys(data, "centre", "scale", "median")
+    median = None if data["median"] is None else expect(data["median"], float)
+    number = Number(expect(data["centre"], float), expect(data["scale"], float), median)
+    if not number.scale > 0 or not isfinite(number.centre):
+        raise ArtifactError(f"no column has the scale {number.scale}")
+    return number
+
+
+def candidates_to(writer: Writer, candidates: Sequence[Candidate], costs: Costs) -> Data:
+    """Keep candidates as a table, a column a count."""
+    designs = [candidate.design.align(costs).assignment for candidate in candidates]
+    evaluations = [candidate.evaluation for candidate in candidates]
+    data: Data = {
+        "assignment": writer.array(
+            np.array(designs, dtype=np.int16).reshape(len(designs), len(costs.names))
+        ),
+        "threshold": writer.column([c.threshold for c in candidates], "a threshold"),
+    }
+    for name in _TOTALS:
+        data[name] = writer.column([getattr(e, name) for e in evaluations], f"`{name}`")
+    # Labels once; 1, 1.0 and True are equal, but not the same label.
+    labels: dict[tuple[type, Any], int] = {}
+    data["label"] = writer.column(
+        [
+            [labels.setdefault((type(label), label), len(labels)) for label in e.class_rows]
+            for e in evaluations
+        ],
+        "a label",
+    )
+    data["labels"] = to_plain([label for _, label in labels], "a label")
+    for name in _BY_CLASS:
+        counts = [[getattr(e, name)[label] for label in e.class_rows] for e in evaluations]
+        data[name] = writer.column(counts, f"`{name}`")
+    return data
+
+
+def candidates_from(reader: Reader, data: Data, costs: Costs) -> list[Candidate]:
+    """Give the candidates back."""
+    expect_keys(data, "assignment", "threshold", "labels", "label", *_TOTALS, *_BY_CLASS)
+    assignments = reader.array(data["assignment"], None, len(costs.names))
+    labels = from_plain(expect(data["labels"], list))
+    table = {name: reader.column(data[name]) for name in (*_TOTALS, *_BY_CLASS, "label")}
+    thresholds = reader.column(data["threshold"])
+    if any(len(column) != len(assignments) for column in (*table.values(), thresholds)):
+        raise ArtifactError("its candidates are not as many in every column")
+    candidates = []
+    for i, assignment in enumerate(assignments):
+        named = [labels[place] for place in table["label"][i]]
+        counts: Data = {name: table[name][i] for name in _TOTALS}
+        for name in _BY_CLASS:
+            counts[name] = dict(zip(named, table[name][i], strict=True))
+        design = StageDesign(assignment.astype(np.int64), costs.names)
+        candidates.append(Candidate(design, thresholds[i], Evaluation(**counts)))
+    return candidates
+
+
+def front_from(candidates: Sequence[Candidate], costs: Costs, measured_on: Any) -> ParetoFront:
+    """Give a front back, which must be one."""
+    front = ParetoFront(candidates, costs, expect(measured_on, str))
+    if list(front) != list(candidates):
+        raise ArtifactError("its candidates are no front")
+    return front
+
+
+def history_to(writer: Writer, history: Sequence[Mapping[str, Any]]) -> Data:
+    """Keep the steps of a search as a table, a column a word; steps may tell different words."""
+    shapes: dict[tuple[str, ...], int] = {}
+    which = [shapes.setdefault(tuple(entry), len(shapes)) for entry in history]
+    words = dict.fromkeys(word for shape in shapes for word in shape)
+    told = {word: [entry[word] for entry in history if word in entry] for word in words}
+    return {
+        "words": [list(shape) for shape in shapes],
+        "which": writer.column(which, "the history"),
+        "told": {w: writer.column(values, f"{w!r} of the history") for w, values in told.items()},
+    }
+
+
+def history_from(reader: Reader, data: Data) -> list[dict[str, Any]]:
+    """Give the steps of a search back."""
+    expect_keys(data, "words", "which", "told")
+    shapes = [expect_texts(shape) for shape in expect(data["words"], list)]
+    columns = expect(data["told"], dict).items()
+    told = {word: iter(reader.column(column)) for word, column in columns}
+    history = [
+        {word: _frozen(word, next(told[word])) for word in shapes[number]}
+        for number in reader.column(data["which"])
+    ]
+    if any(True for rest in told.values() for _ in rest):
+        raise ArtifactError("its history tells more than it has steps for")
+    return history
+
+
+def _frozen(word: str, value: Any) -> Any:
+    """Give a threshold as a search tells it."""
+    return freeze(value) if word == "threshold" and isinstance(value, dict | tuple) else value

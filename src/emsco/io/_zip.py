@@ -1,0 +1,154 @@
+"""Zips that are the same bytes for the same members, so that every other bit is a fault.
+
+Members are stored one behind the other, uncompressed, without dates or rights; any zip tool reads
+them. A reader rebuilds all that is not a member from names, sizes and checksums and compares: what
+differs is refused, be it a flipped bit, a member behind another's back, or a compression bomb.
+
+>>> import io
+>>> from emsco.io._zip import open_zip, pack, read_member
+>>> file = io.BytesIO(b"".join(pack({"a.json": b"{}", "b.npy": b"123"}, b"a comment")))
+>>> members, comment = open_zip(file, comment_size=9)
+>>> [(member.name, read_member(file, member)) for member in members], comment
+([('a.json', b'{}'), ('b.npy', b'123')], b'a comment')
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from io import SEEK_END
+from typing import BinaryIO, NamedTuple
+from zlib import crc32
+
+from emsco.exceptions import ArtifactError
+
+MOST_MEMBERS = 10_000
+MOST_BYTES = 2**30
+
+# No name leaves the folder that it is extracted to: no root, no parent, no drive, no backslash.
+_NAME = re.compile(r"(?:[A-Za-z0-9_-]{1,64}/)?[A-Za-z0-9_-]{1,64}\.[a-z]{1,8}")
+_LONGEST_NAME = 138
+
+_LOCAL = struct.Struct("<4s5H3I2H")
+_CENTRAL = struct.Struct("<4s6H3I5H2I")
+_END = struct.Struct("<4s4H2IH")
+_VERSION, _UNIX = 20, 3 << 8
+_NEW_YEAR_1980 = 33  # the first date that a zip knows
+_READABLE = 0o100644 << 16
+
+
+class Member(NamedTuple):
+    """One member of a zip: where its bytes begin, how many there are, and their checksum."""
+
+    name: str
+    start: int
+    size: int
+    checksum: int
+
+
+def pack(members: Mapping[str, bytes], comment: bytes = b"") -> Iterator[bytes]:
+    """Give the parts of the zip, in order."""
+    placed = _place([(name, len(data), crc32(data)) for name, data in members.items()])
+    for member, data in zip(placed, members.values(), strict=True):
+        yield _local(member)
+        yield data
+    yield _directory(placed, comment)
+
+
+def open_zip(
+    file: BinaryIO, *, comment_size: int = 0, most_members: int = MOST_MEMBERS
+) -> tuple[list[Member], bytes]:
+    """Read which members a zip has, and its comment; refuse a zip that `pack` did not make."""
+    size = file.seek(0, SEEK_END)
+    if size > MOST_BYTES:
+        raise ArtifactError(f"it has {size:,} bytes, more than the {MOST_BYTES:,} that are read")
+    end = size - _END.size - comment_size
+    if end < 0:
+        raise ArtifactError("it is too short to be one")
+    _, _, _, _, n_members, length, start, _ = _END.unpack(_read(file, end, _END.size))
+    comment = _read(file, end + _END.size, comment_size)
+    # Before anything is read that the file itself sizes.
+    if n_members > most_members or length > n_members * (_CENTRAL.size + _LONGEST_NAME):
+        raise ArtifactError(f"it claims {n_members:,} members, more than can be")
+    if start + length != end:
+        raise ArtifactError("its end is not where it says; it was cut, or bytes were added")
+    directory = _read(file, start, length)
+    members = _place(_listed(directory, n_members))
+    if _directory(members, comment) != directory + _read(file, end, size - end):
+        raise ArtifactError("its directory was changed")
+    for member in members:
+        header = _local(member)
+        if _read(file, member.start - len(header), len(header)) != header:
+            raise ArtifactError(f"the header of {member.name!r} was changed")
+    return members, comment
+
+
+def read_member(file: BinaryIO, member: Member) -> bytes:
+    """Read one member and hold it against its checksum."""
+    data = _read(file, member.start, member.size)
+    if crc32(data) != member.checksum:
+        raise ArtifactError(f"{member.name!r} was changed")
+    return data
+
+
+def _read(file: BinaryIO, start: int, size: int) -> bytes:
+    file.seek(start)
+    data = file.read(size)
+    if len(data) != size:
+        raise ArtifactError("it ends too early")
+    return data
+
+
+def _listed(directory: bytes, n_members: int) -> list[tuple[str, int, int]]:
+    """Read name, size and checksum of each member; what else stands there is compared later."""
+    listed: dict[str, tuple[str, int, int]] = {}
+    at = 0
+    for _ in range(n_members):
+        entry = directory[at : at + _CENTRAL.size]
+        if len(entry) < _CENTRAL.size:
+            raise ArtifactError("its directory is cut")
+        _, _, _, _, _, _, _, checksum, _, size, name_size, *_ = _CENTRAL.unpack(entry)
+        at += _CENTRAL.size + name_size
+        name = directory[at - name_size : at].decode("ascii", "replace")
+        if not _NAME.fullmatch(name):
+            raise ArtifactError(f"{name[:80]!r} cannot be the name of a member")
+        if name in listed:
+            raise ArtifactError(f"{name!r} is there twice")
+        listed[name] = name, size, checksum
+    return list(listed.values())
+
+
+def _place(listed: Sequence[tuple[str, int, int]]) -> list[Member]:
+    members, at = [], 0
+    for name, size, checksum in listed:
+        at += _LOCAL.size + len(name)
+        members.append(Member(name, at, size, checksum))
+        at += size
+    if at > MOST_BYTES or len(members) > 0xFFFF:
+        raise ArtifactError(f"it would hold {len(members):,} members of {at:,} bytes, too many")
+    return members
+
+
+def _facts(member: Member) -> tuple[int, ...]:
+    """Give what both headers say of a member: version, flags, method, time, date, sizes, name."""
+    _, _, size, checksum = member
+    return _VERSION, 0, 0, 0, _NEW_YEAR_1980, checksum, size, size, len(member.name), 0
+
+
+def _local(member: Member) -> bytes:
+    return _LOCAL.pack(b"PK\x03\x04", *_facts(member)) + member.name.encode("ascii")
+
+
+def _directory(members: Sequence[Member], comment: bytes) -> bytes:
+    """Give everything behind the last member."""
+    entries = b"".join(
+        _CENTRAL.pack(
+            b"PK\x01\x02", _UNIX | _VERSION, *_facts(member), 0, 0, 0, _READABLE,
+            member.start - _LOCAL.size - len(member.name),
+        ) + member.name.encode("ascii")
+        for member in members
+    )  # fmt: skip
+    n_members, start = len(members), members[-1].start + members[-1].size if members else 0
+    end = _END.pack(b"PK\x05\x06", 0, 0, n_members, n_members, len(entries), start, len(comment))
+    return entries + end + comment

@@ -1,0 +1,254 @@
+"""The flow of rows through the stages: how many leave where, and what they paid."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from emsco._table import cell
+from emsco.costs import Costs
+from emsco.decisions import Decisions
+from emsco.exceptions import DecisionsError, quoted
+from emsco.plotting._style import BLUE, INK, PALE, RED, axes, plain
+
+_NODE = 0.035  # half the width of a stage, where stages are 1 apart
+_MOST_NAMED = 6  # sources of a stage that are named
+_WIDTH = 22  # letters that fit between one stage and the next
+
+
+@dataclass(frozen=True)
+class Exit:
+    """The rows that leave at a stage in one way."""
+
+    stage: int
+    accepted: bool
+    rows: int
+    cost: float  # the mean that they paid
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def told(self) -> str:
+        """How and where they leave."""
+        if self.accepted:
+            return f"accepted at stage {self.stage}"
+        return f"rejected at stage {self.stage}: {', '.join(self.reasons)}"
+
+
+class FlowDisplay:
+    """The flow of decided rows through the stages of a cascade, bands as wide as rows are many.
+
+    From left to right the stages; at each, accepted rows leave upwards and the others go on. What
+    is left at the end is rejected. Make it by `from_decisions`.
+
+    Parameters
+    ----------
+    exits : sequence of Exit
+        The rows that leave, by stage; accepted before rejected.
+    stages : sequence of sequence of str
+        The sources that each stage buys.
+    costs : Costs
+        Their prices.
+
+    Attributes
+    ----------
+    figure_, ax_ : matplotlib Figure and Axes
+        What was drawn on.
+    bands_ : list of matplotlib PolyCollection
+        A band for every exit, in their order.
+    texts_ : list of matplotlib Text
+        What is told of every exit, in their order.
+
+    Examples
+    --------
+    >>> from emsco import CascadeClassifier, StageDesign
+    >>> from emsco.datasets import make_costly_classification
+    >>> from emsco.plotting import FlowDisplay
+    >>> X, y, costs = make_costly_classification(400, n_sources=2, random_state=0)
+    >>> cascade = CascadeClassifier(design=StageDesign([0, 1]), costs=costs).fit(X, y)
+    >>> display = FlowDisplay.from_decisions(cascade.decide(X), cascade)
+    >>> sum(way.rows for way in display.exits)
+    400
+    """
+
+    def __init__(
+        self, exits: Sequence[Exit], *, stages: Sequence[Sequence[str]], costs: Costs
+    ) -> None:
+        self.exits = list(exits)
+        self.stages = [tuple(stage) for stage in stages]
+        self.costs = costs
+
+    @classmethod
+    def from_decisions(cls, decisions: Decisions, cascade: Any, *, ax: Any = None) -> Self:
+        """Draw what a cascade decided.
+
+        Parameters
+        ----------
+        decisions : Decisions
+            What `cascade.decide` gave.
+        cascade : CascadeClassifier, or CascadeSearchCV
+            The fitted cascade; of a search, the chosen one.
+        ax : matplotlib Axes, default=None
+            What to draw on. None: a new figure.
+        """
+        check_is_fitted(cascade)
+        cascade = getattr(cascade, "best_cascade_", cascade)
+        if not len(decisions):
+            raise DecisionsError("A flow needs at least one decided row, got none.")
+        last = int(decisions.exit_stage.max())
+        if last >= len(cascade.stages_):
+            raise DecisionsError(
+                f"A row left at stage {last} but the cascade has {len(cascade.stages_)} stages; "
+                "give the cascade that decided."
+            )
+        exits = []
+        for stage in range(len(cascade.stages_)):
+            here = decisions.exit_stage == stage
+            for accepted in (True, False):
+                rows = here & (decisions.accepted == accepted)
+                # An empty exit is told too, where rows may leave by it.
+                if rows.any() or accepted:
+                    exits.append(_exit(decisions, stage, accepted, rows))
+        return cls(exits, stages=cascade.stages_, costs=cascade.costs_).plot(ax)
+
+    def plot(self, ax: Any = None) -> Self:
+        """Draw it.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            What to draw on. None: a new figure.
+        """
+        n_stages = len(self.stages)
+        self.figure_, self.ax_ = axes(
+            ax, 4.6 + 1.5 * n_stages, max(4.6, 2.0 + 0.5 * len(self.exits))
+        )
+        total = sum(way.rows for way in self.exits)
+        shares = [way.rows / total for way in self.exits]
+        tops = _tops(shares, 0.9 / len(shares))
+        end = n_stages - 0.35
+        self.bands_: list[Any] = []
+        self.texts_: list[Any] = []
+        nodes = [self._node(stage, shares, tops) for stage in range(n_stages)]
+        for stage, (top, height) in enumerate(nodes):
+            at = top
+            for number, way in enumerate(self.exits):
+                if way.stage != stage:
+                    continue
+                self._leave(number, stage, at, tops[number], shares[number], end)
+                at -= shares[number]
+            if stage + 1 < n_stages and nodes[stage + 1][1]:
+                next_top, next_height = nodes[stage + 1]
+                across = stage + _NODE, stage + 1 - _NODE
+                self._band(across, (at, next_top), next_height, color=PALE, linewidth=0)
+            self.ax_.fill_between(
+                [stage - _NODE, stage + _NODE], top, top - height, color=INK, linewidth=0, zorder=3
+            )
+        self._tell(total, end)
+        return self
+
+    def _node(self, stage: int, shares: list[float], tops: list[float]) -> tuple[float, float]:
+        """Give the top and the height of a stage: in the middle of where its rows will leave."""
+        later = [i for i, way in enumerate(self.exits) if way.stage >= stage]
+        height = sum(shares[i] for i in later)
+        upper, lower = tops[later[0]], tops[later[-1]] - shares[later[-1]]
+        return (upper + lower + height) / 2, height
+
+    def _leave(
+        self, number: int, stage: int, at: float, to: float, height: float, end: float
+    ) -> None:
+        """Draw the band of one exit, from its stage to the right edge, and tell it there."""
+        way = self.exits[number]
+        look = (
+            {"color": BLUE, "alpha": 0.75, "linewidth": 0}
+            if way.accepted
+            # Hatched too, so that print without colour tells it.
+            else {"facecolor": "#F6D5BF", "edgecolor": RED, "hatch": "////", "linewidth": 0.5}
+        )
+        turn = min(stage + 1 - _NODE, end)
+        self.bands_.append(self._band((stage + _NODE, turn), (at, to), height, end=end, **look))
+        paid = f"{cell(float(way.cost))} {self.costs.unit}".rstrip()
+        total = sum(each.rows for each in self.exits)
+        rows = f"{way.rows:,} rows ({way.rows / total:.1%})"
+        told = f"{rows}, paid {paid} each" if way.rows else rows
+        text = self.ax_.text(
+            end + 0.05,
+            to - height / 2,
+            plain(f"{way.told}\n{told}"),
+            va="center",
+            color=INK,
+            linespacing=1.3,
+        )
+        self.texts_.append(text)
+
+    def _band(
+        self,
+        across: tuple[float, float],
+        tops: tuple[float, float],
+        height: float,
+        *,
+        end: float | None = None,
+        **look: Any,
+    ) -> Any:
+        """Draw a band that bends from one height to another, then runs straight to `end`."""
+        bend = np.linspace(0, 1, 40)
+        x = across[0] + (across[1] - across[0]) * bend
+        top = tops[0] + (tops[1] - tops[0]) * (3 * bend**2 - 2 * bend**3)
+        if end is not None:
+            x, top = np.append(x, end), np.append(top, tops[1])
+        return self.ax_.fill_between(x, top, top - height, **look)
+
+    def _tell(self, total: int, end: float) -> None:
+        n_stages = len(self.stages)
+        accepted = sum(way.rows for way in self.exits if way.accepted)
+        cost = sum(way.rows * way.cost for way in self.exits) / total
+        money = f"{cell(float(cost))} {self.costs.unit}".rstrip()
+        self.ax_.set_title(
+            plain(f"{total:,} rows, coverage {accepted / total:.3f}, cost {money}"), loc="left"
+        )
+        self.ax_.set_xticks(range(n_stages), [self._bought(i) for i in range(n_stages)])
+        self.ax_.tick_params(axis="x", length=0)
+        self.ax_.set_yticks([])
+        self.ax_.set_xlim(-4 * _NODE, end)
+        self.ax_.spines[:].set_visible(False)
+
+    def _bought(self, stage: int) -> str:
+        """Tell under a stage how many rows come to it and what they buy."""
+        rows = sum(way.rows for way in self.exits if way.stage >= stage)
+        paid = [source for earlier in self.stages[:stage] for source in earlier]
+        price = self.costs.of(self.stages[stage], paid=paid)
+        names = [_cut(str(name)) for name in self.stages[stage]]
+        named = ", ".join(names[:_MOST_NAMED])
+        if len(names) > _MOST_NAMED:
+            named += f" and {len(names) - _MOST_NAMED} more"
+        money = f"{cell(price)} {self.costs.unit}".rstrip()
+        parts = [f"stage {stage}: {rows:,} rows", f"buy {named}", f"for {money}"]
+        return plain("\n".join(line for part in parts for line in textwrap.wrap(part, _WIDTH)))
+
+
+def _exit(decisions: Decisions, stage: int, accepted: bool, rows: NDArray[np.bool_]) -> Exit:
+    reasons: tuple[str, ...] = ()
+    if not accepted:
+        found = sorted({str(reason) for reason in decisions.reason[rows]})
+        reasons = tuple(found) if len(found) <= 2 else (quoted(found, most=1),)
+    cost = float(decisions.cost[rows].mean()) if rows.any() else 0.0
+    return Exit(stage, accepted, int(rows.sum()), cost, reasons)
+
+
+def _cut(name: str) -> str:
+    return name if len(name) <= _WIDTH else f"{name[: _WIDTH - 3]}..."
+
+
+def _tops(shares: list[float], least: float) -> list[float]:
+    """Place exits one under the other, each with room for its text; the top of each band."""
+    tops, at = [], 0.0
+    for share in shares:
+        room = max(share + 0.06, least)
+        tops.append(at - (room - share) / 2)
+        at -= room
+    return tops

@@ -1,0 +1,224 @@
+"""The front: cost against accuracy, coloured by coverage, with what it is held against."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import cycle
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
+
+from emsco._table import cell
+from emsco.evaluation import Evaluation
+from emsco.exceptions import SelectionError, require
+from emsco.front import ParetoFront
+from emsco.plotting._style import INK, RED, axes, bare, cost_label, plain
+
+# Where coverage changes colour: the nearer to answering every row, the more it matters.
+LEVELS = (0.0, 0.5, 0.8, 0.9, 0.95, 0.99, 1.0)
+_MANY = 300  # candidates, from which on points are small
+_SQUEEZED = 1 / 6  # of the axis, into which half of the candidates may not be pressed
+
+
+class FrontDisplay:
+    """The candidates of a front: cost against accuracy, coloured by coverage.
+
+    A line follows the best accuracy to be had for at most a cost, a line for each coverage where
+    the colour changes. Make it by `from_search` or `from_front`.
+
+    Parameters
+    ----------
+    cost, accuracy, coverage : array of shape (n_candidates,)
+        The evaluation of each candidate.
+    chosen : Evaluation, default=None
+        That of the chosen candidate.
+    references : mapping of str to Evaluation, default=None
+        What the front is held against, by what to call it.
+    unit : str, default=""
+        The unit of costs.
+
+    Attributes
+    ----------
+    figure_, ax_ : matplotlib Figure and Axes
+        What was drawn on.
+    points_ : matplotlib PathCollection
+        The candidates.
+    colorbar_ : matplotlib Colorbar
+        The key of coverage.
+
+    Examples
+    --------
+    >>> from emsco import CascadeSearchCV
+    >>> from emsco.datasets import make_costly_classification
+    >>> from emsco.plotting import FrontDisplay
+    >>> X, y, costs = make_costly_classification(600, n_sources=4, random_state=0)
+    >>> search = CascadeSearchCV(costs=costs, random_state=0).fit(X, y)
+    >>> display = FrontDisplay.from_search(search)
+    >>> display.ax_.get_xlabel(), display.ax_.get_ylabel()
+    ('cost', 'accuracy')
+    """
+
+    def __init__(
+        self,
+        *,
+        cost: NDArray[np.float64],
+        accuracy: NDArray[np.float64],
+        coverage: NDArray[np.float64],
+        chosen: Evaluation | None = None,
+        references: Mapping[str, Evaluation] | None = None,
+        unit: str = "",
+    ) -> None:
+        self.cost = cost
+        self.accuracy = accuracy
+        self.coverage = coverage
+        self.chosen = chosen
+        self.references = dict(references or {})
+        self.unit = unit
+
+    @classmethod
+    def from_search(cls, search: Any, *, ax: Any = None, scale: str | None = None) -> Self:
+        """Draw the front of a fitted search, its choice, and all sources at once.
+
+        All sources are marked twice: answering every row, and accepting as many as the chosen
+        candidate does, the surest.
+
+        Parameters
+        ----------
+        search : CascadeSearchCV
+            The fitted search.
+        ax : matplotlib Axes, default=None
+            What to draw on. None: a new figure.
+        scale : {"linear", "log"}, default=None
+            The axis of costs. None: as in `plot`.
+        """
+        check_is_fitted(search, "front_")
+        references = {"all sources, every row": search.all_sources_.evaluation}
+        chosen = getattr(search, "best_candidate_", None)
+        if chosen is not None and chosen.evaluation.coverage < 1:
+            as_many = search.all_sources_at(chosen.evaluation.coverage)
+            references["all sources, as many rows"] = as_many
+        return cls.from_front(
+            search.front_,
+            chosen=None if chosen is None else chosen.evaluation,
+            references=references,
+            ax=ax,
+            scale=scale,
+        )
+
+    @classmethod
+    def from_front(
+        cls,
+        front: ParetoFront,
+        *,
+        chosen: Evaluation | None = None,
+        references: Mapping[str, Evaluation] | None = None,
+        ax: Any = None,
+        scale: str | None = None,
+    ) -> Self:
+        """Draw a front, and evaluations to mark beside it."""
+        evaluations = [candidate.evaluation for candidate in front]
+        display = cls(
+            cost=np.array([evaluation.cost for evaluation in evaluations]),
+            accuracy=np.array([evaluation.accuracy for evaluation in evaluations]),
+            coverage=np.array([evaluation.coverage for evaluation in evaluations]),
+            chosen=chosen,
+            references=references,
+            unit=front.costs.unit,
+        )
+        return display.plot(ax, scale=scale)
+
+    def plot(self, ax: Any = None, *, scale: str | None = None) -> Self:
+        """Draw it.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes, default=None
+            What to draw on. None: a new figure.
+        scale : {"linear", "log"}, default=None
+            The axis of costs. None: logarithmic where half of the candidates would be pressed into
+            a sixth of a linear one, unless one of them is free.
+        """
+        if not len(self.cost):
+            raise SelectionError("The front is empty: no candidate accepts any row.")
+        self.figure_, self.ax_ = axes(ax, 7.2, 5.0)
+        colours = require("matplotlib.colors", "plot")
+        # Dark is high coverage; the palest end would vanish on paper.
+        shades = require("matplotlib", "plot").colormaps["viridis_r"](np.linspace(0.06, 1.0, 256))
+        colormap = colours.ListedColormap(shades, "coverage")
+        norm = colours.BoundaryNorm(LEVELS, colormap.N)
+        order = np.argsort(self.coverage, kind="stable")  # what covers most lies on top
+        self.points_ = self.ax_.scatter(
+            self.cost[order],
+            self.accuracy[order],
+            c=self.coverage[order],
+            cmap=colormap,
+            norm=norm,
+            s=6 if len(order) > _MANY else 16,
+            linewidths=0,
+            alpha=0.8,
+            rasterized=len(order) > _MANY,  # thousands of points make a heavy PDF
+        )
+        for level in LEVELS[1:-1]:
+            self._line(level, colormap(norm(level)))
+        self.ax_.set_xscale(scale or self._scale())
+        self.ax_.xaxis.set_major_formatter("{x:,.10g}")
+        if self.ax_.get_xscale() == "linear":
+            self.ax_.locator_params(axis="x", nbins=5)  # prices may have many digits
+        self._mark()
+        self.ax_.set(xlabel=plain(cost_label(self.unit)), ylabel="accuracy")
+        bare(self.ax_)
+        self.colorbar_ = self.figure_.colorbar(
+            self.points_, ax=self.ax_, label="coverage", ticks=LEVELS, format="%.4g"
+        )
+        self.colorbar_.solids.set_alpha(1.0)
+        return self
+
+    def _line(self, level: float, colour: Any) -> None:
+        """Follow the best accuracy for at most a cost, at least so much accepted."""
+        covering = self.coverage >= level
+        cost, accuracy = self.cost[covering], self.accuracy[covering]
+        order = np.lexsort((-accuracy, cost))
+        cost, best = cost[order], np.maximum.accumulate(accuracy[order])
+        self.ax_.plot(cost, best, drawstyle="steps-post", color=colour, linewidth=1.4)
+
+    def _mark(self) -> None:
+        """Mark the chosen candidate and the references, and tell their figures above the axes."""
+        marked: list[tuple[str, Evaluation, dict[str, Any]]] = []
+        if self.chosen is not None:
+            star = {"marker": "*", "s": 260, "c": RED, "linewidths": 1.0}
+            marked.append(("chosen", self.chosen, star))
+        for (name, evaluation), marker in zip(self.references.items(), cycle("sDv^"), strict=False):
+            hollow = {"marker": marker, "s": 60, "c": "white", "linewidths": 1.6}
+            marked.append((name, evaluation, hollow))
+        for name, evaluation, style in marked:
+            self.ax_.scatter(
+                [evaluation.cost],
+                [evaluation.accuracy],
+                label=plain(f"{name}: {_figures(evaluation, self.unit)}"),
+                edgecolors=INK,
+                zorder=3,
+                clip_on=False,
+                **style,
+            )
+        if marked:
+            self.ax_.legend(
+                loc="lower left",
+                bbox_to_anchor=(0, 1.02),  # above the axes: no place inside is free for sure
+                frameon=False,
+                borderaxespad=0,
+                borderpad=0.3,
+                markerscale=0.8,
+                fontsize="small",
+            )
+
+    def _scale(self) -> str:
+        cheapest, middle = self.cost.min(), np.median(self.cost)
+        is_squeezed = cheapest > 0 and middle < _SQUEEZED * self.cost.max()
+        return "log" if is_squeezed else "linear"
+
+
+def _figures(evaluation: Evaluation, unit: str) -> str:
+    cost = f"{cell(float(evaluation.cost))} {unit}".rstrip()
+    return f"accuracy {evaluation.accuracy:.3f}, coverage {evaluation.coverage:.3f}, cost {cost}"

@@ -1,0 +1,8 @@
+"""The report: one HTML file that shows a search, works offline and asks nobody for anything.
+
+It needs plotly: `pip install 'emsco[report]'`.
+"""
+
+from emsco.report._report import report
+
+__all__ = ["report"]

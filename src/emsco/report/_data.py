@@ -1,0 +1,174 @@
+"""What a report knows: the front as counts, prices and thresholds, ready for JSON.
+
+Counts, not rates: the page divides them as `Evaluation` does, so that bounds on it choose what
+`ParetoFront.select` chooses with the same bounds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from emsco._threshold import resolve
+from emsco.costs import Costs
+from emsco.evaluation import Evaluation, evaluate
+from emsco.exceptions import ArtifactError, SelectionError
+from emsco.front import Candidate, ParetoFront
+
+MOST_CANDIDATES = 5000  # that a page draws without making one wait
+
+Plain = dict[str, Any]
+
+
+def page_data(search: Any, X: Any = None, y: ArrayLike | None = None) -> Plain:
+    """Gather what the page shows of a fitted search, with figures on fresh rows where given."""
+    labels = search.classes_.tolist()
+    front: ParetoFront = search.front_
+    chosen: Candidate | None = getattr(search, "best_candidate_", None)
+    start = _start(front, chosen)
+    places = _thinned(front, [start, *_extremes(front)])
+    kept = [front[i] for i in places]
+    is_on_front = chosen is not None and chosen == front[start]
+    all_sources: Candidate = search.all_sources_
+    as_many = {
+        _whole(candidate.evaluation.accepted): candidate.evaluation.coverage for candidate in kept
+    }
+    data: Plain = {
+        "labels": [str(label) for label in labels],
+        "label_reprs": [repr(label) for label in labels],
+        "costs": _costs(search.costs_),
+        "n_front": len(front),
+        "start": places.index(start),
+        "chosen": places.index(start) if is_on_front else None,
+        **_designs(kept, labels),
+        "selected": _columns([candidate.evaluation for candidate in kept], labels),
+        "fresh": None,
+        "all_sources": {
+            "selected": _columns([all_sources.evaluation], labels),
+            "fresh": None,
+            "as_many": {
+                "of": list(as_many),
+                **_columns([search.all_sources_at(c) for c in as_many.values()], labels),
+            },
+        },
+    }
+    if X is not None and y is not None:
+        fresh = _fresh(search, X, y)
+        data["fresh"] = _columns([fresh[i] for i in places], labels)
+        data["fresh_rows"] = len(np.asarray(y))
+        try:
+            everything = search.cascade(all_sources).decide(X)
+        except ArtifactError:
+            pass  # a search out of a file can fit nothing anew
+        else:
+            data["all_sources"]["fresh"] = _columns([evaluate(everything, y)], labels)
+    return data
+
+
+def _start(front: ParetoFront, chosen: Candidate | None) -> int:
+    """Place what the page opens with: the chosen candidate, or the one nearest to it."""
+    if chosen in front:
+        return front.index(chosen)
+    if chosen is None:
+        return 0
+    try:
+        nearest = front.select(
+            min_coverage=chosen.evaluation.coverage, min_accuracy=chosen.evaluation.accuracy
+        )
+    except SelectionError as error:
+        if error.closest is None:
+            raise  # the front is empty
+        nearest = error.closest
+    return front.index(nearest)
+
+
+def _extremes(front: ParetoFront) -> list[int]:
+    """Place the ends of the front in each direction."""
+    figures = np.array([c._objectives for c in front])
+    return [*figures.argmax(axis=0).tolist(), *figures.argmin(axis=0).tolist()]
+
+
+def _thinned(front: ParetoFront, wanted: Sequence[int]) -> list[int]:
+    """Leave out candidates evenly where there are more than a page can draw."""
+    if len(front) <= MOST_CANDIDATES:
+        return list(range(len(front)))
+    even = np.linspace(0, len(front) - 1, MOST_CANDIDATES - len(wanted)).round().astype(int)
+    return sorted({*even.tolist(), *wanted})
+
+
+def _fresh(search: Any, X: Any, y: ArrayLike) -> list[Evaluation | None]:
+    """Evaluate the front on fresh rows; out of a file, the chosen cascade alone can be."""
+    try:
+        return [scored.fresh for scored in search.score_front(X, y)]
+    except ArtifactError:
+        evaluation = evaluate(search.decide(X), y)
+        chosen = search.best_candidate_
+        return [evaluation if candidate == chosen else None for candidate in search.front_]
+
+
+def _costs(costs: Costs) -> Plain:
+    return {
+        "unit": costs.unit,
+        "total": costs.total,
+        "sources": [
+            {
+                "name": source.name,
+                "cost": source.cost,
+                "setup": source.setup,
+                "latency": source.latency,
+            }
+            for source in costs.sources
+        ],
+        "setups": dict(costs.setups),
+        "review": None if costs.review is None else costs.review.cost,
+    }
+
+
+def _designs(candidates: Sequence[Candidate], labels: Sequence[Any]) -> Plain:
+    """Tell designs and thresholds once each, and which of them a candidate has."""
+    designs: dict[tuple[int, ...], int] = {}
+    thresholds: dict[tuple[float, ...], int] = {}
+    of_candidate, at_stage = [], []
+    for candidate in candidates:
+        assignment = tuple(candidate.design.assignment.tolist())
+        of_candidate.append(designs.setdefault(assignment, len(designs)))
+        resolved = resolve(candidate.threshold, labels, candidate.design.n_stages)
+        stages = [tuple(row) for row in resolved.tolist()]
+        at_stage.append([thresholds.setdefault(row, len(thresholds)) for row in stages])
+    return {
+        "designs": list(designs),
+        "thresholds": [row[:1] if len(set(row)) == 1 else row for row in thresholds],
+        "design_of": of_candidate,
+        "thresholds_of": at_stage,
+    }
+
+
+def _columns(evaluations: Sequence[Evaluation | None], labels: Sequence[Any]) -> Plain:
+    """Spell evaluations out as columns of counts; null where there is none."""
+
+    def column(name: str) -> list[Any]:
+        return [None if e is None else _whole(getattr(e, name)) for e in evaluations]
+
+    def by_class(name: str) -> list[list[Any]]:
+        return [
+            [None if e is None else _whole(getattr(e, name).get(label, 0)) for e in evaluations]
+            for label in labels
+        ]
+
+    known = next((e for e in evaluations if e is not None), None)
+    columns: Plain = {name: column(name) for name in ("accepted", "right", "paid")}
+    columns |= {name: by_class(name) for name in ("class_accepted", "class_right")}
+    if known is not None:
+        columns["rows"] = _whole(known.rows)
+        columns["class_rows"] = [_whole(known.class_rows.get(label, 0)) for label in labels]
+        if any(e.worst_latency for e in evaluations if e is not None):
+            columns |= {name: column(name) for name in ("waited", "worst_latency")}
+    return columns
+
+
+def _whole(number: float) -> float:
+    """Write whole numbers without a decimal point: half the size."""
+    return int(number) if float(number).is_integer() else float(number)

@@ -1,0 +1,154 @@
+"""The front is drawn where its evaluations are, and what is marked is what it says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from matplotlib import pyplot as plt
+from sklearn.exceptions import NotFittedError
+
+from emsco import Candidate, CascadeSearchCV, Costs, Evaluation, ParetoFront, StageDesign
+from emsco.datasets import load_phishing
+from emsco.exceptions import MissingExtraError, SelectionError
+from emsco.plotting import FrontDisplay
+from emsco.plotting._front import LEVELS
+
+
+def front_of(figures, unit=""):
+    """Make a front of (accuracy, coverage, cost), of 10,000 rows."""
+    costs = Costs.per_feature({"a": 1, "b": 1000})
+    costs = Costs(costs.sources, unit=unit)
+    candidates = []
+    for accuracy, coverage, cost in figures:
+        accepted = round(10_000 * coverage)
+        evaluation = Evaluation(10_000, accepted, round(accuracy * accepted), 10_000 * cost)
+        candidates.append(Candidate(StageDesign([0, 1]), 0.75, evaluation))
+    return ParetoFront(candidates, costs)
+
+
+def test_every_candidate_is_a_point_at_its_cost_and_accuracy_in_the_colour_of_its_coverage(search):
+    display = FrontDisplay.from_search(search)
+    drawn = {
+        (x, y, colour)
+        for (x, y), colour in zip(
+            display.points_.get_offsets().tolist(), display.points_.get_array(), strict=True
+        )
+    }
+    evaluations = [candidate.evaluation for candidate in search.front_]
+    assert drawn == {(e.cost, e.accuracy, e.coverage) for e in evaluations}
+    assert len(display.points_.get_offsets()) == len(search.front_)
+
+
+def test_axes_have_the_words_of_the_library(search):
+    display = FrontDisplay.from_search(search)
+    assert display.ax_.get_xlabel() == "cost (EUR)"
+    assert display.ax_.get_ylabel() == "accuracy"
+    assert display.colorbar_.ax.get_ylabel() == "coverage"
+    assert FrontDisplay.from_front(front_of([(0.9, 0.8, 5)])).ax_.get_xlabel() == "cost"
+
+
+def test_the_choice_and_all_sources_are_marked_where_they_are(search):
+    display = FrontDisplay.from_search(search)
+    chosen = search.best_candidate_.evaluation
+    every_row = search.all_sources_.evaluation
+    as_many = search.all_sources_at(chosen.coverage)
+    handles, texts = display.ax_.get_legend_handles_labels()
+    assert texts == [
+        f"{name}: accuracy {e.accuracy:.3f}, coverage {e.coverage:.3f}, cost {e.cost:.4g} EUR"
+        for name, e in [
+            ("chosen", chosen),
+            ("all sources, every row", every_row),
+            ("all sources, as many rows", as_many),
+        ]
+    ]
+    places = [tuple(handle.get_offsets()[0]) for handle in handles]
+    assert places == [(e.cost, e.accuracy) for e in (chosen, every_row, as_many)]
+
+
+def test_a_line_follows_the_best_accuracy_for_at_most_a_cost(search):
+    display = FrontDisplay.from_search(search)
+    evaluations = [candidate.evaluation for candidate in search.front_]
+    assert len(display.ax_.lines) == len(LEVELS) - 2
+    for level, line in zip(LEVELS[1:-1], display.ax_.lines, strict=True):
+        covering = [e for e in evaluations if e.coverage >= level]
+        assert len(line.get_xdata()) == len(covering)
+        for cost, accuracy in zip(*line.get_data(), strict=True):
+            assert accuracy == max(e.accuracy for e in covering if e.cost <= cost)
+
+
+def test_costs_stand_on_a_logarithmic_axis_where_most_would_be_pressed_to_the_left():
+    squeezed = [(0.8, 0.5, 1), (0.85, 0.5, 2), (0.86, 0.5, 3), (0.9, 0.5, 90)]
+    spread = [(0.8, 0.5, 1), (0.85, 0.5, 40), (0.9, 0.5, 90)]
+    free = [(0.8, 0.5, 0), *squeezed[1:]]
+
+    def scale(figures, **options):
+        return FrontDisplay.from_front(front_of(figures), **options).ax_.get_xscale()
+
+    assert scale(squeezed) == "log"
+    assert scale(spread) == scale(free) == "linear"
+    assert scale(squeezed, scale="linear") == "linear"
+
+
+def test_what_is_drawn_is_legible(search, assert_legible):
+    texts = assert_legible(FrontDisplay.from_search(search).figure_)
+    assert {"cost (EUR)", "accuracy", "coverage"} <= {*texts}
+
+
+def test_thousands_of_candidates_are_small_points_and_one_image_in_a_pdf(assert_legible):
+    # On a curved surface nobody beats anybody.
+    angles = np.random.default_rng(0).random((3000, 2))
+    figures = [(0.5 + a / 2, 0.3 + 0.7 * b, 1 + 200 * (a * b) ** 3) for a, b in angles]
+    display = FrontDisplay.from_front(front_of(figures, unit="USD"))
+    assert len(display.cost) > 1000
+    assert display.points_.get_rasterized()
+    assert (
+        display.points_.get_sizes()
+        < FrontDisplay.from_front(front_of(figures[:5])).points_.get_sizes()
+    )
+    assert_legible(display.figure_)
+
+
+def test_a_real_front_is_legible(data_folder, assert_legible):
+    X, y, costs = load_phishing(data_folder)
+    search = CascadeSearchCV(costs=costs, max_rows=800, threshold=[0.7, 0.9], random_state=0)
+    assert_legible(FrontDisplay.from_search(search.fit(X, y)).figure_)
+
+
+def test_shades_of_coverage_differ_in_grey_too(search):
+    display = FrontDisplay.from_search(search)
+    middles = (np.array(LEVELS[1:]) + LEVELS[:-1]) / 2
+    colours = display.points_.cmap(display.points_.norm(middles))[:, :3]
+    grey = colours @ [0.299, 0.587, 0.114]
+    assert (np.diff(grey) < -0.05).all()  # the more coverage, the darker
+    assert grey[0] < 0.85  # and the palest is seen on paper
+
+
+def test_it_draws_on_given_axes_and_again(search):
+    figure, axes = plt.subplots(1, 2)
+    display = FrontDisplay.from_search(search, ax=axes[1])
+    assert display.ax_ is axes[1]
+    assert display.figure_ is figure
+    assert not axes[0].has_data()
+    display.plot(axes[0])
+    assert display.ax_ is axes[0]
+
+
+def test_dollars_are_money_not_mathematics(assert_legible):
+    display = FrontDisplay.from_front(front_of([(0.9, 0.8, 5)], unit="US$ or C$"))
+    assert display.ax_.xaxis.label.get_text() == r"cost (US\$ or C\$)"
+    assert_legible(display.figure_)
+
+
+def test_a_front_with_nothing_chosen_is_drawn_alone():
+    display = FrontDisplay.from_front(front_of([(0.9, 0.8, 5), (0.95, 0.8, 9)]))
+    assert display.ax_.get_legend() is None
+
+
+def test_errors_are_named(search, monkeypatch):
+    with pytest.raises(NotFittedError):
+        FrontDisplay.from_search(CascadeSearchCV())
+    with pytest.raises(SelectionError, match="empty"):
+        FrontDisplay.from_front(front_of([]))
+    monkeypatch.setitem(__import__("sys").modules, "matplotlib.pyplot", None)
+    with pytest.raises(MissingExtraError, match=r"emsco\[plot\]"):
+        FrontDisplay.from_search(search)

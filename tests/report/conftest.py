@@ -1,0 +1,92 @@
+"""What the tests of reports share: a search with hostile names, its rows, and a real browser."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pandas as pd
+import pytest
+from selenium import webdriver
+
+from emsco import CascadeSearchCV, Costs, Review, Source
+from emsco.datasets import make_costly_classification
+from emsco.report import report
+
+# Names as an attacker, or a bad day, would choose them.
+HOSTILE = "</script><img src=x onerror=document.title='owned'>"
+NAMES = ["s0", HOSTILE, "<b>bold</b> & co", "quo\"te's {{ data }}", "s4"]
+LABELS = ["it's \u2028<i>well</i>", "sick"]
+
+
+COSTS = Costs(
+    [
+        Source(NAMES[0], cost=1),
+        Source(NAMES[1], cost=2.5, setup="draw <hr>"),
+        Source(NAMES[2], cost=4, setup="draw <hr>"),
+        Source(NAMES[3], cost=8, latency=2.0),
+        Source(NAMES[4], cost=16, latency=1.0),
+    ],
+    setups={"draw <hr>": 3},
+    review=Review(25.0),
+    unit="EUR & <u>more</u>",
+)
+
+
+@pytest.fixture(scope="session")
+def rows():
+    X, y, _ = make_costly_classification(1000, n_sources=5, random_state=0)
+    frame = pd.DataFrame(np.asarray(X), columns=NAMES)
+    labels = np.array(LABELS)[y]
+    return (frame[:600], labels[:600]), (frame[600:], labels[600:])
+
+
+@pytest.fixture(scope="session")
+def search(rows):
+    return CascadeSearchCV(costs=COSTS, max_stages=3, random_state=0).fit(*rows[0])
+
+
+class Certificate:
+    """What a certificate looks like to a report."""
+
+    sentence = "At most 7 % of <accepted> rows are wrong & that holds with 95 % confidence."
+
+
+@pytest.fixture(scope="session")
+def page(search, rows, tmp_path_factory):
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    title = f"A title {HOSTILE}"
+    return report(search, path, *rows[1], certificate=Certificate(), title=title)
+
+
+@pytest.fixture(scope="session")
+def data_of():
+    """Read back what a page knows."""
+
+    def read(page):
+        text = page.read_text(encoding="utf-8")
+        begin = text.index('<script type="application/json" id="data">')
+        return json.loads(text[text.index(">", begin) + 1 : text.index("</script>", begin)])
+
+    return read
+
+
+@pytest.fixture(scope="module")
+def browser():
+    """Start Chromium without a window; everything it asks for is written down."""
+    names = ("chromium", "chromium-browser", "google-chrome")
+    binary = next(filter(None, map(shutil.which, names)), None)
+    driver = shutil.which("chromedriver")
+    if binary is None or driver is None:
+        pytest.fail("Install a browser and its driver: apt-get install chromium chromium-driver.")
+    options = webdriver.ChromeOptions()
+    options.binary_location = binary
+    for argument in ("--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    started = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    started.set_page_load_timeout(120)
+    started.set_script_timeout(120)
+    yield started
+    started.quit()

@@ -1,0 +1,212 @@
+"""A report holds what the search found, in one file, whatever names it is made of."""
+
+from __future__ import annotations
+
+import re
+import sys
+from html import escape
+
+import numpy as np
+import pytest
+from sklearn.exceptions import NotFittedError
+
+from emsco import Candidate, CascadeSearchCV, Costs, Evaluation, ParetoFront, StageDesign, evaluate
+from emsco.exceptions import MissingExtraError, SelectionError
+from emsco.io import dump, load
+from emsco.report import _data, report
+
+
+def assert_holds(columns, evaluations, labels):
+    """Check that columns of counts are those of evaluations."""
+    for i, e in enumerate(evaluations):
+        assert (columns["accepted"][i], columns["right"][i]) == (e.accepted, e.right)
+        assert columns["paid"][i] == e.paid
+        assert columns["rows"] == e.rows
+        for k, label in enumerate(labels):
+            assert columns["class_rows"][k] == e.class_rows[label]
+            assert columns["class_accepted"][k][i] == e.class_accepted[label]
+            assert columns["class_right"][k][i] == e.class_right[label]
+    assert len(columns["accepted"]) == len(evaluations)
+
+
+def test_the_page_holds_every_candidate_as_counts(page, search, data_of):
+    data = data_of(page)
+    labels = search.classes_.tolist()
+    assert data["labels"] == labels
+    assert_holds(data["selected"], [c.evaluation for c in search.front_], labels)
+    for i, candidate in enumerate(search.front_):
+        assert data["designs"][data["design_of"][i]] == candidate.design.assignment.tolist()
+        given = candidate.threshold
+        stages = given if isinstance(given, tuple) else (given,) * candidate.design.n_stages
+        told = [data["thresholds"][k] for k in data["thresholds_of"][i]]
+        assert told == [[threshold] for threshold in stages]
+    assert search.front_[data["chosen"]] == search.best_candidate_
+    assert data["start"] == data["chosen"]
+
+
+def test_fresh_figures_are_those_of_the_cascades(page, search, rows, data_of):
+    data = data_of(page)
+    labels = search.classes_.tolist()
+    assert_holds(data["fresh"], [s.fresh for s in search.score_front(*rows[1])], labels)
+    i = data["chosen"]
+    by_hand = evaluate(search.decide(rows[1][0]), rows[1][1])
+    assert (data["fresh"]["accepted"][i], data["fresh"]["right"][i]) == (
+        by_hand.accepted,
+        by_hand.right,
+    )
+
+
+def test_all_sources_stand_beside_it(page, search, rows, data_of):
+    whole, labels = data_of(page)["all_sources"], search.classes_.tolist()
+    assert_holds(whole["selected"], [search.all_sources_.evaluation], labels)
+    fresh = evaluate(search.cascade(search.all_sources_).decide(rows[1][0]), rows[1][1])
+    assert_holds(whole["fresh"], [fresh], labels)
+    assert fresh.coverage == 1
+    coverages = [accepted / whole["as_many"]["rows"] for accepted in whole["as_many"]["of"]]
+    assert_holds(whole["as_many"], [search.all_sources_at(c) for c in coverages], labels)
+    assert set(whole["as_many"]["of"]) == {c.evaluation.accepted for c in search.front_}
+
+
+def test_prices_are_those_of_the_costs(page, search, data_of):
+    costs = data_of(page)["costs"]
+    assert costs["total"] == search.costs_.total
+    assert costs["review"] == 25
+    assert {s["name"]: (s["cost"], s["setup"]) for s in costs["sources"]} == {
+        source.name: (source.cost, source.setup) for source in search.costs_.sources
+    }
+    assert costs["setups"] == {"draw <hr>": 3}
+
+
+def without_plotly(page):
+    """Leave out the script that is not ours."""
+    text = page.read_text(encoding="utf-8")
+    scripts = re.findall(r"<script>.*?</script>", text, flags=re.DOTALL)
+    return text.replace(max(scripts, key=len), "")
+
+
+def test_text_is_escaped_and_data_cannot_leave_its_script(page):
+    text = without_plotly(page)
+    assert "<img" not in text
+    assert "<i>" not in text
+    assert "<b>" not in text
+    assert "\u2028" not in text
+    assert escape("At most 7 % of <accepted> rows are wrong & that holds") in text
+    # Our own scripts and theirs: the data, plotly and the page's.
+    assert text.count("<script") == text.count("</script>") == 2
+    assert page.read_text(encoding="utf-8").count("</script>") == 3
+
+
+def test_a_name_that_looks_like_a_place_of_the_template_stays_a_name(page, data_of):
+    assert any("{{ data }}" in source["name"] for source in data_of(page)["costs"]["sources"])
+
+
+def test_nothing_outside_is_named(page):
+    text = without_plotly(page)
+    links = re.findall(r"""(?:src|href|action|srcset|poster)\s*=\s*["']?([^"'\s>]+)""", text)
+    assert {*links} == {"data:,", "x"}  # the icon that is none, and a hostile name's, escaped
+    assert not re.findall(r"https?:|url\(|@import|fetch\(|XMLHttp|WebSocket", text)
+    assert "default-src 'none'" in text
+
+
+def test_without_fresh_rows_and_certificate_neither_is_claimed(search, tmp_path, data_of):
+    page = report(search, tmp_path / "plain.html")
+    data = data_of(page)
+    assert data["fresh"] is None
+    assert data["all_sources"]["fresh"] is None
+    text = page.read_text(encoding="utf-8")
+    assert "Certificate</h2>" not in text
+    assert "<title>emsco report</title>" in text
+    assert escape(search.front_.measured_on) in text
+
+
+def test_the_python_line_makes_the_same_search(search, page, data_of, tmp_path):
+    line = data_of(page)["python"]
+    assert line == 'CascadeSearchCV(costs="costs.toml", max_stages=3, random_state=0)'
+    search.costs_.to_toml(tmp_path / "costs.toml")
+    made = eval(line.replace("costs.toml", str(tmp_path / "costs.toml")))  # ours
+    assert Costs.from_toml(made.costs) == search.costs_
+    assert made.random_state == search.random_state
+
+
+def test_the_file_is_small_beside_the_script_it_holds(page):
+    assert len(without_plotly(page).encode()) < 400_000
+
+
+def test_it_opens_beside_a_choice_that_is_not_on_the_front(search, tmp_path, data_of):
+    other = Candidate(
+        StageDesign([0] * 5, search.costs_.names), 0.501, search.all_sources_.evaluation
+    )
+    chosen = search.best_candidate_
+    try:
+        search.choose(other, refit=False)
+        page = report(search, tmp_path / "other.html")
+    finally:
+        search.choose(chosen)
+    data = data_of(page)
+    assert data["chosen"] is None
+    beside = search.front_[data["start"]].evaluation
+    assert beside.coverage >= other.evaluation.coverage
+    assert beside.accuracy >= other.evaluation.accuracy
+    assert "that is not on the front" in page.read_text(encoding="utf-8")
+
+
+def test_large_fronts_are_thinned_evenly_and_keep_what_matters(monkeypatch, search):
+    monkeypatch.setattr(_data, "MOST_CANDIDATES", 40)
+    assert len(search.front_) > 80
+    data = _data.page_data(search)
+    assert len(data["design_of"]) <= 40
+    kept = list(zip(data["selected"]["accepted"], data["selected"]["right"], strict=True))
+    evaluations = [c.evaluation for c in search.front_]
+    best = [
+        search.best_candidate_.evaluation,
+        max(evaluations, key=lambda e: e.accuracy),
+        max(evaluations, key=lambda e: e.coverage),
+        evaluations[0],
+        evaluations[-1],
+    ]
+    for evaluation in best:
+        assert (evaluation.accepted, evaluation.right) in kept
+    assert kept[data["chosen"]] == (best[0].accepted, best[0].right)
+
+
+def test_a_search_out_of_a_file_is_reported_with_what_it_can_still_tell(
+    search, rows, tmp_path, data_of
+):
+    dump(search, tmp_path / "search.emsco")
+    loaded = load(tmp_path / "search.emsco")
+    page = report(loaded, tmp_path / "loaded.html", *rows[1])
+    data = data_of(page)
+    i = data["chosen"]
+    by_hand = evaluate(search.decide(rows[1][0]), rows[1][1])
+    assert data["fresh"]["accepted"][i] == by_hand.accepted
+    assert data["fresh"]["right"][i] == by_hand.right
+    assert data["fresh"]["rows"] == 400
+
+
+def test_a_class_that_fresh_rows_lack_is_told_as_unknown(search, rows):
+    X, y = rows[1]
+    only = y == "sick"
+    data = _data.page_data(search, X[only], y[only])
+    assert data["fresh"]["class_rows"] == [0, int(np.sum(only))]
+
+
+def test_errors_are_named_and_leave_no_file(search, rows, tmp_path, monkeypatch):
+    path = tmp_path / "report.html"
+    with pytest.raises(NotFittedError):
+        report(CascadeSearchCV(), path)
+    with pytest.raises(SelectionError, match="both or neither"):
+        report(search, path, rows[1][0])
+    empty = CascadeSearchCV()
+    empty.front_ = ParetoFront([], search.costs_)
+    with pytest.raises(SelectionError, match="empty"):
+        report(empty, path)
+    monkeypatch.setitem(sys.modules, "plotly.offline", None)
+    with pytest.raises(MissingExtraError, match=r"emsco\[report\]"):
+        report(search, path)
+    assert not path.exists()
+
+
+def test_evaluations_without_classes_have_no_missed():
+    columns = _data._columns([Evaluation(10, 8, 6, paid=50.0)], [])
+    assert columns["class_rows"] == []
+    assert columns["paid"] == [50]

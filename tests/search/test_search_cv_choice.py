@@ -1,0 +1,305 @@
+"""What `CascadeSearchCV` chooses, what it fits for that, and what it warns of."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from searches import (
+    COSTS,
+    HALVES,
+    RICH,
+    RICH_X,
+    RICH_Y,
+    Counting,
+    N,
+    X,
+    Y,
+    alone,
+    assert_is_by_hand,
+    count_fits,
+    counted,
+    search_for,
+    some_of,
+)
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import ShuffleSplit, StratifiedKFold
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from emsco import CascadeClassifier, CascadeSearchCV, Costs, Source, evaluate
+from emsco.datasets import make_costly_classification
+from emsco.exceptions import CalibrationWarning, SelectionError, SelectionWarning
+
+pytestmark = pytest.mark.filterwarnings("ignore::emsco.exceptions.SelectionWarning")
+
+
+@pytest.fixture(scope="module")
+def found():
+    """One search that nothing changes."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SelectionWarning)
+        return search_for().fit(X, Y)
+
+
+def test_what_to_choose_may_be_bounds_or_a_function(found):
+    bounds = {"min_coverage": 0.6, "by": "accuracy"}
+    assert search_for(select=bounds).fit(X, Y).best_candidate_ == found.front_.select(**bounds)
+    dearest = search_for(select=lambda front: front[-1]).fit(X, Y)
+    assert dearest.best_candidate_ == found.front_[-1]
+    assert dearest.best_cascade_.design_ == found.front_[-1].design
+
+
+def test_a_function_that_gives_no_candidate_is_refused():
+    with pytest.raises(SelectionError, match="must give a Candidate, gave 3"):
+        search_for(select=lambda front: 3).fit(X, Y)  # noqa: ARG005
+
+
+def test_bounds_that_cannot_be_met_leave_the_front_and_no_choice():
+    search = search_for().fit(X, Y)
+    search.set_params(select={"min_accuracy": 0.99, "min_coverage": 0.99})
+    with pytest.raises(SelectionError, match="No candidate meets") as e:
+        search.fit(X, Y)
+    assert e.value.closest in search.front_
+    for use in (search.summary, lambda: search.predict(X), lambda: search.decide(X)):
+        with pytest.raises(NotFittedError, match=r"call choose\(\.\.\.\)"):
+            use()
+    assert not hasattr(search, "best_estimator_"), "no cascade of the front before"
+    search.choose(e.value.closest)
+    assert len(search.decide(X)) == N
+
+
+def test_a_choice_that_fails_leaves_the_one_before():
+    search = search_for(select={"min_coverage": 0.6}).fit(X, Y)
+    best, decisions = search.best_candidate_, search.decide(X)
+    with pytest.raises(SelectionError):
+        search.choose(max_cost=-1)
+    with pytest.raises(SelectionError, match="not both"):
+        search.choose(best, max_cost=3)
+    assert search.best_candidate_ is best
+    assert list(search.decide(X)) == list(decisions)
+
+
+def test_choosing_anew_fits_only_source_sets_not_yet_fitted():
+    search = search_for(Counting(), threshold=[0.6, 0.75, 0.9])
+    search.fit(X, Y)
+    fitted = _sets_of(search.best_candidate_)
+    for candidate in search.front_:
+        fresh = _sets_of(candidate) - fitted
+        assert count_fits(lambda chosen=candidate: search.choose(chosen)) == len(fresh)
+        assert search.best_candidate_ is candidate
+        assert search.best_estimator_.design_ == candidate.design
+        fitted |= fresh
+    assert count_fits(lambda: search.choose(min_accuracy=0.8)) == 0
+    assert count_fits(lambda: search.cascade(search.front_[0])) == 0
+
+
+def _sets_of(candidate):
+    return {candidate.design.acquired(i) for i in range(candidate.design.n_stages)}
+
+
+def test_choosing_without_bounds_is_choosing_as_the_search_was_told():
+    search = search_for(select={"min_coverage": 0.9}).fit(X, Y)
+    told = search.best_candidate_
+    assert search.choose(max_cost=1).best_candidate_ != told
+    assert search.choose().best_candidate_ == told
+
+
+def test_any_candidate_has_its_cascade(found):
+    for candidate in some_of(found.front_, 5):
+        cascade = found.cascade(candidate)
+        assert list(cascade.decide(X)) == list(alone(found, candidate).fit(X, Y).decide(X))
+        assert cascade.n_features_in_ == 3
+        assert cascade.feature_names_in_.tolist() == ["s0", "s1", "s2"]
+
+
+def test_by_default_the_cheapest_that_is_as_good_as_all_sources_is_chosen(found):
+    reference = found.all_sources_.evaluation
+    assert reference.coverage == 1
+    assert reference.cost == COSTS.total
+
+    def is_as_good(e):
+        return (
+            e.coverage >= 0.8
+            and e.accuracy >= reference.accuracy
+            and all(e.recall[label] >= reference.recall[label] for label in ("sick", "well"))
+        )
+
+    good = [c.evaluation.cost for c in found.front_ if is_as_good(c.evaluation)]
+    assert is_as_good(found.best_candidate_.evaluation)
+    assert found.best_candidate_.evaluation.cost == min(good) < 0.8 * COSTS.total
+
+
+def test_where_nothing_is_as_good_all_sources_are_chosen_with_a_warning():
+    with pytest.warns(SelectionWarning, match="all sources at once were chosen"):
+        search = search_for(threshold=1.0).fit(X, Y)
+    assert search.best_candidate_ == search.all_sources_
+    decisions = search.decide(X)
+    assert decisions.accepted.all()
+    assert set(decisions.cost) == {COSTS.total}
+
+
+def test_few_rows_are_warned_of_and_many_are_not():
+    with pytest.warns(SelectionWarning, match="made on 240 rows, fewer than 500") as caught:
+        search = search_for().fit(X, Y)
+    assert len(caught) == 1
+    many, labels, costs = make_costly_classification(500, 2, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        search.choose(min_coverage=0.9)  # the user's own choice
+        CascadeSearchCV(costs=costs, max_stages=2, threshold=0.6).fit(many, labels)
+    with pytest.warns(SelectionWarning, match="made on 499 rows"):
+        CascadeSearchCV(costs=costs, max_stages=2, threshold=0.6, max_rows=499).fit(many, labels)
+
+
+def test_all_sources_with_a_reject_option_accept_the_surest_rows(found):
+    whole = found.all_sources_at(1.0)
+    assert counted(whole) == counted(found.all_sources_.evaluation)
+    confidence, right = [], []
+    for train, test in StratifiedKFold(3).split(X, Y):
+        plain = CascadeClassifier(costs=COSTS).fit(X.iloc[train], Y[train])
+        decisions = plain.decide(X.iloc[test])
+        confidence.append(decisions.confidence)
+        right.append(decisions.label == Y[test])
+    surest = np.concatenate(right)[np.argsort(-np.concatenate(confidence))]
+    for coverage in (0.0, 0.25, 0.8):
+        evaluation = found.all_sources_at(coverage)
+        assert evaluation.coverage == coverage
+        assert evaluation.right == surest[: round(coverage * N)].sum()
+        assert evaluation.cost == COSTS.total
+    with pytest.raises(SelectionError, match="from 0 to 1, got 80"):
+        found.all_sources_at(80)
+
+
+def test_the_summary_says_what_matters():
+    rich = search_for(costs=RICH, max_stages=3, cv=2).fit(RICH_X, RICH_Y)
+    rich.choose(max_missed={"sick": 0.1}, min_coverage=0.7)
+    text, best = rich.summary(), rich.best_candidate_
+    for i, stage in enumerate(best.design.stages):
+        paid = best.design.acquired(i - 1) if i else ()
+        price = RICH.of(stage, paid=paid)
+        assert f"stage {i}: buy {', '.join(stage)} for {price:.4g} EUR" in text
+    for candidate in (best, rich.all_sources_):
+        e = candidate.evaluation
+        assert f"{e.cost:.4g} EUR a row ({e.cost / RICH.total:.1%} of the full price)" in text
+        assert f"accepts {e.coverage:.1%}" in text
+        assert f"right on {e.accuracy:.1%}" in text
+        for label in ("sick", "well"):
+            assert f"{e.missed[label]:.1%} of '{label}'" in text
+    assert "All sources at once" in text
+    assert rich.front_.measured_on in text
+    rich.choose(max_cost=0)
+    assert "never bought: blood, scan, ratio" in rich.summary()
+
+
+# Fitted on all rows, or on those it was evaluated by.
+
+
+@pytest.mark.parametrize("cv", [HALVES, ShuffleSplit(1, random_state=0)], ids=["predefined", "one"])
+@pytest.mark.parametrize("estimator", [None, LogisticRegression()], ids=["default", "own"])
+def test_without_a_refit_the_cascade_is_the_very_one_evaluated(cv, estimator):
+    search = search_for(estimator, cv=cv, refit=False).fit(X, Y)
+    ((train, test),) = cv.split(X)
+    assert_is_by_hand(search, [(train, test)])
+    for candidate in [search.best_candidate_, *some_of(search.front_, 5)]:
+        decisions = search.choose(candidate).decide(X.iloc[test])
+        assert counted(evaluate(decisions, Y[test])) == counted(candidate.evaluation)
+        assert list(search.cascade(candidate).decide(X)) == list(search.decide(X))
+    last = search.front_[-1]
+    everything = alone(search, last).fit(X, Y)
+    assert list(search.choose(last, refit=True).decide(X)) == list(everything.decide(X))
+
+
+def test_without_a_refit_several_folds_leave_no_cascade_until_asked_for():
+    search = search_for(refit=False).fit(X, Y)
+    assert not hasattr(search, "best_cascade_")
+    assert not hasattr(search, "best_estimator_")
+    assert search.best_candidate_ in search.front_
+    for use in (search.decide, search.predict, search.predict_proba):
+        with pytest.raises(NotFittedError, match=r"refit=False with 3 .* choose\(refit=True\)"):
+            use(X)
+    assert len(search.choose(refit=True).predict(X)) == N
+    search.choose()
+    with pytest.raises(NotFittedError, match="refit=False"):
+        search.predict(X)
+
+
+# Whether confidences keep what they promise.
+
+TWINS = pd.concat([X, X.add_suffix("'") + 0.1, X.add_suffix('"') * 2], axis=1)[
+    ["s0", "s0'", 's0"', "s2", "s2'", 's2"']
+]
+TWIN_COSTS = Costs(
+    [
+        Source("one", features=list(TWINS)[:3], cost=1),
+        Source("two", features=list(TWINS)[3:], cost=2),
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    "estimator", [RandomForestClassifier(20, random_state=0), GaussianNB()], ids=["forest", "bayes"]
+)
+def test_an_overconfident_estimator_is_warned_of(estimator):
+    search = CascadeSearchCV(estimator, costs=TWIN_COSTS, cv=3)
+    name = type(estimator).__name__
+    with pytest.warns(CalibrationWarning, match=f"{name} promises more .* CalibratedClassifierCV"):
+        search.fit(TWINS, Y)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        LogisticRegression(),
+        make_pipeline(StandardScaler(), LogisticRegression()),
+        CalibratedClassifierCV(GaussianNB(), cv=3, ensemble=False),
+        CalibratedClassifierCV(RandomForestClassifier(5, random_state=0), cv=2, ensemble=False),
+    ],
+    ids=["logistic", "pipeline", "calibrated bayes", "calibrated forest"],
+)
+def test_a_calibrated_estimator_is_not_warned_of(estimator):
+    CascadeSearchCV(estimator, costs=TWIN_COSTS, cv=3).fit(TWINS, Y)
+
+
+class Calibrated(ClassifierMixin, BaseEstimator):
+    """Logistic regression under a name that is not trusted."""
+
+    def fit(self, X, y):
+        self.inner_ = LogisticRegression().fit(X, y)
+        self.classes_ = self.inner_.classes_
+        return self
+
+    def predict_proba(self, X):
+        return self.inner_.predict_proba(X)
+
+
+@pytest.mark.parametrize("seed", [2, 12, 16])
+def test_sources_that_say_the_same_are_no_further_evidence(seed):
+    """A few unlucky rows, seen by every source, are still a few unlucky rows."""
+    column, labels, _ = make_costly_classification(300, 1, random_state=seed)
+    blur = np.random.default_rng(seed).normal(size=300)[:, None] * np.arange(4) / 100
+    CascadeSearchCV(Calibrated(), cv=3, max_stages=1).fit(column.to_numpy() + blur, labels)
+
+
+class Below:
+    """A guard that refuses what lies below the lowest training value."""
+
+    def fit(self, columns):
+        self.lowest_ = {name: values.min() for name, values in columns.items()}
+
+    def reasons(self, columns):
+        low = np.any([columns[name] < self.lowest_[name] for name in columns], axis=0)
+        return np.where(low, "out of range", "").astype(object)
+
+
+def test_the_guard_watches_over_the_chosen_cascade():
+    search = search_for(guard=Below(), select={"min_coverage": 0.9}).fit(X, Y)
+    assert (search.decide(X - 100).reason == "out of range").all()
+    assert not (search.decide(X).reason == "out of range").any()

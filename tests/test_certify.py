@@ -1,0 +1,796 @@
+"""Certificates: exact tests, honest refusals, and what voids them."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from itertools import product
+from math import ceil, comb
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from scipy.stats import beta, binom
+from sklearn.dummy import DummyClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier
+
+from emsco import (
+    Candidate,
+    CascadeClassifier,
+    CascadeSearchCV,
+    Costs,
+    Evaluation,
+    InputGuard,
+    Source,
+    StageDesign,
+    evaluate,
+)
+from emsco._binomial import cost_p_value, cost_upper, lower, tail, upper
+from emsco._sequence import passed, shares
+from emsco.certify import Targets, certify, fingerprint, in_order, required_rows
+from emsco.datasets import load_spambase, load_thyroid, make_costly_classification
+from emsco.exceptions import CertificateError, ClassesError, ColumnsError, ValuesError
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_costly_classification(4000, 3, class_sep=3, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def fitted(data):
+    X, y, costs = data
+    search = CascadeSearchCV(costs=costs, threshold=[0.6, 0.9, 0.97], select={"by": "accuracy"})
+    return search.fit(X[:1000], y[:1000])
+
+
+@pytest.fixture
+def search(fitted):
+    """Copy it, because a search remembers which rows it was certified on."""
+    return copy.deepcopy(fitted)
+
+
+def holm(p_values, level):
+    """Give the places that Holm's procedure rejects."""
+    order, rejected = np.argsort(p_values, kind="stable"), []
+    for step, place in enumerate(order):
+        if p_values[place] > level / (len(p_values) - step):
+            break
+        rejected.append(int(place))
+    return sorted(rejected)
+
+
+# How many rows it takes.
+
+TABLE = {  # accuracy, confidence: with 0, 1, 2, 5 errors; with 0 shared among 30 or 171 candidates
+    (0.90, 0.90): (22, 38, 52, 91, 55, 71),
+    (0.95, 0.90): (45, 77, 105, 184, 112, 146),
+    (0.95, 0.95): (59, 93, 124, 208, 125, 159),
+    (0.95, 0.99): (90, 130, 165, 259, 157, 191),
+    (0.98, 0.99): (228, 330, 418, 652, 397, 483),
+    (0.99, 0.99): (459, 662, 838, 1_307, 797, 970),
+    (0.999, 0.99): (4_603, 6_636, 8_403, 13_105, 8_003, 9_742),
+}
+
+
+@pytest.mark.parametrize(("asked", "rows"), TABLE.items())
+def test_required_rows_are_those_of_the_exact_table(asked, rows):
+    by_errors = [required_rows(*asked, errors=errors) for errors in (0, 1, 2, 5)]
+    by_candidates = [required_rows(*asked, candidates=n) for n in (30, 171)]
+    assert (*by_errors, *by_candidates) == rows
+
+
+@pytest.mark.parametrize(
+    ("true", "rows", "on_a_grid"),
+    [(0.96, 4_562, 4_628), (0.97, 1_068, 1_073), (0.98, 425, 431), (0.99, 198, 203)],
+)
+def test_required_rows_have_the_power_asked_for_from_there_on(true, rows, on_a_grid):
+    """A search on a grid with steps of 3% finds the next number of it, and so a little more."""
+    n = np.arange(1, 2 * rows)
+    allowed = binom.ppf(0.01, n, 0.05) - 1  # one below the first that is too probable
+    power = np.where(allowed < 0, 0.0, binom.cdf(allowed, n, 1 - true))
+    assert required_rows(0.95, 0.99, true_accuracy=true, power=0.8) == rows
+    assert n[power < 0.8].max() == rows - 1
+    assert rows <= on_a_grid <= 1.03 * rows + 1
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"accuracy": 1.0}, "`accuracy` must be a number between 0 and 1, got 1.0."),
+        ({"accuracy": 0.9, "confidence": 99}, "`confidence` must be a number between 0 and 1"),
+        ({"accuracy": 0.9, "errors": -1}, "`errors` must be >= 0"),
+        ({"accuracy": 0.9, "power": 0.8}, "`true_accuracy` and `power` together"),
+        ({"accuracy": 0.9, "power": 0.8, "true_accuracy": 0.9}, "must be above 0.9"),
+    ],
+)
+def test_required_rows_refuse_what_cannot_be(asked, message):
+    with pytest.raises(CertificateError, match=message):
+        required_rows(**asked)
+
+
+# Exact tests and bounds.
+
+
+@given(st.integers(1, 3000), st.data())
+def test_tail_is_the_binomial_distribution(rows, data):
+    events = data.draw(st.integers(0, rows))
+    share = data.draw(st.floats(0.001, 0.999))
+    assert tail(events, rows, share) == pytest.approx(binom.cdf(events, rows, share), abs=1e-12)
+
+
+def test_p_values_are_those_of_mapie_but_for_counts_it_rounds_up():
+    """MAPIE multiplies a rate back and rounds up: 7 errors in 172 rows become 8 with it."""
+    methods = pytest.importorskip("mapie.risk_control.methods")
+    differ = []
+    for rows in range(1, 301):
+        errors = np.arange(rows + 1)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            theirs = methods.compute_hoeffding_bentkus_p_value(
+                errors / rows, rows, 0.05, binary=True
+            )[:, 0]
+        ours = tail(errors, rows, 0.05)
+        differ += [(rows, int(e)) for e in errors[~np.isclose(ours, theirs, rtol=0, atol=1e-12)]]
+    rounded_up = [
+        (rows, errors)
+        for rows in range(1, 301)
+        for errors in range(rows + 1)
+        if ceil(rows * (errors / rows)) > errors
+    ]
+    assert set(differ) <= set(rounded_up)
+    # Of the others both p-values are 1 to eleven digits, whatever the count.
+    hidden = set(rounded_up) - set(differ)
+    assert all(tail(errors, rows, 0.05) > 1 - 1e-11 for rows, errors in hidden)
+    assert (172, 7) in differ
+    assert [pair for pair in differ if pair[0] <= 102] == [
+        (25, 7), (41, 7), (41, 14), (43, 7), (43, 14), (50, 7), (50, 14), (51, 7), (51, 14),
+        (58, 15), (75, 21), (76, 21), (79, 15), (82, 7), (82, 14), (84, 23), (85, 11), (85, 13),
+        (85, 15), (85, 22), (86, 7), (86, 14), (87, 11), (87, 13), (87, 15), (87, 22), (89, 23),
+        (99, 13), (100, 7), (100, 14), (101, 7), (101, 14), (102, 7), (102, 14),
+    ]  # fmt: skip
+
+
+@given(st.integers(1, 400), st.data())
+def test_more_errors_never_speak_for_a_candidate(rows, data):
+    errors = data.draw(st.integers(1, rows))
+    accuracy = data.draw(st.floats(0.5, 0.999))
+    fewer, more = (Evaluation(rows, rows, rows - wrong, 0) for wrong in (errors - 1, errors))
+    targets = Targets(accuracy=accuracy)
+    assert targets.p_value(fewer, 0) <= targets.p_value(more, 0)
+
+
+@given(st.integers(1, 400), st.data())
+def test_bounds_are_clopper_and_pearsons_and_move_with_the_counts(rows, data):
+    right = data.draw(st.integers(0, rows))
+    level = data.draw(st.floats(1e-7, 0.5))
+    low, high = lower(right, rows, level), upper(right, rows, level)
+    assert 0 <= low <= right / rows <= high <= 1
+    assert lower(right + 1, rows + 1, level) >= low - 1e-12
+    if 0 < right < rows:
+        assert low == pytest.approx(beta.ppf(level, right, rows - right + 1), rel=1e-6)
+        assert high == pytest.approx(beta.isf(level, right + 1, rows - right), rel=1e-6)
+
+
+@pytest.mark.parametrize("level", [0.3, 0.05, 0.001])
+@pytest.mark.parametrize("share", [0.02, 0.31, 0.5, 0.95])
+def test_bounds_are_false_at_most_at_their_level(share, level):
+    """By counting every outcome, not by drawing some."""
+    for rows in (1, 7, 40, 150):
+        counts = np.arange(rows + 1)
+        chance = binom.pmf(counts, rows, share)
+        assert chance[lower(counts, rows, level) > share].sum() <= level
+        assert chance[upper(counts, rows, level) < share].sum() <= level
+
+
+@given(st.integers(1, 300), st.data())
+def test_the_cost_of_two_stages_is_a_binomial_test(rows, data):
+    reached = data.draw(st.integers(0, rows))
+    most = data.draw(st.floats(1.01, 10.99))
+    p_value = cost_p_value((rows, reached), np.array([1.0, 11.0]), most)
+    assert p_value == pytest.approx(binom.cdf(reached, rows, (most - 1) / 10), rel=1e-6, abs=1e-290)
+
+
+def test_the_cost_of_three_stages_is_bounded_whatever_happens():
+    """By counting every outcome of 12 rows that leave at one of three stages."""
+    prices, rows = np.array([1.0, 3.0, 20.0]), 12
+    for leave in ((0.5, 0.3, 0.2), (0.8, 0.15, 0.05), (0.1, 0.1, 0.8)):
+        mean = float(prices @ leave)
+        false = dict.fromkeys((0.3, 0.1, 0.01), 0.0)
+        for first, second in product(range(rows + 1), repeat=2):
+            third = rows - first - second
+            if third < 0:
+                continue
+            ways = comb(rows, first) * comb(rows - first, second)
+            chance = ways * leave[0] ** first * leave[1] ** second * leave[2] ** third
+            reached = rows, second + third, third
+            p_value = cost_p_value(reached, prices, np.nextafter(mean, 0))
+            for level in false:
+                assert (cost_upper(reached, prices, level) < mean) <= (p_value <= level * 1.001)
+                false[level] += chance * (p_value <= level)
+        assert all(share <= level for level, share in false.items())
+
+
+def test_a_cost_that_cannot_be_exceeded_needs_no_rows_and_one_that_must_be_never_passes():
+    prices = np.array([2.0, 2.0, 5.0])
+    assert cost_p_value((10, 5, 2), prices, 5.0) == 0
+    assert cost_p_value((10, 5, 2), prices, 1.9) == 1
+    assert cost_p_value((10, 10, 10), prices, 4.9) == 1
+    assert cost_upper((10, 3), np.array([2.0, 2.0]), 0.01) == 2
+
+
+# Many candidates.
+
+
+def by_graph(levels, p_values):
+    """Reject as Bretz et al. (2009) do on the graph that is a ring, matrix and all."""
+    n = len(p_values)
+    held, remaining = list(levels), set(range(n))
+    passes = np.roll(np.eye(n), 1, axis=1)
+    while True:
+        able = [i for i in remaining if p_values[i] <= held[i]]
+        if not able:
+            return sorted(set(range(n)) - remaining)
+        out = able[-1]
+        remaining.remove(out)
+        updated = np.zeros((n, n))
+        for i in remaining:
+            held[i] += held[out] * passes[out, i]
+            back = passes[i, out] * passes[out, i]
+            for j in remaining - {i}:
+                if back < 1:
+                    updated[i, j] = (passes[i, j] + passes[i, out] * passes[out, j]) / (1 - back)
+        passes = updated
+
+
+@given(st.lists(st.floats(1e-5, 0.2), min_size=1, max_size=9))
+def test_what_passes_is_what_the_graphical_procedure_rejects(p_values):
+    levels = 0.05 * shares(len(p_values))
+    assert passed(levels, p_values.__getitem__) == by_graph(levels, p_values)
+
+
+@given(st.lists(st.floats(1e-5, 0.2), min_size=1, max_size=9))
+def test_all_on_the_first_is_a_fixed_sequence(p_values):
+    levels = np.zeros(len(p_values))
+    levels[0] = 0.05
+    stop = next((i for i, p in enumerate(p_values) if p > 0.05), len(p_values))
+    assert passed(levels, p_values.__getitem__) == list(range(stop))
+
+
+@given(st.lists(st.floats(1e-4, 0.1), min_size=1, max_size=8))
+def test_holm_rejects_a_superset_of_bonferroni_and_agrees_with_mapie(p_values):
+    fwer = pytest.importorskip("mapie.risk_control.fwer_control")
+    ours = holm(np.array(p_values), 0.05)
+    assert set(np.flatnonzero(np.array(p_values) <= 0.05 / len(p_values))) <= set(ours)
+    assert len(ours) == len(fwer.control_fwer(np.array(p_values), 0.05, "bonferroni_holm"))
+
+
+@given(st.lists(st.floats(1e-5, 0.2), min_size=2, max_size=12), st.data())
+def test_where_half_the_front_meets_the_target_holm_issues_no_more(p_values, data):
+    """Of those that meet it, every one holds at least what Holm's first step gives it."""
+    n_met = data.draw(st.integers(1, len(p_values) // 2))
+    met = sorted(data.draw(st.permutations(range(len(p_values))))[:n_met])
+    tested = [p_values[i] for i in met]
+    first_of_holm = [i for i in met if p_values[i] <= 0.05 / len(p_values)]
+    if first_of_holm:
+        assert passed(0.05 * shares(n_met), tested.__getitem__)
+
+
+def test_shares_are_all_of_the_level():
+    assert shares(1).tolist() == [1.0]
+    assert shares(40).sum() == pytest.approx(1)
+
+
+def candidate(accepted, right, paid=100.0, sick=(50, 40, 40)):
+    rows, sick_accepted, sick_right = sick
+    return Candidate(
+        StageDesign.from_stages([["x0"], ["x1"]]),
+        0.75,
+        Evaluation(
+            100, accepted, right, paid,
+            class_rows={"sick": rows, "well": 100 - rows},
+            class_accepted={"sick": sick_accepted, "well": accepted - sick_accepted},
+            class_right={"sick": sick_right, "well": right - sick_right},
+        ),
+    )  # fmt: skip
+
+
+def test_the_order_is_by_the_selected_p_value_of_those_that_meet_the_targets():
+    costs = Costs.per_feature([1, 9])
+    few, many, low = candidate(50, 50), candidate(90, 89), candidate(90, 70)
+    assert in_order([low, few, many], Targets(accuracy=0.9), costs) == [many, few]
+    assert in_order([low], Targets(accuracy=0.9), costs) == [low]
+    missing = candidate(90, 89, sick=(50, 40, 30))
+    both = Targets(accuracy=0.9, max_missed={"sick": 0.1})
+    assert in_order([missing, few], both, costs) == [few]
+    dear = candidate(90, 89, paid=500.0)
+    assert in_order([dear, few], Targets(accuracy=0.9, max_cost=4), costs) == [few]
+    assert in_order([dear, many], Targets(accuracy=0.9, max_cost=8), costs) == [many, dear]
+
+
+@given(st.integers(0, 40), st.integers(0, 40), st.integers(0, 40), st.floats(0, 1))
+def test_targets_together_are_as_hard_as_the_hardest(accepted, right, sick, cost):
+    assume(right <= accepted)
+    sick_accepted = min(sick, accepted)
+    sick_right = max(0, min(sick_accepted, right - (accepted - sick_accepted)))
+    well = {"accepted": accepted - sick_accepted, "right": right - sick_right}
+    assume(0 <= well["right"] <= well["accepted"] <= 40)
+    evaluation = Evaluation(
+        80, accepted, right, 0,
+        class_rows={"sick": 40, "well": 40},
+        class_accepted={"sick": sick_accepted, "well": well["accepted"]},
+        class_right={"sick": sick_right, "well": well["right"]},
+    )  # fmt: skip
+    together = Targets(accuracy=0.9, max_missed={"sick": 0.1}, min_coverage=0.3, max_cost=3)
+    assert together.p_value(evaluation, cost) == pytest.approx(
+        max(
+            binom.cdf(accepted - right, accepted, 0.1) if accepted else 1,
+            binom.cdf(sick_accepted - sick_right, 40, 0.1),
+            binom.sf(accepted - 1, 80, 0.3),
+            cost,
+        ),
+        abs=1e-12,
+    )
+
+
+# Certificates of searches and cascades.
+
+
+def test_a_search_is_certified_by_the_cascades_it_builds(search, data):
+    X, y, _ = data
+    certificate = certify(search, X[1000:], y[1000:], accuracy=0.95, max_cost=4.5)
+    assert certificate.certified
+    assert certificate.tried >= len(certificate.candidates) > 1
+    for certified in certificate.candidates:
+        cascade = search.cascade(certified.candidate)
+        decisions = cascade.decide(X[1000:])
+        assert certified.evaluation == evaluate(decisions, y[1000:])
+        assert certified.fingerprint == fingerprint(cascade)
+        assert certified.reached == tuple(
+            (decisions.exit_stage >= stage).sum() for stage in range(len(cascade.stages_))
+        )
+        errors = certified.evaluation.accepted - certified.evaluation.right
+        assert certified.p_value >= binom.cdf(errors, certified.evaluation.accepted, 0.05) - 1e-12
+        bounds, seen = certified.bounds, certified.evaluation
+        assert bounds.accuracy <= seen.accuracy
+        assert bounds.coverage[0] <= seen.coverage <= bounds.coverage[1]
+        assert bounds.cost >= seen.cost
+        assert all(bounds.missed[label] >= share for label, share in seen.missed.items())
+    cheapest = certificate.select()
+    assert cheapest.evaluation.cost == min(c.evaluation.cost for c in certificate.candidates)
+    most = certificate.select(by="coverage")
+    assert most.evaluation.coverage == max(c.evaluation.coverage for c in certificate.candidates)
+    search.choose(cheapest.candidate)
+    certificate.check(search)
+    assert certificate.holds_for(search.best_cascade_)
+
+
+def test_bounds_are_adjusted_for_the_candidates_tested_and_the_bounds_told(search, data):
+    X, y, _ = data
+    certificate = certify(search, X[1000:], y[1000:], accuracy=0.95, share=0.5)
+    certified = certificate.candidates[0]
+    level = 0.01 * 0.5 / (certificate.tried * 6)  # accuracy, coverage twice, cost, two classes
+    seen = certified.evaluation
+    assert certified.bounds.accuracy == lower(seen.right, seen.accepted, level)
+    assert certified.bounds.coverage[1] == upper(seen.accepted, seen.rows, level)
+
+
+def test_the_sentence_says_what_is_promised_and_under_which_assumption(search, data):
+    X, y, _ = data
+    certificate = certify(
+        search,
+        X[1000:],
+        y[1000:],
+        accuracy=0.95,
+        max_missed={0: 0.1, 1: 0.2},
+        min_coverage=0.5,
+        max_cost=6,
+        confidence=0.95,
+    )
+    assert certificate.sentence == (
+        "Over the draw of the 3,000 calibration rows, the chance that a certificate is issued for "
+        "a cascade that in truth is right on fewer than 95% of the rows it accepts, accepts more "
+        "than 10% of 0 under another label, accepts more than 20% of 1 under another label, "
+        "accepts fewer than 50% of all rows or costs more than 6 a row is at most 5%, if future "
+        "rows are exchangeable with them."
+    )
+    printed = str(certificate)
+    assert printed.startswith(certificate.sentence)
+    assert "accuracy >=" in printed
+    assert "missed 1 <=" in printed
+    assert "3,000 of 3,000 calibration rows used; 0 equal a fitted row" in printed
+    assert "<table>" in certificate._repr_html_()
+
+
+def test_one_cascade_is_a_family_of_one(data):
+    X, y, costs = data
+    cascade = CascadeClassifier(costs=costs, threshold=0.9).fit(X[:1000], y[:1000])
+    certificate = certify(cascade, X[1000:2000], y[1000:2000], accuracy=0.9)
+    (certified,) = certificate.candidates
+    seen = evaluate(cascade.decide(X[1000:2000]), y[1000:2000])
+    errors = seen.accepted - seen.right
+    assert certificate.tried == 1
+    assert certified.p_value == pytest.approx(binom.cdf(errors, seen.accepted, 0.1), abs=1e-12)
+    assert certified.candidate.evaluation == seen
+    certificate.check(cascade)
+
+
+def test_too_few_rows_say_how_many_would_do(data):
+    X, y, costs = data
+    cascade = CascadeClassifier(costs=costs, threshold=0.999).fit(X[:1000], y[:1000])
+    decisions = cascade.decide(X)
+    right = np.flatnonzero(decisions.accepted & (decisions.label == y))
+    rows = right[right >= 1000][:75]
+    certificate = certify(cascade, X.iloc[rows], y[rows], accuracy=0.95)
+    assert not certificate.certified
+    assert certificate.needed_rows == 90
+    assert certificate.sentence == (
+        "Not certified: 75 accepted rows with 0 wrong are too few, it takes 90 with as many."
+    )
+    assert str(certificate).startswith(certificate.sentence)
+    assert "Not certified" in certificate._repr_html_()
+    with pytest.raises(CertificateError, match="it takes 90 with as many"):
+        certificate.select()
+    more = certify(cascade, X.iloc[right[-90:]], y[right[-90:]], accuracy=0.95)
+    assert more.certified
+    assert more.needed_rows is None
+
+
+def test_a_front_that_is_not_certified_says_what_its_closest_candidate_lacks(search, data):
+    X, y, _ = data
+    certificate = certify(
+        search, X[1000:1060], y[1000:1060], accuracy=0.95, max_missed={1: 0.01}, max_cost=0.5
+    )
+    assert not certificate.certified
+    assert certificate.needed_rows >= 90
+    whats = [shortfall.what for shortfall in certificate.shortfalls]
+    assert whats == ["accepted rows", "rows of 1", "cost"]
+    assert certificate.sentence.endswith("60 rows do not show that the cost is low enough.")
+
+
+def test_a_class_without_rows_is_never_certified(data):
+    X, y, costs = data
+    cascade = CascadeClassifier(costs=costs).fit(X[:1000], y[:1000])
+    zeros = np.flatnonzero(y == 0)
+    zeros = zeros[zeros >= 1000]
+    assert not certify(cascade, X.iloc[zeros], y[zeros], max_missed={1: 0.9}).certified
+
+
+def test_a_constant_classifier_is_never_certified_for_what_it_misses(data_folder):
+    """It is right on 92.6% of thyroid patients, because so many are healthy."""
+    X, y, costs = load_thyroid(data_folder)
+    for number in range(5):
+        order = np.random.default_rng(number).permutation(len(y))
+        train, fresh = order[:3600], order[3600:]
+        model = CascadeClassifier(DummyClassifier(strategy="prior"), costs=costs)
+        model.fit(X.iloc[train], y[train])
+        shared = {"share": 0.25}
+        assert certify(model, X.iloc[fresh], y[fresh], accuracy=0.9, **shared).certified
+        for most in (0.5, 0.9, 0.99):
+            asked = {"accuracy": 0.9, "max_missed": {"sick": most}}
+            assert not certify(model, X.iloc[fresh], y[fresh], **asked, **shared).certified
+
+
+def test_a_label_that_fit_did_not_see_is_an_error(data):
+    X, y, costs = data
+    cascade = CascadeClassifier(costs=costs, threshold=0.9).fit(X[:1000], y[:1000])
+    truth = y[1000:2000].copy()
+    truth[:200] = 7
+    certificate = certify(cascade, X[1000:2000], truth, accuracy=0.5)
+    seen = certificate.candidates[0].evaluation
+    assert seen.class_right[7] == 0
+    with pytest.raises(ClassesError, match="none of the classes"):
+        certify(cascade, X[2000:], y[2000:].astype(str), accuracy=0.9)
+
+
+# Groups.
+
+
+def test_of_each_group_one_random_row_is_used(search, data):
+    X, y, _ = data
+    groups = np.repeat([f"card {i}" for i in range(600)], 5)
+    asked = {"accuracy": 0.9, "groups": groups, "share": 0.3}
+    first, again, other = (
+        certify(search, X[1000:], y[1000:], **asked, random_state=seed) for seed in (0, 0, 1)
+    )
+    assert (first.rows, first.rows_given) == (600, 3000)
+    assert first.candidates[0].evaluation.rows == 600
+    assert first.candidates[0].evaluation == again.candidates[0].evaluation
+    assert first.candidates[0].evaluation != other.candidates[0].evaluation
+    assert "600 calibration rows, one of each group, the chance" in first.sentence
+    assert "if a random row of a random new group is exchangeable with them" in first.sentence
+    assert "600 of 3,000 calibration rows used" in str(first)
+
+
+def test_groups_of_one_row_change_nothing(search, data):
+    X, y, _ = data
+    asked = {"accuracy": 0.9, "share": 0.5, "random_state": 0}
+    plain = certify(search, X[1000:], y[1000:], **asked)
+    grouped = certify(search, X[1000:], y[1000:], **asked, groups=np.arange(3000))
+    assert grouped.candidates == plain.candidates
+    assert grouped.sentence == plain.sentence
+
+
+# What voids it.
+
+
+def test_a_cascade_fitted_anew_no_longer_matches(data):
+    X, y, costs = data
+    cascade = CascadeClassifier(costs=costs, threshold=0.9).fit(X[:1000], y[:1000])
+    certificate = certify(cascade, X[1000:], y[1000:], accuracy=0.9)
+    again = CascadeClassifier(costs=costs, threshold=0.9).fit(X[:1000], y[:1000])
+    assert certificate.holds_for(again)  # to the last bit the same
+    for changed in (
+        CascadeClassifier(costs=costs, threshold=0.9).fit(X[:999], y[:999]),
+        CascadeClassifier(costs=costs, threshold=0.91).fit(X[:1000], y[:1000]),
+        CascadeClassifier(costs=[1, 2, 3], threshold=0.9).fit(X[:1000], y[:1000]),
+        CascadeClassifier(costs=costs, threshold=0.9, guard=InputGuard()).fit(X[:1000], y[:1000]),
+    ):
+        assert not certificate.holds_for(changed)
+        with pytest.raises(CertificateError, match="its fingerprint matches none of the 1"):
+            certificate.check(changed)
+
+
+def boosted():
+    return HistGradientBoostingClassifier(max_iter=10, random_state=0)
+
+
+@pytest.mark.parametrize("estimator", [None, boosted()], ids=["default", "boosted"])
+@pytest.mark.parametrize("guard", [None, InputGuard()], ids=["unguarded", "guarded"])
+def test_a_fingerprint_survives_pickling_and_tells_fits_apart(data, estimator, guard):
+    X, y, costs = data
+    design = StageDesign.from_stages([["s0"], ["s1", "s2"]])
+    options = {"design": design, "costs": costs, "guard": guard}
+    cascade = CascadeClassifier(estimator, **options).fit(X[:300], y[:300])
+    assert fingerprint(pickle.loads(pickle.dumps(cascade))) == fingerprint(cascade)
+    same = CascadeClassifier(estimator, **options).fit(X[:300], y[:300])
+    assert fingerprint(same) == fingerprint(cascade)
+    other = CascadeClassifier(estimator, **options).fit(X[:290], y[:290])
+    assert fingerprint(other) != fingerprint(cascade)
+
+
+def test_text_and_missing_values_are_part_of_the_fingerprint():
+    X = pd.DataFrame({"a": ["x", "y", None, "x"] * 20, "b": [1.0, np.nan, 3.0, 4.0] * 20})
+    y = np.tile([0, 1, 1, 0], 20)
+    one = CascadeClassifier().fit(X, y)
+    assert fingerprint(one) == fingerprint(pickle.loads(pickle.dumps(one)))
+    other = CascadeClassifier().fit(X.replace("x", "z"), y)
+    assert fingerprint(one) != fingerprint(other)
+
+
+def test_a_classifier_that_cannot_be_pickled_cannot_be_certified(data):
+    X, y, _ = data
+
+    class Local(DummyClassifier):
+        pass
+
+    cascade = CascadeClassifier(Local()).fit(X[:100], y[:100])
+    with pytest.raises(CertificateError, match="Local cannot be pickled"):
+        certify(cascade, X[1000:], y[1000:], accuracy=0.5)
+
+
+def test_rows_of_the_search_are_refused_by_their_index(data):
+    X, y, costs = data
+    order = np.random.default_rng(0).permutation(len(y))
+    train, fresh = order[:1000], order[1000:]
+    search = CascadeSearchCV(costs=costs, threshold=[0.9]).fit(X.iloc[train], y[train])
+    mixed = np.append(fresh, train[0])
+    changed = X.iloc[mixed] + 0.001  # measured again, but the same patient
+    with pytest.raises(CertificateError, match="1 of 3,001 calibration rows were searched"):
+        certify(search, changed, y[mixed], accuracy=0.9)
+    with pytest.raises(CertificateError, match="by their key or index"):
+        certify(search.best_cascade_, changed, y[mixed], accuracy=0.9)
+    assert certify(search, X.iloc[fresh], y[fresh], accuracy=0.9).certified
+
+
+def test_rows_of_the_search_are_refused_by_key(data):
+    X, y, costs = data
+    named = X.set_axis([f"patient {i}" for i in range(len(y))])
+    cascade = CascadeClassifier(costs=costs, threshold=0.9).fit(named[:1000], y[:1000])
+    fresh, keys = X[1000:].to_numpy(), named.index[1000:].to_numpy()
+    assert certify(cascade, X[1000:], y[1000:], accuracy=0.9, keys=keys).certified
+    keys = np.append(keys[:-1], "patient 3")
+    frame = pd.DataFrame(fresh, columns=X.columns)
+    with pytest.raises(CertificateError, match="1 of 3,000 calibration rows"):
+        certify(cascade, frame, y[1000:], accuracy=0.9, keys=keys)
+    with pytest.raises(CertificateError, match="`keys` must name 3000 rows"):
+        certify(cascade, frame, y[1000:], accuracy=0.9, keys=keys[:5])
+
+
+def test_an_index_that_only_numbers_rows_proves_nothing(data):
+    """Two files have rows 0, 1, 2, ... each."""
+    X, y, costs = data
+    cascade = CascadeClassifier(costs=costs, threshold=0.9).fit(X[:1000], y[:1000])
+    fresh = X[1000:].reset_index(drop=True)
+    assert certify(cascade, fresh, y[1000:], accuracy=0.9).certified
+
+
+@pytest.mark.parametrize("frame", [np.asarray, pl.from_pandas, lambda X: X])
+def test_rows_that_equal_fitted_ones_are_refused_and_counted(data, frame):
+    X, y, _ = data
+    cascade = CascadeClassifier(costs=[1.0, 2.0, 4.0], threshold=0.9)
+    cascade.fit(frame(X[:1000]), y[:1000])
+    with pytest.raises(CertificateError, match="500 of 1,500 calibration rows equal a row"):
+        certify(cascade, frame(X[500:2000]), y[500:2000], accuracy=0.9)
+    few = certify(cascade, frame(X[990:2000]), y[990:2000], accuracy=0.9)
+    assert few.twins == 10  # less than 1%
+    assert "10 equal a fitted row" in str(few)
+
+
+def test_twins_are_no_proof_where_the_table_is_full_of_them(data_folder):
+    """Of spambase's rows, 12% have a twin."""
+    X, y, costs = load_spambase(data_folder)
+    order = np.random.default_rng(0).permutation(len(y))
+    train, fresh = order[:2300], order[2300:]
+    cascade = CascadeClassifier(costs=costs, threshold=0.9)
+    cascade.fit(X.iloc[train].reset_index(drop=True), y[train])
+    rows = X.iloc[fresh].reset_index(drop=True)
+    certificate = certify(cascade, rows, y[fresh], accuracy=0.9)
+    assert 0.05 < certificate.twins / len(fresh) < 0.15
+    mixed = np.concatenate([fresh, train[:700]])
+    with pytest.raises(CertificateError, match="could be chance"):
+        certify(cascade, X.iloc[mixed].reset_index(drop=True), y[mixed], accuracy=0.9)
+
+
+def test_text_booleans_and_missing_values_have_twins_too():
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=600)
+    X = pd.DataFrame(
+        {
+            "text": rng.choice(["a", "b"], 600),
+            "number": np.where(rng.random(600) < 0.1, np.nan, rng.normal(size=600) + 3 * y),
+            "flag": pd.array(rng.random(600) < 0.5, dtype="boolean"),
+            "unique": rng.permutation(600),
+        }
+    )
+    cascade = CascadeClassifier(threshold=0.6).fit(X[:300], y[:300])
+    assert certify(cascade, X[300:], y[300:], accuracy=0.6).twins == 0
+    with pytest.raises(CertificateError, match="300 of 300"):
+        certify(cascade, X[:300].astype({"unique": float}), y[:300], accuracy=0.6)
+
+
+def test_columns_that_are_not_needed_may_lack_but_then_twins_are_unknown(data):
+    X, y, costs = data
+    design = StageDesign.from_stages([["s2"], ["s1"]])
+    cascade = CascadeClassifier(design=design, costs=costs, threshold=0.9).fit(X[:1000], y[:1000])
+    certificate = certify(cascade, X.loc[1000:, ["s1", "s2"]], y[1000:], accuracy=0.9)
+    assert certificate.certified
+    assert certificate.twins is None
+    assert "could not be told" in str(certificate)
+
+
+def test_a_second_certificate_on_the_same_rows_must_share(search, data):
+    X, y, _ = data
+    certify(search, X[1000:], y[1000:], accuracy=0.9)
+    with pytest.raises(CertificateError, match="0 of the error that their confidence allows"):
+        certify(search, X[1000:], y[1000:], accuracy=0.95)
+    with pytest.raises(CertificateError, match="carry a certificate already"):
+        certify(search, X[1000:], y[1000:], accuracy=0.95, share=0.1)
+    shuffled = np.random.default_rng(0).permutation(np.arange(1000, 4000))
+    with pytest.raises(CertificateError, match="carry a certificate already"):
+        certify(search, X.iloc[shuffled].to_numpy(), y[shuffled], accuracy=0.95)
+    with pytest.raises(CertificateError, match="carry a certificate already"):
+        certify(search.best_cascade_, X[1000:2000], y[1000:2000], accuracy=0.95)
+    cascade = search.cascade(search.front_[-1])
+    with pytest.raises(CertificateError, match="carry a certificate already"):
+        certify(cascade, X[1000:2000], y[1000:2000], accuracy=0.95)
+
+
+def test_shares_of_one_set_of_rows_add_up_to_one_at_most(search, data):
+    X, y, _ = data
+    first = certify(search, X[1000:2000], y[1000:2000], accuracy=0.9, share=0.6)
+    assert "is at most 0.6%" in first.sentence
+    assert certify(search, X[1000:2000], y[1000:2000], max_missed={1: 0.1}, share=0.4).share == 0.4
+    with pytest.raises(CertificateError, match="0 of the error"):
+        certify(search, X[1000:2000], y[1000:2000], accuracy=0.8, share=0.1)
+    assert certify(search, X[2000:], y[2000:], accuracy=0.8).certified  # other rows
+
+
+def test_the_same_question_again_has_the_same_answer_and_costs_nothing(search, data):
+    X, y, _ = data
+    first = certify(search, X[1000:], y[1000:], accuracy=0.95)
+    assert certify(search, X[1000:], y[1000:], accuracy=0.95) == first
+    loaded = pickle.loads(pickle.dumps(search))
+    with pytest.raises(CertificateError, match="carry a certificate already"):
+        certify(loaded, X[1000:], y[1000:], accuracy=0.9)
+
+
+def test_a_certificate_that_failed_for_bad_rows_spends_nothing(data):
+    X, y, costs = data
+    cascade = CascadeClassifier(costs=costs, threshold=0.9).fit(X[:1000], y[:1000])
+    broken = X[1000:].copy()
+    broken.iloc[0, 0] = np.nan
+    with pytest.raises(ValuesError):
+        certify(cascade, broken, y[1000:], accuracy=0.9)
+    assert certify(cascade, X[1001:], y[1001:], accuracy=0.95).certified
+
+
+def test_the_fingerprint_of_rows_does_not_depend_on_their_order(data):
+    X, y, costs = data
+    prints = []
+    for rows in (np.arange(1000, 4000), np.arange(1000, 4000)[::-1], np.arange(1000, 3999)):
+        cascade = CascadeClassifier(costs=costs, threshold=0.9).fit(X[:1000], y[:1000])
+        prints.append(certify(cascade, X.iloc[rows], y[rows], accuracy=0.9).rows_fingerprint)
+    assert prints[0] == prints[1] != prints[2]
+
+
+def test_a_model_that_remembers_no_rows_says_so(data):
+    """As one from a file, which keeps none."""
+    X, y, costs = data
+    cascade = CascadeClassifier(costs=costs, threshold=0.9).fit(X[:1000], y[:1000])
+    del cascade._fitted_rows
+    assert certify(cascade, X[1000:], y[1000:], accuracy=0.9).twins is None
+    with pytest.raises(CertificateError, match="carry a certificate already"):
+        certify(cascade, X[1000:], y[1000:], accuracy=0.8)
+
+
+# What cannot be asked.
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({}, "Say what to certify: `accuracy`, `max_missed`, or both."),
+        ({"min_coverage": 0.5}, "Say what to certify"),
+        ({"accuracy": 95}, "`accuracy` must be a number between 0 and 1, got 95."),
+        ({"accuracy": True}, "`accuracy` must be a number"),
+        ({"max_missed": {1: 0.0}}, "`max_missed of 1` must be a number between 0 and 1"),
+        ({"max_missed": {"1": 0.1}}, "names '1', which is not a class; did you mean '1'?"),
+        ({"accuracy": 0.9, "confidence": 1}, "`confidence` must be a number between 0 and 1"),
+        ({"accuracy": 0.9, "min_coverage": 1.5}, "`min_coverage` must be"),
+        ({"accuracy": 0.9, "max_cost": -1}, "`max_cost` must be a number >= 0"),
+        ({"accuracy": 0.9, "share": 0}, "`share` must be above 0"),
+        ({"accuracy": 0.9, "groups": [1, 2]}, "`groups` must name 3000 rows"),
+    ],
+)
+def test_what_cannot_be_certified_is_refused(search, data, asked, message):
+    X, y, _ = data
+    with pytest.raises(CertificateError, match=message.replace("?", r"\?")):
+        certify(search, X[1000:], y[1000:], **asked)
+
+
+def test_rows_and_labels_must_fit(search, data):
+    X, y, _ = data
+    with pytest.raises(CertificateError, match="X has 3000 rows and `y` 2999"):
+        certify(search, X[1000:], y[1001:], accuracy=0.9)
+    with pytest.raises(CertificateError, match="X has 0 rows"):
+        certify(search, X[:0], y[:0], accuracy=0.9)
+    with pytest.raises(ColumnsError, match="X must have 3 columns"):
+        certify(search, X[1000:].to_numpy()[:, :2], y[1000:], accuracy=0.9)
+    with pytest.raises(CertificateError, match="can be certified, got DummyClassifier"):
+        certify(DummyClassifier(), X[1000:], y[1000:], accuracy=0.9)
+    certificate = certify(search, X[1000:], y[1000:], accuracy=0.9)
+    with pytest.raises(CertificateError, match="`by` must be one of cost, coverage, accuracy"):
+        certificate.select(by="costs")
+
+
+def test_a_certificate_never_changes_and_can_be_pickled(search, data):
+    X, y, _ = data
+    certificate = certify(search, X[1000:], y[1000:], accuracy=0.9)
+    with pytest.raises(AttributeError):
+        certificate.confidence = 0.999
+    assert pickle.loads(pickle.dumps(certificate)) == certificate
+
+
+def test_prices_with_setups_bound_the_cost_along_the_stages():
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=3000)
+    X = pd.DataFrame({name: y + rng.normal(size=3000) for name in ("a", "b", "c")})
+    costs = Costs(
+        [
+            Source("a", cost=1),
+            Source("b", cost=2, setup="blood"),
+            Source("c", cost=3, setup="blood"),
+        ],
+        setups={"blood": 10},
+    )
+    design = StageDesign.from_stages([["a"], ["b"], ["c"]])
+    cascade = CascadeClassifier(design=design, costs=costs, threshold=0.8).fit(X[:1000], y[:1000])
+    certificate = certify(cascade, X[1000:], y[1000:], accuracy=0.6, max_cost=15.5)
+    (certified,) = certificate.candidates
+    level = 0.01 / 6
+    _, second, third = certified.reached
+    expected = 1 + 12 * upper(second, 2000, level / 2) + 3 * upper(third, 2000, level / 2)
+    assert certified.bounds.cost == pytest.approx(expected)
