@@ -1,51 +1,45 @@
 """Whether certificates keep their promise where the truth is known, and how often they are issued.
 
-Calibration rows are drawn with replacement from a pool, so that what is true of every candidate is
-its figure on the pool, exactly. One simulation serves every table: the decisions of all candidates
-of a front on all pool rows, kept in `EMSCO_CACHE` or the folder for temporary files.
+One simulation serves every table: what all candidates of a front decide about a pool of rows.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
-import tempfile
-import warnings
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from scipy.stats import binom  # type: ignore[import-untyped]  # scipy ships no types
-from sklearn.datasets import make_classification
 from sklearn.dummy import DummyClassifier
 
-import emsco
-from emsco import Candidate, CascadeClassifier, CascadeSearchCV, Costs, Evaluation, StageDesign
+from emsco import Candidate, CascadeClassifier, Costs, Evaluation, StageDesign
 from emsco._binomial import cost_upper, lower, tail, upper
 from emsco._sequence import passed, shares
-from emsco._threshold import lowest, resolve
 from emsco.certify import Targets, certify, in_order, one_row_a_group
-from emsco.datasets import load_thyroid, make_costly_classification
-from emsco.exceptions import EmscoWarning
+from emsco.datasets import load_thyroid
+from experiments.pool import (
+    CLASSES,
+    KINDS,
+    Counts,
+    Front,
+    Numbers,
+    accuracy_of,
+    code_of_now,
+    count,
+    kept_front,
+)
 from experiments.tables import markdown
 
 SETTINGS = ((0.90, 0.90), (0.95, 0.95), (0.95, 0.99))  # accuracy, confidence
-KINDS = ("shared", "by class", "by stage")
 BEST = 0.02  # of accuracy above the target: what a certificate's coverage is held against
-_CLASSES = [0, 1]
 _BOUNDS = 6  # told of a candidate with two classes
 _MARGIN = 0.999  # of the binomial distribution that false certificates must stay within
 _PARTS = ("validity", "bounds", "power", "groups", "constant")
-
-Bits = NDArray[np.uint8]
-Floats = NDArray[np.float32]
-Numbers = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -90,162 +84,12 @@ def run(*, small: bool, only: list[str] | None = None) -> str:
     return told
 
 
-# The simulation.
-
-
-class Front(NamedTuple):
-    """A front's selected figures, and what its cascades decide about every pool row."""
-
-    selected: Numbers  # accepted, right, cost; of `rows` rows
-    rows: int
-    prices: Numbers  # paid up to each stage; the last one again where there are fewer
-    truth: NDArray[np.intp]
-    accepted: Bits  # packed, a row a candidate
-    wrong: Bits
-    reached: Bits  # candidates x later stages x packed rows
-    drawn: NDArray[np.intp]  # pool rows that certify() was asked on, and whom it certified
-    certified: NDArray[np.intp]
-
-
-def _simulate(plan: Plan, kind: str, number: int) -> Front:
-    """Search one population, and decide the pool by every candidate of the front."""
-    n_rows = (1000, 400)[number // 2 % 2]
-    X, y, costs = _population(number, n_rows + plan.pool, plan.sources)
-    thresholds: Any = {
-        "shared": [0.55, 0.65, 0.75, 0.8, 0.85, 0.9, 0.93, 0.96, 0.98, 0.99],
-        "by class": [{0: a, 1: b} for a in _BY_CLASS for b in _BY_CLASS],
-        "by stage": "auto",
-    }[kind]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", EmscoWarning)
-        search = CascadeSearchCV(
-            costs=costs, threshold=thresholds, max_stages=3, random_state=number
-        ).fit(X[:n_rows], y[:n_rows])
-    front, pool, truth = search.front_, X[n_rows:], y[n_rows:]
-    stages = _Stages(search, pool)
-    accepted = np.zeros((len(front), plan.pool), dtype=np.bool_)
-    wrong = accepted.copy()
-    reached = np.zeros((len(front), 2, plan.pool), dtype=np.bool_)
-    prices = np.empty((len(front), 3))
-    for i, candidate in enumerate(front):
-        design = candidate.design
-        undecided = np.ones(plan.pool, dtype=np.bool_)
-        needed = resolve(candidate.threshold, _CLASSES, design.n_stages)
-        for stage in range(design.n_stages):
-            if stage:
-                reached[i, stage - 1] = undecided
-            prices[i, stage:] = costs.of(design.acquired(stage))
-            confidence, label = stages.judge(design.acquired(stage))
-            sure = undecided & (confidence >= needed[stage][label])
-            accepted[i] |= sure
-            wrong[i] |= sure & (label != truth)
-            undecided &= ~sure
-    figures = [(c.evaluation.accepted, c.evaluation.right, c.evaluation.cost) for c in front]
-    drawn = np.random.default_rng(number).integers(plan.pool, size=1000)
-    certificate = certify(search, pool[drawn], truth[drawn], accuracy=0.95, confidence=0.95)
-    places = {candidate: i for i, candidate in enumerate(front)}
-    certified = [places[c.candidate] for c in certificate.candidates]
-    return Front(
-        np.array(figures),
-        n_rows,
-        prices,
-        truth,
-        np.packbits(accepted, axis=-1),
-        np.packbits(wrong, axis=-1),
-        np.packbits(reached, axis=-1),
-        drawn,
-        np.array(certified, dtype=np.intp),
-    )
-
-
-_BY_CLASS = (0.6, 0.75, 0.85, 0.92, 0.97)
-
-
-def _population(number: int, n_rows: int, n_sources: int) -> tuple[Any, NDArray[np.intp], Costs]:
-    """Make a population: where logistic regression is right, or where it is not."""
-    rng = np.random.default_rng(number)
-    costs = Costs.per_feature([2.0**i for i in range(n_sources)])
-    if number % 2:
-        X, y = make_classification(
-            n_rows,
-            n_features=n_sources,
-            n_informative=n_sources - 1,
-            n_redundant=1,
-            flip_y=0.02,
-            class_sep=rng.uniform(0.9, 1.6),
-            random_state=number,
-        )
-        return X, y, costs
-    X, y, _ = make_costly_classification(
-        n_rows, n_sources, class_sep=rng.uniform(0.7, 1.3), random_state=rng
-    )
-    return X.to_numpy(), y, costs
-
-
-class _Stages:
-    """What each source set says about every pool row: a stage depends on the set alone."""
-
-    def __init__(self, search: CascadeSearchCV, pool: Any) -> None:
-        self._search = search
-        self._pool = pool
-        self._known: dict[tuple[str, ...], tuple[Numbers, NDArray[np.intp]]] = {}
-
-    def judge(self, sources: tuple[str, ...]) -> tuple[Numbers, NDArray[np.intp]]:
-        if sources not in self._known:
-            names = self._search.costs_.names
-            assignment = np.array([0 if name in sources else -1 for name in names])
-            at_once = Candidate(
-                StageDesign(assignment, names), lowest(len(_CLASSES)), Evaluation(0, 0, 0, 0)
-            )
-            decisions = self._search.cascade(at_once).decide(self._pool)
-            self._known[sources] = decisions.confidence, decisions.label
-        return self._known[sources]
-
-
-def _cached(plan: Plan, kind: str, number: int, code: str) -> Front:
-    folder = Path(os.environ.get("EMSCO_CACHE") or Path(tempfile.gettempdir()) / "emsco")
-    name = f"certificates-{code}-{plan.pool}-{plan.sources}-{kind.replace(' ', '_')}-{number}.npz"
-    if (folder / name).is_file():
-        with np.load(folder / name) as kept:
-            return Front(**{field: kept[field][()] for field in Front._fields})
-    front = _simulate(plan, kind, number)
-    folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=folder, suffix=".npz", delete=False) as file:
-        np.savez(file, **front._asdict())
-    Path(file.name).replace(folder / name)
-    return front
-
-
-def _code() -> str:
-    """Tell the code by: what another version of it decided must not be used again."""
-    digest = hashlib.sha256()
-    for folder in (Path(emsco.__file__).parent, Path(__file__).parent):
-        for path in sorted(folder.rglob("*.py")):
-            if folder.name == "emsco" or path == Path(__file__):
-                digest.update(path.read_bytes())
-    return digest.hexdigest()[:12]
-
-
-# What is looked at.
-
-
-class Counts(NamedTuple):
-    """Counts of every candidate in every draw of calibration rows."""
-
-    rows: Numbers  # a draw
-    accepted: Numbers
-    errors: Numbers
-    missed: Numbers  # classes x candidates x draws
-    class_rows: Numbers  # classes x draws
-    reached: Numbers  # later stages x candidates x draws
-
-
 Seen = dict[tuple[str, int, str], list[dict[str, Any]]]  # kind, size and setting: by population
 
 
 def _simulate_all(plan: Plan) -> Seen:
     tasks = [(kind, number) for kind in KINDS for number in range(plan.populations)]
-    code = _code()
+    code = code_of_now()
     found = Parallel(n_jobs=2)(delayed(_look)(plan, kind, number, code) for kind, number in tasks)
     seen: Seen = defaultdict(list)
     for (kind, number), looks in zip(tasks, found, strict=True):
@@ -257,17 +101,17 @@ def _simulate_all(plan: Plan) -> Seen:
 
 def _look(plan: Plan, kind: str, number: int, code: str) -> dict[tuple[int, str], dict[str, Any]]:
     """Draw calibration rows, test the front on each draw, and hold the result against the truth."""
-    front = _cached(plan, kind, number, code)
+    front = kept_front(kind, number, pool=plan.pool, sources=plan.sources, code=code)
     _check_certify(front)
     rng = np.random.default_rng([number, KINDS.index(kind)])
-    truth = _count(front, np.ones((plan.pool, 1), dtype=np.float32))
-    accuracy = _accuracy(truth)
+    truth = count(front, np.ones((plan.pool, 1), dtype=np.float32))
+    accuracy = accuracy_of(truth)
     order = _Order(front)
     just_missed = {t: _just_missed(order, accuracy, t) for t, _ in SETTINGS}
     looks = {}
     for size in plan.sizes:
         weights = rng.multinomial(size, np.full(plan.pool, 1 / plan.pool), size=plan.draws)
-        counts = _count(front, weights.T.astype(np.float32))
+        counts = count(front, weights.T.astype(np.float32))
         for target, confidence in SETTINGS:
             level = 1 - confidence
             tested = _test(order.at(target), counts, accuracy, target, level)
@@ -280,33 +124,6 @@ def _look(plan: Plan, kind: str, number: int, code: str) -> dict[tuple[int, str]
             tested = _test(order.at(missed), counts, accuracy, missed, level)
             looks[size, f"just missed / {confidence:.2f}"] = tested
     return looks
-
-
-def _count(front: Front, weights: Floats) -> Counts:
-    """Count in every draw; `weights` says how often it holds each pool row."""
-    pool, draws = weights.shape
-
-    def total(bits: Bits, weights: Floats) -> Numbers:
-        plain = np.unpackbits(bits, axis=-1, count=pool).astype(np.float32)
-        counted: Numbers = np.rint(plain @ weights).astype(np.float64)
-        return counted
-
-    ones = weights * (front.truth == 1)[:, None]
-    both = total(front.wrong, np.hstack([weights, ones]))
-    errors, missed = both[:, :draws], both[:, draws:]
-    rows = weights.sum(axis=0).astype(np.float64)
-    return Counts(
-        rows,
-        total(front.accepted, weights),
-        errors,
-        np.array([errors - missed, missed]),
-        np.array([rows - ones.sum(axis=0), ones.sum(axis=0)]),
-        np.array([total(front.reached[:, stage], weights) for stage in range(2)]),
-    )
-
-
-def _accuracy(truth: Counts) -> Numbers:
-    return 1 - (truth.errors / np.maximum(truth.accepted, 1))[:, 0]
 
 
 def _test(
@@ -345,7 +162,7 @@ def _compare(
 ) -> dict[str, Any]:
     """Set certificates beside Holm's procedure, the best that there is, and what is naive."""
     p_values = tail(counts.errors, counts.accepted, 1 - target)
-    accuracy, coverage = _accuracy(truth), truth.accepted[:, 0] / truth.rows[0]
+    accuracy, coverage = accuracy_of(truth), truth.accepted[:, 0] / truth.rows[0]
     good = coverage[accuracy >= target + BEST]
     seen: dict[str, Any] = defaultdict(list)
     seen["front"] = len(p_values)
@@ -385,7 +202,7 @@ class _Order:
 def _check_certify(front: Front) -> None:
     """Make sure that the simulation certifies what `certify` did on the same rows."""
     weights = np.bincount(front.drawn, minlength=len(front.truth)).astype(np.float32)
-    counts = _count(front, weights[:, None])
+    counts = count(front, weights[:, None])
     order = _Order(front).at(0.95)
     p_values = tail(counts.errors[order, 0], counts.accepted[order, 0], 0.05)
     certified = order[passed(0.05 * shares(len(order)), p_values.__getitem__)]
@@ -444,7 +261,7 @@ def _bounds_beside(
         -cost_upper(reached, front.prices[who], level),
         *(
             -upper(counts.missed[label, who, draw], counts.class_rows[label, draw], level)
-            for label in _CLASSES
+            for label in CLASSES
         ),
     ]
 
@@ -454,11 +271,11 @@ def _figures(front: Front, truth: Counts, who: NDArray[np.intp]) -> list[Numbers
     rows, accepted = truth.rows[0], truth.accepted[who, 0]
     steps = np.diff(front.prices[who]).T
     return [
-        _accuracy(truth)[who],
+        accuracy_of(truth)[who],
         accepted / rows,
         -accepted / rows,
         -(front.prices[who, 0] + (steps * truth.reached[:, who, 0] / rows).sum(axis=0)),
-        *(-truth.missed[label, who, 0] / truth.class_rows[label, 0] for label in _CLASSES),
+        *(-truth.missed[label, who, 0] / truth.class_rows[label, 0] for label in CLASSES),
     ]
 
 
@@ -556,7 +373,7 @@ def _groups(plan: Plan, broken: list[str]) -> str:
     """Simulate rows of groups, of which every one is right with the group's own probability."""
     rng = np.random.default_rng(0)
     together = 1 / 0.3 - 1  # the sum of Beta's parameters for an intra-class correlation of 0.3
-    n_groups, rows = 500, []
+    n_groups, rows = 200, []
     for target, confidence in SETTINGS:
         for size in (5, 20):
             groups = np.repeat(np.arange(n_groups), size)
@@ -589,7 +406,7 @@ def _groups(plan: Plan, broken: list[str]) -> str:
             )
     header = ["accuracy / confidence", "rows a group", "repeats", "false with `groups`",
               "false without", "allowed"]  # fmt: skip
-    return "500 groups whose rows resemble one another:\n\n" + markdown(header, rows)
+    return "200 groups whose rows resemble one another:\n\n" + markdown(header, rows)
 
 
 def _constant(plan: Plan, broken: list[str]) -> str:

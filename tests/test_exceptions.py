@@ -7,14 +7,24 @@ import pickle
 import pytest
 
 from emsco import exceptions
-from emsco.exceptions import EmscoError, MissingExtraError, ValuesError, quoted, require
+from emsco.exceptions import (
+    EmscoError,
+    EmscoWarning,
+    MissingExtraError,
+    ValuesError,
+    quoted,
+    require,
+)
 
 
 def test_every_error_has_one_root():
     errors = [e for e in vars(exceptions).values() if isinstance(e, type)]
-    named = [e for e in errors if issubclass(e, Exception)]
+    named = [e for e in errors if issubclass(e, Exception) and not issubclass(e, Warning)]
     assert len(named) >= 9
     assert all(issubclass(error, EmscoError) for error in named)
+    warned = [e for e in errors if issubclass(e, Warning)]
+    assert len(warned) >= 3
+    assert all(issubclass(warning, EmscoWarning) for warning in warned)
 
 
 def test_an_error_keeps_its_place_through_pickle():

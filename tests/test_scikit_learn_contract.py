@@ -153,7 +153,7 @@ def test_metadata_of_a_search_goes_to_whoever_asked_for_it():
         search_for().fit(X, Y)
         with pytest.raises(UnsetMetadataPassedError, match="sample_weight"):
             search_for(LogisticRegression()).fit(X, Y, sample_weight=weight)
-        inner = search_for(asked, cv=splitter)
+        inner = search_for(asked, cv=splitter).set_score_request(sample_weight=False)
         outer = cross_validate(
             inner, X, Y, cv=splitter, params={"sample_weight": weight, "groups": groups}
         )

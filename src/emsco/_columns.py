@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from math import isfinite
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -169,8 +170,12 @@ def all_finite(values: NDArray[Any]) -> bool:
 
     A sum is finite only where every number is; it may also overflow, which is not "surely".
     """
+    if values.dtype.kind == "O":
+        return False
+    if values.size == 1:  # live, rows come one by one
+        return isfinite(values.item())
     with np.errstate(over="ignore", invalid="ignore"):
-        return values.dtype.kind != "O" and bool(np.isfinite(values.sum()))
+        return bool(np.isfinite(values.sum()))
 
 
 def invalid(values: NDArray[Any], *, missing_seen: bool) -> NDArray[np.bool_] | None:

@@ -66,16 +66,18 @@ class Evaluation:
 
     def __post_init__(self) -> None:
         if not 0 <= self.right <= self.accepted <= self.rows or self.paid < 0:
-            raise DecisionsError(f"0 <= right <= accepted <= rows and paid >= 0 must hold: {self}.")
+            raise DecisionsError(
+                f"0 <= right <= accepted <= rows and paid >= 0 must hold: {self!r}."
+            )
         for count in ("rows", "accepted", "right"):
             by_class = FrozenMapping(getattr(self, f"class_{count}"))
             object.__setattr__(self, f"class_{count}", by_class)
             if by_class and not isclose(
                 sum(by_class.values()), getattr(self, count), rel_tol=1e-5, abs_tol=1e-8
             ):
-                raise DecisionsError(f"class_{count} must sum to {count}: {self}.")
+                raise DecisionsError(f"class_{count} must sum to {count}: {self!r}.")
         if not self.class_rows.keys() == self.class_accepted.keys() == self.class_right.keys():
-            raise DecisionsError(f"The counts by class must name the same classes: {self}.")
+            raise DecisionsError(f"The counts by class must name the same classes: {self!r}.")
 
     @property
     def accuracy(self) -> float:

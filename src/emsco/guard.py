@@ -19,7 +19,7 @@ from sklearn.utils.validation import check_is_fitted
 from emsco._columns import Column, is_category, is_missing, plain, refuse_invalid
 from emsco._frozen import FrozenMapping
 from emsco.decisions import ACCEPTED, INVALID_VALUE
-from emsco.exceptions import ColumnsError, GuardWarning, nearest, quoted
+from emsco.exceptions import ColumnsError, GuardWarning, nearest
 
 OUT_OF_RANGE = "out of range"
 UNSEEN_CATEGORY = "unseen category"
@@ -172,7 +172,8 @@ class InputGuard(BaseEstimator):
       cascade tells with any guard; used alone, this one lets missing values pass.
 
     It sees one value at a time: not a value that belongs to another row, nor one that was replaced
-    by a plausible one. It is learned with the cascade, so its rejections count in every evaluation.
+    by a plausible one. It is learned with the cascade and part of it: what is evaluated or
+    certified on fresh rows has its rejections in it.
 
     Parameters
     ----------
@@ -182,7 +183,8 @@ class InputGuard(BaseEstimator):
         measured in logarithms, because there the next value beyond the range is not a fault.
     pool : sequence of str, default=()
         Columns of text or categories where unseen values are usual, such as towns: these are judged
-        as the estimator judges what it does not know, by default like rare values.
+        as the estimator judges what it does not know, by default like rare values. Names of columns
+        that a cascade does not use are ignored, as a search has many cascades.
 
     Attributes
     ----------
@@ -226,13 +228,6 @@ class InputGuard(BaseEstimator):
             objects, like a pandas or polars category, holds categories even where it holds numbers.
         """
         self._validate_params()
-        unknown = [name for name in self.pool if name not in columns]
-        if unknown:
-            known = [str(name) for name in columns]
-            raise ColumnsError(
-                f"`pool` names {quoted(unknown)}, not among the columns"
-                + nearest(unknown[0], known)
-            )
         self.learned_ = FrozenMapping(
             {name: self._learn(name, column) for name, column in columns.items()}
         )
@@ -293,10 +288,10 @@ class InputGuard(BaseEstimator):
     def _learn(self, name: str, column: Column) -> Range | Categories | Anything:
         is_object = isinstance(column, np.ndarray) and column.dtype.kind == "O"
         values = column if is_object else plain(column)
-        if name in self.pool:
-            return Anything()
         if is_object or values.dtype.kind == "O" or is_category(column):
-            return Categories.learn(values, name)
+            return Anything() if name in self.pool else Categories.learn(values, name)
+        if name in self.pool:
+            raise ColumnsError(f"`pool` is for text and categories; {name!r} holds numbers.")
         refuse_invalid(values, name, missing_seen=True)
         return Range.learn(values, self.margin)
 

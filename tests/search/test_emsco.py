@@ -12,7 +12,7 @@ from emsco import Candidate, Costs, Evaluation, ParetoFront, StageDesign
 from emsco.exceptions import SearchError
 from emsco.search import _operators as operators
 from emsco.search._emsco import EMSCO
-from emsco.search._problem import Counts
+from emsco.search._problem import Counts, Problem
 
 ELITES = ["evaluations", "designs"]
 
@@ -42,6 +42,9 @@ class PlainProblem:
             self.confidence[bought] = (rng.random(n_rows) * (0.4 + 0.9 * share)).tolist()
             self.hits[bought] = (rng.random(n_rows) < 0.5 + 0.45 * share).tolist()
         self.log = []
+
+    span, hypervolume = Problem.span, Problem.hypervolume
+    table = ()  # nothing is fitted here
 
     def walk(self, assignment, threshold):
         accepted = right = paid = 0

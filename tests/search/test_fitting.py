@@ -264,7 +264,7 @@ def test_a_class_missing_from_a_training_fold_is_refused(estimator):
 
 def test_a_class_of_no_weight_is_refused():
     X, y = normal_table()
-    with pytest.raises(ClassesError, match="fold 0 has no row of the class 0"):
+    with pytest.raises(ClassesError, match="fold 0 has no row with a sample_weight above 0"):
         make_fitter(
             None,
             {"a": X[:, 0]},

@@ -20,8 +20,11 @@ from emsco.io import _json
 from emsco.io._zip import Member, open_zip, pack, read_member
 
 _SCHEMA = "schema.json"
-_MOST_BYTES = 64 * 2**20  # a forest's schema is long
+_MOST_BYTES = 32 * 2**20  # a forest's schema is long
 _MOST_VALUES = 500_000
+_MOST_OBJECTS = 60_000
+_MOST_HEAVY = 10_000
+_LIGHT = ["TypeNode", "JsonNode", "NdArrayNode", "ListNode", "DictNode", "TupleNode"]
 _MOST_DEPTH = 200
 _MOST_MEMBERS = 50_000
 _READ_AGAIN = 2**20  # bytes of members that several parts of an object may share
@@ -29,12 +32,10 @@ _READ_AGAIN = 2**20  # bytes of members that several parts of an object may shar
 
 def to_skops(estimator: Any, what: str) -> bytes:
     """Give the bytes of an estimator; `what` names it where that cannot be."""
+    skops = require("skops.io", "skops")
     try:
-        written = require("skops.io", "skops").dumps(estimator)
-        payload = b"".join(pack(_renamed(written)))
+        payload = b"".join(pack(_renamed(skops.dumps(estimator))))
         check_skops(payload)
-    except ImportError:
-        raise
     except Exception as error:  # skops raises what the estimator's own parts raise
         raise ArtifactError(
             f"{what}, a {type(estimator).__name__}, cannot be kept by skops: {error}"
@@ -44,11 +45,10 @@ def to_skops(estimator: Any, what: str) -> bytes:
 
 def untrusted_types(payload: bytes) -> list[str]:
     """Name the types that skops will not load unless the user trusts them; nothing is imported."""
+    skops = require("skops.io", "skops")
     check_skops(payload)
     try:
-        found: list[str] = require("skops.io", "skops").get_untrusted_types(data=payload)
-    except ImportError:
-        raise
+        found: list[str] = skops.get_untrusted_types(data=payload)
     except Exception as error:  # whatever a forged schema leads to
         raise ArtifactError(f"skops cannot read one of its stages: {error}") from error
     return found
@@ -56,10 +56,9 @@ def untrusted_types(payload: bytes) -> list[str]:
 
 def from_skops(payload: bytes, trusted: Iterable[str]) -> Any:
     """Make the estimator, of types that are trusted."""
+    skops = require("skops.io", "skops")
     try:
-        return require("skops.io", "skops").loads(payload, trusted=list(trusted))
-    except ImportError:
-        raise
+        return skops.loads(payload, trusted=list(trusted))
     except Exception as error:  # as above
         raise ArtifactError(f"skops cannot load one of its stages: {error}") from error
 
@@ -80,6 +79,7 @@ def check_skops(payload: bytes) -> None:
         most_values=_MOST_VALUES,
         most_depth=_MOST_DEPTH,
     )
+    _check_objects(schema)
     # skops reads a member for every object that names it, unless it has seen the object's number.
     sizes = {member.name: member.size for member in members}
     read, seen = 0, set()
@@ -92,6 +92,17 @@ def check_skops(payload: bytes) -> None:
         seen.add((number if isinstance(number, int) else None, node["file"]))
     if read > len(payload) + _READ_AGAIN:
         raise ArtifactError("a stage reads the same bytes again and again")
+
+
+def _check_objects(schema: Any) -> None:
+    """Refuse more objects than a large forest has: skops keeps a list of what it trusts by each."""
+    loaders = [node["__loader__"] for node in _nodes(schema) if "__loader__" in node]
+    heavy = sum(loader not in _LIGHT for loader in loaders)
+    if len(loaders) > _MOST_OBJECTS or heavy > _MOST_HEAVY:
+        raise ArtifactError(
+            f"a stage holds {len(loaders):,} objects, more than {_MOST_OBJECTS:,}, or too many "
+            "that are not numbers, text or lists; as many as a forest of some 1,000 trees will do"
+        )
 
 
 def _renamed(written: bytes) -> dict[str, bytes]:

@@ -35,7 +35,7 @@ _BY_CLASS = ("class_rows", "class_accepted", "class_right")
 def expect(value: Any, kind: type[Kind]) -> Kind:
     """Give a value that must be of a type, or refuse the file."""
     if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
-        raise ArtifactError(f"it holds {value!r:.80} where it needs a {kind.__name__}")
+        raise ArtifactError(f"it holds {value!r:.80} where a value of {kind.__name__} belongs")
     return value
 
 

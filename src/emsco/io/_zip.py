@@ -36,6 +36,7 @@ _END = struct.Struct("<4s4H2IH")
 _VERSION, _UNIX = 20, 3 << 8
 _NEW_YEAR_1980 = 33  # the first date that a zip knows
 _READABLE = 0o100644 << 16
+_STRANGER = "it does not end as such a file does; it is another one, or was cut"
 
 
 class Member(NamedTuple):
@@ -65,9 +66,11 @@ def open_zip(
         raise ArtifactError(f"it has {size:,} bytes, more than the {MOST_BYTES:,} that are read")
     end = size - _END.size - comment_size
     if end < 0:
-        raise ArtifactError("it is too short to be one")
-    _, _, _, _, n_members, length, start, _ = _END.unpack(_read(file, end, _END.size))
+        raise ArtifactError(_STRANGER)
+    mark, _, _, _, n_members, length, start, _ = _END.unpack(_read(file, end, _END.size))
     comment = _read(file, end + _END.size, comment_size)
+    if mark != b"PK\x05\x06":
+        raise ArtifactError(_STRANGER)
     # Before anything is read that the file itself sizes.
     if n_members > most_members or length > n_members * (_CENTRAL.size + _LONGEST_NAME):
         raise ArtifactError(f"it claims {n_members:,} members, more than can be")

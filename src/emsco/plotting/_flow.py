@@ -125,9 +125,10 @@ class FlowDisplay:
             What to draw on. None: a new figure.
         """
         n_stages = len(self.stages)
-        self.figure_, self.ax_ = axes(
-            ax, 4.6 + 1.5 * n_stages, max(4.6, 2.0 + 0.5 * len(self.exits))
-        )
+        # What is bought is told below the stages, and must not take room from the bands.
+        below = max(len(self._bought(stage).splitlines()) for stage in range(n_stages))
+        height = max(4.6, 2.0 + 0.5 * len(self.exits)) + 0.2 * max(0, below - 3)
+        self.figure_, self.ax_ = axes(ax, 4.6 + 1.5 * n_stages, height)
         total = sum(way.rows for way in self.exits)
         shares = [way.rows / total for way in self.exits]
         tops = _tops(shares, 0.9 / len(shares))

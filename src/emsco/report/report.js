@@ -318,14 +318,16 @@
     });
     const size = n > 300 ? 5 : 7;
     const bar = {
-      title: { text: "coverage", side: narrow ? "top" : "right" }, orientation: narrow ? "h" : "v",
+      title: { text: "coverage", side: "top" }, orientation: narrow ? "h" : "v",
       tickvals: levels.map((_, k) => k), ticktext: levels.map(String), thickness: 12, outlinewidth: 0,
       ...(narrow ? { y: -0.28, yanchor: "top", x: 0.5, len: 1 } : { len: 1 }),
     };
+    const inner = xy(order);
+    if (!order.length) Object.assign(inner, { x: [null], y: [null], text: [""] }); // so that the key stays
     const found = [
       { ...xy(outside), name: "outside the bounds", showlegend: false, marker: { size, color: "#c9ced6" } },
-      { ...xy(order), name: "within the bounds", showlegend: false,
-        marker: { size, color: pick(shades, order), colorscale: colours, cmin: 0, cmax: levels.length - 1, showscale: true, colorbar: bar } },
+      { ...inner, name: "within the bounds", showlegend: false,
+        marker: { size, color: order.length ? pick(shades, order) : [0], colorscale: colours, cmin: 0, cmax: levels.length - 1, showscale: true, colorbar: bar } },
       one("all sources, every row", all, { size: 11, symbol: "square-open", color: "#1c2430", line: { width: 2.5 } }),
     ];
     if (data.chosen !== null && data.chosen !== i) {
