@@ -7,8 +7,8 @@ says what it is: an infinity, a numpy scalar, a tuple, a mapping.
 >>> from emsco.io._json import from_plain, to_plain
 >>> to_plain(({1: 0.9, "b": np.int8(3)}, float("inf")))
 {'tuple': [{'map': [[1, 0.9], ['b', {'int8': 3}]]}, {'float': 'inf'}]}
->>> from_plain(to_plain((np.float32(0.1), {"a": [True]})))
-(np.float32(0.1), {'a': [True]})
+>>> from_plain(to_plain((0.1, {"a": [True]})))
+(0.1, {'a': [True]})
 """
 
 from __future__ import annotations
