@@ -316,6 +316,17 @@ class Certificate:
                 "certified, and needs a certificate of its own on rows not used yet."
             )
 
+    def to_data(self) -> dict[str, Any]:
+        """Give what a file keeps beside a model: the promise, and the fingerprints it is about."""
+        return {
+            "sentence": self.sentence,
+            "confidence": self.confidence,
+            "share": self.share,
+            "rows": self.rows,
+            "rows_fingerprint": self.rows_fingerprint,
+            "cascades": [c.fingerprint for c in self.candidates],
+        }
+
     def _cells(self) -> tuple[list[str], list[list[object] | None], str]:
         header = ["", "design", "threshold", "accepted", "wrong", "accuracy >=", "coverage >=",
                   "coverage <=", "cost <="]  # fmt: skip

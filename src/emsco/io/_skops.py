@@ -20,7 +20,7 @@ from emsco.io import _json
 from emsco.io._zip import Member, open_zip, pack, read_member
 
 _SCHEMA = "schema.json"
-_MOST_BYTES = 32 * 2**20  # a forest's schema is long
+_MOST_BYTES = 12 * 2**20  # a forest's schema is long
 _MOST_VALUES = 500_000
 _MOST_OBJECTS = 60_000
 _MOST_HEAVY = 10_000
