@@ -432,7 +432,7 @@ def _constant(plan: Plan, broken: list[str]) -> str:
 
 
 def _all(populations: Sequence[dict[str, Any]], name: str) -> NDArray[Any]:
-    return np.concatenate([np.asarray(population[name]) for population in populations])
+    return np.concatenate([np.asarray(population.get(name, [])) for population in populations])
 
 
 def _share(happened: NDArray[Any]) -> str:

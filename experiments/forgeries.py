@@ -156,6 +156,7 @@ def payloads(valid: bytes) -> list[bytes]:
         forged(schema | {"protocol": 99}),
         forged(schema | {"__loader__": "os.system"}),
         forged(many | {"content": again, "protocol": 2}),
+        forged(many | {"content": [evil | {"__id__": i} for i in range(61_000)], "protocol": 2}),
         forged(deep(60)),
         forged(deep(300)),
         forged([]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
@@ -30,7 +31,7 @@ from emsco.datasets import (
     load_thyroid,
     make_costly_classification,
 )
-from emsco.exceptions import ValuesError
+from emsco.exceptions import GuardWarning, ValuesError
 from experiments.tables import markdown, percent
 
 THRESHOLD = 0.9
@@ -54,6 +55,8 @@ SETS: dict[str, Callable[[], CostlyData]] = {
     "Cleveland": load_cleveland,
     "hepatitis": load_hepatitis,
 }
+# Told, not held to the bar: with 750 rows to train on, many columns and long tails.
+FEWER_ROWS = ("spambase", "phishing", "KDD")
 SMALL_SETS = ("spambase", "thyroid", "NSL-KDD")
 
 # A strong source at every stage, the strongest last.
@@ -94,10 +97,17 @@ def run(*, small: bool, only: list[str] | None = None) -> str:
             continue
         data = load()
         sizes[name] = (len(data.y), data.X.shape[1])
-        for split in range(2 if small else 10):
+        for split in range(2 if small else 5):
             found = _spoil(name, data, split)
             rows += found
-            clean[name] += [one for one in found if one["fault"] == CLEAN]
+            # Without a guard, rows are refused where a value was missing in none of training.
+            clean[name] += [one for one in found if one["fault"] == CLEAN and "coverage" in one]
+        if name in FEWER_ROWS and not small:
+            part = f"{name}, {LARGE:,} of its rows"
+            sizes[part] = (LARGE, data.X.shape[1])
+            for split in range(30):
+                found = _spoil(part, _sample(data, split), split, only=CLEAN)
+                clean[part] += found
     if rows:
         large = [one for one in rows if sizes[one["data"]][0] >= LARGE]
         parts.append(f"Public sets of 1,000 rows or more:\n\n{fault_table(large)}")
@@ -105,7 +115,7 @@ def run(*, small: bool, only: list[str] | None = None) -> str:
         missed += leaks(large)
         for name, found in clean.items():
             lost = float(np.mean([one["coverage"] - one["guarded_coverage"] for one in found]))
-            if sizes[name][0] >= LARGE and lost > BAR:
+            if name in SETS and sizes[name][0] >= LARGE and lost > BAR:
                 missed.append(f"{name} loses {lost:.2%} of coverage on clean rows")
     report = "\n\n".join(parts)
     if missed:
@@ -135,7 +145,15 @@ def in_order_of_price(costs: Costs) -> StageDesign:
     )
 
 
-def _spoil(name: str, data: CostlyData, split: int) -> list[dict[str, Any]]:
+def _sample(data: CostlyData, split: int) -> CostlyData:
+    """Take few rows of a large set."""
+    rows = np.random.default_rng([split, 3]).choice(len(data.y), LARGE, replace=False)
+    return CostlyData(data.X.iloc[rows], data.y[rows], data.costs)
+
+
+def _spoil(
+    name: str, data: CostlyData, split: int, *, only: str | None = None
+) -> list[dict[str, Any]]:
     X, y, costs = data
     train, fresh = train_test_split(
         np.arange(len(y)), test_size=0.25, stratify=y, random_state=split
@@ -146,11 +164,15 @@ def _spoil(name: str, data: CostlyData, split: int) -> list[dict[str, Any]]:
     design = SYNTHETIC if name == "synthetic" else in_order_of_price(costs)
     options: dict[str, Any] = {"design": design, "costs": costs, "threshold": THRESHOLD}
     bare = CascadeClassifier(**options).fit(X.iloc[train], y[train])
-    guarded = CascadeClassifier(**options, guard=InputGuard()).fit(X.iloc[train], y[train])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GuardWarning)  # of few rows, with many categories
+        guarded = CascadeClassifier(**options, guard=InputGuard()).fit(X.iloc[train], y[train])
     rng = np.random.default_rng([split, 2])
     clean = X.iloc[fresh]
     found = []
     for fault, spoiled, changed in _spoiled(bare, clean, rng):
+        if only not in (None, fault):
+            continue
         figures: dict[str, Any] = {"data": name, "split": split, "fault": fault}
         for who, cascade in (("", bare), ("guarded_", guarded)):
             try:

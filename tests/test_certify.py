@@ -26,7 +26,9 @@ from emsco import (
     InputGuard,
     Source,
     StageDesign,
+    dump,
     evaluate,
+    load,
 )
 from emsco._binomial import cost_p_value, cost_upper, lower, tail, upper
 from emsco._sequence import passed, shares
@@ -714,6 +716,23 @@ def test_the_fingerprint_of_rows_does_not_depend_on_their_order(data):
         cascade = CascadeClassifier(costs=costs, threshold=0.9).fit(X[:1000], y[:1000])
         prints.append(certify(cascade, X.iloc[rows], y[rows], accuracy=0.9).rows_fingerprint)
     assert prints[0] == prints[1] != prints[2]
+    cascade = CascadeClassifier(costs=costs, threshold=0.9).fit(X[:1000], y[:1000])
+    relabelled = np.append(y[1000:-1], 1 - y[-1])
+    certificate = certify(cascade, X[1000:], relabelled, accuracy=0.9)
+    assert certificate.rows_fingerprint not in prints
+
+
+def test_a_certificate_holds_for_what_comes_back_from_a_file(search, data, tmp_path):
+    X, y, _ = data
+    certificate = certify(search, X[1000:], y[1000:], accuracy=0.9)
+    search.choose(certificate.select().candidate)
+    cascade = search.best_cascade_
+    cascade.certificate_ = certificate
+    dump(cascade, tmp_path / "cascade.emsco")
+    loaded = load(tmp_path / "cascade.emsco")
+    certificate.check(loaded)
+    assert loaded.certificate_["sentence"] == certificate.sentence
+    assert fingerprint(loaded) in loaded.certificate_["cascades"]
 
 
 def test_a_model_that_remembers_no_rows_says_so(data):

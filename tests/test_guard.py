@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
@@ -126,22 +126,17 @@ def test_a_normal_column_of_any_length_has_no_long_tail(n_rows):
     assert learned.low == pytest.approx(values.min() - 0.25 * width, rel=1e-4)
 
 
-def test_long_tails_are_measured_in_logarithms():
+def test_long_tails_have_a_wider_margin():
     """A fresh value beyond them is usual, one times a million is not."""
     rng = np.random.default_rng(2)
     values = rng.pareto(1.0, size=3000)
     learned = Range.learn(values, 0.25)
-    assert 1.25 * values.max() < learned.high < 1e3 * values.max()
     assert learned.low == 0
-    rejected = [
-        (rng.pareto(1.0, size=3000) > Range.learn(rng.pareto(1.0, size=3000), 0.25).high).mean()
-        for _ in range(200)
-    ]
-    beyond = [
-        (rng.pareto(1.0, size=3000) > 1.25 * rng.pareto(1.0, size=3000).max()).mean()
-        for _ in range(200)
-    ]
-    assert np.mean(rejected) < np.mean(beyond) / 3
+    assert learned.high == pytest.approx(2 * values.max() - values.min(), rel=1e-4)
+
+
+def test_a_rare_flag_has_no_tail():
+    assert Range.learn((np.arange(1000) == 0).astype(float), 0.25).high == pytest.approx(1.25)
 
 
 # What it learns of categories.
@@ -233,21 +228,23 @@ def test_only_what_was_bought_is_examined(estimator, value, reason, column, stag
     assert list(faulty[~bought]) == list(clean[~bought])
 
 
+@settings(max_examples=100)
 @given(st.lists(st.tuples(st.integers(0, N - 1), st.floats(1e4, 1e300)), max_size=20))
 def test_no_faulty_value_that_was_bought_is_ever_accepted(faults):
     design = StageDesign.from_stages([["cheap"], ["dear"]])
     frame = FRAME[["cheap", "dear"]].copy()
-    fitted = FITTED.setdefault("cascade", cascade(design=design).fit(frame, Y))
+    if not FITTED:
+        FITTED.append(cascade(design=design).fit(frame, Y))
     for row, value in faults:
         frame.loc[row, "cheap"] = value
     rows = sorted({row for row, _ in faults})
-    decisions = fitted.decide(frame)
+    decisions = FITTED[0].decide(frame)
     assert not decisions.accepted[rows].any()
     assert set(decisions.reason[rows]) <= {"out of range"}
     assert (decisions.reason == "out of range").sum() == len(rows)
 
 
-FITTED: dict[str, CascadeClassifier] = {}
+FITTED: list[CascadeClassifier] = []
 
 
 def test_missing_values_known_from_training_are_judged():

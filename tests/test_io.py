@@ -48,6 +48,7 @@ from emsco import (
     dump,
     load,
 )
+from emsco._fingerprint import fingerprint
 from emsco.exceptions import ArtifactError, EmscoWarning, MissingExtraError
 from emsco.io import _json
 
@@ -180,7 +181,7 @@ def encoded():
     [
         (make_pipeline(StandardScaler(), LogisticRegression()), []),
         (
-            HistGradientBoostingClassifier(max_iter=5, random_state=0),
+            HistGradientBoostingClassifier(max_iter=2, max_leaf_nodes=4),
             ["sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor"],
         ),
         (RandomForestClassifier(5, random_state=0), [TREE]),
@@ -267,7 +268,7 @@ def test_a_guard_comes_back(tmp_path):
     assert set(loaded.decide(faulty).reason) >= {"", "out of range", "invalid value"}
     assert same(cascade, loaded, faulty)
     assert loaded.guard_.learned_ == cascade.guard_.learned_
-    assert loaded.guard.get_params() == {"margin": 0.1, "pool": ("text",)}
+    assert loaded.guard.get_params() == {"margin": 0.1, "pool": ["text"]}
 
 
 def test_a_column_that_was_never_there_is_guarded_alike(tmp_path):
@@ -282,6 +283,12 @@ def test_what_was_set_after_fit_does_not_count(tmp_path):
     fitted = cascade.decide(NUMBERS).accepted
     cascade.set_params(threshold=0.99, design=STAGES)
     np.testing.assert_array_equal(again(cascade, tmp_path).decide(NUMBERS).accepted, fitted)
+
+
+@pytest.mark.parametrize("guard", [None, InputGuard(margin=1, pool=["text"])], ids=str)
+def test_what_was_certified_is_known_again(guard, tmp_path):
+    cascade = CascadeClassifier(costs=COSTS, guard=guard).fit(MIXED, WORDS)
+    assert fingerprint(again(cascade, tmp_path)) == fingerprint(cascade)
 
 
 def test_a_certificate_travels_along(tmp_path):

@@ -242,7 +242,7 @@ class Certificate:
     shortfalls : tuple of Shortfall
         Where none is: the targets that the closest candidate was not shown to keep.
     rows_fingerprint : str
-        Of the calibration rows, whatever their order.
+        Of the calibration rows and their labels, whatever their order.
     twins : int or None
         Calibration rows that equal a fitted row in every value; None where that is not known.
     unit : str

@@ -154,6 +154,8 @@ def certify(
     )
     twins = fitted.refuse_known(wanted)
     fitted.refuse_overspent(wanted)
+    labelled = wanted.values + hash_values({"label": truth})
+    rows_fingerprint = sha256(np.sort(labelled).tobytes()).hexdigest()
     if groups is not None:
         X, truth = _safe_indexing(X, rows), truth[rows]
     tested = _Tested(family, targets, X, truth)
@@ -170,7 +172,7 @@ def certify(
         tried=len(family.candidates),
         candidates=tuple(tested.certified(place, level) for place in certified),
         shortfalls=() if certified else tested.shortfalls(levels),
-        rows_fingerprint=sha256(np.sort(wanted.values).tobytes()).hexdigest(),
+        rows_fingerprint=rows_fingerprint,
         twins=twins,
         unit=family.costs.unit,
     )

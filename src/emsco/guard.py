@@ -28,6 +28,7 @@ _LARGEST = float(np.finfo(np.float64).max)
 # A normal column's range is at most some 12 deviations, of 0.8 mean distances each, however many
 # rows there are; what is longer has a tail.
 _LONG_TAIL = 15.0
+_WIDER = 4.0
 # Of a limit: a number that went through single precision is still the same number.
 _ROUNDING = 1e-6
 # Of clean rows, rejected for a column's unseen values: from here on the user is told.
@@ -54,16 +55,20 @@ class Range:
 
     @classmethod
     def learn(cls, values: NDArray[Any], margin: float) -> Range:
-        """Widen the range of training by a margin; in logarithms where a tail is long."""
+        """Widen the range of training by a margin, a wider one where a tail is long."""
         values = values.astype(np.float64, copy=False)
         values = values[~np.isnan(values)]
         if not values.size:
             return cls(_LARGEST, -_LARGEST)  # any number would be the first
         least, most = float(values.min()), float(values.max())
         with np.errstate(over="ignore"):
-            low, high = _widened(values, least, most, margin)
-            rounding = _ROUNDING * max(abs(least), abs(most))
-            low, high = low - rounding, high + rounding
+            distance = float(np.abs(values - np.median(values)).mean())
+            is_flag = bool(((values == least) | (values == most)).all())
+            if most - least > _LONG_TAIL * distance and not is_flag:
+                margin *= _WIDER
+            added = 2 * (margin * (most / 2 - least / 2))  # halves, because all might overflow
+            added += _ROUNDING * max(abs(least), abs(most))
+            low, high = least - added, most + added
         # Counts, prices and lengths have a sign: where training saw one only, so does the range.
         if least >= 0:
             low = max(low, 0.0)
@@ -178,9 +183,9 @@ class InputGuard(BaseEstimator):
     Parameters
     ----------
     margin : float, default=0.25
-        How far beyond the training range a number may lie, as a share of that range. A column with
-        a long tail, one whose range is more than 15 times the mean distance from its median, is
-        measured in logarithms, because there the next value beyond the range is not a fault.
+        How far beyond the training range a number may lie, as a share of that range. Four times as
+        far in a column with a long tail, one whose range is more than 15 times the mean distance
+        from its median: there the next value beyond the range need not be a fault.
     pool : sequence of str, default=()
         Columns of text or categories where unseen values are usual, such as towns: these are judged
         as the estimator judges what it does not know, by default like rare values. Names of columns
@@ -269,7 +274,8 @@ class InputGuard(BaseEstimator):
                 columns[name] = {"values": list(learned.values)}
             else:
                 columns[name] = {}
-        return {"margin": float(self.margin), "pool": list(self.pool), "columns": columns}
+        pool = self.pool if isinstance(self.pool, tuple) else list(self.pool)
+        return {"margin": self.margin, "pool": pool, "columns": columns}
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self:
@@ -280,7 +286,7 @@ class InputGuard(BaseEstimator):
                 learned[name] = Range(float(told["low"]), float(told["high"]))
             else:
                 learned[name] = Categories(tuple(told["values"])) if told else Anything()
-        guard = cls(margin=data["margin"], pool=tuple(data["pool"]))
+        guard = cls(margin=data["margin"], pool=data["pool"])
         guard._validate_params()
         guard.learned_ = FrozenMapping(learned)
         return guard
@@ -309,19 +315,3 @@ class InputGuard(BaseEstimator):
             found = self.learned_[name].faults(values)
             if found is not None:
                 yield name, values, found
-
-
-def _widened(
-    values: NDArray[np.float64], least: float, most: float, margin: float
-) -> tuple[float, float]:
-    median = float(np.median(values))
-    distance = np.abs(values - median)
-    if most - least <= _LONG_TAIL * distance.mean():
-        added = 2 * (margin * (most / 2 - least / 2))  # half of it, because all might overflow
-        return least - added, most + added
-    # The inverse hyperbolic sine is a logarithm that passes through 0, as long tails may.
-    scale = float(np.median(distance[distance > 0]))
-    start, stop = np.arcsinh((np.array([least, most]) - median) / scale).tolist()
-    added = margin * (stop - start)
-    low, high = (median + scale * np.sinh([start - added, stop + added])).tolist()
-    return low, high

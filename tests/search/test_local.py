@@ -72,7 +72,7 @@ def test_nothing_is_evaluated_beyond_the_budget():
 def test_fits_are_bounded_and_what_needs_none_comes_first():
     problem = problem_of(30, max_stages=4)
     LocalSearch(fits=2000).run(problem, np.random.default_rng(0))
-    assert 2000 <= len(problem.table) <= 4000, "the round that reaches the bound is finished"
+    assert 2000 - 4 < len(problem.table) <= 2000, "short by less than a design can need"
 
 
 @pytest.mark.parametrize("thresholds", [(0.75,), (0.6, 0.7, 0.8, 0.9)])
@@ -82,7 +82,7 @@ def test_all_thresholds_share_the_bound_on_fits(thresholds):
     ends = [_last(result.history, threshold)["source_sets"] for threshold in thresholds]
     shares = [4000 * (i + 1) // len(thresholds) for i in range(len(thresholds))]
     for share, end in zip(shares, ends, strict=True):
-        assert share <= end < share + 2000, "the round that reaches a share is finished"
+        assert share - 4 < end <= share, "short by less than a design can need"
     assert len(problem.table) == ends[-1]
 
 

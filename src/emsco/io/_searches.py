@@ -179,7 +179,8 @@ def _strategy_from(data: Any) -> Any:
 
 def _guard_parameters(search: CascadeSearchCV) -> Data:
     guard = checked_guard(search.guard)
-    return {"margin": guard.margin, "pool": tuple(guard.pool)}
+    pool = guard.pool if isinstance(guard.pool, tuple) else list(guard.pool)
+    return {"margin": guard.margin, "pool": pool}
 
 
 def _reference_from(search: CascadeSearchCV, data: Data, reader: Reader) -> AllSources:

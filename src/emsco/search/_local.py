@@ -167,8 +167,10 @@ class _Descent:
         if self.is_frugal and len(fresh):
             lacking = self.problem.lacking(designs[fresh])
             free, dear = fresh[lacking == 0], fresh[lacking > 0]
-            cheapest = dear[lacking[lacking > 0] == lacking[lacking > 0].min(initial=99)]
-            fresh = np.concatenate([free, self.rng.permutation(cheapest)[:_NEW_SETS]])
+            fewest = int(lacking[lacking > 0].min(initial=99))
+            left = max(self.most_sets - len(self.problem.table), 0)
+            cheapest = self.rng.permutation(dear[lacking[lacking > 0] == fewest])
+            fresh = np.concatenate([free, cheapest[: min(_NEW_SETS, left // fewest)]])
         return fresh[: self.most - self.evaluated]
 
     def step(self) -> None:
