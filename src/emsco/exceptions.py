@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import sys
+import warnings
 from collections.abc import Iterable
 from types import ModuleType
 from typing import Any
@@ -140,3 +142,11 @@ def nearest(name: object, known: Iterable[str]) -> str:
     """Answer an unknown name with the known one it resembles, as the end of a message."""
     match = difflib.get_close_matches(str(name), list(known), n=1)
     return f"; did you mean {match[0]!r}?" if match else "."
+
+
+def warn(message: str, category: type[Warning]) -> None:
+    """Warn at the line that called in: the first that is neither emsco's nor scikit-learn's."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back and frame.f_globals["__name__"].startswith(("emsco.", "sklearn.")):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)

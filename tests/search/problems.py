@@ -104,4 +104,4 @@ def evaluate_plainly(problem, design, threshold=0):
                 missed[problem.table.truth[row]] += int(label[row] != problem.table.truth[row])
                 break
         paid += row_paid
-    return accepted, right, round(paid * problem.scale), missed
+    return accepted, right, round(paid * int(problem.scale)), missed

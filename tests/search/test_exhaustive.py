@@ -72,7 +72,11 @@ def test_the_front_is_that_of_brute_force(params, allow_unused, listed, monkeypa
     front, history = Exhaustive().run(problem)
     expected = brute_force(problem)
     found = {
-        (c.evaluation.accepted, c.evaluation.right, round(c.evaluation.paid * problem.scale)): (
+        (
+            c.evaluation.accepted,
+            c.evaluation.right,
+            round(c.evaluation.paid * int(problem.scale)),
+        ): (
             ties,
             c.design.assignment.tolist(),
         )

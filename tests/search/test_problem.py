@@ -43,10 +43,21 @@ def test_prices_are_whole_units_with_setups_once():
 
 
 @pytest.mark.parametrize(
-    ("prices", "scale"), [([1, 20], 1), ([0.5, 1], 10), ([1e-3, 2], 1000), ([1 / 3, 1], 10**6)]
+    ("prices", "scale"),
+    [([1, 20], 1), ([0.5, 1], 10), ([1e-3, 2], 1000), ([2e-9, 1e-8], 10**9), ([0, 0], 1)],
 )
 def test_units_are_the_smallest_power_of_ten_that_makes_prices_whole(prices, scale):
     assert problem_of(costs=Costs.per_feature(prices)).scale == scale
+
+
+@pytest.mark.parametrize(
+    "prices", [[1 / 3, 1], [1e12, 1e-12], [1e-300 / 3, 2e-300], [1e200, 3e200]]
+)
+def test_units_stay_small_enough_to_be_exact(prices):
+    problem = problem_of(costs=Costs.per_feature(prices))
+    assert 2**49 < problem.total * problem.n_rows <= 2**53
+    dearest = problem.candidates(np.array([[0, 0]]))[0].evaluation
+    assert dearest.cost == pytest.approx(sum(prices))
 
 
 def test_what_is_required_and_what_may_be_missed_is_said_not_scored():

@@ -146,10 +146,20 @@ def test_where_nothing_is_as_good_all_sources_are_chosen_with_a_warning():
     assert set(decisions.cost) == {COSTS.total}
 
 
+def test_an_unknown_bound_answers_with_the_nearest(found):
+    wrong = {"min_acuracy": 0.9}
+    with pytest.raises(SelectionError, match="by 'min_acuracy'; did you mean 'min_accuracy'"):
+        found.choose(**wrong)
+    before_it_searches = search_for(select=wrong, callback=pytest.fail)
+    with pytest.raises(SelectionError, match="min_accuracy"):
+        before_it_searches.fit(X, Y)
+
+
 def test_few_rows_are_warned_of_and_many_are_not():
     with pytest.warns(SelectionWarning, match="made on 240 rows, fewer than 500") as caught:
         search = search_for().fit(X, Y)
     assert len(caught) == 1
+    assert caught[0].filename == __file__, "the line that asked, not one of ours"
     many, labels, costs = make_costly_classification(500, 2, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -245,7 +255,13 @@ TWIN_COSTS = Costs(
 
 
 @pytest.mark.parametrize(
-    "estimator", [RandomForestClassifier(20, random_state=0), GaussianNB()], ids=["forest", "bayes"]
+    "estimator",
+    [
+        RandomForestClassifier(20, random_state=0),
+        GaussianNB(),
+        LogisticRegression(class_weight={"sick": 20, "well": 1}),
+    ],
+    ids=["forest", "bayes", "weighted"],
 )
 def test_an_overconfident_estimator_is_warned_of(estimator):
     search = CascadeSearchCV(estimator, costs=TWIN_COSTS, cv=3)

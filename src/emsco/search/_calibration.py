@@ -19,7 +19,9 @@ def is_trusted(estimator: Any) -> bool:
     """Say whether confidences are calibrated by the way they are made."""
     if isinstance(estimator, Pipeline):
         return is_trusted(estimator[-1])
-    return estimator is None or isinstance(estimator, LogisticRegression | CalibratedClassifierCV)
+    if isinstance(estimator, LogisticRegression):
+        return estimator.class_weight is None  # weights make one class surer than it is
+    return estimator is None or isinstance(estimator, CalibratedClassifierCV)
 
 
 def overconfidence(problem: Problem) -> tuple[float, float] | None:

@@ -70,8 +70,9 @@ class Search(Protocol):
 class Problem:
     """A table of outcomes, the prices, and what a design must keep to.
 
-    Prices are whole units inside: every price times the smallest power of ten, up to a million,
-    that makes all of them whole. So equal costs are equal, whatever the order of summing.
+    Prices are whole units inside: every price times the smallest power of ten that makes all of
+    them whole, or the largest with which sums over all rows still are exact as floats. So equal
+    costs are equal, whatever the order of summing, and no price is too small to count.
     """
 
     table: OutcomeTable
@@ -105,11 +106,15 @@ class Problem:
         return threshold / self.n_thresholds, (threshold + 1) / self.n_thresholds
 
     @cached_property
-    def scale(self) -> int:
-        """How many units make one of the costs' own."""
-        prices = [source.cost for source in self.costs.sources] + list(self.costs.setups.values())
-        digits = [-int(Decimal(repr(price)).normalize().as_tuple().exponent) for price in prices]
-        return int(10 ** min(max([0, *digits]), 6))
+    def scale(self) -> Decimal:
+        """How many units make one of the costs' own, a power of ten."""
+        prices = [*(source.cost for source in self.costs.sources), *self.costs.setups.values()]
+        decimals = [Decimal(repr(price)) for price in prices]
+        digits = max(0, *(-int(price.normalize().as_tuple().exponent) for price in decimals))
+        spent = sum(decimals) * self.n_rows
+        if spent:
+            digits = min(digits, (Decimal(2**53) / spent).adjusted())
+        return Decimal(1).scaleb(digits)
 
     def _units(self, price: float) -> int:
         return round(Decimal(repr(price)) * self.scale)
@@ -235,7 +240,7 @@ class Problem:
                 rows=self.n_rows,
                 accepted=int(counted.accepted[i]),
                 right=int(counted.right[i]),
-                paid=int(counted.paid[i]) / self.scale,
+                paid=float(int(counted.paid[i]) / self.scale),
                 class_rows=class_rows,
                 class_accepted=self._by_label(counted.class_accepted[i]),
                 class_right=self._by_label(counted.class_right[i]),

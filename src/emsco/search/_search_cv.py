@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping
+from inspect import signature
 from numbers import Integral, Real
 from os import PathLike
 from typing import Any, Self
@@ -44,6 +44,7 @@ from emsco.exceptions import (
     SelectionError,
     SelectionWarning,
     nearest,
+    warn,
 )
 from emsco.front import Candidate, ParetoFront
 from emsco.scored import ScoredCandidate, ScoredFront
@@ -222,6 +223,8 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
             `sample_weight`, to the `fit` of the stages; with metadata routing enabled, to whoever
             asked for it. Weights count in the fits; the search counts rows.
         """
+        if isinstance(self.select, Mapping):
+            _check_bounds(self.select)  # before the search, which may take long
         columns, labels = read_rows(self, X, y)
         costs = resolve_costs(self.costs, list(columns))
         fit_params, split_params = self._routed(params)
@@ -289,6 +292,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         check_is_fitted(self, "front_")
         if candidate is not None and bounds:
             raise SelectionError("Give a candidate or bounds to choose one by, not both.")
+        _check_bounds(bounds)
         select = bounds or self.select if candidate is None else lambda front: candidate  # noqa: ARG005
         self._choose(select, self.refit if refit is None else refit)
         return self
@@ -453,13 +457,12 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         found = overconfidence(problem)
         if found is not None:
             threshold, share = found
-            warnings.warn(
+            warn(
                 f"{type(self.estimator).__name__} promises more than it keeps: of the rows it was "
                 f"{threshold:.0%} sure of, {share:.0%} were right; wrap it in "
                 "CalibratedClassifierCV(estimator, method='sigmoid', ensemble=False) for "
                 "thresholds that mean something.",
                 CalibrationWarning,
-                stacklevel=3,
             )
 
     def _choose(self, select: Any, refit: bool) -> None:
@@ -489,11 +492,10 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
 
     def _select_by_default(self) -> Candidate:
         if self._n_selection_rows < FEW_ROWS:
-            warnings.warn(
+            warn(
                 f"The choice is optimistic: it was made on {self._n_selection_rows} rows, fewer "
                 f"than {FEW_ROWS}; hold it against fresh rows with score_front(X, y).",
                 SelectionWarning,
-                stacklevel=4,
             )
         chosen = cheapest_as_good(self.front_, self.all_sources_)
         if chosen is not None:
@@ -504,11 +506,10 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
                 "of the rows and is as good as all sources at once; allow more, or say with "
                 "select= what to give up."
             )
-        warnings.warn(
+        warn(
             f"No cascade accepts {LEAST_COVERAGE:.0%} of the rows and is as good as all sources at "
             "once, so all sources at once were chosen; choose(...) takes another of the front.",
             SelectionWarning,
-            stacklevel=4,
         )
         return self.all_sources_
 
@@ -585,6 +586,14 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
             seen = self._training.missing_seen(name)
             refuse_invalid(plain(column), name, missing_seen=seen)
         return columns
+
+
+def _check_bounds(bounds: Mapping[str, Any]) -> None:
+    """Refuse what `ParetoFront.select` does not take."""
+    known = list(signature(ParetoFront.select).parameters)[1:]
+    for name in bounds:
+        if name not in known:
+            raise SelectionError(f"Nothing is selected by {name!r}{nearest(name, known)}")
 
 
 def _draw_rows(labels: NDArray[Any], n_rows: int, seeds: Any) -> NDArray[np.bool_]:
