@@ -137,6 +137,17 @@ def test_the_default_search_is_chosen_by_size_alone():
     assert isinstance(default_search(problem_of(17, max_stages=2)), Hybrid)
 
 
+def test_by_default_few_sets_are_fitted_one_by_one():
+    problem = problem_of(11, max_stages=4)
+    problem.table.fitter.chunk = 1
+    search = default_search(problem)
+    search.run(problem, np.random.default_rng(0))
+    assert len(problem.table) <= 1024
+    problem = problem_of(10, max_stages=4)
+    problem.table.fitter.chunk = 1
+    assert isinstance(default_search(problem), Exhaustive)
+
+
 def test_thresholds_by_stage_only_add_to_the_front():
     grid = (0.55, 0.65, 0.75, 0.85, 0.95)
     problem = problem_of(4, 200, thresholds=grid, max_stages=3)

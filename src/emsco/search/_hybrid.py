@@ -17,6 +17,7 @@ from emsco.search._problem import Problem, Search, SearchResult
 # Designs times words of 64 rows that an exhaustive search may walk by default: some minutes.
 _EXHAUSTIVE = 3e10
 _LEAST_EVALUATIONS = 50_000  # that the default search spends on one threshold
+_FITTED_ONE_BY_ONE = 1_024  # sets: a few minutes where a fit takes a tenth of a second
 
 
 @dataclass(frozen=True)
@@ -73,10 +74,15 @@ def default_search(problem: Problem) -> Search:
     """Choose by size: every design where they are few enough, else the hybrid. Never by a clock.
 
     Alternative thresholds are walked one after the other, so they count; and share one budget.
+    Where sets are fitted one by one, which is slow, local search with a bound on them replaces what
+    would fit more.
     """
     words = -(-problem.n_rows // 64) * problem.n_thresholds
     designs = StageDesign.count(problem.n_sources, problem.max_stages, unused=problem.allow_unused)
-    if problem.n_sources <= MOST_SOURCES and designs * words <= _EXHAUSTIVE:
+    few_sets = problem.table.batched or 2.0**problem.n_sources <= _FITTED_ONE_BY_ONE
+    if problem.n_sources <= MOST_SOURCES and designs * words <= _EXHAUSTIVE and few_sets:
         return Exhaustive()
     evaluations = max(LocalSearch().evaluations // problem.n_thresholds, _LEAST_EVALUATIONS)
+    if not problem.table.batched:
+        return LocalSearch(evaluations, fits=_FITTED_ONE_BY_ONE)
     return Hybrid(local=LocalSearch(evaluations))

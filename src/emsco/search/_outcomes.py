@@ -136,6 +136,11 @@ class OutcomeTable:
         """How many evaluation rows there are."""
         return len(self.truth)
 
+    @property
+    def batched(self) -> bool:
+        """Whether sets are fitted many at a time, which is fast."""
+        return self.fitter.chunk > 1
+
     def __len__(self) -> int:
         return self._n_sets
 

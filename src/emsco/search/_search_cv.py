@@ -76,7 +76,8 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         feature costs 1.
     search : object with run(problem, rng, callback), default=None
         `Exhaustive()`, `EMSCO()`, `LocalSearch()` or `Hybrid()`. None: every design where they are
-        few enough, else the hybrid; `search_` says which.
+        few enough, else the hybrid; local search with at most 1,024 source sets where these are
+        fitted one by one and are more. `search_` says which.
     threshold : float, mapping, list of those, or "auto", default="auto"
         The confidence needed to accept. A list holds alternatives, all from the same fits, and each
         candidate carries its own. "auto" searches a grid, then lets every stage have its own.
