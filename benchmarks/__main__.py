@@ -6,7 +6,7 @@ import importlib
 import json
 import sys
 
-NAMES = ("decide", "startup", "search_quick", "search", "growth", "covtype")
+NAMES = ("decide", "startup", "command_line", "search_quick", "search", "growth", "covtype")
 
 
 def main(names: list[str]) -> int:

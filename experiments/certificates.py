@@ -18,9 +18,11 @@ from scipy.stats import binom  # type: ignore[import-untyped]  # scipy ships no 
 from sklearn.dummy import DummyClassifier
 
 from emsco import Candidate, CascadeClassifier, Costs, Evaluation, StageDesign
-from emsco._binomial import cost_upper, lower, tail, upper
-from emsco._sequence import passed, shares
-from emsco.certify import Targets, certify, in_order, one_row_a_group
+from emsco.certify import Targets, certify
+from emsco.certify._binomial import cost_upper, lower, tail, upper
+from emsco.certify._certify import one_row_a_group
+from emsco.certify._order import in_order
+from emsco.certify._sequence import passed, shares
 from emsco.datasets import load_thyroid
 from experiments.pool import (
     CLASSES,
@@ -56,7 +58,7 @@ class Plan:
 
 
 FULL = Plan(12, 12_000, 5, 100, (200, 500, 2000), groups=4000, splits=100)
-SMALL = Plan(2, 4_000, 4, 500, (500, 2000), groups=1000, splits=5)
+SMALL = Plan(2, 3_000, 4, 100, (500, 2000), groups=200, splits=2)
 
 
 def run(*, small: bool, only: list[str] | None = None) -> str:
@@ -84,13 +86,17 @@ def run(*, small: bool, only: list[str] | None = None) -> str:
     return told
 
 
+Places = NDArray[np.intp]  # of candidates in the front, in the order of testing
+Mask = NDArray[np.bool_]  # candidates in that order x draws, or draws
 Seen = dict[tuple[str, int, str], list[dict[str, Any]]]  # kind, size and setting: by population
 
 
 def _simulate_all(plan: Plan) -> Seen:
     tasks = [(kind, number) for kind in KINDS for number in range(plan.populations)]
     code = code_of_now()
-    found = Parallel(n_jobs=2)(delayed(_look)(plan, kind, number, code) for kind, number in tasks)
+    # A small run is over before workers have begun.
+    workers = Parallel(n_jobs=1 if plan is SMALL else 2)
+    found = workers(delayed(_look)(plan, kind, number, code) for kind, number in tasks)
     seen: Seen = defaultdict(list)
     for (kind, number), looks in zip(tasks, found, strict=True):
         for (size, setting), figures in looks.items():
@@ -106,7 +112,7 @@ def _look(plan: Plan, kind: str, number: int, code: str) -> dict[tuple[int, str]
     rng = np.random.default_rng([number, KINDS.index(kind)])
     truth = count(front, np.ones((plan.pool, 1), dtype=np.float32))
     accuracy = accuracy_of(truth)
-    order = _Order(front)
+    order, among = _Order(front), len(front.selected)
     just_missed = {t: _just_missed(order, accuracy, t) for t, _ in SETTINGS}
     looks = {}
     for size in plan.sizes:
@@ -114,32 +120,37 @@ def _look(plan: Plan, kind: str, number: int, code: str) -> dict[tuple[int, str]
         counts = count(front, weights.T.astype(np.float32))
         for target, confidence in SETTINGS:
             level = 1 - confidence
-            tested = _test(order.at(target), counts, accuracy, target, level)
-            listed = tested.pop("listed")
-            tested |= _compare(front, counts, truth, target, level, listed)
-            each = level / (tested["tested"] * _BOUNDS)
-            tested |= _false_bounds(front, counts, truth, listed, each)
-            looks[size, f"{target:.2f} / {confidence:.2f}"] = tested
+            who = order.at(target)
+            listed = _listed(who, among, counts, target, level)
+            looks[size, f"{target:.2f} / {confidence:.2f}"] = (
+                _held_against(accuracy[who] >= target, listed)
+                | _compare(front, counts, truth, target, level, who, listed)
+                | _false_bounds(front, counts, truth, who, listed, level / (len(who) * _BOUNDS))
+            )
             missed = just_missed[target]
-            tested = _test(order.at(missed), counts, accuracy, missed, level)
-            looks[size, f"just missed / {confidence:.2f}"] = tested
+            who = order.at(missed)
+            looks[size, f"just missed / {confidence:.2f}"] = _held_against(
+                accuracy[who] >= missed, _listed(who, among, counts, missed, level)
+            )
     return looks
 
 
-def _test(
-    order: NDArray[np.intp], counts: Counts, accuracy: Numbers, target: float, level: float
-) -> dict[str, Any]:
-    """Test the front in every draw, by the functions that `certify` uses."""
-    p_values = tail(counts.errors[order], counts.accepted[order], 1 - target)
-    levels = level * shares(len(order))
-    issued, false, listed = [], [], []
-    for draw in range(p_values.shape[1]):
-        own = p_values[:, draw].tolist()
-        certified = order[passed(levels, own.__getitem__)]
-        issued.append(bool(certified.size))
-        false.append(bool((accuracy[certified] < target).any()))
-        listed.append(certified)
-    return {"issued": issued, "false": false, "listed": listed, "tested": len(order)}
+def _listed(who: Places, among: int, counts: Counts, target: float, level: float) -> Mask:
+    """Test candidates in order, as `certify` does; say whom each draw certifies, in that order."""
+    p_values = tail(counts.errors[who], counts.accepted[who], 1 - target)
+    levels = level * shares(len(who), among)
+    listed = np.zeros(p_values.shape, dtype=np.bool_)
+    for draw in np.flatnonzero(p_values.min(axis=0) <= level):
+        listed[passed(levels, p_values[:, draw].tolist().__getitem__), draw] = True
+    return listed
+
+
+def _held_against(keeps: Mask, listed: Mask) -> dict[str, Any]:
+    return {
+        "issued": listed.any(axis=0),
+        "false": listed[~keeps].any(axis=0),
+        "considered": len(listed),
+    }
 
 
 def _just_missed(order: _Order, accuracy: Numbers, target: float) -> float:
@@ -158,25 +169,27 @@ def _compare(
     truth: Counts,
     target: float,
     level: float,
-    listed: Sequence[NDArray[np.intp]],
+    who: Places,
+    listed: Mask,
 ) -> dict[str, Any]:
     """Set certificates beside Holm's procedure, the best that there is, and what is naive."""
     p_values = tail(counts.errors, counts.accepted, 1 - target)
     accuracy, coverage = accuracy_of(truth), truth.accepted[:, 0] / truth.rows[0]
     good = coverage[accuracy >= target + BEST]
-    seen: dict[str, Any] = defaultdict(list)
-    seen["front"] = len(p_values)
-    seen["Holm issued"] = p_values.min(axis=0) <= level / len(p_values)
-    for draw, certified in enumerate(listed):
-        if certified.size:
-            most = certified[counts.accepted[certified, draw].argmax()]
-            seen["coverage"].append(float(coverage[most]))
-            if good.size:
-                seen["of the best"].append(float(coverage[most] / good.max()))
-        for name, choice in _naive(front, counts, p_values, draw, target, level).items():
-            seen[f"{name} chosen"].append(choice is not None)
-            seen[f"{name} false"].append(choice is not None and bool(accuracy[choice] < target))
-    return dict(seen)
+    most = who[np.where(listed, counts.accepted[who], -1).argmax(axis=0)][listed.any(axis=0)]
+    seen: dict[str, Any] = {
+        "front": len(p_values),
+        "Holm issued": p_values.min(axis=0) <= level / len(p_values),
+        "fixed issued": p_values[who[0]] <= level,  # the first that fails ends a fixed sequence
+        "coverage": coverage[most],
+        "of the best": coverage[most] / good.max() if good.size else [],
+    }
+    for name, (able, covered) in _naive(front, counts, p_values, target, level).items():
+        choice = np.where(able, covered, -1).argmax(axis=0)
+        chosen = np.broadcast_to(able.any(axis=0), counts.rows.shape)
+        seen[f"{name} chosen"] = chosen
+        seen[f"{name} false"] = chosen & (accuracy[choice] < target)
+    return seen
 
 
 class _Order:
@@ -190,9 +203,9 @@ class _Order:
             for accepted, right, cost in front.selected.tolist()
         ]
         self._places = {id(candidate): i for i, candidate in enumerate(self._candidates)}
-        self._known: dict[float, NDArray[np.intp]] = {}
+        self._known: dict[float, Places] = {}
 
-    def at(self, target: float) -> NDArray[np.intp]:
+    def at(self, target: float) -> Places:
         if target not in self._known:
             ordered = in_order(self._candidates, Targets(accuracy=target), self._costs)
             self._known[target] = np.array([self._places[id(c)] for c in ordered], dtype=np.intp)
@@ -202,71 +215,59 @@ class _Order:
 def _check_certify(front: Front) -> None:
     """Make sure that the simulation certifies what `certify` did on the same rows."""
     weights = np.bincount(front.drawn, minlength=len(front.truth)).astype(np.float32)
-    counts = count(front, weights[:, None])
-    order = _Order(front).at(0.95)
-    p_values = tail(counts.errors[order, 0], counts.accepted[order, 0], 0.05)
-    certified = order[passed(0.05 * shares(len(order)), p_values.__getitem__)]
-    if not np.array_equal(np.sort(certified), np.sort(front.certified)):
+    who = _Order(front).at(0.95)
+    listed = _listed(who, len(front.selected), count(front, weights[:, None]), 0.95, 1 - 0.95)
+    if not np.array_equal(who[listed[:, 0]], front.certified):
         raise SystemExit("certify() and the simulation differ on the same rows.")
 
 
 def _naive(
-    front: Front, counts: Counts, p_values: Numbers, draw: int, target: float, level: float
-) -> dict[str, int | None]:
-    """Choose the most covering candidate by figures that were not made for choosing."""
-    accepted, errors = counts.accepted[:, draw], counts.errors[:, draw]
-    selected, right = front.selected[:, 0], front.selected[:, 1]
-
-    def most(able: NDArray[np.bool_], covered: Numbers) -> int | None:
-        return int(np.where(able, covered, -1).argmax()) if able.any() else None
-
+    front: Front, counts: Counts, p_values: Numbers, target: float, level: float
+) -> dict[str, tuple[Mask, Numbers]]:
+    """Say who may be chosen, and by which coverage, where figures were not made for choosing."""
+    accepted, errors = counts.accepted, counts.errors
+    selected, right = front.selected[:, :1], front.selected[:, 1:2]
     return {
-        "selected": most(right >= target * selected, selected),
-        "calibration": most((accepted > 0) & (errors <= (1 - target) * accepted), accepted),
-        "one test each": most(p_values[:, draw] <= level, accepted),
+        "selected": (right >= target * selected, selected),
+        "calibration": ((accepted > 0) & (errors <= (1 - target) * accepted), accepted),
+        "one test each": (p_values <= level, accepted),
     }
 
 
 def _false_bounds(
-    front: Front,
-    counts: Counts,
-    truth: Counts,
-    listed: Sequence[NDArray[np.intp]],
-    level: float,
-) -> dict[str, list[bool]]:
+    front: Front, counts: Counts, truth: Counts, who: Places, listed: Mask, level: float
+) -> dict[str, Mask]:
     """Say for every draw whether a bound is false: any that is listed, and the best of each."""
-    any_false, best_false = [], []
-    for draw, who in enumerate(listed):
-        bounds = _bounds_beside(front, counts, draw, who, level)
-        true = _figures(front, truth, who)
-        false = [bound > figure + 1e-12 for bound, figure in zip(bounds, true, strict=True)]
-        any_false.append(any(bool(each.any()) for each in false))
-        best_false.append(
-            who.size > 0
-            and any(bool(each[bound.argmax()]) for each, bound in zip(false, bounds, strict=True))
-        )
+    ever = np.flatnonzero(listed.any(axis=1))
+    if not ever.size:
+        never = np.zeros(listed.shape[1], dtype=np.bool_)
+        return {"bounds false": never, "best bounds false": never}
+    who, listed = who[ever], listed[ever]
+    any_false = best_false = np.zeros(listed.shape[1], dtype=np.bool_)
+    bounds = _bounds_beside(front, counts, who, level)
+    for bound, figure in zip(bounds, _figures(front, truth, who), strict=True):
+        false = listed & (bound > figure[:, None] + 1e-12)
+        best = np.where(listed, bound, -np.inf).argmax(axis=0)
+        any_false = any_false | false.any(axis=0)
+        best_false = best_false | np.take_along_axis(false, best[None], axis=0)[0]
     return {"bounds false": any_false, "best bounds false": best_false}
 
 
-def _bounds_beside(
-    front: Front, counts: Counts, draw: int, who: NDArray[np.intp], level: float
-) -> list[Numbers]:
-    """Give the bounds of candidates in a draw, turned so that more is better."""
-    rows, accepted = counts.rows[draw], counts.accepted[who, draw]
-    reached = np.column_stack([np.full(len(who), rows), *counts.reached[:, who, draw]])
+def _bounds_beside(front: Front, counts: Counts, who: Places, level: float) -> list[Numbers]:
+    """Give the bounds of candidates in every draw, turned so that more is better."""
+    rows, accepted = counts.rows, counts.accepted[who]
+    later = np.moveaxis(counts.reached[:, who], 0, -1)
+    reached = np.concatenate([np.broadcast_to(rows, accepted.shape)[..., None], later], axis=-1)
     return [
-        lower(accepted - counts.errors[who, draw], accepted, level),
+        lower(accepted - counts.errors[who], accepted, level),
         lower(accepted, rows, level),
         -upper(accepted, rows, level),
-        -cost_upper(reached, front.prices[who], level),
-        *(
-            -upper(counts.missed[label, who, draw], counts.class_rows[label, draw], level)
-            for label in CLASSES
-        ),
+        -cost_upper(reached, front.prices[who, None], level),
+        *(-upper(counts.missed[label][who], counts.class_rows[label], level) for label in CLASSES),
     ]
 
 
-def _figures(front: Front, truth: Counts, who: NDArray[np.intp]) -> list[Numbers]:
+def _figures(front: Front, truth: Counts, who: Places) -> list[Numbers]:
     """Give what is true of the same."""
     rows, accepted = truth.rows[0], truth.accepted[who, 0]
     steps = np.diff(front.prices[who]).T
@@ -347,7 +348,7 @@ def _power(seen: Seen, broken: list[str]) -> str:
         if size == 2000 and ratio.size and ratio.mean() < 0.9:
             broken.append(f"{kind}, {size} rows, {setting}: coverage {ratio.mean():.2f} of best")
         covered = _all(populations, "coverage")
-        tested = np.mean([p["tested"] for p in populations])
+        considered = np.mean([p["considered"] for p in populations])
         front = np.mean([p["front"] for p in populations])
         rows.append(
             [
@@ -355,17 +356,19 @@ def _power(seen: Seen, broken: list[str]) -> str:
                 setting,
                 f"{size:,}",
                 f"{front:,.0f}",
-                f"{tested:,.0f}",
+                f"{considered:,.0f}",
                 f"{holm:.1%}",
+                f"{_all(populations, 'fixed issued').mean():.1%}",
                 f"{ours:.1%}",
                 f"{100 * worst:+.1f}",
                 f"{covered.mean():.2f}" if covered.size else "",
                 f"{ratio.mean():.2f}" if ratio.size else "",
             ]
         )
-    header = ["thresholds", "accuracy / confidence", "calibration rows", "candidates", "tested",
-              "Holm issues", "issued", "least more than Holm in a population, points",
-              "coverage when issued", "of the best at target + 2 points"]  # fmt: skip
+    header = ["thresholds", "accuracy / confidence", "calibration rows", "front", "tested",
+              "Holm issues", "a fixed sequence issues", "issued",
+              "least more than Holm in a population, points", "coverage when issued",
+              "of the best at target + 2 points"]  # fmt: skip
     return "How often a certificate is issued:\n\n" + markdown(header, rows)
 
 
@@ -421,11 +424,11 @@ def _constant(plan: Plan, broken: list[str]) -> str:
     for split in range(plan.splits):
         order = np.random.default_rng(split).permutation(len(y))
         train, fresh = order[: len(y) // 2], order[len(y) // 2 :]
-        model = CascadeClassifier(DummyClassifier(strategy="prior"), costs=costs)
-        model.fit(X.iloc[train], y[train])
         for name, targets in asked.items():
-            certificate = certify(model, X.iloc[fresh], y[fresh], share=1 / 3, **targets)
-            issued[name] += certificate.certified
+            # Fitted for each, so that each has all of the confidence.
+            model = CascadeClassifier(DummyClassifier(strategy="prior"), costs=costs)
+            model.fit(X.iloc[train], y[train])
+            issued[name] += certify(model, X.iloc[fresh], y[fresh], **targets).certified
     broken += [f"constant: {name}" for name, count in issued.items() if "sick" in name and count]
     rows = [[name, f"{plan.splits}", f"{count}"] for name, count in issued.items()]
     return "A constant classifier on thyroid:\n\n" + markdown(["asked", "splits", "issued"], rows)

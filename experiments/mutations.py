@@ -144,7 +144,7 @@ def bomb(rng: Rng, files: Files, path: Path) -> None:
 def oversize(rng: Rng, files: Files, path: Path) -> None:
     """Be too large: as a file, in the number of members, in the manifest, in one member."""
     manifest, members = opened(_any(rng, files))
-    how = rng.integers(4)
+    how = rng.integers(6)
     if how == 0:
         with path.open("wb") as file:
             file.truncate(2**30 + int(rng.integers(1, 2**33)))  # takes no room on the disk
@@ -153,6 +153,14 @@ def oversize(rng: Rng, files: Files, path: Path) -> None:
         seal(manifest, members | more, path)
     elif how == 2:
         path.write_bytes(packed(json.dumps(manifest).encode() + b" " * 2**24, members))
+    elif how == 3:  # with every hash right
+        name = list(members)[rng.integers(len(members))]
+        seal(manifest, members | {name: npy(np.zeros((1, 2**24)))}, path)
+    elif how == 4:  # as large, and other than what was written
+        seal(manifest, members | {"arrays/9999.npy": npy(np.zeros(2**24))}, path)
+        with path.open("r+b") as file:
+            file.seek(int(rng.integers(2**17, 2**26)))
+            file.write(b"\1")
     else:
         name = list(members)[rng.integers(len(members))]
         written = bytearray(packed(json.dumps(manifest).encode(), members))

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import copy
+import doctest
 import pickle
+import re
 from itertools import product
 from math import ceil, comb
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.stats import beta, binom
 from sklearn.dummy import DummyClassifier
@@ -30,11 +33,20 @@ from emsco import (
     evaluate,
     load,
 )
-from emsco._binomial import cost_p_value, cost_upper, lower, tail, upper
-from emsco._sequence import passed, shares
-from emsco.certify import Targets, certify, fingerprint, in_order, required_rows
+from emsco.certify import Targets, certify, fingerprint, required_rows
+from emsco.certify._binomial import cost_p_value, cost_upper, lower, tail, upper
+from emsco.certify._order import in_order
+from emsco.certify._sequence import passed, shares
 from emsco.datasets import load_spambase, load_thyroid, make_costly_classification
-from emsco.exceptions import CertificateError, ClassesError, ColumnsError, ValuesError
+from emsco.exceptions import (
+    ArtifactError,
+    CertificateError,
+    ClassesError,
+    ColumnsError,
+    ValuesError,
+)
+
+PAGE = Path(__file__).parent.parent / "docs" / "certificates.md"
 
 
 @pytest.fixture(scope="module")
@@ -85,18 +97,48 @@ def test_required_rows_are_those_of_the_exact_table(asked, rows):
     assert (*by_errors, *by_candidates) == rows
 
 
+def told_by_the_page(n_shares, n_counts, between):
+    """Find table rows of so many shares and then so many counts."""
+    cells = between.join([r"(0\.\d+)"] * n_shares) + r" \| ([\d,]+)" * n_counts
+    rows = re.findall(rf"^\| {cells} \|$", PAGE.read_text(), flags=re.MULTILINE)
+    return [[float(cell.replace(",", "")) for cell in row] for row in rows]
+
+
+def test_the_page_on_certificates_tells_the_same_rows():
+    by_errors = told_by_the_page(2, 4, ", ")
+    assert {tuple(row[:2]): tuple(row[2:]) for row in by_errors} == {
+        asked: rows[:4] for asked, rows in TABLE.items()
+    }
+    by_truth = told_by_the_page(2, 1, r" \| ")
+    assert len(by_truth) == 8
+    for accuracy, true, rows in by_truth:
+        assert rows == required_rows(accuracy, 0.99, true_accuracy=true, power=0.8)
+
+
+@pytest.mark.parametrize("page", ["certificates.md", "guard-and-monitor.md"])
+def test_the_examples_of_the_documentation_run(page):
+    told = doctest.testfile(
+        str(PAGE.with_name(page)), module_relative=False, optionflags=doctest.NORMALIZE_WHITESPACE
+    )
+    assert told.attempted > 5
+    assert not told.failed
+
+
 @pytest.mark.parametrize(
     ("true", "rows", "on_a_grid"),
     [(0.96, 4_562, 4_628), (0.97, 1_068, 1_073), (0.98, 425, 431), (0.99, 198, 203)],
 )
 def test_required_rows_have_the_power_asked_for_from_there_on(true, rows, on_a_grid):
-    """A search on a grid with steps of 3% finds the next number of it, and so a little more."""
+    """The study walked a grid with steps of 3%, so it found the next number of that."""
     n = np.arange(1, 2 * rows)
     allowed = binom.ppf(0.01, n, 0.05) - 1  # one below the first that is too probable
     power = np.where(allowed < 0, 0.0, binom.cdf(allowed, n, 1 - true))
     assert required_rows(0.95, 0.99, true_accuracy=true, power=0.8) == rows
     assert n[power < 0.8].max() == rows - 1
-    assert rows <= on_a_grid <= 1.03 * rows + 1
+    grid = [1]
+    while grid[-1] < rows:
+        grid.append(int(1.03 * grid[-1]) + 1)
+    assert grid[-1] == on_a_grid
 
 
 @pytest.mark.parametrize(
@@ -117,11 +159,12 @@ def test_required_rows_refuse_what_cannot_be(asked, message):
 # Exact tests and bounds.
 
 
-@given(st.integers(1, 3000), st.data())
-def test_tail_is_the_binomial_distribution(rows, data):
-    events = data.draw(st.integers(0, rows))
-    share = data.draw(st.floats(0.001, 0.999))
-    assert tail(events, rows, share) == pytest.approx(binom.cdf(events, rows, share), abs=1e-12)
+@pytest.mark.parametrize("rows", [0, 1, 2, 3, 7, 40, 172, 1000, 3000])
+def test_tail_is_the_binomial_distribution(rows):
+    events, share = np.arange(rows + 1)[:, None], np.linspace(0.001, 0.999, 41)
+    np.testing.assert_allclose(
+        tail(events, rows, share), binom.cdf(events, rows, share), rtol=0, atol=1e-12
+    )
 
 
 def test_p_values_are_those_of_mapie_but_for_counts_it_rounds_up():
@@ -155,25 +198,29 @@ def test_p_values_are_those_of_mapie_but_for_counts_it_rounds_up():
     ]  # fmt: skip
 
 
-@given(st.integers(1, 400), st.data())
-def test_more_errors_never_speak_for_a_candidate(rows, data):
-    errors = data.draw(st.integers(1, rows))
-    accuracy = data.draw(st.floats(0.5, 0.999))
-    fewer, more = (Evaluation(rows, rows, rows - wrong, 0) for wrong in (errors - 1, errors))
+@pytest.mark.parametrize("accuracy", [0.5, 0.9, 0.95, 0.999])
+@pytest.mark.parametrize("rows", [1, 13, 200])
+def test_more_errors_never_speak_for_a_candidate(rows, accuracy):
     targets = Targets(accuracy=accuracy)
-    assert targets.p_value(fewer, 0) <= targets.p_value(more, 0)
+    p_values = [
+        targets.p_value(Evaluation(rows, rows, rows - wrong, 0), 0) for wrong in range(rows + 1)
+    ]
+    assert p_values == sorted(p_values)
+    assert p_values[-1] == 1
 
 
-@given(st.integers(1, 400), st.data())
-def test_bounds_are_clopper_and_pearsons_and_move_with_the_counts(rows, data):
-    right = data.draw(st.integers(0, rows))
-    level = data.draw(st.floats(1e-7, 0.5))
+@pytest.mark.parametrize("rows", [1, 2, 7, 40, 172, 400])
+def test_bounds_are_clopper_and_pearsons_and_move_with_the_counts(rows):
+    right, level = np.arange(rows + 1)[:, None], np.geomspace(1e-7, 0.5, 30)
     low, high = lower(right, rows, level), upper(right, rows, level)
-    assert 0 <= low <= right / rows <= high <= 1
-    assert lower(right + 1, rows + 1, level) >= low - 1e-12
-    if 0 < right < rows:
-        assert low == pytest.approx(beta.ppf(level, right, rows - right + 1), rel=1e-6)
-        assert high == pytest.approx(beta.isf(level, right + 1, rows - right), rel=1e-6)
+    assert (low >= 0).all()
+    assert (low <= right / rows).all()
+    assert (right / rows <= high).all()
+    assert (high <= 1).all()
+    assert (lower(right + 1, rows + 1, level) >= low - 1e-12).all()
+    inside = right[1:-1]
+    np.testing.assert_allclose(low[1:-1], beta.ppf(level, inside, rows - inside + 1), rtol=1e-6)
+    np.testing.assert_allclose(high[1:-1], beta.isf(level, inside + 1, rows - inside), rtol=1e-6)
 
 
 @pytest.mark.parametrize("level", [0.3, 0.05, 0.001])
@@ -187,6 +234,7 @@ def test_bounds_are_false_at_most_at_their_level(share, level):
         assert chance[upper(counts, rows, level) < share].sum() <= level
 
 
+@settings(max_examples=100)
 @given(st.integers(1, 300), st.data())
 def test_the_cost_of_two_stages_is_a_binomial_test(rows, data):
     reached = data.draw(st.integers(0, rows))
@@ -247,12 +295,14 @@ def by_graph(levels, p_values):
         passes = updated
 
 
+@settings(max_examples=100)
 @given(st.lists(st.floats(1e-5, 0.2), min_size=1, max_size=9))
 def test_what_passes_is_what_the_graphical_procedure_rejects(p_values):
-    levels = 0.05 * shares(len(p_values))
+    levels = 0.05 * shares(len(p_values), among=12)
     assert passed(levels, p_values.__getitem__) == by_graph(levels, p_values)
 
 
+@settings(max_examples=100)
 @given(st.lists(st.floats(1e-5, 0.2), min_size=1, max_size=9))
 def test_all_on_the_first_is_a_fixed_sequence(p_values):
     levels = np.zeros(len(p_values))
@@ -261,6 +311,7 @@ def test_all_on_the_first_is_a_fixed_sequence(p_values):
     assert passed(levels, p_values.__getitem__) == list(range(stop))
 
 
+@settings(max_examples=100)
 @given(st.lists(st.floats(1e-4, 0.1), min_size=1, max_size=8))
 def test_holm_rejects_a_superset_of_bonferroni_and_agrees_with_mapie(p_values):
     fwer = pytest.importorskip("mapie.risk_control.fwer_control")
@@ -269,6 +320,7 @@ def test_holm_rejects_a_superset_of_bonferroni_and_agrees_with_mapie(p_values):
     assert len(ours) == len(fwer.control_fwer(np.array(p_values), 0.05, "bonferroni_holm"))
 
 
+@settings(max_examples=100)
 @given(st.lists(st.floats(1e-5, 0.2), min_size=2, max_size=12), st.data())
 def test_where_half_the_front_meets_the_target_holm_issues_no_more(p_values, data):
     """Of those that meet it, every one holds at least what Holm's first step gives it."""
@@ -277,12 +329,16 @@ def test_where_half_the_front_meets_the_target_holm_issues_no_more(p_values, dat
     tested = [p_values[i] for i in met]
     first_of_holm = [i for i in met if p_values[i] <= 0.05 / len(p_values)]
     if first_of_holm:
-        assert passed(0.05 * shares(n_met), tested.__getitem__)
+        assert passed(0.05 * shares(n_met, among=len(p_values)), tested.__getitem__)
 
 
-def test_shares_are_all_of_the_level():
-    assert shares(1).tolist() == [1.0]
-    assert shares(40).sum() == pytest.approx(1)
+def test_shares_are_all_of_the_level_and_the_first_holds_half_or_more():
+    assert shares(1, among=1).tolist() == [1.0]
+    for n, first in ((100, 0.505), (80, 0.50625), (50, 0.51), (10, 0.91)):
+        held = shares(n, among=100)
+        assert held.sum() == pytest.approx(1)
+        assert held[0] == pytest.approx(first)
+        assert held[1:].tolist() == pytest.approx([held[-1]] * (n - 1))
 
 
 def candidate(accepted, right, paid=100.0, sick=(50, 40, 40)):
@@ -312,6 +368,7 @@ def test_the_order_is_by_the_selected_p_value_of_those_that_meet_the_targets():
     assert in_order([dear, many], Targets(accuracy=0.9, max_cost=8), costs) == [many, dear]
 
 
+@settings(max_examples=100)
 @given(st.integers(0, 40), st.integers(0, 40), st.integers(0, 40), st.floats(0, 1))
 def test_targets_together_are_as_hard_as_the_hardest(accepted, right, sick, cost):
     assume(right <= accepted)
@@ -365,7 +422,7 @@ def test_a_search_is_certified_by_the_cascades_it_builds(search, data):
     most = certificate.select(by="coverage")
     assert most.evaluation.coverage == max(c.evaluation.coverage for c in certificate.candidates)
     search.choose(cheapest.candidate)
-    certificate.check(search)
+    assert certificate.check(search) == cheapest
     assert certificate.holds_for(search.best_cascade_)
 
 
@@ -694,6 +751,8 @@ def test_the_same_question_again_has_the_same_answer_and_costs_nothing(search, d
     X, y, _ = data
     first = certify(search, X[1000:], y[1000:], accuracy=0.95)
     assert certify(search, X[1000:], y[1000:], accuracy=0.95) == first
+    with pytest.raises(CertificateError, match="carry a certificate already"):
+        certify(search, X[1000:], np.append(y[1000:-1], 1 - y[-1]), accuracy=0.95)
     loaded = pickle.loads(pickle.dumps(search))
     with pytest.raises(CertificateError, match="carry a certificate already"):
         certify(loaded, X[1000:], y[1000:], accuracy=0.9)
@@ -733,6 +792,25 @@ def test_a_certificate_holds_for_what_comes_back_from_a_file(search, data, tmp_p
     certificate.check(loaded)
     assert loaded.certificate_["sentence"] == certificate.sentence
     assert fingerprint(loaded) in loaded.certificate_["cascades"]
+    with pytest.raises(ArtifactError, match="before it was fitted again"):
+        dump(cascade.fit(X[:900], y[:900]), tmp_path / "stale.emsco")
+
+
+@pytest.mark.parametrize("kind", ["search", "cascade"])
+def test_what_comes_back_from_a_file_knows_its_rows(kind, search, data, tmp_path):
+    X, y, _ = data
+    fresh, truth = X[1000:2000], y[1000:2000]
+    model = search if kind == "search" else search.best_cascade_
+    certificate = certify(model, fresh, truth, accuracy=0.9)
+    dump(model, tmp_path / "model.emsco")
+    loaded = load(tmp_path / "model.emsco")
+    with pytest.raises(CertificateError, match="equal a row that the model was fitted on"):
+        certify(loaded, X[:1000].reset_index(drop=True), y[:1000], accuracy=0.9)
+    with pytest.raises(CertificateError, match="carry a certificate already"):
+        certify(loaded, fresh, truth, accuracy=0.8)
+    again = certify(loaded, fresh, truth, accuracy=0.9)
+    assert again.sentence == certificate.sentence, "the same question is free"
+    assert certify(loaded, X[2000:], y[2000:], accuracy=0.9).twins == 0
 
 
 def test_a_model_that_remembers_no_rows_says_so(data):

@@ -52,6 +52,7 @@ def reasons(guard, columns):
 # What a guard learns of numbers.
 
 
+@settings(max_examples=100)
 @given(columns_of_numbers, margins)
 def test_no_row_of_training_is_rejected(values, margin):
     guard = InputGuard(margin=margin).fit({"x": values})
@@ -63,6 +64,7 @@ def test_no_row_of_training_is_rejected(values, margin):
     assert guard.reasons({"x": single[normal]}) is None
 
 
+@settings(max_examples=100)
 @given(columns_of_numbers, st.tuples(margins, margins), finite)
 def test_a_wider_margin_rejects_no_more(values, both, value):
     narrow, wide = (InputGuard(margin=margin).fit({"x": values}) for margin in sorted(both))
@@ -70,6 +72,7 @@ def test_a_wider_margin_rejects_no_more(values, both, value):
         assert narrow.reasons({"x": np.array([value])}) is not None
 
 
+@settings(max_examples=100)
 @given(columns_of_numbers, st.lists(st.floats(), max_size=20).map(np.array), margins)
 def test_a_row_is_judged_alike_alone_and_among_others(values, fresh, margin):
     guard = InputGuard(margin=margin).fit({"x": values})

@@ -690,7 +690,7 @@ plain = st.recursive(
     | st.builds(np.bool_, st.booleans()),
     lambda inner: st.lists(inner) | st.lists(inner).map(tuple)
     | st.dictionaries(st.text() | st.integers(), inner),
-    max_leaves=20,
+    max_leaves=8,
 )  # fmt: skip
 
 

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
+import re
 
 import numpy as np
 import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.base import clone
 
-from emsco import Decisions, evaluate
-from emsco.exceptions import MonitorError
+from emsco import CascadeClassifier, Decisions, StageDesign, evaluate
+from emsco.certify import certify
+from emsco.datasets import make_costly_classification
+from emsco.exceptions import CertificateError, MonitorError
 from emsco.monitor import Alarm, CertificateMonitor
+from emsco.monitor._evidence import upper_bound
+from emsco.monitor._watches import Promises
 
 COSTS = np.array([1.0, 6.0, 30.0])
 EXITS = (0.6, 0.25, 0.15)
@@ -83,7 +88,9 @@ def test_other_changes_are_noticed(exits, accepted_last, what):
     assert what in names(raised)
     for alarm in raised:
         assert 5000 < alarm.at < 10_000
-        assert "of the last 1,0" in alarm.message or "of the last 9" in alarm.message
+        seen = float(re.search(r"([\d.]+)(?:%| on the mean)", alarm.message)[1])
+        limit = float(re.search(r"at (?:most|least) ([\d.]+)", alarm.message)[1])
+        assert seen < limit if "at least" in alarm.message else seen > limit
 
 
 def test_the_message_names_the_stage_and_the_direction():
@@ -210,26 +217,60 @@ def test_false_alarms_are_as_rare_as_promised(rows):
         else:
             promised = PROMISED | {"cost": float(COSTS @ EXITS)}
         monitor = CertificateMonitor(**promised, alpha=0.05)
-        monitor.decided(decisions(rng, 2000))
-        monitor.labelled(range(2000), labels(rng, 2000))
+        monitor.decided(decisions(rng, 1000))
+        monitor.labelled(range(1000), labels(rng, 1000))
         alarmed += bool(monitor.alarms)
     assert alarmed <= 13, "of 100 at 5%, more than 13 come once in two thousand times"
 
 
-def test_a_certified_candidate_is_watched_by_its_calibration_rows():
-    rng = np.random.default_rng(9)
-    shown = decisions(rng, 2000)
-    reached = tuple((shown.exit_stage >= stage).sum() for stage in range(3))
-    certified = SimpleNamespace(evaluation=evaluate(shown, np.full(2000, "yes")), reached=reached)
-    monitor = CertificateMonitor.of(certified, accuracy=0.95, total=30.0, alpha=0.05)
-    assert set(monitor.evidence) == {"accuracy", "coverage", "cost", "exits"}
+@pytest.fixture(scope="module")
+def certified():
+    X, y, costs = make_costly_classification(6000, 2, class_sep=2.5, random_state=0)
+    design = StageDesign.from_stages([["s0"], ["s1"]])
+    cascade = CascadeClassifier(design=design, costs=costs, threshold=0.9).fit(X[:1000], y[:1000])
+    return cascade, certify(cascade, X[1000:3000], y[1000:3000], accuracy=0.9), X, y
+
+
+def test_a_certified_cascade_is_watched_by_its_promise_and_its_calibration_rows(certified):
+    cascade, certificate, X, y = certified
+    shown = cascade.decide(X[1000:3000])
+    monitor = CertificateMonitor.of(certificate, cascade, alpha=0.05)
     promised = monitor.state()["promised"]
-    assert promised["rows"] == 2000
+    assert promised["accuracy"] == 0.9
+    assert promised["coverage"] == shown.accepted.mean()
+    assert promised["cost"] == pytest.approx(shown.cost.mean())
     assert promised["exits"] == tuple(np.bincount(shown.exit_stage) / 2000)
+    assert promised["total"] == 3  # of two sources for 1 and 2
+    assert promised["rows"] == 2000
     assert promised["alpha"] == 0.05
-    assert monitor.decided(decisions(rng, 5000)) == ()
-    assert set(CertificateMonitor.of(certified).evidence) == {"coverage", "exits"}
-    assert set(CertificateMonitor.of(certified, exits=None).evidence) == {"coverage"}
+    assert monitor.decided(cascade.decide(X[3000:])) == ()
+    assert monitor.labelled(range(3000), y[3000:]) == ()
+    wrong = CertificateMonitor.of(certificate, cascade)
+    wrong.decided(cascade.decide(X[3000:]))
+    assert names(wrong.labelled(range(3000), 1 - y[3000:])) == ["accuracy"]
+    fewer = CertificateMonitor.of(certificate, cascade, accuracy=None, exits=None)
+    assert set(fewer.evidence) == {"coverage", "cost"}
+
+
+def test_another_cascade_is_not_watched_by_the_certificate(certified):
+    cascade, certificate, X, y = certified
+    refitted = clone(cascade).fit(X[:999], y[:999])
+    with pytest.raises(CertificateError, match="does not hold for this cascade"):
+        CertificateMonitor.of(certificate, refitted)
+
+
+def test_the_best_of_many_candidates_may_be_worse_than_it_looked():
+    """Any of them might have been chosen, so the estimate of each must hold."""
+    bounds = []
+    for candidates in (1, 200):
+        promises = Promises(coverage=0.8, rows=500, candidates=candidates, alpha=0.05)
+        (watch,) = promises.watches()
+        bounds.append(watch.means[0].bound)
+        assert bounds[-1] == upper_bound(1 - 0.8, 500, 0.05 / 2 / candidates)
+    assert bounds == sorted(bounds)
+    most = np.random.default_rng(12).binomial(500, 0.2, size=(2000, 200)).min(axis=1) / 500
+    too_low = [upper_bound(rejected, 500, 0.05 / 2 / 200) < 0.2 for rejected in most]
+    assert np.mean(too_low) <= 0.05 / 2
 
 
 def test_a_cascade_of_one_stage_has_no_traffic_to_watch():
@@ -259,6 +300,7 @@ def test_an_alarm_never_changes():
         ({"exits": (1.5, -0.5)}, "shares that sum to 1"),
         ({"exits": ()}, "shares that sum to 1"),
         ({"accuracy": 0.9, "rows": 0}, "`rows` must be above 0"),
+        ({"accuracy": 0.9, "candidates": 0}, "`candidates` must be at least 1"),
         ({"accuracy": 0.9, "alpha": 0}, "`alpha` must be between 0 and 1"),
         ({"accuracy": 0.9, "keep": 0}, "`keep` must be at least 1"),
     ],

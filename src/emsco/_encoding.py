@@ -104,7 +104,12 @@ class Category:
         return codes
 
     def codes(self, values: NDArray[Any]) -> NDArray[np.intp]:
-        """Give the encoded column that each value sets; `width` where it sets none."""
+        """Give the encoded column that each value sets; `width` where it sets none.
+
+        Integers are codes already: a reader of dictionaries looks every value up but once.
+        """
+        if values.dtype.kind == "i":
+            return values
         unseen = len(self.levels) if self.pooled else self.width
         find = self._code_of.get
         return np.array([find(value, unseen) for value in values.tolist()], dtype=np.intp)

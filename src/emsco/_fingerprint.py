@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
+import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from hashlib import sha256
@@ -66,9 +66,8 @@ class _Pickled:
 
     def told(self) -> bytes:
         try:
-            # Once there and back: what is pickled is told, not how it happened to lie in memory.
-            settled = pickle.loads(pickle.dumps(self.value))
-            return str(joblib.hash(settled, hash_name="sha1")).encode()
+            # A copy: what would be pickled is told, not how it happened to lie in memory.
+            return str(joblib.hash(copy.deepcopy(self.value), hash_name="sha1")).encode()
         except Exception as error:
             raise CertificateError(
                 f"{type(self.value).__name__} cannot be pickled, so a cascade with it cannot be "

@@ -53,8 +53,8 @@ def _mix(bits: Hashes) -> Hashes:
 
 def _hash(values: NDArray[Any]) -> Hashes:
     """Hash values so that equal ones are equal, whole numbers of any type included."""
-    if values.dtype.kind in "mM":
-        values = values.view(np.int64)
+    if values.dtype.kind in "mM":  # whatever the unit
+        values = values.astype(f"{values.dtype.kind}8[ns]").view(np.int64)
     if values.dtype.kind in "iub":
         number = values.astype(np.float64)
         # What a double cannot hold of a long number, such as a card's.
@@ -92,9 +92,7 @@ class Spent:
 
     def repeats(self, other: Spent) -> bool:
         """Say whether the same was asked on the same rows, which has the same answer."""
-        return (self.question, self.share) == (other.question, other.share) and np.array_equal(
-            self.values, other.values
-        )
+        return (self.question, self.share) == (other.question, other.share)
 
 
 @dataclass(frozen=True)
@@ -106,7 +104,7 @@ class FittedRows:
     names : tuple of str
         The columns that are hashed.
     values, keys : arrays of hashes, default=None
-        A hash a row; None where nothing is known, as in a model read from a file.
+        A hash a row; None where nothing is known.
     spent : list of Spent
         What was certified; a search and its cascades share it.
     """

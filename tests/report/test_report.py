@@ -4,16 +4,29 @@ from __future__ import annotations
 
 import re
 import sys
-from html import escape
+from html import escape, unescape
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import ShuffleSplit
 
-from emsco import Candidate, CascadeSearchCV, Costs, Evaluation, ParetoFront, StageDesign, evaluate
+from emsco import (
+    Candidate,
+    CascadeSearchCV,
+    Costs,
+    Evaluation,
+    InputGuard,
+    ParetoFront,
+    StageDesign,
+    evaluate,
+)
+from emsco.certify import certify
 from emsco.exceptions import MissingExtraError, SelectionError
 from emsco.io import dump, load
-from emsco.report import _data, report
+from emsco.report import _data, _report, report
 
 
 def assert_holds(columns, evaluations, labels):
@@ -119,13 +132,68 @@ def test_without_fresh_rows_and_certificate_neither_is_claimed(search, tmp_path,
     assert escape(search.front_.measured_on) in text
 
 
-def test_the_python_line_makes_the_same_search(search, page, data_of, tmp_path):
-    line = data_of(page)["python"]
-    assert line == 'CascadeSearchCV(costs="costs.toml", max_stages=3, random_state=0)'
-    search.costs_.to_toml(tmp_path / "costs.toml")
-    made = eval(line.replace("costs.toml", str(tmp_path / "costs.toml")))  # ours
-    assert Costs.from_toml(made.costs) == search.costs_
-    assert made.random_state == search.random_state
+def test_the_python_lines_make_the_same_search(search, page, data_of, tmp_path, monkeypatch):
+    lines = data_of(page)["python"]
+    assert lines[2] == 'search = CascadeSearchCV(costs="costs.toml", max_stages=3, random_state=0)'
+    text = page.read_text(encoding="utf-8")
+    prices = text[text.index('<pre id="toml"') :].partition(">")[2].partition("</pre>")[0]
+    (tmp_path / "costs.toml").write_text(unescape(prices), encoding="utf-8")
+    told = {}
+    monkeypatch.chdir(tmp_path)
+    exec("\n".join(lines[:3]), told)  # ours
+    assert Costs.from_toml(told["search"].costs) == search.costs_
+    assert told["search"].random_state == search.random_state
+    assert told["search"].max_stages == search.max_stages
+
+
+@pytest.mark.parametrize(
+    ("parameters", "options", "left_out"),
+    [
+        (
+            {"random_state": 7, "max_rows": 500, "cv": 3},
+            "--cv 3 --max-rows 500 --random-state 7",
+            "",
+        ),
+        ({"threshold": [0.7, 0.9]}, "--threshold 0.7 --threshold 0.9", ""),
+        ({"threshold": {"a": 0.7, "b": 0.9}}, "", "threshold"),
+        ({"max_missed": {"it's": 0.1}}, """'--max-missed=it'"'"'s=0.1'""", ""),
+        ({"guard": InputGuard(), "cv": ShuffleSplit(2)}, "--guard", "cv"),
+        (
+            {"estimator": LogisticRegression(), "guard": InputGuard(margin=0)},
+            "",
+            "estimator, guard",
+        ),
+    ],
+    ids=str,
+)
+def test_the_command_line_makes_the_same_search_or_says_what_it_cannot(
+    parameters, options, left_out
+):
+    told = _report._told_parameters(CascadeSearchCV(**parameters))
+    command, unsaid = _report._shell(told)
+    begin = "emsco search data.csv --label y --costs costs.toml"
+    assert " ".join(command.split()) == f"{begin} {options} --out run/".replace("  ", " ")
+    assert ", ".join(sorted(unsaid)) == left_out
+    assert all(name in _report._not_in_shell(unsaid) for name in unsaid)
+
+
+def test_a_certificate_says_whether_it_is_about_the_choice(search, rows, page, tmp_path):
+    assert "It is not about the cascade" in page.read_text(encoding="utf-8")
+    X, y = rows[1]
+    certificate = certify(search.best_cascade_, X, y, accuracy=0.6)
+    text = report(search, tmp_path / "one.html", certificate=certificate).read_text("utf-8")
+    assert escape(certificate.sentence) in text
+    assert "It is about the cascade" in text
+    search.best_cascade_.certificate_ = certificate.to_data()  # as one out of a file has it
+    try:
+        text = report(search, tmp_path / "two.html").read_text("utf-8")
+    finally:
+        del search.best_cascade_.certificate_
+    assert escape(certificate.sentence) in text
+    sentence = SimpleNamespace(sentence="Sound & safe.")
+    text = report(search, tmp_path / "three.html", certificate=sentence).read_text("utf-8")
+    assert "Sound &amp; safe." in text
+    assert "It is about the cascade that was certified" in text
 
 
 def test_the_file_is_small_beside_the_script_it_holds(page):
@@ -181,6 +249,12 @@ def test_a_search_out_of_a_file_is_reported_with_what_it_can_still_tell(
     assert data["fresh"]["accepted"][i] == by_hand.accepted
     assert data["fresh"]["right"][i] == by_hand.right
     assert data["fresh"]["rows"] == 400
+    kept = set(map(frozenset, loaded._training.fitted))  # here a source is its one feature
+    for accepted, candidate in zip(data["fresh"]["accepted"], search.front_, strict=True):
+        design = candidate.design
+        needed = {frozenset(design.acquired(i)) for i in range(design.n_stages)}
+        assert (accepted is not None) == (needed <= kept)
+    assert "A dash: the file" in page.read_text(encoding="utf-8")
 
 
 def test_a_class_that_fresh_rows_lack_is_told_as_unknown(search, rows):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from math import prod
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from emsco.exceptions import ArtifactError
 from emsco.io._json import from_plain, to_plain
 from emsco.io._skops import from_skops, to_skops, untrusted_types
+from emsco.io._zip import Inside, Member, read_member, read_start
 
 _INTEGERS = range(-(2**63), 2**63)
 # As numpy writes them; no object and no structure, and nothing for its reader of literals to read.
@@ -21,6 +22,7 @@ _HEADER = re.compile(
     rb"\{'descr': '([|<][biuf][1248])', 'fortran_order': (True|False), "
     rb"'shape': \(([\d, ]*)\), \} *\n"
 )
+_LONGEST_HEADER = 256
 
 
 class Writer:
@@ -66,21 +68,26 @@ class Writer:
 class Reader:
     """Gives back what a `Writer` kept; nothing else may be there.
 
+    A member is read when it is asked for, so that one that does not fit takes no memory.
+
     Parameters
     ----------
-    members : mapping of str to bytes
-        The members, by name.
+    file : binary file
+        The zip, every byte of which was checked.
+    members : sequence of Member
+        Its members.
     trusted : collection of str
         Types that skops may load besides those it trusts itself.
     """
 
-    def __init__(self, members: Mapping[str, bytes], trusted: Collection[str]) -> None:
-        self._members = members
+    def __init__(self, file: BinaryIO, members: Sequence[Member], trusted: Collection[str]) -> None:
+        self._file = file
+        self._members = {member.name: member for member in members}
         self._trusted = trusted
         self._made: dict[str, Any] = {}
-        payloads = [data for name, data in members.items() if name.endswith(".skops")]
+        stages = [member for member in members if member.name.endswith(".skops")]
         # Before any object is made.
-        found = {name for payload in payloads for name in untrusted_types(payload)}
+        found = {name for stage in stages for name in untrusted_types(Inside(file, stage))}
         if found - set(trusted):
             raise ArtifactError(
                 "its stages hold types that skops does not trust by itself; if you know who wrote "
@@ -89,17 +96,33 @@ class Reader:
 
     def array(self, name: Any, *shape: int | None) -> NDArray[Any]:
         """Give an array that must have this shape, None standing for any length."""
-        array: NDArray[Any] = self._make(name, "npy", _from_npy)
-        fits = [
-            wanted in (None, length) for wanted, length in zip(shape, array.shape, strict=False)
-        ]
-        if array.ndim != len(shape) or not all(fits):
-            raise ArtifactError(f"{name!r} must have the shape {shape}, it has {array.shape}")
+        member = self._member(name, "npy")
+        head = read_start(self._file, member, _LONGEST_HEADER)
+        start = 10 + int.from_bytes(head[8:10], "little")
+        header = _HEADER.fullmatch(head[10:start])
+        if head[:8] != b"\x93NUMPY\x01\x00" or header is None:
+            raise ArtifactError(f"{name!r} is no array")
+        dtype = np.dtype(header[1].decode("ascii"))
+        found = tuple(int(length) for length in header[3].replace(b",", b" ").split())
+        if prod(found) * dtype.itemsize != member.size - start:
+            raise ArtifactError(f"{name!r} is not as long as it says")
+        fits = [wanted in (None, length) for wanted, length in zip(shape, found, strict=False)]
+        if len(found) != len(shape) or not all(fits):
+            raise ArtifactError(f"{name!r} must have the shape {shape}, it has {found}")
+        if name not in self._made:
+            data = read_member(self._file, member)
+            flat = np.frombuffer(data, dtype, offset=start).copy()
+            in_columns = header[2] == b"True"
+            self._made[name] = flat.reshape(found[::-1]).T if in_columns else flat.reshape(found)
+        array: NDArray[Any] = self._made[name]
         return array
 
     def estimator(self, name: Any) -> Any:
         """Give an estimator."""
-        return self._make(name, "skops", lambda data: from_skops(data, self._trusted))
+        member = self._member(name, "skops")
+        if name not in self._made:
+            self._made[name] = from_skops(read_member(self._file, member), self._trusted)
+        return self._made[name]
 
     def column(self, data: Any) -> list[Any]:
         """Give back the values of a column."""
@@ -121,31 +144,13 @@ class Reader:
         if idle:
             raise ArtifactError(f"nothing in it needs its member {idle[0]!r}")
 
-    def _make(self, name: Any, kind: str, make: Any) -> Any:
+    def _member(self, name: Any, kind: str) -> Member:
         if not isinstance(name, str) or name not in self._members or not name.endswith(f".{kind}"):
             raise ArtifactError(f"it names {name!r:.80}, which is not among its members")
-        if name not in self._made:
-            self._made[name] = make(self._members[name])
-        return self._made[name]
+        return self._members[name]
 
 
 def _to_npy(array: NDArray[Any]) -> bytes:
     file = io.BytesIO()
     np.lib.format.write_array(file, array, version=(1, 0), allow_pickle=False)
     return file.getvalue()
-
-
-def _from_npy(data: bytes) -> NDArray[Any]:
-    """Read an array in place of numpy, which makes room for whatever a header promises."""
-    start = 10 + int.from_bytes(data[8:10], "little")
-    header = _HEADER.fullmatch(data[10:start])
-    if data[:8] != b"\x93NUMPY\x01\x00" or header is None:
-        raise ArtifactError("an array of it is not one")
-    dtype = np.dtype(header[1].decode("ascii"))
-    shape = tuple(int(length) for length in header[3].replace(b",", b" ").split())
-    if prod(shape) * dtype.itemsize != len(data) - start:
-        raise ArtifactError("an array of it is not as long as it says")
-    flat: NDArray[Any] = np.frombuffer(data, dtype, offset=start).copy()
-    if header[2] == b"True":
-        return flat.reshape(shape[::-1]).T
-    return flat.reshape(shape)

@@ -14,6 +14,7 @@ from emsco._encoding import ColumnEncoding
 from emsco._estimator import EstimatorStage
 from emsco._kept import Kept
 from emsco._linear import default_estimator
+from emsco._rows import FittedRows
 from emsco._threshold import resolve
 from emsco._training import Training
 from emsco.cascade import CascadeClassifier
@@ -21,6 +22,7 @@ from emsco.exceptions import ArtifactError, ThresholdError, require
 from emsco.guard import InputGuard
 from emsco.io._bundle import Reader, Writer
 from emsco.io._json import from_plain, to_plain
+from emsco.io._known import known_from, known_to
 from emsco.io._words import (
     Data,
     costs_from,
@@ -36,7 +38,6 @@ from emsco.io._words import (
     labels_to,
 )
 
-ROWS = ("columns", "named", "classes", "most_frequent")
 _CONTAINERS = ("array", "pandas", "polars")
 
 
@@ -48,7 +49,7 @@ def cascade_to(cascade: CascadeClassifier, writer: Writer) -> Data:
         "costs": costs_to(cascade.costs_),
         "design": design_to(cascade.design_),
         "threshold": to_plain(_threshold_of(cascade), "`threshold`"),
-        "rows": rows_to(cascade, kept),
+        "rows": rows_to(writer, cascade, kept),
         "training": kept_to(writer, kept),
     }
 
@@ -65,26 +66,35 @@ def cascade_from(data: Data, reader: Reader) -> CascadeClassifier:
         threshold=from_plain(data["threshold"]),
         guard=None if kept.guard is None else clone(kept.guard),
     )
-    tell_columns(cascade, expect_keys(data["rows"], *ROWS))
+    tell_rows(cascade, expect_rows(data["rows"]), reader)
     return cascade._fit(kept)
 
 
-def rows_to(model: Any, kept: Kept | Training) -> Data:
+def rows_to(writer: Writer, model: Any, kept: Kept | Training) -> Data:
     """Keep what is known of the rows that a model was fitted on."""
     return {
         "columns": list(kept.columns),
         "named": hasattr(model, "feature_names_in_"),
         "classes": labels_to(kept.classes),
         "most_frequent": kept.most_frequent,
+        "known": known_to(writer, getattr(model, "_fitted_rows", FittedRows())),
     }
 
 
-def tell_columns(model: Any, rows: Data) -> None:
-    """Tell a model what scikit-learn wants to know of X."""
+def tell_rows(model: Any, rows: Data, reader: Reader) -> None:
+    """Tell a model what scikit-learn wants to know of X, and which rows it knows."""
     names = expect_texts(rows["columns"])
     model.n_features_in_ = len(names)
     if expect(rows["named"], bool):
         model.feature_names_in_ = np.array(names, dtype=object)
+    if "known" in rows:  # the first files do not tell
+        model._fitted_rows = known_from(reader, rows["known"])
+
+
+def expect_rows(rows: Any, *others: str) -> Data:
+    """Give what is known of rows, which must be complete."""
+    told = ("known",) if "known" in expect(rows, dict) else ()
+    return expect_keys(rows, "columns", "named", "classes", "most_frequent", *told, *others)
 
 
 def kept_to(writer: Writer, kept: Kept) -> Data:

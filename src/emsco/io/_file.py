@@ -7,13 +7,14 @@ import os
 import platform
 import re
 import stat
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import sklearn
 
 from emsco._atomic import write_whole
+from emsco._fingerprint import fingerprint
 from emsco.cascade import CascadeClassifier
 from emsco.exceptions import ArtifactError
 from emsco.front import ParetoFront
@@ -33,7 +34,7 @@ from emsco.io._words import (
     expect_texts,
     front_from,
 )
-from emsco.io._zip import open_zip, pack, read_member
+from emsco.io._zip import Member, open_zip, pack, read_member, read_parts
 from emsco.search import CascadeSearchCV
 
 FORMAT = 1
@@ -88,18 +89,19 @@ def dump(model: Any, path: str | os.PathLike[str]) -> None:
     writer = Writer()
     try:
         data = _KINDS[name].to_data(model, writer)
-        content = {"kind": name, "model": data, "members": _listed(writer.members)}
+        listed = {known: _listed(len(part), [part]) for known, part in writer.members.items()}
+        content = {"kind": name, "model": data, "members": listed}
         manifest = {
             "format": FORMAT,
             "versions": _versions(),
             **content,
             "certificate": _certificate_of(model),
-            "fingerprint": _sha256(_json.write(content)),
+            "fingerprint": _sha256([_json.write(content)]),
         }
         written = _json.write(manifest, indent=1)
         _json.parse(written)  # what could not be read must not be written
         members = {_MANIFEST: written, **writer.members}
-        parts = list(pack(members, _SEAL + _sha256(written).encode("ascii")))
+        parts = list(pack(members, _SEAL + _sha256([written]).encode("ascii")))
     except ArtifactError as error:
         raise ArtifactError(f"The {name} cannot be kept in a file: {error}.") from error
     write_whole(path, parts)
@@ -134,29 +136,23 @@ def load(path: str | os.PathLike[str], *, trusted: Sequence[str] = ()) -> Any:
     if isinstance(trusted, str) or not all(isinstance(name, str) for name in trusted):
         raise ArtifactError(f"`trusted` must be a list of names of types, got {trusted!r}.")
     try:
-        manifest, members = _read(path)
-        return _made(manifest, Reader(members, trusted))
-    except ArtifactError as error:
-        raise ArtifactError(f"{os.fspath(path)} is not loaded: {error}.") from error
-
-
-def _read(path: str | os.PathLike[str]) -> tuple[Data, dict[str, bytes]]:
-    try:
         if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would make us wait
             raise ArtifactError("it is not a file")
         with open(path, "rb") as file:
-            return _read_open(file)
-    except OSError as error:
-        raise ArtifactError(error.strerror or str(error)) from error
+            manifest, members = _checked(file)
+            return _made(manifest, Reader(file, members, trusted))
+    except (ArtifactError, OSError) as error:
+        told = error.strerror if isinstance(error, OSError) else error
+        raise ArtifactError(f"{os.fspath(path)} is not loaded: {told}.") from error
 
 
-def _read_open(file: BinaryIO) -> tuple[Data, dict[str, bytes]]:
-    """Read manifest and members, and hold every byte against its hash."""
+def _checked(file: BinaryIO) -> tuple[Data, list[Member]]:
+    """Read the manifest, and hold every byte of the file against its hash, a part at a time."""
     members, seal = open_zip(file, comment_size=_SEAL_SIZE)
     if not members or members[0].name != _MANIFEST or members[0].size > _json.MOST_BYTES:
         raise ArtifactError(f"it must begin with a {_MANIFEST}, and not too large a one")
     written = read_member(file, members[0])
-    if seal != _SEAL + _sha256(written).encode("ascii"):
+    if seal != _SEAL + _sha256([written]).encode("ascii"):
         raise ArtifactError(f"its {_MANIFEST} was changed")
     manifest = expect(_json.parse(written), dict)
     if expect(manifest.get("format"), int) != FORMAT:
@@ -173,11 +169,11 @@ def _read_open(file: BinaryIO) -> tuple[Data, dict[str, bytes]]:
     for member in members[1:]:
         if not _MEMBER.fullmatch(member.name):
             raise ArtifactError(f"{member.name!r} is not a member that such a file has")
-        found[member.name] = read_member(file, member)
+        found[member.name] = _listed(member.size, read_parts(file, member))
     content = {name: manifest[name] for name in ("kind", "model", "members")}
-    if listed != _listed(found) or manifest["fingerprint"] != _sha256(_json.write(content)):
+    if listed != found or manifest["fingerprint"] != _sha256([_json.write(content)]):
         raise ArtifactError("one of its members, or what it says of them, was changed")
-    return manifest, found
+    return manifest, members[1:]
 
 
 def _made(manifest: Data, reader: Reader) -> Any:
@@ -200,15 +196,26 @@ def _certificate_of(model: Any) -> Any:
     certificate: Any = getattr(model, "certificate_", None)
     if hasattr(certificate, "to_data"):
         certificate = certificate.to_data()
+    if isinstance(certificate, Mapping) and isinstance(model, CascadeClassifier):
+        certified = certificate.get("cascades")
+        if certified is not None and fingerprint(model) not in certified:
+            raise ArtifactError(
+                "its `certificate_` is about another cascade, or about this one before it was "
+                "fitted again; certify it anew, or `del cascade.certificate_`"
+            )
     return to_plain(certificate, "the certificate")
 
 
-def _listed(members: Mapping[str, bytes]) -> Data:
-    return {name: {"size": len(data), "sha256": _sha256(data)} for name, data in members.items()}
+def _listed(size: int, parts: Iterable[bytes]) -> Data:
+    """Give what a manifest lists of a member."""
+    return {"size": size, "sha256": _sha256(parts)}
 
 
-def _sha256(data: bytes) -> str:
-    return hashlib.sha256(data).hexdigest()
+def _sha256(parts: Iterable[bytes]) -> str:
+    hashed = hashlib.sha256()
+    for part in parts:
+        hashed.update(part)
+    return hashed.hexdigest()
 
 
 def _versions() -> Data:

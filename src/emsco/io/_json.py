@@ -97,7 +97,9 @@ def to_plain(value: Any, what: str = "it") -> Any:
     if isinstance(value, np.generic):
         name = type(value).__name__.rstrip("_")
         if name in _NUMPY and type(value) is _NUMPY[name]:
-            return {name: to_plain(value.item(), what)}
+            # item() would leave out NULs at the end of a text.
+            bare = "".join(value) if isinstance(value, np.str_) else value.item()
+            return {name: to_plain(bare, what)}
     elif value is None or type(value) in (bool, int, str):
         return value
     elif type(value) is float:

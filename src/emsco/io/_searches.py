@@ -16,13 +16,13 @@ from emsco.exceptions import ArtifactError, GuardWarning
 from emsco.guard import InputGuard
 from emsco.io._bundle import Reader, Writer
 from emsco.io._cascades import (
-    ROWS,
     checked_guard,
     estimator_from,
+    expect_rows,
     kept_from,
     kept_to,
     rows_to,
-    tell_columns,
+    tell_rows,
 )
 from emsco.io._json import from_plain, to_plain
 from emsco.io._words import (
@@ -72,7 +72,7 @@ def search_to(search: CascadeSearchCV, writer: Writer) -> Data:
         "estimator": None if estimator is None else writer.estimator(estimator, "`estimator`"),
         "guard": None if search.guard is None else to_plain(_guard_parameters(search), "the guard"),
         "strategy": _strategy_to(search.search_),
-        "rows": rows_to(search, search._training)
+        "rows": rows_to(writer, search, search._training)
         | {"n_splits": search.n_splits_, "n_selected_on": search._n_selection_rows},
         "measured_on": search.front_.measured_on,
         "n_front": len(search.front_),
@@ -96,15 +96,15 @@ def search_to(search: CascadeSearchCV, writer: Writer) -> Data:
 def search_from(data: Data, reader: Reader) -> CascadeSearchCV:
     """Give the search back, in all that needs no training rows."""
     expect_keys(data, *_KEYS)
-    costs, rows = costs_from(data["costs"]), data["rows"]
-    expect_keys(rows, *ROWS, "n_splits", "n_selected_on")
+    costs = costs_from(data["costs"])
+    rows = expect_rows(data["rows"], "n_splits", "n_selected_on")
     search = CascadeSearchCV(
         None if data["estimator"] is None else estimator_from(reader, data["estimator"]),
         costs=costs,
         guard=None if data["guard"] is None else InputGuard(**from_plain(data["guard"])),
         **_parameters_from(data["parameters"]),
     )
-    tell_columns(search, rows)
+    tell_rows(search, rows, reader)
     training = kept_from(reader, data["training"], rows)
     evaluated = data["evaluated"]
     search._training = training

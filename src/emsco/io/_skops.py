@@ -17,7 +17,16 @@ import numpy as np
 
 from emsco.exceptions import ArtifactError, require
 from emsco.io import _json
-from emsco.io._zip import Member, open_zip, pack, read_member
+from emsco.io._zip import (
+    Inside,
+    Member,
+    Readable,
+    open_zip,
+    pack,
+    read_member,
+    read_parts,
+    read_start,
+)
 
 _SCHEMA = "schema.json"
 _MOST_BYTES = 12 * 2**20  # a forest's schema is long
@@ -27,6 +36,7 @@ _MOST_HEAVY = 10_000
 _LIGHT = ["TypeNode", "JsonNode", "NdArrayNode", "ListNode", "DictNode", "TupleNode"]
 _MOST_DEPTH = 200
 _MOST_MEMBERS = 50_000
+_LONGEST_HEADER = 2**16
 _READ_AGAIN = 2**20  # bytes of members that several parts of an object may share
 
 
@@ -35,7 +45,7 @@ def to_skops(estimator: Any, what: str) -> bytes:
     skops = require("skops.io", "skops")
     try:
         payload = b"".join(pack(_renamed(skops.dumps(estimator))))
-        check_skops(payload)
+        _checked(io.BytesIO(payload))
     except Exception as error:  # skops raises what the estimator's own parts raise
         raise ArtifactError(
             f"{what}, a {type(estimator).__name__}, cannot be kept by skops: {error}"
@@ -43,12 +53,14 @@ def to_skops(estimator: Any, what: str) -> bytes:
     return payload
 
 
-def untrusted_types(payload: bytes) -> list[str]:
+def untrusted_types(file: Readable) -> list[str]:
     """Name the types that skops will not load unless the user trusts them; nothing is imported."""
     skops = require("skops.io", "skops")
-    check_skops(payload)
+    members = _checked(file)
+    # What types there are is in the schema; arrays would take memory and tell nothing.
+    bare = {member.name: b"" for member in members} | {_SCHEMA: read_member(file, members[0])}
     try:
-        found: list[str] = skops.get_untrusted_types(data=payload)
+        found: list[str] = skops.get_untrusted_types(data=b"".join(pack(bare)))
     except Exception as error:  # whatever a forged schema leads to
         raise ArtifactError(f"skops cannot read one of its stages: {error}") from error
     return found
@@ -63,16 +75,15 @@ def from_skops(payload: bytes, trusted: Iterable[str]) -> Any:
         raise ArtifactError(f"skops cannot load one of its stages: {error}") from error
 
 
-def check_skops(payload: bytes) -> None:
-    """Refuse bytes on which skops would waste memory or time."""
-    file = io.BytesIO(payload)
+def _checked(file: Readable) -> list[Member]:
+    """Give the members of a payload; refuse one on which skops would waste memory or time."""
     members, _ = open_zip(file, most_members=_MOST_MEMBERS)
     if not members or members[0].name != _SCHEMA:
         raise ArtifactError(f"a stage lacks its {_SCHEMA}")
     if members[0].size > _MOST_BYTES:
         raise ArtifactError(f"the {_SCHEMA} of a stage has more than {_MOST_BYTES:,} bytes")
     for member in members[1:]:
-        _check_member(member, read_member(file, member))
+        _check_member(file, member)
     schema = _json.parse(
         read_member(file, members[0]),
         most_bytes=_MOST_BYTES,
@@ -90,8 +101,9 @@ def check_skops(payload: bytes) -> None:
         if not isinstance(number, int) or (number, node["file"]) not in seen:
             read += sizes[node["file"]]
         seen.add((number if isinstance(number, int) else None, node["file"]))
-    if read > len(payload) + _READ_AGAIN:
+    if read > sum(sizes.values()) + _READ_AGAIN:
         raise ArtifactError("a stage reads the same bytes again and again")
+    return members
 
 
 def _check_objects(schema: Any) -> None:
@@ -148,30 +160,32 @@ def _has_file(node: dict[str, Any]) -> bool:
     return isinstance(node.get("file"), str)  # a user's key of that name holds another node
 
 
-def _check_member(member: Member, data: bytes) -> None:
+def _check_member(file: Readable, member: Member) -> None:
+    for _ in read_parts(file, member):
+        pass  # its checksum is compared
     if member.name.endswith(".npy"):
-        _check_array(data)
+        _check_array(file, member)
     elif member.name.endswith(".npz"):
-        file = io.BytesIO(data)
-        for part in open_zip(file)[0]:
-            _check_array(read_member(file, part))
+        sparse = Inside(file, member)
+        for part in open_zip(sparse)[0]:
+            _check_array(sparse, part)
     elif not member.name.endswith(".bin"):
         raise ArtifactError(f"a stage has the member {member.name!r}, which skops does not write")
 
 
-def _check_array(data: bytes) -> None:
+def _check_array(file: Readable, member: Member) -> None:
     """Refuse an array whose header promises other than what follows: numpy would make room."""
-    file = io.BytesIO(data)
+    start = io.BytesIO(read_start(file, member, _LONGEST_HEADER))
     read_header = {
         (1, 0): np.lib.format.read_array_header_1_0,
         (2, 0): np.lib.format.read_array_header_2_0,
     }
     try:
-        shape, _, dtype = read_header[np.lib.format.read_magic(file)](file)
+        shape, _, dtype = read_header[np.lib.format.read_magic(start)](start)
         count = 1
         for length in shape:
             count *= length
     except Exception as error:  # numpy raises what Python's own reader of literals raises
         raise ArtifactError(f"an array of a stage is not one: {error}") from error
-    if dtype.hasobject or count * dtype.itemsize != len(data) - file.tell():
+    if dtype.hasobject or count * dtype.itemsize != member.size - start.tell():
         raise ArtifactError("an array of a stage is not as long as it says")

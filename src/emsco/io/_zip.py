@@ -18,7 +18,7 @@ import re
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from io import SEEK_END
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple, Protocol
 from zlib import crc32
 
 from emsco.exceptions import ArtifactError
@@ -29,6 +29,7 @@ MOST_BYTES = 2**30
 # No name leaves the folder that it is extracted to: no root, no parent, no drive, no backslash.
 _NAME = re.compile(r"(?:[A-Za-z0-9_-]{1,64}/)?[A-Za-z0-9_-]{1,64}\.[a-z]{1,8}")
 _LONGEST_NAME = 138
+_PART = 2**20  # bytes that are read at once
 
 _LOCAL = struct.Struct("<4s5H3I2H")
 _CENTRAL = struct.Struct("<4s6H3I5H2I")
@@ -39,6 +40,13 @@ _READABLE = 0o100644 << 16
 _STRANGER = "it does not end as such a file does; it is another one, or was cut"
 
 
+class Readable(Protocol):
+    """What is needed of a file."""
+
+    def seek(self, offset: int, whence: int = 0, /) -> int: ...
+    def read(self, size: int = -1, /) -> bytes: ...
+
+
 class Member(NamedTuple):
     """One member of a zip: where its bytes begin, how many there are, and their checksum."""
 
@@ -46,6 +54,28 @@ class Member(NamedTuple):
     start: int
     size: int
     checksum: int
+
+
+class Inside:
+    """A member as a file of its own, read where it lies: a zip in a zip takes no memory."""
+
+    def __init__(self, file: Readable, member: Member) -> None:
+        self._file = file
+        self._member = member
+        self._at = 0
+
+    def seek(self, offset: int, whence: int = 0, /) -> int:
+        """Go to a place."""
+        self._at = offset + (self._member.size if whence == SEEK_END else 0)
+        return self._at
+
+    def read(self, size: int = -1, /) -> bytes:
+        """Read from there on."""
+        left = max(0, self._member.size - self._at)
+        self._file.seek(self._member.start + self._at)
+        data = self._file.read(left if size < 0 else min(size, left))
+        self._at += len(data)
+        return data
 
 
 def pack(members: Mapping[str, bytes], comment: bytes = b"") -> Iterator[bytes]:
@@ -58,7 +88,7 @@ def pack(members: Mapping[str, bytes], comment: bytes = b"") -> Iterator[bytes]:
 
 
 def open_zip(
-    file: BinaryIO, *, comment_size: int = 0, most_members: int = MOST_MEMBERS
+    file: Readable, *, comment_size: int = 0, most_members: int = MOST_MEMBERS
 ) -> tuple[list[Member], bytes]:
     """Read which members a zip has, and its comment; refuse a zip that `pack` did not make."""
     size = file.seek(0, SEEK_END)
@@ -87,15 +117,28 @@ def open_zip(
     return members, comment
 
 
-def read_member(file: BinaryIO, member: Member) -> bytes:
+def read_member(file: Readable, member: Member) -> bytes:
     """Read one member and hold it against its checksum."""
-    data = _read(file, member.start, member.size)
-    if crc32(data) != member.checksum:
+    return b"".join(read_parts(file, member, member.size))
+
+
+def read_parts(file: Readable, member: Member, most: int = _PART) -> Iterator[bytes]:
+    """Read one member in parts, and hold it against its checksum after the last."""
+    checksum, end = 0, member.start + member.size
+    for start in range(member.start, end, most or 1):
+        part = _read(file, start, min(most, end - start))
+        checksum = crc32(part, checksum)
+        yield part
+    if checksum != member.checksum:
         raise ArtifactError(f"{member.name!r} was changed")
-    return data
 
 
-def _read(file: BinaryIO, start: int, size: int) -> bytes:
+def read_start(file: Readable, member: Member, most: int) -> bytes:
+    """Read how one member begins."""
+    return _read(file, member.start, min(most, member.size))
+
+
+def _read(file: Readable, start: int, size: int) -> bytes:
     file.seek(start)
     data = file.read(size)
     if len(data) != size:

@@ -59,12 +59,9 @@ def page_data(search: Any, X: Any = None, y: ArrayLike | None = None) -> Plain:
         fresh = _fresh(search, X, y)
         data["fresh"] = _columns([fresh[i] for i in places], labels)
         data["fresh_rows"] = len(np.asarray(y))
-        try:
-            everything = search.cascade(all_sources).decide(X)
-        except ArtifactError:
-            pass  # a search out of a file can fit nothing anew
-        else:
-            data["all_sources"]["fresh"] = _columns([evaluate(everything, y)], labels)
+        everything = _fresh_of(search, all_sources, X, y)
+        if everything is not None:
+            data["all_sources"]["fresh"] = _columns([everything], labels)
     return data
 
 
@@ -100,13 +97,19 @@ def _thinned(front: ParetoFront, wanted: Sequence[int]) -> list[int]:
 
 
 def _fresh(search: Any, X: Any, y: ArrayLike) -> list[Evaluation | None]:
-    """Evaluate the front on fresh rows; out of a file, the chosen cascade alone can be."""
+    """Evaluate the front on fresh rows, as far as that can be."""
     try:
         return [scored.fresh for scored in search.score_front(X, y)]
     except ArtifactError:
-        evaluation = evaluate(search.decide(X), y)
-        chosen = search.best_candidate_
-        return [evaluation if candidate == chosen else None for candidate in search.front_]
+        return [_fresh_of(search, candidate, X, y) for candidate in search.front_]
+
+
+def _fresh_of(search: Any, candidate: Candidate, X: Any, y: ArrayLike) -> Evaluation | None:
+    """Evaluate one candidate; None where the file that the search is out of lacks its stages."""
+    try:
+        return evaluate(search.cascade(candidate).decide(X), y)
+    except ArtifactError:
+        return None
 
 
 def _costs(costs: Costs) -> Plain:

@@ -6,22 +6,26 @@ import inspect
 import json
 import os
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Iterator, Mapping
 from html import escape
 from importlib.resources import files
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from emsco._atomic import write_whole
+from emsco._fingerprint import fingerprint
 from emsco._table import cell
 from emsco.exceptions import SelectionError, require
 from emsco.report._data import page_data
 
 # What changes nothing but the time, or what is told on the way, reproduces nothing.
 _NOT_TOLD = {"costs", "n_jobs", "engine", "callback", "verbose"}
+_NUMBERS = ("max_stages", "cv", "max_rows", "random_state")  # options of `emsco search` too
 
 
 def report(
@@ -48,8 +52,9 @@ def report(
         The file to write.
     X, y : rows and their labels, default=None
         Fresh rows, which the search has not seen; their figures stand beside the selected ones.
-    certificate : object with a `sentence`, default=None
-        What was certified of the chosen cascade, told in its own words.
+    certificate : Certificate, mapping, or object with a `sentence`, default=None
+        What `certify` gave, or what a file kept of it; its sentence is told as it is. None: that
+        of the chosen cascade, if it has one.
     title : str, default=None
         The page's title. None: "emsco report".
 
@@ -77,14 +82,18 @@ def report(
         raise SelectionError("The front is empty: no candidate accepts any row.")
     plotly = require("plotly.offline", "report").get_plotlyjs()
     data = page_data(search, X, y)
-    data["python"] = _constructor(search)
+    told = _told_parameters(search)
+    data["python"] = _python(search, told)
+    data["shell"], left_out = _shell(told)
     page = _filled(
         _part("template.html"),
         {
             "title": escape(title or "emsco report"),
             "lead": escape(_lead(search, data)),
             "measured_on": escape(_measured_on(search, data)),
-            "certificate": _certificate(certificate),
+            "certificate": _certificate(search, certificate),
+            "not_in_shell": _not_in_shell(left_out),
+            "toml": escape(_toml(search)),
             "summary": escape(_summary(search)),
             "style": _part("report.css"),
             "plotly": plotly,
@@ -133,17 +142,27 @@ def _measured_on(search: Any, data: Mapping[str, Any]) -> str:
     told: str = search.front_.measured_on
     if "fresh_rows" in data:
         told = told.partition(":")[0] + f". Fresh: {data['fresh_rows']:,} other rows."
+        if data["all_sources"]["fresh"] is None or None in data["fresh"]["accepted"]:
+            told += " A dash: the file that the search is out of keeps no such cascade."
     return told
 
 
-def _certificate(certificate: Any) -> str:
+def _certificate(search: Any, certificate: Any) -> str:
+    cascade = getattr(search, "best_cascade_", None)
+    certificate = getattr(cascade, "certificate_", None) if certificate is None else certificate
     if certificate is None:
         return ""
+    told = certificate.to_data() if hasattr(certificate, "to_data") else certificate
+    about = "about the cascade that was certified"
+    if isinstance(told, Mapping):
+        holds = cascade is not None and fingerprint(cascade) in told["cascades"]
+        about = ("" if holds else "not ") + "about the cascade that the search chose"
+    sentence = told["sentence"] if isinstance(told, Mapping) else told.sentence
     return (
         '<section class="card" aria-labelledby="certified"><h2 id="certified">Certificate</h2>'
-        f"<blockquote>{escape(str(certificate.sentence))}</blockquote>"
-        '<p class="note">Of the cascade that was certified; it says nothing of another that the '
-        "bounds above may choose.</p></section>"
+        f"<blockquote>{escape(str(sentence))}</blockquote>"
+        f'<p class="note">It is {about}; of another that the bounds above may choose it says '
+        "nothing.</p></section>"
     )
 
 
@@ -151,11 +170,61 @@ def _summary(search: Any) -> str:
     return search.summary() if hasattr(search, "best_candidate_") else repr(search.front_)
 
 
-def _constructor(search: Any) -> str:
-    """Write the search as Python, with prices in a file and what differs from the defaults."""
+def _told_parameters(search: Any) -> dict[str, Any]:
+    """Give the parameters that differ from the defaults and change what is found."""
     defaults = inspect.signature(type(search).__init__).parameters
-    told = ['costs="costs.toml"']
-    for name, value in search.get_params(deep=False).items():
-        if name not in _NOT_TOLD and repr(value) != repr(defaults[name].default):
-            told.append(f"{name}={' '.join(repr(value).split())}")
-    return f"{type(search).__name__}({', '.join(told)})"
+    return {
+        name: value
+        for name, value in search.get_params(deep=False).items()
+        if name not in _NOT_TOLD and repr(value) != repr(defaults[name].default)
+    }
+
+
+def _python(search: Any, told: Mapping[str, Any]) -> list[str]:
+    """Write the search as lines of Python, with prices in a file."""
+    name = type(search).__name__
+    given = ['costs="costs.toml"']
+    given += [f"{key}={' '.join(repr(value).split())}" for key, value in told.items()]
+    return [
+        f"from emsco import {name}",
+        "from emsco.report import report",
+        f"search = {name}({', '.join(given)})",
+        "search.fit(X, y)",
+    ]
+
+
+def _shell(told: Mapping[str, Any]) -> tuple[str, list[str]]:
+    """Write the search as a command line, and name the parameters that it cannot tell."""
+    options = {name: list(_options(name, value)) for name, value in told.items()}
+    words = [word for given in options.values() for word in given]
+    command = ["emsco", "search", "data.csv", "--label", "y", "--costs", "costs.toml"]
+    left_out = [name for name, given in options.items() if not given]
+    return shlex.join([*command, *words, "--out", "run/"]), left_out
+
+
+def _options(name: str, value: Any) -> Iterator[str]:
+    """Give a parameter as words of the command line; none where it has no option."""
+    if name in _NUMBERS and isinstance(value, int):
+        yield from (f"--{name.replace('_', '-')}", str(value))
+    elif name == "threshold":
+        thresholds = value if isinstance(value, list) else [value]
+        if all(isinstance(threshold, float) for threshold in thresholds):
+            yield from (word for number in thresholds for word in ("--threshold", str(number)))
+    elif name == "max_missed":
+        yield from (f"--max-missed={label}={share}" for label, share in value.items())
+    elif name == "guard" and repr(value) == "InputGuard()":
+        yield "--guard"
+
+
+def _not_in_shell(left_out: list[str]) -> str:
+    if not left_out:
+        return ""
+    names = escape(", ".join(left_out))
+    return f'<p class="note">The command line cannot tell {names}; Python can.</p>'
+
+
+def _toml(search: Any) -> str:
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "costs.toml")
+        search.costs_.to_toml(path)
+        return path.read_text(encoding="utf-8")

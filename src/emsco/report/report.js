@@ -159,14 +159,15 @@
     return { stages, unused };
   }
   function threshold(row) {
-    return row.length === 1 ? "accept from " + number(row[0])
-      : row.map((value, k) => "accept " + labels[k] + " from " + number(value)).join(", ");
+    return "accepts from confidence " + (row.length === 1 ? number(row[0])
+      : row.map((value, k) => number(value) + " as " + labels[k]).join(", "));
   }
   function showCascade(i) {
     const { stages, unused } = stagesOf(i);
     const list = byId("cascade");
     list.replaceChildren();
     const paidSetups = new Set();
+    const prices = [];
     let paid = 0;
     stages.forEach((sources, at) => {
       let price = 0;
@@ -183,16 +184,59 @@
           element("span", "setup " + source.setup), element("span", number(costs.setups[source.setup]))));
       }
       paid += price;
-      const head = append(element("h3"), element("span", "stage " + at), element("span", money(price)));
+      prices.push(price);
+      const head = append(element("h3"), element("span", "stage " + at), element("span", "for " + money(price)));
       const rule = threshold(data.thresholds[data.thresholds_of[i][at]]);
       list.append(append(element("li", undefined, "stage"), head, bought,
-        element("p", rule), element("p", "a row that leaves here paid " + money(paid))));
+        element("p", rule), element("p", "a row that leaves here has paid " + money(paid))));
     });
+    showPrices(prices);
     const end = append(element("li", undefined, "stage rejected"), append(element("h3"), element("span", "rejected")));
-    end.append(element("p", "sure at no stage: " + percent(1 - points[i].coverage) + " of the rows"));
-    if (costs.review !== null) end.append(element("p", "review costs " + money(costs.review)));
+    end.append(element("strong", percent(1 - points[i].coverage) + " of the rows"),
+      element("p", "confident at no stage; each has paid " + money(paid)));
+    if (costs.review !== null) end.append(element("p", "its review costs " + money(costs.review)));
     list.append(end);
-    byId("unused").textContent = unused.length ? "Never bought: " + unused.map((s) => s.name).join(", ") + "." : "";
+    byId("unused").textContent = unused.length
+      ? "Never bought: " + unused.map((s) => s.name).join(", ") + ". That saves " + money(costs.total - paid) + " on every row." : "";
+  }
+
+  // The full price as a bar: what each stage takes of it, and what is never paid.
+  function showPrices(prices) {
+    const bar = byId("prices");
+    bar.replaceChildren();
+    if (!costs.total) return;
+    const left = costs.total - prices.reduce((sum, price) => sum + price, 0);
+    byId("full").textContent = "What each stage takes of the full price, " + money(costs.total) + ":";
+    [...prices, left].forEach((price, at) => {
+      const part = price / costs.total, isPaid = at < prices.length;
+      if (part < 1e-9) return;
+      const names = isPaid ? ["stage " + at, String(at), ""] : ["never paid", "", ""];
+      const fits = isPaid ? [0.18, 0.04] : [0.26, 0.26]; // on a phone too
+      const segment = element("span", names[part > fits[0] ? 0 : part > fits[1] ? 1 : 2], isPaid ? "paid" : "");
+      segment.style.flexGrow = part;
+      bar.append(segment);
+    });
+  }
+
+  // What is chosen now, at a glance; the sentence below tells the same to those who listen.
+  function showTiles(i, none) {
+    const p = points[i], fresh = figures(data.fresh, i), whole = figures(data.all_sources.selected, 0);
+    const onFresh = (of, print) => (fresh && of(fresh) !== null ? ["fresh: " + print(of(fresh))] : []);
+    const tile = (name, of, print, ...more) => [name, print(of(p)), [...onFresh(of, print), ...more]];
+    const beside = (of) => "all sources: " + percent(of(whole));
+    const accuracy = (f) => f.accuracy;
+    const tiles = [
+      tile("cost", (f) => f.cost, money, "all sources: " + money(costs.total)),
+      tile("coverage", (f) => f.coverage, percent, "rejected: " + percent(1 - p.coverage)),
+      tile("accuracy", accuracy, percent, beside(accuracy)),
+    ];
+    const worst = labels.reduce((a, _, k) => (p.missed[k] > p.missed[a] ? k : a), 0);
+    for (const k of labels.length > 3 ? [worst] : labels.keys()) {
+      tiles.push(tile("missed " + labels[k], (f) => f.missed[k], percent, beside((f) => f.missed[k])));
+    }
+    byId("tiles").classList.toggle("none", none);
+    byId("tiles").replaceChildren(...tiles.map(([name, value, more]) => append(element("div", undefined, "tile"),
+      element("span", name, "name"), element("strong", value), ...more.map((line) => element("span", line, "more")))));
   }
 
   // The table.
@@ -261,15 +305,16 @@
       for (const [label, , value] of missed) shell.push("--max-missed " + quoted(label + "=" + value));
     }
     byId("python").textContent = [
-      "from emsco import CascadeSearchCV",
-      "search = " + data.python + ".fit(X, y)",
+      ...data.python,
       "search.choose(" + python.join(", ") + ")",
       "decisions = search.decide(X_new)",
+      "report(search, \"report.html\", X_fresh, y_fresh)",
     ].join("\n");
     byId("shell").textContent = [
-      "emsco search data.csv --label y --costs costs.toml --out run/",
+      data.shell,
       ["emsco select run/", ...shell, "--out model.emsco"].join(" "),
       "emsco decide model.emsco rows.csv",
+      "emsco report run/ --out report.html",
     ].join("\n");
   }
   const quoted = (text) => (/^[\w=.,:@%+/-]+$/.test(text) ? text : "'" + text.replaceAll("'", "'\\''") + "'");
@@ -318,9 +363,9 @@
     });
     const size = n > 300 ? 5 : 7;
     const bar = {
-      title: { text: "coverage", side: "top" }, orientation: narrow ? "h" : "v",
+      title: { text: narrow ? "coverage" : "coverage<br>\u00a0", side: "top" }, orientation: narrow ? "h" : "v",
       tickvals: levels.map((_, k) => k), ticktext: levels.map(String), thickness: 12, outlinewidth: 0,
-      ...(narrow ? { y: -0.28, yanchor: "top", x: 0.5, len: 1 } : { len: 1 }),
+      ...(narrow ? { y: -0.34, yanchor: "top", x: 0.5, len: 1 } : { len: 1 }),
     };
     const inner = xy(order);
     if (!order.length) Object.assign(inner, { x: [null], y: [null], text: [""] }); // so that the key stays
@@ -330,6 +375,10 @@
         marker: { size, color: order.length ? pick(shades, order) : [0], colorscale: colours, cmin: 0, cmax: levels.length - 1, showscale: true, colorbar: bar } },
       one("all sources, every row", all, { size: 11, symbol: "square-open", color: "#1c2430", line: { width: 2.5 } }),
     ];
+    const asMany = figures(whole.as_many, asManyAt.get(selected.accepted[i]));
+    if (asMany.coverage < 1) {
+      found.push(one("all sources, as many rows", asMany, { size: 12, symbol: "diamond-open", color: "#1c2430", line: { width: 2.5 } }));
+    }
     if (data.chosen !== null && data.chosen !== i) {
       found.push(one("chosen by the search", points[data.chosen], { size: 15, symbol: "star-open", color: "#1c2430", line: { width: 1.5 } }));
     }
@@ -346,7 +395,7 @@
     const axis = { automargin: true, zeroline: false, gridcolor: "#edf0f4", linecolor: "#9aa5b4", showline: true, ticks: "outside", tickcolor: "#9aa5b4" };
     const unit = costs.unit ? " (" + marked(costs.unit) + ")" : "";
     return {
-      margin: { l: narrow ? 54 : 74, r: narrow ? 10 : 20, t: narrow ? 62 : 36, b: narrow ? 104 : 54 },
+      margin: { l: narrow ? 54 : 74, r: narrow ? 10 : 20, t: narrow ? 62 : 36, b: narrow ? 124 : 54 },
       font: { family: getComputedStyle(document.body).fontFamily, size: narrow ? 12 : 14, color: "#1c2430" },
       xaxis: { ...axis, title: { text: "cost" + unit }, type: axisType, ...(axisType === "log" ? { dtick: "D2", tickformat: "~g" } : {}) },
       yaxis: { ...axis, title: { text: "accuracy", standoff: narrow ? 6 : 14 } },
@@ -389,11 +438,12 @@
     const p = points[i];
     const told = byId("told");
     const part = costs.total ? ", " + percent(p.cost / costs.total) + " of the full price" : "";
+    showTiles(i, none);
     const failed = bounds.filter((b, k) => exceeds(b, values[k], p)).map((b) => b.words.split(",")[0]);
-    told.textContent = (none ? "No candidate is within these bounds. The closest, which fails " + failed.join(" and ") + ", " : "It ")
+    told.textContent = (none ? "No candidate is within these bounds. The closest, which fails " + failed.join(" and ") + ", " : "The cheapest cascade within the bounds ")
       + "pays " + money(p.cost) + " a row" + part + ", accepts " + percent(p.coverage)
       + " of the rows and is right on " + percent(p.accuracy) + " of those."
-      + (none ? "" : " " + inside.length.toLocaleString("en-US") + (inside.length === 1 ? " candidate is" : " candidates are") + " within the bounds.");
+      + (none ? "" : " " + inside.length.toLocaleString("en-US") + (inside.length === 1 ? " candidate is within them." : " candidates are within them."));
     told.classList.toggle("none", none);
     told.dataset.candidate = i;
     showSliders();

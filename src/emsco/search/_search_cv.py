@@ -526,7 +526,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
             if hasattr(self, name):
                 setattr(cascade, name, getattr(self, name))
         cascade._fit(self._fitted_on(refit))
-        if hasattr(self, "_fitted_rows"):  # a search from a file knows no rows
+        if hasattr(self, "_fitted_rows"):  # the first files do not tell
             cascade._fitted_rows = self._fitted_rows
         return cascade
 

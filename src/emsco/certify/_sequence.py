@@ -6,12 +6,16 @@ the last comes the first again. Whatever the p-values depend on, the chance that
 passes that should not is at most the level (Wiens 2003, the fallback procedure; Bretz, Maurer,
 Brannath and Posch 2009, of which this is the graph that runs in a ring).
 
-Half of the level is held by the first candidate: a fixed sequence, strong where the order is good.
-The other half is spread evenly, so that a bad first candidate does not stop everything.
+Much of the level is held by the first candidate: a fixed sequence, strong where the order is good.
+The rest is spread evenly, so that a bad first candidate does not stop everything. Those left out of
+the order, because the search itself saw them break a target, hold nothing: what Holm's procedure
+over the whole front would begin by giving to each of them is the first candidate's, and never less
+than half. So where at most half of the front is tested, all that Holm's first step would certify of
+it is certified here too.
 
->>> from emsco._sequence import passed, shares
+>>> from emsco.certify._sequence import passed, shares
 >>> p_values = [0.002, 0.006, 0.5, 0.0001]
->>> passed(0.01 * shares(4), p_values.__getitem__)
+>>> passed(0.01 * shares(4, among=10), p_values.__getitem__)
 [0, 1, 3]
 """
 
@@ -22,13 +26,14 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-_FIRST = 0.5
+_LEAST = 0.5
 
 
-def shares(n_candidates: int) -> NDArray[np.float64]:
-    """Give the share of the level that each candidate holds at the start."""
-    held = np.full(n_candidates, (1 - _FIRST) / n_candidates)
-    held[0] += _FIRST
+def shares(n_candidates: int, among: int) -> NDArray[np.float64]:
+    """Give the share of the level that each candidate holds at the start, of a front of `among`."""
+    first = max(_LEAST, 1 - n_candidates / among)
+    held = np.full(n_candidates, (1 - first) / n_candidates)
+    held[0] += first
     return held
 
 

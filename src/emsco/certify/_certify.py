@@ -1,16 +1,9 @@
-"""Certificates: what a cascade keeps on fresh rows, with a confidence that survives the search.
-
-A certificate needs rows that neither the fits nor the search have seen. Every candidate stands for
-the hypothesis that it breaks one of the targets; it is certified where an exact binomial test
-rejects that. Candidates are tested in the order of their selected figures, by a procedure that
-bounds the chance of *any* false one, so that one may choose freely among the certified ones.
-"""
+"""Certify: take fresh rows, refuse known ones, and test candidates in order."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from hashlib import sha256
-from math import floor
 from numbers import Real
 from typing import Any, NamedTuple
 
@@ -19,36 +12,21 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import _safe_indexing, check_random_state, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
-from emsco._binomial import cost_p_value, cost_upper, rows_for, rows_for_power, tail
-from emsco._certificate import (
-    Bounds,
-    Certificate,
-    CertifiedCandidate,
-    Shortfall,
-    Targets,
-    check_between,
-)
 from emsco._columns import Columns, container_of, pick_columns, read_columns
 from emsco._fingerprint import fingerprint
 from emsco._rows import FittedRows, Spent, hash_keys, hash_values
-from emsco._sequence import passed, shares
 from emsco.cascade import CascadeClassifier
-from emsco.costs import Costs, generated_names
+from emsco.certify._binomial import cost_p_value, cost_upper
+from emsco.certify._certificate import Bounds, Certificate, CertifiedCandidate
+from emsco.certify._order import in_order
+from emsco.certify._required import check_between
+from emsco.certify._sequence import passed, shares
+from emsco.certify._targets import Shortfall, Targets
+from emsco.costs import generated_names
 from emsco.evaluation import Evaluation, evaluate
 from emsco.exceptions import CertificateError, ClassesError, ColumnsError, nearest
 from emsco.front import Candidate
 from emsco.search import CascadeSearchCV
-
-__all__ = [
-    "Bounds",
-    "Certificate",
-    "CertifiedCandidate",
-    "Shortfall",
-    "Targets",
-    "certify",
-    "fingerprint",
-    "required_rows",
-]
 
 _BOUNDS = 4  # told of a candidate, besides one a class
 
@@ -125,7 +103,8 @@ def certify(
     >>> print(f"{certified.candidate.design}: coverage at least {certified.bounds.coverage[0]:.2f}")
     s2 | s1 | s0: coverage at least 0.86
     >>> search = search.choose(certified.candidate)
-    >>> certificate.check(search)
+    >>> certificate.check(search) == certified
+    True
     >>> certificate.holds_for(search.best_cascade_.fit(X[:900], y[:900]))
     False
     """
@@ -144,88 +123,46 @@ def certify(
     columns = _known_columns(model, X)
     fitted: FittedRows = model.__dict__.setdefault("_fitted_rows", FittedRows())
     family = _family(model, targets)
-    asked = repr((targets, confidence, family.name, rows.tobytes()))
+    values = hash_values(columns)
+    rows_fingerprint = _fingerprint_of(values, truth)
+    asked = (targets, confidence, family.name, rows_fingerprint, values.tobytes(), rows.tobytes())
     wanted = Spent(
         names=tuple(columns),
-        values=hash_values(columns),
+        values=values,
         keys=hash_keys(X, keys),
-        question=sha256(asked.encode()).hexdigest(),
+        question=sha256(repr(asked).encode()).hexdigest(),
         share=float(part),
     )
     twins = fitted.refuse_known(wanted)
     fitted.refuse_overspent(wanted)
-    labelled = wanted.values + hash_values({"label": truth})
-    rows_fingerprint = sha256(np.sort(labelled).tobytes()).hexdigest()
     if groups is not None:
         X, truth = _safe_indexing(X, rows), truth[rows]
-    tested = _Tested(family, targets, X, truth)
     level = (1 - confidence) * part
-    levels = level * shares(len(family.candidates))
-    certified = passed(levels, tested.p_value)
+    levels = level * shares(len(family.candidates), family.among)
+    tested: dict[int, _Tested] = {}
+
+    def p_value(place: int) -> float:
+        candidate = family.candidates[place]
+        tested[place] = _test(candidate, family.build(candidate), targets, X, truth)
+        return tested[place].p_value
+
+    certified = [tested[place] for place in passed(levels, p_value)]
+    # One for every candidate that might be listed and every bound told: the worst must hold too.
+    each = level / (len(family.candidates) * (_BOUNDS + len(model.classes_)))
     fitted.spend(wanted)
     return Certificate(
         targets=targets,
         confidence=float(confidence),
         share=float(part),
         rows=len(truth),
-        rows_given=len(wanted.values),
+        rows_given=len(values),
         tried=len(family.candidates),
-        candidates=tuple(tested.certified(place, level) for place in certified),
-        shortfalls=() if certified else tested.shortfalls(levels),
+        candidates=tuple(one.certified(each) for one in certified),
+        shortfalls=() if certified else _lacking(tested, targets, levels),
         rows_fingerprint=rows_fingerprint,
         twins=twins,
-        unit=family.costs.unit,
+        unit=model.costs_.unit,
     )
-
-
-def required_rows(
-    accuracy: float,
-    confidence: float = 0.99,
-    *,
-    errors: int = 0,
-    candidates: int = 1,
-    true_accuracy: float | None = None,
-    power: float | None = None,
-) -> int:
-    """Say how many accepted calibration rows a certificate takes.
-
-    Parameters
-    ----------
-    accuracy, confidence : float
-        What to certify.
-    errors : int, default=0
-        How many of the accepted rows may be wrong.
-    candidates : int, default=1
-        How many candidates share the allowed error evenly.
-    true_accuracy, power : float, default=None
-        Instead of a number of errors: the accuracy that is true, and the probability with which the
-        certificate is then to be issued, for this and for every larger number of rows.
-
-    Examples
-    --------
-    >>> from emsco.certify import required_rows
-    >>> required_rows(0.95, 0.99), required_rows(0.95, 0.99, errors=5)
-    (90, 259)
-    >>> required_rows(0.95, 0.99, true_accuracy=0.97, power=0.8)
-    1068
-    """
-    check_between("accuracy", accuracy)
-    check_between("confidence", confidence)
-    if errors < 0 or candidates < 1:
-        raise CertificateError(
-            f"`errors` must be >= 0 and `candidates` >= 1, got {errors} and {candidates}."
-        )
-    level = (1 - confidence) / candidates
-    if true_accuracy is None and power is None:
-        return rows_for(1 - accuracy, level, errors)
-    if true_accuracy is None or power is None or errors:
-        raise CertificateError("Give `true_accuracy` and `power` together, and no `errors`.")
-    check_between("power", power)
-    if not accuracy < true_accuracy <= 1:
-        raise CertificateError(
-            f"`true_accuracy` must be above {accuracy} and at most 1, got {true_accuracy!r}."
-        )
-    return rows_for_power(1 - accuracy, level, 1 - true_accuracy, power)
 
 
 def one_row_a_group(groups: NDArray[Any], random_state: Any) -> NDArray[np.intp]:
@@ -245,102 +182,82 @@ def _rows_used(n_rows: int, groups: ArrayLike | None, random_state: Any) -> NDAr
     return one_row_a_group(named, random_state)
 
 
-def in_order(candidates: Sequence[Candidate], targets: Targets, costs: Costs) -> list[Candidate]:
-    """Give the candidates whose selected figures meet the targets, the surest first.
-
-    That is by the p-value that they have on the rows they were selected on, which says nothing any
-    more about the truth, but orders well. Where none meets the targets, the closest one.
-    """
-    met = [c for c in candidates if targets.met_by(c.evaluation)]
-
-    def rank(candidate: Candidate) -> tuple[float, float, float]:
-        e = candidate.evaluation
-        return targets.p_value(e, _cost_guess(candidate, targets, costs)), -e.accepted, e.cost
-
-    return sorted(met, key=rank) if met else [min(candidates, key=rank)]
-
-
-def _cost_guess(candidate: Candidate, targets: Targets, costs: Costs) -> float:
-    """Guess the p-value of the cost without counts by stage, as if rows paid least or most."""
-    most, evaluation, design = targets.max_cost, candidate.evaluation, candidate.design
-    first, last = costs.of(design.stages[0]), costs.of(design.acquired(design.n_stages - 1))
-    if most is None or last <= most:
-        return 0.0
-    if most < first:
-        return 1.0
-    rows = int(evaluation.rows)
-    dear = min(floor((evaluation.paid - rows * first) / (last - first)), rows)
-    return float(tail(max(dear, 0), rows, (most - first) / (last - first)))
+def _fingerprint_of(values: NDArray[np.uint64], truth: NDArray[Any]) -> str:
+    """Digest rows with their labels, whatever their order."""
+    return sha256(np.sort(values + hash_values({"label": truth})).tobytes()).hexdigest()
 
 
 class _Family(NamedTuple):
-    """The candidates to test, and how each becomes a cascade."""
+    """The candidates to test, in order, of how many, and how each becomes a cascade."""
 
     name: str
     candidates: Sequence[Candidate]
-    costs: Costs
+    among: int
     build: Callable[[Candidate], CascadeClassifier]
 
 
 def _family(model: CascadeSearchCV | CascadeClassifier, targets: Targets) -> _Family:
     if isinstance(model, CascadeClassifier):
-        nothing = Evaluation(0, 0, 0, 0)
-        itself = Candidate(model.design_, model.threshold, nothing)
-        return _Family(fingerprint(model), [itself], model.costs_, lambda _: model)
+        itself = Candidate(model.design_, model.threshold, Evaluation(0, 0, 0, 0))
+        return _Family(fingerprint(model), [itself], 1, lambda _: model)
     if not len(model.front_):
         raise CertificateError("The front is empty: there is no candidate to certify.")
     candidates = in_order(model.front_, targets, model.costs_)
-    return _Family("front", candidates, model.costs_, model.cascade)
+    return _Family("front", candidates, len(model.front_), model.cascade)
 
 
-class _Tested:
-    """Cascades of a family, decided on calibration rows as they are asked for."""
+class _Tested(NamedTuple):
+    """A candidate, its cascade, and what was counted of it on the calibration rows."""
 
-    def __init__(self, family: _Family, targets: Targets, X: Any, truth: NDArray[Any]) -> None:
-        self._family = family
-        self._targets = targets
-        self._X = X
-        self._truth = truth
-        self._judged: dict[int, tuple[CascadeClassifier, Evaluation, tuple[int, ...]]] = {}
-        self._p_values: dict[int, float] = {}
+    candidate: Candidate
+    cascade: CascadeClassifier
+    evaluation: Evaluation
+    reached: tuple[int, ...]
+    p_value: float
 
-    def p_value(self, place: int) -> float:
-        """Build and test a candidate."""
-        cascade = self._family.build(self._family.candidates[place])
-        decisions = cascade.decide(self._X)
-        evaluation = evaluate(decisions, self._truth)
-        stages = range(len(cascade.stages_))
-        reached = tuple(int((decisions.exit_stage >= stage).sum()) for stage in stages)
-        most = self._targets.max_cost
-        cost = 0.0 if most is None else cost_p_value(reached, cascade._plan.costs.tolist(), most)
-        self._judged[place] = cascade, evaluation, reached
-        self._p_values[place] = self._targets.p_value(evaluation, cost)
-        return self._p_values[place]
+    @property
+    def prices(self) -> tuple[float, ...]:
+        """What a row has paid that bought each stage."""
+        return tuple(self.cascade._plan.costs.tolist())
 
-    def certified(self, place: int, level: float) -> CertifiedCandidate:
-        """Tell all about one that passed."""
-        cascade, evaluation, reached = self._judged[place]
-        labels = cascade.classes_.tolist()
-        # One for every candidate tested and every bound told: the worst of them must hold too.
-        each = level / (len(self._family.candidates) * (_BOUNDS + len(labels)))
-        candidate = self._family.candidates[place]
+    def certified(self, level: float) -> CertifiedCandidate:
+        """Tell all about one that passed, with bounds that are each false at most at `level`."""
+        candidate, evaluation = self.candidate, self.evaluation
         if not candidate.evaluation.rows:  # a cascade by itself was not selected by anything
             candidate = Candidate(candidate.design, candidate.threshold, evaluation)
+        labels = self.cascade.classes_.tolist()
         return CertifiedCandidate(
             candidate,
-            fingerprint(cascade),
+            fingerprint(self.cascade),
             evaluation,
-            reached,
-            self._p_values[place],
-            Bounds.of(evaluation, reached, cascade._plan.costs, labels, each),
+            self.reached,
+            self.prices,
+            self.p_value,
+            Bounds.of(evaluation, self.reached, self.prices, labels, level),
         )
 
-    def shortfalls(self, levels: NDArray[np.float64]) -> tuple[Shortfall, ...]:
-        """Say what the closest candidate lacked."""
-        closest = min(self._p_values, key=lambda place: self._p_values[place] / levels[place])
-        cascade, evaluation, reached = self._judged[closest]
-        cost = float(cost_upper(reached, cascade._plan.costs, levels[closest]))
-        return tuple(self._targets.shortfalls(evaluation, cost, levels[closest]))
+
+def _lacking(
+    tested: Mapping[int, _Tested], targets: Targets, levels: NDArray[np.float64]
+) -> tuple[Shortfall, ...]:
+    """Say what the closest candidate lacks, where none has passed."""
+    place = min(tested, key=lambda place: tested[place].p_value / levels[place])
+    closest, level = tested[place], levels[place]
+    cost = float(cost_upper(closest.reached, closest.prices, level))
+    return tuple(targets.shortfalls(closest.evaluation, cost, level))
+
+
+def _test(
+    candidate: Candidate, cascade: CascadeClassifier, targets: Targets, X: Any, truth: NDArray[Any]
+) -> _Tested:
+    decisions = cascade.decide(X)
+    evaluation = evaluate(decisions, truth)
+    stages = range(len(cascade.stages_))
+    reached = tuple(int((decisions.exit_stage >= stage).sum()) for stage in stages)
+    tested = _Tested(candidate, cascade, evaluation, reached, 1.0)
+    most = targets.max_cost
+    cost = 0.0 if most is None else cost_p_value(reached, tested.prices, most)
+    return tested._replace(p_value=targets.p_value(evaluation, cost))
 
 
 def _labels(

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emsco._evidence import Evidence, upper_bound
 from emsco.decisions import Decisions
 from emsco.exceptions import MonitorError
+from emsco.monitor._evidence import Evidence, upper_bound
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class Promises:
     exits: tuple[float, ...] | None = None
     total: float | None = None
     rows: float | None = None
+    candidates: int = 1
     tolerance: float = 0.0
     alpha: float = 0.01
     keep: int = 100_000
@@ -51,6 +52,8 @@ class Promises:
             raise MonitorError(f"`exits` must be shares that sum to 1, got {self.exits}.")
         if self.rows is not None and not self.rows > 0:
             raise MonitorError(f"`rows` must be above 0, got {self.rows}.")
+        if self.candidates < 1:
+            raise MonitorError(f"`candidates` must be at least 1, got {self.candidates}.")
         if not 0 < self.alpha < 1:
             raise MonitorError(f"`alpha` must be between 0 and 1, got {self.alpha}.")
         if self.keep < 1:
@@ -68,7 +71,7 @@ class Promises:
         def bound(share: float, parts: int = 1) -> float:
             share = min(max(share, 0.0), 1.0)
             if self.rows is not None:
-                share = upper_bound(share, self.rows, alpha / 2 / parts)
+                share = upper_bound(share, self.rows, alpha / 2 / parts / self.candidates)
             return share + self.tolerance
 
         watches = []

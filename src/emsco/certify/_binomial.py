@@ -1,23 +1,19 @@
-"""Exact tests and bounds for shares that were counted, and how many rows they take.
+"""Exact tests and bounds for shares that were counted.
 
 Counts are integers throughout: a rate that is multiplied back may round an exact count up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betainc, betaincinv  # type: ignore[import-untyped]  # scipy has no types
 
-from emsco.exceptions import CertificateError
-
 _SMALLEST = 1e-300  # p-value told apart from 0
 _HALVINGS = 80  # of an interval of logarithms: far below the last digit
-_MOST_ROWS = 2**40  # more than anybody has
-_LEAPS = 20  # of power, looked at beyond the first that suffices
 
 
 def tail(count: ArrayLike, rows: ArrayLike, share: ArrayLike) -> Any:
@@ -27,7 +23,7 @@ def tail(count: ArrayLike, rows: ArrayLike, share: ArrayLike) -> Any:
 
     Examples
     --------
-    >>> from emsco._binomial import tail
+    >>> from emsco.certify._binomial import tail
     >>> round(float(tail(0, 90, 0.05)), 5)
     0.00989
     """
@@ -91,42 +87,3 @@ def cost_p_value(reached: Sequence[int], prices: Sequence[float], most: float) -
         else:
             below = middle
     return float(np.exp(above))
-
-
-def rows_for(share: float, level: float, events: int) -> int:
-    """Give the fewest rows among which so many events speak against a share at this level."""
-    return _fewest(lambda rows: bool(tail(events, rows, share) <= level), events + 1)
-
-
-def rows_for_power(share: float, level: float, true_share: float, power: float) -> int:
-    """Give the fewest rows from which on a smaller true share is told apart with this power.
-
-    Power falls with every row until one more event is allowed, then leaps; so what counts is the
-    last row before each leap.
-    """
-
-    def suffices(events: int) -> bool:
-        last = rows_for(share, level, events + 1) - 1
-        return bool(tail(events, last, true_share) >= power)
-
-    events = _fewest(suffices, 0)
-    # The lows before the leaps rise but for rounding, which matters near the power asked for.
-    while not all(suffices(events + more) for more in range(1, _LEAPS)):
-        events += 1
-    return rows_for(share, level, events)
-
-
-def _fewest(holds: Callable[[int], bool], least: int) -> int:
-    """Find the smallest number at which something begins to hold."""
-    most = max(least, 1)
-    while not holds(most):
-        least, most = most + 1, 2 * most
-        if most > _MOST_ROWS:
-            raise CertificateError("More rows would be needed than anybody has.")
-    while least < most:
-        middle = (least + most) // 2
-        if holds(middle):
-            most = middle
-        else:
-            least = middle + 1
-    return least

@@ -14,9 +14,9 @@ from numpy.typing import ArrayLike, NDArray
 from emsco._columns import is_missing
 from emsco._frozen import FrozenMapping
 from emsco._table import text_table
-from emsco._watches import Promises, Watch
 from emsco.decisions import Decisions
 from emsco.exceptions import MonitorError
+from emsco.monitor._watches import Promises, Watch
 
 _FORMAT = 1  # of the state; another number where an older state could not be read any more
 _LARGEST = 700.0  # exp(700) still fits a double
@@ -76,6 +76,9 @@ class CertificateMonitor:
     rows : float, default=None
         How many rows coverage, cost and exits were estimated on. They are then allowed the error
         of such an estimate, and half of `alpha` is kept for it. None: they are exact.
+    candidates : int, default=1
+        Among how many the cascade was chosen with a look at those rows: the best of many looks
+        better than it is, so the error allowed grows with their number.
     tolerance : float, default=0.0
         By how much coverage and traffic may differ without counting as a change, as a share of
         rows; and cost, as a share of `total`.
@@ -106,7 +109,7 @@ class CertificateMonitor:
     ()
     >>> (alarm,) = monitor.decided(decisions(1000, last=0.2))
     >>> print(alarm.message)
-    Stage 1 was bought for 17.6% of the last 1,065 rows; at most 12.6% are expected.
+    Stage 1 was bought for 20.3% of the last 765 rows; at most 12.6% are expected.
     >>> import json
     >>> again = CertificateMonitor.from_state(json.loads(json.dumps(monitor.state())))
     >>> again.alarms == monitor.alarms
@@ -122,6 +125,7 @@ class CertificateMonitor:
         exits: Sequence[float] | None = None,
         total: float | None = None,
         rows: float | None = None,
+        candidates: int = 1,
         tolerance: float = 0.0,
         alpha: float = 0.01,
         keep: int = 100_000,
@@ -133,6 +137,7 @@ class CertificateMonitor:
             exits=None if exits is None else tuple(exits),
             total=total,
             rows=rows,
+            candidates=candidates,
             tolerance=tolerance,
             alpha=alpha,
             keep=keep,
@@ -143,37 +148,31 @@ class CertificateMonitor:
         self._counts = {"decided": 0, "labelled": 0, "unmatched": 0, "forgotten": 0}
 
     @classmethod
-    def of(
-        cls,
-        certified: Any,
-        *,
-        accuracy: float | None = None,
-        total: float | None = None,
-        **options: Any,
-    ) -> Self:
-        """Watch a certified candidate by what it showed on its calibration rows.
+    def of(cls, certificate: Any, cascade: Any, **options: Any) -> Self:
+        """Watch a certified cascade: the accuracy promised, and what its calibration rows showed.
 
         Parameters
         ----------
-        certified : CertifiedCandidate
-            Its evaluation on the calibration rows gives coverage, cost and rows; how many of them
-            reached each stage gives the exits.
-        accuracy : float, default=None
-            The target that was certified, not what was seen.
-        total : float, default=None
-            What a row pays that buys everything. None: cost is not watched.
+        certificate : Certificate
+            Gives the accuracy that was promised; raises unless it holds for the cascade. Coverage,
+            cost and exits are expected to stay as they were on its rows.
+        cascade : CascadeClassifier or CascadeSearchCV
+            The very cascade at work, or the search that has chosen it.
         **options : dict
-            Other parameters of the monitor.
+            Other parameters of the monitor, and promises to replace these; None: not watched.
         """
-        evaluation = certified.evaluation
-        reached = np.array([*certified.reached, 0])
+        certified = certificate.check(cascade)
+        reached, total = np.array([*certified.reached, 0]), certified.prices[-1]
         shown = {
-            "coverage": evaluation.coverage,
-            "cost": None if total is None else evaluation.cost,
+            "accuracy": certificate.targets.accuracy,
+            "coverage": certified.evaluation.coverage,
+            "cost": certified.evaluation.cost if total else None,
             "exits": ((reached[:-1] - reached[1:]) / reached[0]).tolist(),
-            "rows": evaluation.rows,
+            "total": total,
+            "rows": certified.evaluation.rows,
+            "candidates": certificate.tried,
         }
-        return cls(**{"accuracy": accuracy, "total": total} | shown | options)
+        return cls(**shown | options)
 
     @property
     def alarms(self) -> tuple[Alarm, ...]:

@@ -10,7 +10,7 @@ the first wealth is shared out: over stakes from bold to timid, and over gambler
 one lot at every 100th number. What all of them hold together is evidence of the same kind.
 
 >>> import numpy as np
->>> from emsco._evidence import Evidence
+>>> from emsco.monitor._evidence import Evidence
 >>> errors = Evidence(0.05)
 >>> bool(errors.add(np.zeros(1000)).max() < 0)  # the logarithm of the evidence, after each number
 True
@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 EVERY = 100  # numbers, until new gamblers begin
-RECENT = 10  # such lots are remembered, to say what the mean was of late
+RECENT = 10  # such lots are remembered, to say what the mean was of late, at most
 # Stakes, as shares of what ruins a gambler when the number is 0; the best stake against a mean of
 # bound + share * (1 - bound), so from small to large changes.
 SHARES = 0.5 ** np.arange(1, 10)
@@ -63,9 +63,13 @@ class Evidence:
 
     @property
     def recent(self) -> tuple[float, int]:
-        """The mean of late, and of how many numbers."""
-        count = self.seen % EVERY + EVERY * len(self._sums)
-        return (sum(self._sums) + self._sum) / max(count, 1), count
+        """The mean of late, and of how many numbers: of those that say most against the bound."""
+        sums = np.cumsum([self._sum, *reversed(self._sums)])
+        counts = self.seen % EVERY + EVERY * np.arange(len(sums))
+        means = sums / np.maximum(counts, 1)
+        deviation = (means - self.bound) * np.sqrt(counts)
+        since = int(deviation.argmax()) if deviation.max() > 0 else -1
+        return float(means[since]), int(counts[since])
 
     def add(self, numbers: ArrayLike) -> NDArray[np.float64]:
         """Take numbers in; give the logarithm of the evidence after each of them.
@@ -159,7 +163,7 @@ def upper_bound(share: float, rows: float, delta: float) -> float:
 
     Chernoff's bound: rows * KL(share, bound) = log(1 / delta).
 
-    >>> from emsco._evidence import upper_bound
+    >>> from emsco.monitor._evidence import upper_bound
     >>> f"{upper_bound(0.1, 2000, 0.001):.4f}"
     '0.1268'
     """

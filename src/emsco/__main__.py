@@ -1,0 +1,5 @@
+"""`python -m emsco` is `emsco`."""
+
+from emsco.cli import main
+
+main()

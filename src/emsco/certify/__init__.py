@@ -1,0 +1,24 @@
+"""Certificates: what a cascade keeps on fresh rows, with a confidence that survives the search.
+
+A certificate needs rows that neither the fits nor the search have seen. Every candidate stands for
+the hypothesis that it breaks one of the targets; it is certified where an exact binomial test
+rejects that. Candidates are tested in the order of their selected figures, by a procedure that
+bounds the chance of *any* false one, so that one may choose freely among the certified ones.
+"""
+
+from emsco._fingerprint import fingerprint
+from emsco.certify._certificate import Bounds, Certificate, CertifiedCandidate
+from emsco.certify._certify import certify
+from emsco.certify._required import required_rows
+from emsco.certify._targets import Shortfall, Targets
+
+__all__ = [
+    "Bounds",
+    "Certificate",
+    "CertifiedCandidate",
+    "Shortfall",
+    "Targets",
+    "certify",
+    "fingerprint",
+    "required_rows",
+]

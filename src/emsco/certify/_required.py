@@ -1,0 +1,107 @@
+"""How many rows a certificate takes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from numbers import Real
+
+from emsco.certify._binomial import tail
+from emsco.exceptions import CertificateError
+
+_MOST_ROWS = 2**40  # more than anybody has
+_LEAPS = 20  # of power, looked at beyond the first that suffices
+
+
+def required_rows(
+    accuracy: float,
+    confidence: float = 0.99,
+    *,
+    errors: int = 0,
+    candidates: int = 1,
+    true_accuracy: float | None = None,
+    power: float | None = None,
+) -> int:
+    """Say how many accepted calibration rows a certificate takes.
+
+    Parameters
+    ----------
+    accuracy, confidence : float
+        What to certify.
+    errors : int, default=0
+        How many of the accepted rows may be wrong.
+    candidates : int, default=1
+        How many candidates share the allowed error evenly.
+    true_accuracy, power : float, default=None
+        Instead of a number of errors: the accuracy that is true, and the probability with which the
+        certificate is then to be issued, for this and for every larger number of rows.
+
+    Examples
+    --------
+    >>> from emsco.certify import required_rows
+    >>> required_rows(0.95, 0.99), required_rows(0.95, 0.99, errors=5)
+    (90, 259)
+    >>> required_rows(0.95, 0.99, true_accuracy=0.97, power=0.8)
+    1068
+    """
+    check_between("accuracy", accuracy)
+    check_between("confidence", confidence)
+    if errors < 0 or candidates < 1:
+        raise CertificateError(
+            f"`errors` must be >= 0 and `candidates` >= 1, got {errors} and {candidates}."
+        )
+    level = (1 - confidence) / candidates
+    if true_accuracy is None and power is None:
+        return rows_for(1 - accuracy, level, errors)
+    if true_accuracy is None or power is None or errors:
+        raise CertificateError("Give `true_accuracy` and `power` together, and no `errors`.")
+    check_between("power", power)
+    if not accuracy < true_accuracy <= 1:
+        raise CertificateError(
+            f"`true_accuracy` must be above {accuracy} and at most 1, got {true_accuracy!r}."
+        )
+    return rows_for_power(1 - accuracy, level, 1 - true_accuracy, power)
+
+
+def check_between(name: str, value: object) -> None:
+    """Refuse what is no share strictly between none and all."""
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < 1:
+        raise CertificateError(f"`{name}` must be a number between 0 and 1, got {value!r}.")
+
+
+def rows_for(share: float, level: float, events: int) -> int:
+    """Give the fewest rows among which so many events speak against a share at this level."""
+    return _fewest(lambda rows: bool(tail(events, rows, share) <= level), events + 1)
+
+
+def rows_for_power(share: float, level: float, true_share: float, power: float) -> int:
+    """Give the fewest rows from which on a smaller true share is told apart with this power.
+
+    Power falls with every row until one more event is allowed, then leaps; so what counts is the
+    last row before each leap.
+    """
+
+    def suffices(events: int) -> bool:
+        last = rows_for(share, level, events + 1) - 1
+        return bool(tail(events, last, true_share) >= power)
+
+    events = _fewest(suffices, 0)
+    # The lows before the leaps rise but for rounding, which matters near the power asked for.
+    while not all(suffices(events + more) for more in range(1, _LEAPS)):
+        events += 1
+    return rows_for(share, level, events)
+
+
+def _fewest(holds: Callable[[int], bool], least: int) -> int:
+    """Find the smallest number at which something begins to hold."""
+    most = max(least, 1)
+    while not holds(most):
+        least, most = most + 1, 2 * most
+        if most > _MOST_ROWS:
+            raise CertificateError("More rows would be needed than anybody has.")
+    while least < most:
+        middle = (least + most) // 2
+        if holds(middle):
+            most = middle
+        else:
+            least = middle + 1
+    return least

@@ -1,0 +1,46 @@
+"""The table of commands."""
+
+from __future__ import annotations
+
+import typer
+
+from emsco.cli._told import told
+from emsco.cli.certify import certify
+from emsco.cli.costs import init
+from emsco.cli.decide import decide
+from emsco.cli.report import report
+from emsco.cli.search import search
+from emsco.cli.select import select
+from emsco.cli.show import show
+
+app = typer.Typer(
+    name="emsco",
+    help="Decide cheaply and honestly: buy features in stages, exit when confident, or reject.",
+    no_args_is_help=True,
+    rich_markup_mode=None,  # by rich, `emsco --help` would take three times as long
+    pretty_exceptions_enable=False,  # a bug keeps the traceback that Python gives it
+)
+costs = typer.Typer(
+    help="Prices of sources, in a TOML file.", no_args_is_help=True, rich_markup_mode=None
+)
+app.add_typer(costs, name="costs")
+
+costs.command()(told(init))
+for command in (search, show, select, certify, decide, report):
+    app.command()(told(command))
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from emsco import __version__
+
+        typer.echo(f"emsco {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _emsco(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Tell the version and exit."
+    ),
+) -> None: ...

@@ -1,0 +1,145 @@
+"""The decision loop driven over blocks of a file: a stage's columns are read when it is reached."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from emsco._columns import invalid, refuse_invalid
+from emsco._decide import Answer, Ask, decide_rows, drive
+from emsco._encoding import Category, Number
+from emsco.cascade import CascadeClassifier
+from emsco.cli._frames import read_values
+from emsco.cli._tables import Block, Rows, check_columns
+from emsco.cli._values import Texts
+from emsco.decisions import ACCEPTED, LOW_CONFIDENCE, Decisions
+from emsco.exceptions import ColumnsError
+
+ROW = "row"
+FIELDS = {
+    "label": pa.string(),
+    "accepted": pa.bool_(),
+    "exit_stage": pa.int64(),
+    "confidence": pa.float64(),
+    "cost": pa.float64(),
+    "reason": pa.string(),
+}
+
+
+@dataclass
+class Tally:
+    """What was decided so far, for the last line."""
+
+    rows: int = 0
+    accepted: int = 0
+    paid: float = 0.0
+
+    def add(self, decisions: Decisions) -> None:
+        """Count a block."""
+        self.rows += len(decisions)
+        self.accepted += int(decisions.accepted.sum())
+        self.paid += float(decisions.cost.sum())
+
+    def told(self, unit: str) -> str:
+        """Say it."""
+        if not self.rows:
+            return "There were no rows."
+        price = f"{self.paid / self.rows:.4g} {unit}".rstrip()
+        return f"{self.rows:,} rows, {self.accepted / self.rows:.1%} accepted, {price} a row."
+
+
+def schema_of(cascade: CascadeClassifier, rows: Rows, keep: Sequence[str]) -> pa.Schema:
+    """Name the columns of decisions; those kept come first, or else the number of the row."""
+    check_columns(rows, [*cascade._missing_seen, *keep])
+    begin = {name: rows.types[name] for name in keep} or {ROW: pa.int64()}
+    fields = FIELDS | {"label": pa.array(cascade.classes_.tolist()).type}
+    if cascade._plan.latencies is not None:
+        fields |= {"latency": pa.float64()}
+    clash = [name for name in keep if name in fields]
+    if clash:
+        raise ColumnsError(
+            f"--keep {clash[0]}: decisions have a column of that name; rename yours to keep it."
+        )
+    return pa.schema(begin | fields)
+
+
+def decided(
+    cascade: CascadeClassifier, rows: Rows, keep: Sequence[str], schema: pa.Schema, tally: Tally
+) -> Iterator[pa.RecordBatch]:
+    """Decide a file, block by block."""
+    driver = Driver(cascade)
+    for block in rows.blocks(list(dict.fromkeys([*cascade._missing_seen, *keep]))):
+        decisions = driver.decide(block)
+        tally.add(decisions)
+        begin = block.columns(keep) or [pa.array(np.arange(block.n_rows) + block.first_row)]
+        told = [driver.column(decisions, name) for name in schema.names[len(begin) :]]
+        yield pa.RecordBatch.from_arrays([*begin, *told], schema=schema)
+
+
+class Driver:
+    """Answers the decision loop out of blocks."""
+
+    def __init__(self, cascade: CascadeClassifier) -> None:
+        self._cascade = cascade
+        self._encodings = dict(cascade._encoding)
+        # Labels as their places: Arrow takes those, instead of reading text back from Python.
+        self._plan = replace(cascade._plan, classes=np.arange(len(cascade.classes_)))
+        self._labels = pa.array(cascade.classes_.tolist())
+
+    def decide(self, block: Block) -> Decisions:
+        """Decide the rows of a block."""
+
+        def answer(ask: Ask) -> Answer:
+            columns = block.columns(ask.features)
+            if ask.rows.size < block.n_rows:
+                columns = [column.take(pa.array(ask.rows)) for column in columns]
+            rows = block.first_row + ask.rows
+            read = self._checked if self._cascade.guard is None else self._values
+            found = {
+                name: read(name, column, rows)
+                for name, column in zip(ask.features, columns, strict=True)
+            }
+            guarded = self._cascade.guard is not None
+            return Answer(list(found.values()), self._cascade._examine(found) if guarded else None)
+
+        return drive(decide_rows(self._plan, block.n_rows), answer)
+
+    def column(self, decisions: Decisions, name: str) -> pa.Array:
+        """Give a field of decisions as a column."""
+        if name == "label":
+            return self._labels.take(pa.array(decisions.label))
+        if name == "reason" and self._cascade.guard is None:
+            return pc.if_else(pa.array(decisions.accepted), ACCEPTED, LOW_CONFIDENCE)
+        return pa.array(getattr(decisions, name))
+
+    def _checked(self, name: str, column: pa.Array, rows: NDArray[np.intp]) -> NDArray[Any]:
+        """Read a column as its stage takes it, text as codes; refuse what cannot be judged."""
+        seen = self._cascade._missing_seen[name]
+        encoding = self._cascade._encoding.get(name)
+        if isinstance(encoding, Category):
+            texts = Texts.read(column, encoding.levels)
+            values, places = texts.words, texts.places
+        else:
+            values, places = self._values(name, column, rows), np.arange(len(rows))
+        bad = invalid(values, missing_seen=seen)
+        if bad is not None and bad[places].any():
+            at = int(np.argmax(bad[places]))
+            value = values[places[at : at + 1]]
+            refuse_invalid(value, name, missing_seen=seen, first_row=int(rows[at]))
+        return encoding.codes(values)[places] if isinstance(encoding, Category) else values
+
+    def _values(self, name: str, column: pa.Array, rows: NDArray[np.intp]) -> NDArray[Any]:
+        """Read a column; where there is a guard, what is no number among numbers is for it."""
+        guarded = self._cascade.guard is not None
+        values = read_values(column, name, self._encodings.get(name), rows, odd=guarded)
+        if name not in self._encodings:
+            # A cascade of other estimators does not say what it was fitted on; the first block may.
+            is_text = values.dtype.kind == "O"
+            self._encodings[name] = Category((), False, True) if is_text else Number(0, 1, None)
+        return values

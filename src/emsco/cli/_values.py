@@ -1,0 +1,166 @@
+"""Columns of Arrow as the values that a model judges: numbers with NaN, or text with None.
+
+CSV has only text. Whether a column holds numbers is learned once, from all of its training rows,
+and then known by the model; the same functions read the cells both times, so that a row means the
+same in any file and in any block of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from emsco.exceptions import ValuesError
+
+# Where a number is expected, these stand for none; in a column of text only an empty cell does.
+MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "#N/A")
+_MISSING = pa.array(MISSING)
+
+
+def is_text(column: pa.Array) -> bool:
+    """Say whether a column holds text, perhaps as a dictionary."""
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def as_numbers(column: pa.Array, *, odd: float | None = None) -> NDArray[np.float64]:
+    """Read numbers and booleans, NaN where there is none.
+
+    What is neither becomes `odd`; None: it raises ArrowInvalid.
+    """
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if is_text(column):
+        if odd is not None:
+            column = _replace_odd(column, odd)
+        column = _parse(column)
+    elif not _is_number(column.type):
+        raise pa.ArrowInvalid(f"a column of {column.type}")
+    numbers: NDArray[np.float64] = column.cast(pa.float64(), safe=False).to_numpy(
+        zero_copy_only=False
+    )
+    return numbers
+
+
+def _replace_odd(column: pa.Array, odd: float) -> pa.Array:
+    """Replace cells one by one, as few blocks need."""
+    words = column.unique().to_pylist()
+    numbers = {
+        word: as_numbers(pa.array([word])).item() if is_number(word) else odd for word in words
+    }
+    return pa.array([numbers[word] for word in column.to_pylist()], pa.float64()).cast(pa.string())
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(
+        types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
+        or types.is_decimal(kind) or types.is_null(kind)
+    )  # fmt: skip
+
+
+def _parse(column: pa.Array) -> pa.Array:
+    try:
+        return column.cast(pa.float64())
+    except pa.ArrowInvalid:
+        known = known_cells(column)
+    try:
+        return known.cast(pa.float64())
+    except pa.ArrowInvalid:
+        return known.cast(pa.bool_())
+
+
+def known_cells(column: pa.Array) -> pa.Array:
+    """Trim cells, and leave out those that stand for a missing number."""
+    trimmed = pc.utf8_trim_whitespace(column)
+    missing = pc.is_in(trimmed, value_set=_MISSING.cast(trimmed.type))
+    return pc.if_else(missing, pa.scalar(None, trimmed.type), trimmed)
+
+
+class Texts(NamedTuple):
+    """A column of text: every word once, None behind them, and the place of each row's word."""
+
+    words: NDArray[np.object_]
+    places: NDArray[np.intp]
+
+    @classmethod
+    def read(cls, column: pa.Array, levels: Sequence[Any] = ()) -> Texts:
+        """Read text, None where there is none.
+
+        Models made in Python may know `levels` that are numbers or booleans; so words are read.
+        """
+        if not pa.types.is_dictionary(column.type):
+            column = (column if is_text(column) else column.cast(pa.string())).dictionary_encode()
+        is_numeric = any(not isinstance(level, str) for level in levels)
+        known = column.dictionary.cast(pa.string()).to_pylist()
+        words = np.empty(len(known) + 1, dtype=object)
+        words[:-1] = [None if word == "" else word for word in known]
+        if is_numeric:
+            words = np.array([_number_or_word(word) for word in words.tolist()], dtype=object)
+        places = column.indices.fill_null(len(known)).cast(pa.int64()).to_numpy()
+        return cls(words, places)
+
+    def each(self) -> NDArray[np.object_]:
+        """Give the text of each row."""
+        return self.words[self.places]
+
+
+def _number_or_word(word: str | None) -> Any:
+    return as_numbers(pa.array([word])).item() if word is not None and is_number(word) else word
+
+
+def is_number(value: Any) -> bool:
+    """Say whether a value can be read as a number or a boolean, or stands for none."""
+    try:
+        as_numbers(pa.array([value]))
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def first_odd(column: pa.Array) -> tuple[int, Any]:
+    """Give the first row, and its value, that is no number where numbers are expected."""
+    return next((row, v) for row, v in enumerate(column.to_pylist()) if not is_number(v))
+
+
+def read_labels(column: pa.Array, name: str, classes: NDArray[Any] | None = None) -> NDArray[Any]:
+    """Read labels, every row having one; where the classes are known, so is their type.
+
+    Else cells of text are whole numbers, numbers or booleans where all of them are, or text.
+    """
+    column = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+    kinds = [pa.int64(), pa.float64(), pa.bool_()] if is_text(column) else []
+    if classes is not None:
+        is_plain = classes.dtype.kind in "iufb"
+        kinds = [pa.from_numpy_dtype(classes.dtype)] if is_plain else [pa.string()]
+    for kind in kinds:
+        cells = known_cells(column) if is_text(column) and kind != pa.string() else column
+        with suppress(pa.ArrowInvalid):
+            column = cells.cast(kind)
+            break
+    empty = pc.is_null(
+        pc.if_else(pc.equal(column, ""), None, column) if is_text(column) else column
+    )
+    if pc.any(empty).as_py():
+        row = pc.index(empty, pa.scalar(True)).as_py()
+        raise ValuesError(
+            f"Row {row} has no label in {name!r}; fill it, or leave the row out.",
+            row=row,
+            column=name,
+        )
+    labels: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    if labels.dtype.kind not in "iufbO" or (
+        labels.dtype.kind == "f" and (labels != np.floor(labels)).any()
+    ):
+        raise ValuesError(
+            f"Column {name!r} cannot be the label, as it holds values like {labels[0]}; labels are "
+            "text, booleans or whole numbers.",
+            column=name,
+        )
+    return labels

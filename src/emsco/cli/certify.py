@@ -1,0 +1,121 @@
+"""`emsco certify`: what a cascade keeps on rows that neither it nor the search has seen."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from emsco.cli._options import (
+    AsJson,
+    Label,
+    MaxCost,
+    MaxMissed,
+    MinCoverage,
+    Trust,
+    by_class,
+    shares_by_label,
+)
+from emsco.cli._told import note
+
+if TYPE_CHECKING:
+    from emsco.certify import Certificate, CertifiedCandidate
+
+NOT_CERTIFIED = 1
+
+
+def certify(
+    model: Annotated[Path, typer.Argument(help="The folder of a search, or a model.")],
+    rows: Annotated[Path, typer.Argument(help="Calibration rows: drawn like the rows to come.")],
+    label: Label,
+    accuracy: Annotated[
+        float | None, typer.Option(help="The least share of accepted rows labelled right.")
+    ] = None,
+    max_missed: MaxMissed = None,
+    min_coverage: MinCoverage = None,
+    max_cost: MaxCost = None,
+    confidence: Annotated[
+        float, typer.Option(help="One minus the chance of any false certificate.")
+    ] = 0.99,
+    share: Annotated[
+        float | None,
+        typer.Option(help="The part of that chance spent here, where rows serve several times."),
+    ] = None,
+    by: Annotated[
+        str, typer.Option(help="Which certified candidate is best: cost, coverage or accuracy.")
+    ] = "cost",
+    out: Annotated[
+        Path | None, typer.Option(help="The certified model to write, with its certificate.")
+    ] = None,
+    trust: Trust = None,
+    as_json: AsJson = False,
+) -> None:
+    """Certify a search or a model on rows not seen before.
+
+    Ends with 0 where one is certified and with 1 where none is.
+    """
+    from emsco import CascadeClassifier, dump
+    from emsco.certify import certify as certify_model
+    from emsco.cli._models import load_any, read_fresh
+    from emsco.cli._print import print_json, print_text
+
+    shares = shares_by_label(max_missed)
+    known = load_any(model, trust)
+    X, y = read_fresh(known, rows, label)
+    certificate = certify_model(
+        known,
+        X,
+        y,
+        accuracy=accuracy,
+        max_missed=by_class(shares, known.classes_.tolist()),
+        confidence=confidence,
+        min_coverage=min_coverage,
+        max_cost=max_cost,
+        share=share,
+    )
+    best = certificate.select(by) if certificate.certified else None
+    if best is not None and out is not None:
+        cascade = known if isinstance(known, CascadeClassifier) else known.cascade(best.candidate)
+        cascade.certificate_ = certificate
+        dump(cascade, out)
+    if as_json:
+        print_json(_data(certificate, best))
+    else:
+        print_text("\n".join([certificate.sentence, *_lines(certificate, best)]))
+    if best is None:
+        raise typer.Exit(NOT_CERTIFIED)
+    note(f"Written: {out}" if out else "Nothing is written; --out model.emsco writes it.")
+
+
+def _lines(certificate: Certificate, best: CertifiedCandidate | None) -> list[str]:
+    if best is None:
+        return []
+    bounds = best.bounds
+    missed = ", ".join(f"{share:.1%} of {label!r}" for label, share in bounds.missed.items())
+    cost = f"{bounds.cost:.4g} {certificate.unit}".rstrip()
+    return [
+        f"Certified: {len(certificate.candidates)} of {certificate.tried} candidates tested; of "
+        f"them chosen: {best.candidate.design}",
+        f"Bounds that hold as well, all at once: right on at least {bounds.accuracy:.1%} of the "
+        f"rows it accepts, accepts {bounds.coverage[0]:.1%} to {bounds.coverage[1]:.1%}, pays at "
+        f"most {cost} a row, misses at most {missed}.",
+    ]
+
+
+def _data(certificate: Certificate, best: CertifiedCandidate | None) -> dict[str, Any]:
+    from emsco.cli._print import candidate_data
+
+    data = {
+        "certified": certificate.certified,
+        "sentence": certificate.sentence,
+        "rows": certificate.rows,
+        "tried": certificate.tried,
+        "needed_rows": certificate.needed_rows,
+        "candidates": len(certificate.candidates),
+    }
+    if best is not None:
+        bounds = best.bounds._asdict()
+        bounds["missed"] = {str(label): share for label, share in best.bounds.missed.items()}
+        data |= {"chosen": candidate_data(best.candidate), "bounds": bounds}
+    return data

@@ -1,0 +1,55 @@
+"""`emsco decide`: rows in, decisions out, block by block, and stage by stage in each."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from emsco.cli._options import Trust
+from emsco.cli._told import note
+
+
+def decide(
+    model: Annotated[Path, typer.Argument(help="A model, or the folder of a search.")],
+    rows: Annotated[Path, typer.Argument(help="CSV or Parquet; - reads CSV from standard input.")],
+    out: Annotated[
+        Path | None, typer.Option(help="CSV or Parquet, by its ending. Else CSV, printed.")
+    ] = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN,...",
+            help="Columns of the rows to begin each decision with, instead of the row's number.",
+        ),
+    ] = None,
+    trust: Trust = None,
+) -> None:
+    """Decide rows, stage by stage.
+
+    Writes label, accepted, exit_stage, confidence, cost and reason of each row.
+
+    Columns that no source names are ignored. Of a Parquet file, columns of later stages are read
+    only for row groups with rows still open.
+    """
+    from emsco._atomic import write_whole
+    from emsco.cli._deciding import Tally, decided, schema_of
+    from emsco.cli._models import load_cascade
+    from emsco.cli._tables import open_rows
+    from emsco.cli._writing import csv_parts, parts_for
+
+    make_parts = csv_parts if out is None else parts_for(out)
+    cascade = load_cascade(model, trust)
+    opened, tally = open_rows(rows, stdin=True), Tally()
+    kept = list(dict.fromkeys(name for names in keep or () for name in names.split(",")))
+    schema = schema_of(cascade, opened, kept)
+    parts = make_parts(schema, decided(cascade, opened, kept, schema, tally))
+    if out is not None:
+        write_whole(out, parts)
+        note(f"Written: {out}. {tally.told(cascade.costs_.unit)}")
+        return
+    for part in parts:
+        sys.stdout.buffer.write(part)
+        sys.stdout.buffer.flush()

@@ -1,0 +1,40 @@
+"""`emsco report`: a run as one HTML page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Annotated, Any
+
+import typer
+
+from emsco.cli._options import Fresh, FreshLabel, Run, Trust
+from emsco.cli._told import note
+
+
+def report(
+    run: Run,
+    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
+    fresh: Fresh = None,
+    label: FreshLabel = None,
+    title: Annotated[str | None, typer.Option(help="The title of the page.")] = None,
+    trust: Trust = None,
+) -> None:
+    """Write a run as one HTML page that works offline."""
+    from emsco.cli._models import load_search, read_optional
+    from emsco.report import report as write_report
+
+    found = load_search(run, trust)
+    X, y = read_optional(found, fresh, label)
+    write_report(found, out, X, y, certificate=_certificate(run, trust), title=title)
+    note(f"Written: {out}")
+
+
+def _certificate(run: Path, trust: list[str] | None) -> Any:
+    """Give the certificate of the model beside the search, if it has one."""
+    from emsco.cli._models import MODEL, load_cascade
+
+    if not (run / MODEL).is_file():
+        return None
+    told = getattr(load_cascade(run, trust), "certificate_", None)
+    return None if told is None else SimpleNamespace(sentence=told["sentence"])

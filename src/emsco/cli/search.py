@@ -1,0 +1,198 @@
+"""`emsco search`: a table with prices in, a folder with the whole trade-off and a model out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from emsco.cli._options import AsJson, Data, Label, MaxMissed, by_class, shares_by_label
+from emsco.cli._told import note
+
+if TYPE_CHECKING:
+    from emsco import CascadeSearchCV
+
+
+def search(
+    data: Data,
+    label: Label,
+    costs: Annotated[
+        Path | None, typer.Option(help="Prices, as `emsco costs init` writes them; else 1 each.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="The folder to write.")] = Path("run"),
+    max_stages: Annotated[int, typer.Option(min=1, help="The most stages.")] = 4,
+    threshold: Annotated[
+        list[float] | None,
+        typer.Option(help="The confidence needed to accept; may be given again. Else searched."),
+    ] = None,
+    max_missed: MaxMissed = None,
+    guard: Annotated[
+        bool, typer.Option(help="Reject rows with values unlike those of training.")
+    ] = False,
+    cv: Annotated[int, typer.Option(min=2, help="How many folds.")] = 5,
+    max_rows: Annotated[
+        int | None, typer.Option(min=2, help="How many rows the search may use; the fits take all.")
+    ] = None,
+    max_candidates: Annotated[
+        int, typer.Option(min=1, help="How many candidates of the front are kept, fitted.")
+    ] = 1000,
+    n_jobs: Annotated[int, typer.Option(help="How many workers fit; -1: one a core.")] = -1,
+    random_state: Annotated[int, typer.Option(help="The seed of all randomness.")] = 0,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Search which sources to buy in which order, and choose a cascade.
+
+    Writes search.emsco, the candidates that no other beats, each fitted on all rows, and
+    model.emsco, the one chosen: the cheapest that accepts 80% of the rows and serves no class worse
+    than all sources at once would.
+    """
+    from emsco import CascadeSearchCV, InputGuard, dump
+    from emsco.cli._models import MODEL, SEARCH
+    from emsco.cli._print import print_json, print_text
+    from emsco.cli._told import in_shell
+
+    shares = shares_by_label(max_missed)
+    X, y, prices = _read(data, label, costs)
+    _check_folds(y, cv)
+    _make_folder(out)
+    found = CascadeSearchCV(
+        costs=prices,
+        max_stages=max_stages,
+        threshold=[*threshold] if threshold else "auto",
+        max_missed=by_class(shares, set(y.tolist())),
+        guard=InputGuard() if guard else None,
+        cv=cv,
+        max_rows=max_rows,
+        n_jobs=n_jobs,
+        random_state=random_state,
+        verbose=0 if quiet else 1,
+    )
+    _fit(found, X, y)
+    n_front = len(found.front_)
+    _fit_candidates(found, max_candidates, quiet=quiet)
+    dump(found, out / SEARCH)
+    dump(found.best_cascade_, out / MODEL)
+    if as_json:
+        print_json(_data(found, n_front, out))
+    else:
+        print_text(in_shell(found.summary()))
+    note(f"Written: {out / SEARCH}, the search, and {out / MODEL}, the cascade chosen.")
+
+
+def _read(data: Path, label: str, costs: Path | None) -> tuple[Any, Any, Any]:
+    """Read the columns that have a price, all where no prices are given."""
+    from emsco.cli._frames import read_labelled
+    from emsco.cli._tables import check_columns, open_rows
+    from emsco.exceptions import ColumnsError, quoted
+
+    if costs is None:
+        note(
+            "emsco: no --costs, so every column costs 1; `emsco costs init` writes prices to fill."
+        )
+        return *read_labelled(data, label), None
+    prices = load_costs(costs)
+    features = [feature for source in prices.sources for feature in source.features]
+    if label in features:
+        raise ColumnsError(f"{costs} prices {label!r}, which is the label; delete its line.")
+    rows = open_rows(data)
+    check_columns(rows, [label, *features])
+    unpriced = [name for name in rows.names if name != label and name not in features]
+    if unpriced:
+        note(f"emsco: not used, because {costs} has no price for it: {quoted(unpriced)}.")
+    ordered = [name for name in rows.names if name in features]
+    return *read_labelled(data, label, ordered), prices
+
+
+def load_costs(path: Path) -> Any:
+    """Read prices, or say what is wrong with the file."""
+    from emsco import Costs
+    from emsco.exceptions import CostsError
+
+    try:
+        return Costs.from_toml(path)
+    except OSError as error:
+        raise CostsError(
+            f"{path} cannot be read: {error.strerror}; `emsco costs init` writes such a file."
+        ) from error
+
+
+def _check_folds(y: Any, cv: int) -> None:
+    import numpy as np
+
+    from emsco.exceptions import ClassesError
+
+    labels, counts = np.unique(y, return_counts=True)
+    if counts.min() < cv:
+        rare = labels[counts.argmin()]
+        raise ClassesError(
+            f"--cv {cv} needs {cv} rows of every class, and {counts.min()} have the label {rare}; "
+            "add rows, leave the class out, or take fewer folds."
+        )
+
+
+def _make_folder(out: Path) -> None:
+    """Make the folder before the search: what cannot be written should not be searched for."""
+    from emsco.exceptions import ArtifactError
+
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ArtifactError(f"{out} cannot be a folder: {error.strerror}.") from error
+
+
+def _fit(found: CascadeSearchCV, X: Any, y: Any) -> None:
+    """Search; where the usual choice cannot be had, the front is there all the same."""
+    from emsco.exceptions import SelectionError
+
+    try:
+        found.fit(X, y)
+    except SelectionError as error:
+        if not len(getattr(found, "front_", ())):
+            raise
+        note(f"emsco: warning: {str(error).split(';')[0]}; chosen was what accepts most rows.")
+        found.choose(by="coverage")
+
+
+def _fit_candidates(found: CascadeSearchCV, most: int, *, quiet: bool) -> None:
+    """Fit the cascades of the front, so that any of them can be chosen when the rows are gone.
+
+    A front of thousands is thinned evenly to so many.
+    """
+    from rich.console import Console
+    from rich.progress import track
+
+    from emsco import ParetoFront
+    from emsco.cli._print import evenly
+
+    front, chosen = found.front_, found.best_candidate_
+    if len(front) > most:
+        places = evenly(len(front), [front.index(chosen)] if chosen in front else [], most)
+        told = f"{front.measured_on} Kept are {len(places):,} of {len(front):,} candidates, evenly."
+        found.front_ = ParetoFront([front[place] for place in places], front.costs, told)
+    stderr = Console(stderr=True)
+    for candidate in track(
+        [*found.front_, found.all_sources_],
+        "emsco: fit candidates",
+        console=stderr,
+        transient=True,
+        disable=quiet or not stderr.is_terminal,
+    ):
+        found.cascade(candidate)
+
+
+def _data(found: CascadeSearchCV, n_front: int, out: Path) -> dict[str, Any]:
+    from emsco.cli._models import MODEL, SEARCH
+    from emsco.cli._print import candidate_data
+
+    return {
+        "candidates": n_front,
+        "candidates_kept": len(found.front_),
+        "total_cost": found.costs_.total,
+        "unit": found.costs_.unit,
+        "chosen": candidate_data(found.best_candidate_),
+        "all_sources": candidate_data(found.all_sources_),
+        "measured_on": found.front_.measured_on,
+        "files": [str(out / SEARCH), str(out / MODEL)],
+    }

@@ -1,0 +1,110 @@
+"""What people are told: one message that says what to do, and an exit code."""
+
+from __future__ import annotations
+
+import pytest
+from commands import call, patients, write_csv
+
+NOTES = ("emsco: no --costs", "emsco: not used")  # told by the way, before anything goes wrong
+
+
+def search(folder, *more, data="train.csv", label="state"):
+    return call(
+        "search", folder / data, "--label", label, "--costs", folder / "costs.toml",
+        "--out", folder / "other", "--quiet", *more,
+    )  # fmt: skip
+
+
+def refused(called, *parts):
+    """Check that a command ended with 2, one message of one line, and no traceback."""
+    assert called.code == 2
+    assert called.out == ""
+    assert called.err.startswith("emsco: ")
+    assert called.err.count("\n") == 1
+    for part in parts:
+        assert part in called.err
+
+
+def test_a_wrong_column_is_answered_with_the_nearest_one(folder, tmp_path):
+    """Of the label, of the prices, of kept columns and of a model's own."""
+    refused(search(folder, label="stat"), "no column 'stat'; did you mean 'state'?")
+    (tmp_path / "costs.toml").write_text("[sources]\nagee = 1\n")
+    called = call(
+        "search", folder / "train.csv", "--label", "state", "--costs", tmp_path / "costs.toml"
+    )
+    refused(called, "no column 'agee'; did you mean 'age'?")
+    rows = patients(5, 0).rename(columns={"scan": "scann"})
+    write_csv(rows, tmp_path / "rows.csv")
+    run = folder / "run"
+    refused(call("select", run, "--max-missed", "sik=0.1"), "'sik'", "did you mean 'sick'?")
+    refused(call("decide", run, folder / "fresh.csv", "--keep", "idd"), "did you mean 'id'?")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (("search", "trian.csv", "--label", "y"), "no file trian.csv; did you mean 'train.csv'?"),
+        (("costs", "init", "notes.docx", "--label", "y", "--out", "x"), "must end in one of .csv"),
+        (("decide", "none.emsco", "train.csv"), "none.emsco is not loaded: No such file"),
+        (("decide", "train.csv", "train.csv"), "train.csv is not loaded"),
+        (("decide", "run", "train.csv", "--out", "x.xls"), "must end in one of .csv, .parquet"),
+        (("decide", "run", "train.csv", "--out", "none/x.csv"), "No such file or directory"),
+        (("show", "."), "has no search.emsco"),
+        (("select", "run/model.emsco"), "holds no search"),
+        (("select", "run", "--by", "costs"), "did you mean 'cost'?"),
+        (("show", "run", "--fresh", "fresh.csv"), "give both"),
+        (("certify", "run", "fresh.csv", "--label", "state"), "Say what to certify: --accuracy"),
+        (("search", "train.csv", "--label", "marker"), "Row"),
+        (("search", "train.csv", "--label", "id", "--costs", "costs.toml"), "--cv 5 needs 5 rows"),
+        (("search", "train.csv", "--label", "state", "--costs", "none.toml"), "emsco costs init"),
+        (("search", "train.csv", "--label", "state", "--costs", "bad.toml"), "is not valid TOML"),
+        (("search", "train.csv", "--label", "scan", "--costs", "costs.toml"), "which is the label"),
+        (("search", "train.csv", "--label", "state", "--out", "costs.toml"), "cannot be a folder"),
+        (("decide", "run", "ragged.csv"), "ragged.csv cannot be read: CSV parse error"),
+        (("decide", "run", "latin.csv"), "not text in UTF-8"),
+        (("decide", "run", "empty.csv"), "must begin with a line that names its columns"),
+        (("decide", "run", "broken.parquet"), "broken.parquet cannot be read"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_done_is_told_in_one_line(folder, monkeypatch, arguments, part):
+    """Exit code 2, on standard error, without a traceback."""
+    monkeypatch.chdir(folder)
+    (folder / "notes.docx").write_text("x")
+    (folder / "bad.toml").write_text("[sources\nage = 1")
+    header = "age,smoker,town,visits,marker,scan\n"
+    (folder / "ragged.csv").write_text(f"{header}1,true\n")
+    (folder / "latin.csv").write_bytes(header.replace("town", "größe").encode("latin-1"))
+    (folder / "empty.csv").write_text("")
+    (folder / "broken.parquet").write_text("PAR1 not")
+    called = call(*arguments)
+    notes = [line for line in called.err.splitlines(keepends=True) if line.startswith(NOTES)]
+    refused(called._replace(err=called.err.removeprefix("".join(notes))), part)
+
+
+def test_numbers_with_a_few_words_among_them_are_told(tmp_path):
+    """A "?" turns a column of numbers into text, which nobody means."""
+    frame = patients(200, 0).astype({"scan": object})
+    frame.loc[[3, 4], "scan"] = "?"
+    path = write_csv(frame, tmp_path / "rows.csv")
+    called = call("costs", "init", path, "--label", "state", "--out", tmp_path / "costs.toml")
+    assert called.code == 0
+    assert "'scan' is read as text, because of '?' among numbers" in called.err
+
+
+@pytest.mark.parametrize("share", ["sick", "sick=much", "=0.1x"])
+def test_a_share_by_label_must_look_like_one(folder, share):
+    """A wrong option is typer's own message."""
+    called = call("select", folder / "run", "--max-missed", share)
+    assert called.code == 2
+    assert "takes LABEL=SHARE" in called.err
+
+
+def test_help_fits_a_terminal_and_names_every_command():
+    """No line is cut, and every command is listed."""
+    text = call("--help").out
+    assert max(map(len, text.splitlines())) <= 80
+    assert "..." not in text.partition("Commands:")[2]
+    for name in ("costs", "search", "show", "select", "certify", "decide", "report"):
+        assert f"\n  {name} " in text
+        assert call(name, "--help").code == 0
+    assert call("--version").out.startswith("emsco 0.")

@@ -1,0 +1,124 @@
+"""The command as a process: pipes, interruption, its start, and the path of a newcomer."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from commands import call
+
+from emsco.datasets import load_cleveland
+
+EMSCO = [sys.executable, "-m", "emsco"]
+README = Path(__file__).parents[2] / "README.md"
+
+
+def test_decisions_flow_through_pipes(folder):
+    """From standard input to standard output, as in `cat rows.csv | emsco decide run -`."""
+    rows = (folder / "fresh.csv").read_bytes()
+    command = [*EMSCO, "decide", str(folder / "run")]
+    piped = subprocess.run([*command, "-"], input=rows, capture_output=True, check=True)
+    assert piped.stdout.decode() == call("decide", folder / "run", folder / "fresh.csv").out
+    assert piped.stdout.count(b"\n") == 2001
+    assert piped.stderr == b""
+
+
+def test_a_reader_that_stops_is_no_error(folder, tmp_path):
+    """`emsco decide ... | head -n 1` says nothing on standard error."""
+    text = (folder / "fresh.csv").read_text()
+    header, _, body = text.partition("\n")
+    many = tmp_path / "many.csv"
+    many.write_text(header + "\n" + body * 200)
+    command = [*EMSCO, "decide", str(folder / "run"), str(many)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout.readline().startswith(b"row,label")
+    process.stdout.close()
+    assert process.stderr.read() == b""
+    assert process.wait(timeout=60) == 141
+    process.stderr.close()
+
+
+def test_an_interrupted_command_leaves_no_half_file(folder, tmp_path):
+    """It ends with 130, and what was there before is as it was."""
+    header, _, body = (folder / "fresh.csv").read_text().partition("\n")
+    out = tmp_path / "out.csv"
+    out.write_text("before")
+    command = [*EMSCO, "decide", str(folder / "run"), "-", "--out", str(out)]
+    process = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    process.stdin.write((header + "\n" + body * 100).encode())
+    process.stdin.flush()
+    deadline = time.monotonic() + 60
+    while len(list(tmp_path.iterdir())) < 2:  # until the draft is there: it is deciding
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    error = process.communicate(timeout=60)[1].decode()
+    assert process.returncode == 130
+    assert error == "emsco: interrupted; nothing is half written.\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
+    assert out.read_text() == "before"
+
+
+def test_help_loads_nothing_that_only_commands_need():
+    """Commands import the library when they run; `import emsco` alone loads none of it."""
+    code = "import sys; from emsco.cli._app import app; print(*sys.modules)"
+    loaded = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, check=True, text=True
+    )
+    heavy = {"numpy", "sklearn", "pandas", "pyarrow", "rich.markdown"}
+    assert not heavy & set(loaded.stdout.split())
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error():
+    """Names that come when asked for behave as others do."""
+    import emsco
+
+    assert emsco.CascadeSearchCV is emsco.search.CascadeSearchCV
+    assert set(emsco.__all__) <= set(dir(emsco))
+    for name in emsco.__all__:
+        assert getattr(emsco, name).__name__ == name
+    with pytest.raises(AttributeError, match="no attribute 'Cascade'"):
+        emsco.Cascade  # noqa: B018
+
+
+def newcomers_commands():
+    """Give the commands of the README's newcomer, and what each prints there."""
+    section = README.read_text().partition("## From the command line")[2].partition("\n## ")[0]
+    (block,) = re.findall(r"```console\n(.*?)```", section, flags=re.DOTALL)
+    parts = re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]
+    return [(command, printed) for command, _, printed in (p.partition("\n") for p in parts)]
+
+
+def test_the_newcomers_path_is_at_most_five_commands_and_works(data_folder, tmp_path):
+    """From an empty folder with a CSV, each command of the README ends well and prints as told."""
+    commands = newcomers_commands()
+    assert len(commands) <= 5
+    assert commands[0][0].startswith("pip install ")
+    X, y, costs = load_cleveland(data_folder)
+    X.assign(disease=y).to_csv(tmp_path / "heart.csv", index=False)
+    environment = {**os.environ, "COLUMNS": "80"}
+    start = time.monotonic()
+    for command, printed in commands[1:]:
+        name, *arguments = shlex.split(command)
+        assert name == "emsco"
+        process = subprocess.run(
+            [*EMSCO, *arguments], cwd=tmp_path, capture_output=True, text=True, env=environment
+        )
+        assert process.returncode == 0, process.stderr
+        told = process.stdout + process.stderr
+        lines = [line for line in printed.splitlines() if line.strip() not in ("", "...")]
+        for line in lines:
+            assert line in told, f"{command} did not print: {line}"
+        if "costs" in arguments:  # the newcomer fills in the prices
+            costs.to_toml(tmp_path / "costs.toml")
+    assert time.monotonic() - start < 120
+    assert (tmp_path / "report.html").stat().st_size > 100_000

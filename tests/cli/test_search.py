@@ -1,0 +1,199 @@
+"""From prices to a run: `costs init`, `search`, `show`, `select`, `certify`, `report`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+from commands import call, patients, write_csv
+
+from emsco import Costs, evaluate, load
+
+
+def test_prices_to_fill_in_are_valid_as_written(folder, tmp_path):
+    """Every column but the label has its line, priced 1, and a word on what it holds."""
+    out = tmp_path / "costs.toml"
+    called = call("costs", "init", folder / "train.csv", "--label", "state", "--out", out)
+    assert (called.code, called.out) == (0, "")
+    assert "every price is 1" in called.err
+    costs = Costs.from_toml(out)
+    assert costs.names == ("id", "age", "smoker", "town", "visits", "marker", "scan")
+    assert {source.cost for source in costs.sources} == {1.0}
+    text = out.read_text()
+    assert "differs in every row: an id?" in text.splitlines()[14]
+    assert "text, 3 values such as" in text
+    assert "10% missing" in text or "9% missing" in text or "11% missing" in text
+
+
+def test_prices_that_are_there_are_not_written_over(folder, tmp_path):
+    """Prices are written by hand; only --force replaces them."""
+    out = tmp_path / "costs.toml"
+    out.write_text("[sources]\nage = 7\n")
+    arguments = ("costs", "init", folder / "train.csv", "--label", "state", "--out", out)
+    refused = call(*arguments)
+    assert refused.code == 2
+    assert "is there already" in refused.err
+    assert out.read_text() == "[sources]\nage = 7\n"
+    assert call(*arguments, "--force").code == 0
+    assert "age = 7" not in out.read_text()
+
+
+def test_a_search_writes_every_candidate_ready_to_choose(folder):
+    """The run folder alone is enough: each candidate's cascade is in it, and the chosen one."""
+    search = load(folder / "run/search.emsco")
+    assert len(search.front_) > 5
+    for candidate in [*search.front_, search.all_sources_]:
+        assert search.cascade(candidate).stages_ == candidate.design.stages
+    assert load(folder / "run/model.emsco").stages_ == search.best_cascade_.stages_
+    assert "Chosen out of" in (folder / "search.out").read_text()
+    told = (folder / "search.err").read_text()
+    assert "not used, because" in told
+    assert "'id'" in told
+
+
+def test_a_front_of_too_many_is_thinned_and_says_so(folder, tmp_path):
+    """What is kept is all that can be chosen, and the choice is among it."""
+    called = call(
+        "search", folder / "train.csv", "--label", "state", "--costs", folder / "costs.toml",
+        "--out", tmp_path, "--cv", 3, "--max-stages", 2, "--threshold", 0.8, "--threshold", 0.9,
+        "--max-candidates", 4, "--guard", "--quiet", "--json",
+    )  # fmt: skip
+    assert called.code == 0, called.err
+    data = json.loads(called.out)
+    search = load(tmp_path / "search.emsco")
+    assert data["candidates_kept"] == len(search.front_) <= 5 < data["candidates"]
+    assert f"Kept are {len(search.front_)} of {data['candidates']}" in search.front_.measured_on
+    assert {c.threshold for c in search.front_} <= {0.8, 0.9}
+    assert search.best_cascade_.guard_ is not None
+
+
+def test_labels_that_are_whole_numbers_stay_so(tmp_path):
+    """As text they would be other classes than those of whoever reads the decisions."""
+    frame = patients(200, 3)
+    write_csv(frame.assign(state=(frame.state == "sick") + 1), tmp_path / "rows.csv")
+    (tmp_path / "costs.toml").write_text("[sources]\nscan = 3\nage = 1\n")
+    called = call(
+        "search", tmp_path / "rows.csv", "--label", "state", "--costs", tmp_path / "costs.toml",
+        "--out", tmp_path / "run", "--cv", 3, "--quiet", "--max-missed", "2=0.5",
+    )  # fmt: skip
+    assert called.code == 0, called.err
+    model = load(tmp_path / "run/model.emsco")
+    assert model.classes_.tolist() == [1, 2]
+    assert model.classes_.dtype.kind == "i"
+
+
+def test_show_lists_the_front_and_marks_the_chosen(folder):
+    """Figures are those of the search; fresh rows put theirs beside them."""
+    search = load(folder / "run/search.emsco")
+    called = call("show", folder / "run")
+    assert called.code == 0
+    starred = [line for line in called.out.splitlines() if line.lstrip().startswith("*")]
+    assert len(starred) == 1
+    assert f"{search.best_candidate_.evaluation.accuracy:.1%}" in starred[0]
+    assert str(search.best_candidate_.design) in starred[0]
+    assert "\x1b" not in called.out
+    data = json.loads(
+        call(
+            "show", folder / "run", "--json", "--fresh", folder / "fresh.csv", "--label", "state"
+        ).out
+    )
+    assert len(data["candidates"]) == len(search.front_)
+    fresh = patients(2000, 1).replace({"town": {"": None}})
+    expected = evaluate(search.cascade(search.front_[3]).decide(fresh), fresh.state.to_numpy())
+    assert data["candidates"][3]["fresh"]["accuracy"] == expected.accuracy
+    assert data["candidates"][3]["fresh"]["rows"] == 2000
+
+
+def test_show_tells_a_model_by_its_stages(folder):
+    """A model has no front; its stages, prices and thresholds are told."""
+    model = load(folder / "run/model.emsco")
+    out = call("show", folder / "run/model.emsco").out
+    assert all(f"stage {i}: buy {', '.join(s)}" in out for i, s in enumerate(model.stages_))
+    data = json.loads(call("show", folder / "run/model.emsco", "--json").out)
+    assert [tuple(stage["sources"]) for stage in data["stages"]] == list(model.stages_)
+    assert data["labels"] == ["sick", "well"]
+
+
+def test_select_writes_what_the_library_selects(folder, tmp_path):
+    """Bounds mean what they mean in Python."""
+    search = load(folder / "run/search.emsco")
+    bounds = {"max_cost": 60, "min_coverage": 0.5}
+    expected = search.front_.select(**bounds, max_missed={"sick": 0.2}, by="accuracy")
+    called = call(
+        "select", folder / "run", "--max-cost", 60, "--min-coverage", 0.5, "--max-missed",
+        "sick=0.2", "--by", "accuracy", "--out", tmp_path / "model.emsco", "--json",
+    )  # fmt: skip
+    assert called.code == 0, called.err
+    data = json.loads(called.out)
+    assert data["accuracy"] == expected.evaluation.accuracy
+    assert data["stages"] == [list(stage) for stage in expected.design.stages]
+    assert load(tmp_path / "model.emsco").stages_ == expected.design.stages
+
+
+def test_select_without_out_writes_nothing_and_names_the_closest(folder, tmp_path, monkeypatch):
+    """Looking is free; what no candidate meets is told with the one that comes closest."""
+    monkeypatch.chdir(tmp_path)
+    called = call("select", folder / "run", "--min-coverage", 0.9)
+    assert called.code == 0
+    assert "Nothing is written" in called.err
+    assert list(tmp_path.iterdir()) == []
+    refused = call("select", folder / "run", "--max-cost", 0.5, "--min-accuracy", 0.99)
+    assert refused.code == 2
+    assert refused.err.startswith("emsco: No candidate meets")
+    assert "the closest" in refused.err
+
+
+def test_certify_ends_with_0_and_a_certified_model_or_with_1(folder, tmp_path):
+    """A program learns from the exit code whether there is a certificate."""
+    arguments = ("certify", folder / "run", folder / "fresh.csv", "--label", "state")
+    out = tmp_path / "certified.emsco"
+    called = call(*arguments, "--accuracy", 0.9, "--by", "coverage", "--out", out, "--json")
+    assert called.code == 0, called.err
+    data = json.loads(called.out)
+    assert data["certified"]
+    assert data["bounds"]["accuracy"] > 0.85
+    assert load(out).certificate_["sentence"] == data["sentence"]
+    assert data["sentence"] in call("show", out).out
+    refused = call(*arguments, "--accuracy", 0.9999)
+    assert refused.code == 1
+    assert refused.out.startswith("Not certified: ")
+    single = call("certify", out, *arguments[2:], "--accuracy", 0.8)
+    assert single.code == 0
+    assert "Certified: 1 of 1 candidates" in single.out
+
+
+def test_a_report_holds_fresh_figures_and_the_certificate(folder, tmp_path):
+    """The page is written from the run folder alone."""
+    run = shutil.copytree(folder / "run", tmp_path / "run")
+    call(
+        "certify", run, folder / "fresh.csv", "--label", "state", "--accuracy", 0.9,
+        "--out", run / "model.emsco",
+    )  # fmt: skip
+    out = tmp_path / "report.html"
+    called = call(
+        "report", run, "--out", out, "--fresh", folder / "fresh.parquet", "--label", "state",
+        "--title", "Patients",
+    )  # fmt: skip
+    assert (called.code, called.out) == (0, "")
+    page = out.read_text()
+    assert "<title>Patients</title>" in page
+    assert "Over the draw of the 2,000 calibration rows" in page
+    assert '"fresh_rows":2000' in page
+
+
+def test_where_the_usual_choice_cannot_be_had_the_run_is_kept(tmp_path):
+    """A search may take hours: its front is written, with what accepts most rows chosen."""
+    rng = np.random.default_rng(0)
+    frame = patients(300, 4).assign(scan=rng.normal(size=300), age=rng.normal(size=300))
+    write_csv(frame, tmp_path / "rows.csv")
+    (tmp_path / "costs.toml").write_text("[sources]\nscan = 3\nage = 1\n")
+    called = call(
+        "search", tmp_path / "rows.csv", "--label", "state", "--costs", tmp_path / "costs.toml",
+        "--out", tmp_path / "run", "--cv", 3, "--quiet", "--max-missed", "sick=0.05",
+    )  # fmt: skip
+    assert called.code == 0, called.err
+    assert "chosen was what accepts most rows" in called.err
+    search = load(tmp_path / "run/search.emsco")
+    most = max(candidate.evaluation.coverage for candidate in search.front_)
+    assert search.best_candidate_.evaluation.coverage == most
