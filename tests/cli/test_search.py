@@ -146,7 +146,9 @@ def test_select_without_out_writes_nothing_and_names_the_closest(folder, tmp_pat
 
 def test_certify_ends_with_0_and_a_certified_model_or_with_1(folder, tmp_path):
     """A program learns from the exit code whether there is a certificate."""
-    arguments = ("certify", folder / "run", folder / "fresh.csv", "--label", "state")
+    run = shutil.copytree(folder / "run", tmp_path / "run")
+    other = write_csv(patients(2000, 9), tmp_path / "other.csv")
+    arguments = ("certify", run, folder / "fresh.csv", "--label", "state")
     out = tmp_path / "certified.emsco"
     called = call(*arguments, "--accuracy", 0.9, "--by", "coverage", "--out", out, "--json")
     assert called.code == 0, called.err
@@ -155,12 +157,37 @@ def test_certify_ends_with_0_and_a_certified_model_or_with_1(folder, tmp_path):
     assert data["bounds"]["accuracy"] > 0.85
     assert load(out).certificate_["sentence"] == data["sentence"]
     assert data["sentence"] in call("show", out).out
-    refused = call(*arguments, "--accuracy", 0.9999)
-    assert refused.code == 1
-    assert refused.out.startswith("Not certified: ")
-    single = call("certify", out, *arguments[2:], "--accuracy", 0.8)
+    failed = call("certify", run, other, "--label", "state", "--accuracy", 0.9999)
+    assert failed.code == 1
+    assert failed.out.startswith("Not certified: ")
+    single = call("certify", out, other, "--label", "state", "--accuracy", 0.8)
     assert single.code == 0
     assert "Certified: 1 of 1 candidates" in single.out
+
+
+def test_one_row_of_each_group_is_used(folder, tmp_path):
+    run = shutil.copytree(folder / "run", tmp_path / "run")
+    rows = patients(1000, 9).assign(clinic=np.arange(1000) // 10)
+    path = write_csv(rows, tmp_path / "grouped.csv")
+    arguments = ("certify", run, path, "--label", "state", "--accuracy", 0.8, "--json", "--groups")
+    assert json.loads(call(*arguments, "clinic").out)["rows"] == 100
+    wrong = call(*arguments, "clinics")
+    assert wrong.code == 2
+    assert "did you mean 'clinic'" in wrong.err
+
+
+def test_rows_serve_for_one_certificate_of_a_run_only(folder, tmp_path):
+    """Asked again until the answer pleases, a certificate would promise nothing."""
+    run = shutil.copytree(folder / "run", tmp_path / "run")
+    arguments = ("certify", run, folder / "fresh.csv", "--label", "state", "--accuracy")
+    assert call(*arguments, 0.99999).code == 1
+    refused = call(*arguments, 0.9)
+    assert refused.code == 2
+    assert "These rows carry a certificate already" in refused.err
+    assert "--share" in refused.err
+    searched_on = call("certify", run, folder / "train.csv", *arguments[3:], 0.9)
+    assert searched_on.code == 2
+    assert "equal a row that the model was fitted on" in searched_on.err
 
 
 def test_a_report_holds_fresh_figures_and_the_certificate(folder, tmp_path):

@@ -62,6 +62,13 @@ def read_labelled(
     return Labelled(require("pandas").DataFrame(values), labels)
 
 
+def read_names(path: Path, column: str) -> NDArray[Any]:
+    """Read a column that only tells rows apart."""
+    rows = open_rows(path)
+    check_columns(rows, [column])
+    return np.array([str(name) for name in rows.table([column]).column(column).to_pylist()])
+
+
 def read_values(
     column: pa.Array,
     name: str,

@@ -42,14 +42,19 @@ def load_cascade(path: Path, trusted: Sequence[str] | None = None) -> CascadeCla
     return model
 
 
+def file_of(path: Path) -> Path:
+    """Name the file, or the search of a run folder."""
+    return path / SEARCH if path.is_dir() else path
+
+
 def load_any(path: Path, trusted: Sequence[str] | None = None) -> Any:
     """Load a file, or the search of a run folder."""
     from emsco import load
 
     try:
-        return load(path / SEARCH if path.is_dir() else path, trusted=trusted or ())
+        return load(file_of(path), trusted=trusted or ())
     except ArtifactError as error:
-        if path.is_dir() and not (path / SEARCH).exists():
+        if path.is_dir() and not file_of(path).exists():
             raise ArtifactError(
                 f"{path} has no {SEARCH}; it is not a folder that `emsco search --out` wrote."
             ) from None

@@ -42,6 +42,13 @@ def certify(
         float | None,
         typer.Option(help="The part of that chance spent here, where rows serve several times."),
     ] = None,
+    groups: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COLUMN",
+            help="What rows belong together by, such as a patient: one row of each is used.",
+        ),
+    ] = None,
     by: Annotated[
         str, typer.Option(help="Which certified candidate is best: cost, coverage or accuracy.")
     ] = "cost",
@@ -53,11 +60,14 @@ def certify(
 ) -> None:
     """Certify a search or a model on rows not seen before.
 
+    The file certified remembers the rows, by hashes, and refuses them for another certificate.
+
     Ends with 0 where one is certified and with 1 where none is.
     """
     from emsco import CascadeClassifier, dump
     from emsco.certify import certify as certify_model
-    from emsco.cli._models import load_any, read_fresh
+    from emsco.cli._frames import read_names
+    from emsco.cli._models import file_of, load_any, read_fresh
     from emsco.cli._print import print_json, print_text
 
     shares = shares_by_label(max_missed)
@@ -73,8 +83,11 @@ def certify(
         min_coverage=min_coverage,
         max_cost=max_cost,
         share=share,
+        groups=None if groups is None else read_names(rows, groups),
+        random_state=0,
     )
     best = certificate.select(by) if certificate.certified else None
+    dump(known, file_of(model))  # rows that were asked on are spent, whatever the answer
     if best is not None and out is not None:
         cascade = known if isinstance(known, CascadeClassifier) else known.cascade(best.candidate)
         cascade.certificate_ = certificate
