@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Annotated, Any
 
 import typer
@@ -36,5 +35,4 @@ def _certificate(run: Path, trust: list[str] | None) -> Any:
 
     if not (run / MODEL).is_file():
         return None
-    told = getattr(load_cascade(run, trust), "certificate_", None)
-    return None if told is None else SimpleNamespace(sentence=told["sentence"])
+    return getattr(load_cascade(run, trust), "certificate_", None)
