@@ -44,6 +44,8 @@ _CONTAINERS = ("array", "pandas", "polars")
 def cascade_to(cascade: CascadeClassifier, writer: Writer) -> Data:
     """Keep a fitted cascade."""
     check_is_fitted(cascade)
+    if cascade.final is not None:
+        raise ArtifactError("its final model is not emsco's to keep; keep the earlier stages apart")
     kept = _taken_apart(cascade)
     return {
         "costs": costs_to(cascade.costs_),

@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import check_cv
 from sklearn.utils import Tags, check_random_state, column_or_1d, resample
-from sklearn.utils._param_validation import HasMethods, Interval
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -27,6 +27,7 @@ from emsco._columns import (
     read_columns,
     refuse_invalid,
 )
+from emsco._estimator import answer_codes
 from emsco._kept import Kept
 from emsco._rows import FittedRows
 from emsco._table import cell
@@ -49,9 +50,15 @@ from emsco.exceptions import (
 from emsco.front import Candidate, ParetoFront
 from emsco.scored import ScoredCandidate, ScoredFront
 from emsco.search._calibration import is_trusted, overconfidence
-from emsco.search._choice import FEW_ROWS, LEAST_COVERAGE, AllSources, cheapest_as_good
+from emsco.search._choice import (
+    FEW_ROWS,
+    LEAST_AGREEMENT,
+    LEAST_COVERAGE,
+    AllSources,
+    cheapest_as_good,
+)
 from emsco.search._exhaustive import MOST_SOURCES
-from emsco.search._fitting import Fold, make_fitter
+from emsco.search._fitting import Fold, WithFinal, make_fitter
 from emsco.search._hybrid import default_search
 from emsco.search._outcomes import OutcomeTable
 from emsco.search._problem import Problem
@@ -103,6 +110,13 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         is the very one that was evaluated; with several there is none until `choose(refit=True)`.
     guard : object with fit(columns) and reasons(columns), default=None
         As in `CascadeClassifier`.
+    final : fitted model with predict, default=None
+        The model that is there already, as the last stage: it is not changed, sees all sources, and
+        answers every row that gets there, so that coverage is 1. Designs then use every source.
+    target : {"labels", "agreement"}, default="labels"
+        What is right: the label of `y`, or with a final model whatever that answers; then `y` is
+        not needed, and every logged row can be fitted on. By default such a search chooses the
+        cheapest candidate that agrees on 99% of the rows.
     n_jobs : int, default=None
         How many workers fit; None means 1 and -1 one a core. They change nothing but the time.
     engine : Engine, default=None
@@ -159,6 +173,8 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         "select": [Mapping, callable, None],
         "refit": ["boolean"],
         "guard": [HasMethods(["fit", "reasons"]), None],
+        "final": [HasMethods(["predict"]), None],
+        "target": [StrOptions({"labels", "agreement"})],
         "n_jobs": [Integral, None],
         "engine": [HasMethods(["map"]), None],
         "random_state": ["random_state"],
@@ -185,6 +201,8 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         select: Mapping[str, Any] | Callable[[ParetoFront], Candidate] | None = None,
         refit: bool = True,
         guard: Guard | None = None,
+        final: Any = None,
+        target: str = "labels",
         n_jobs: int | None = None,
         engine: Any = None,
         random_state: Any = None,
@@ -203,6 +221,8 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         self.select = select
         self.refit = refit
         self.guard = guard
+        self.final = final
+        self.target = target
         self.n_jobs = n_jobs
         self.engine = engine
         self.random_state = random_state
@@ -210,7 +230,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X: Any, y: ArrayLike, **params: Any) -> Self:
+    def fit(self, X: Any, y: ArrayLike | None = None, **params: Any) -> Self:
         """Search, choose, and fit what was chosen.
 
         Parameters
@@ -218,7 +238,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         X : numpy array, pandas or polars frame of shape (n_rows, n_features)
             The rows to search and to fit on.
         y : array of shape (n_rows,)
-            Their labels, of at least two classes.
+            Their labels, of at least two classes; not needed where the target is agreement.
         **params : dict
             Handed on as `GridSearchCV` does: `groups` to the splitter, everything else, such as
             `sample_weight`, to the `fit` of the stages; with metadata routing enabled, to whoever
@@ -226,15 +246,19 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         """
         if isinstance(self.select, Mapping):
             _check_bounds(self.select)  # before the search, which may take long
-        columns, labels = read_rows(self, X, y)
+        self._check_final()
+        answers = None if self.final is None else np.asarray(self.final.predict(X))
+        columns, labels = read_rows(self, X, answers if self.target == "agreement" else y)
         costs = resolve_costs(self.costs, list(columns))
         fit_params, split_params = self._routed(params)
-        training = Training(self.estimator, container_of(X), columns, labels, fit_params)
+        training = Training(
+            self.estimator, container_of(X), columns, labels, fit_params, final=self.final
+        )
         for name in columns:
             training.values(name)  # before any fit: infinity raises
         seeds = check_random_state(self.random_state)
         folds = self._folds(X, labels, split_params, seeds)
-        problem = self._problem(training, costs, folds)
+        problem = self._problem(training, costs, folds, answers)
         rng = np.random.default_rng(seeds.randint(2**31))
         self.classes_, self.costs_, self.n_splits_ = training.classes, costs, len(folds)
         self.search_ = default_search(problem) if self.search is None else self.search
@@ -256,7 +280,8 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
             for earlier in ("best_candidate_", "best_cascade_"):
                 if hasattr(self, earlier):
                     delattr(self, earlier)  # it was chosen from another front
-            self.front_ = ParetoFront(front, costs, _measured_on(n_rows, len(folds)))
+            right = " Right is what the final model answers." * (self.target == "agreement")
+            self.front_ = ParetoFront(front, costs, _measured_on(n_rows, len(folds)) + right)
             one_split = len(folds) == 1
             self._training = training
             self._fitted_rows = FittedRows.of(X, columns)
@@ -325,14 +350,14 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
             raise AttributeError("best_estimator_ comes with a fitted cascade.")
         return self.best_cascade_
 
-    def score_front(self, X: Any, y: ArrayLike) -> ScoredFront:
+    def score_front(self, X: Any, y: ArrayLike | None = None) -> ScoredFront:
         """Hold every candidate of the front against fresh rows.
 
         What was selected looks better than it is; the table puts both figures side by side, with
         the optimism between them. Each source set is fitted once, whatever the candidates.
         """
         check_is_fitted(self, "front_")
-        truth = column_or_1d(y, warn=True)
+        truth = column_or_1d(self.final.predict(X) if self._agrees(y) else y, warn=True)
         unknown = set(np.unique(truth).tolist()) - set(self.classes_.tolist())
         if unknown:
             raise ClassesError(f"`y` holds {min(unknown, key=str)!r}, which `fit` did not see.")
@@ -406,11 +431,31 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
             raise SearchError(f"{splitter!r} leaves no rows to evaluate designs on.")
         return folds
 
-    def _problem(self, training: Training, costs: Costs, folds: list[Fold]) -> Problem:
+    def _check_final(self) -> None:
+        if self.final is None:
+            if self.target == "agreement":
+                raise SearchError("target='agreement' is with a final model; give final=model.")
+            return
+        if hasattr(self.final, "fit"):
+            check_is_fitted(self.final)
+        if self.guard is not None:
+            raise SearchError("A guard rejects rows and a final model answers all; give one.")
+
+    def _agrees(self, y: Any) -> bool:
+        """Say whether the truth is what the final model answers."""
+        return self.target == "agreement" and y is None
+
+    def _problem(
+        self,
+        training: Training,
+        costs: Costs,
+        folds: list[Fold],
+        answers: NDArray[Any] | None,
+    ) -> Problem:
         classes = training.classes.tolist()
-        truth = np.searchsorted(
-            training.classes, training.labels[np.concatenate([f.test for f in folds])]
-        )
+        tested = np.concatenate([f.test for f in folds])
+        truth = np.searchsorted(training.classes, training.labels[tested])
+        answers = None if answers is None else answers[tested]
         thresholds = alternatives(self.threshold, len(classes))
         max_missed = dict(self.max_missed or {})
         for label, most in max_missed.items():
@@ -420,12 +465,12 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
             if not isinstance(most, Real) or not 0 <= float(most) <= 1:
                 raise SearchError(f"`max_missed` of {label!r} must be from 0 to 1, got {most!r}.")
         return Problem(
-            self._table(training, costs, folds, truth, thresholds),
+            self._table(training, costs, folds, truth, thresholds, answers),
             costs,
             classes,
             thresholds,
             min(int(self.max_stages), len(costs.names)),
-            bool(self.allow_unused),
+            bool(self.allow_unused) and self.final is None,
             max_missed,
         )
 
@@ -436,6 +481,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         folds: list[Fold],
         truth: NDArray[np.intp],
         thresholds: list[StageThreshold],
+        answers: NDArray[Any] | None = None,
     ) -> OutcomeTable:
         fitter = make_fitter(
             self.estimator,
@@ -446,6 +492,8 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
             [costs.columns(name) for name in costs.names],
             training.params,
         )
+        if answers is not None:
+            fitter = WithFinal(fitter, answer_codes(answers, training.classes))
         # Compiled batches share memory; a user's estimator may hold Python's lock.
         engine = self.engine or LocalEngine(self.n_jobs, threads=fitter.chunk > 1)
         classes = training.classes.tolist()
@@ -492,6 +540,8 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         return self.front_.select(**select)
 
     def _select_by_default(self) -> Candidate:
+        if self.target == "agreement":
+            return self.front_.select(min_accuracy=LEAST_AGREEMENT)
         if self._n_selection_rows < FEW_ROWS:
             warn(
                 f"The choice is optimistic: it was made on {self._n_selection_rows} rows, fewer "
@@ -521,6 +571,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
             costs=self.costs_,
             threshold=candidate.threshold,
             guard=self.guard,
+            final=self.final,
         )
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self, name):
@@ -561,7 +612,8 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         thresholds = [stage for c in self.front_ for stage in _by_stage(c)]
         known = list(dict.fromkeys(thresholds))
         codes = np.searchsorted(self.classes_, truth)
-        table = self._table(training, self.costs_, folds, codes, known)
+        answers = None if self.final is None else np.asarray(self.final.predict(X))
+        table = self._table(training, self.costs_, folds, codes, known, answers)
         max_stages = max(c.design.n_stages for c in self.front_)
         problem = Problem(table, self.costs_, self.classes_.tolist(), known, max_stages)
         which = np.zeros((len(self.front_), max_stages), dtype=np.int64)
