@@ -119,8 +119,8 @@ def test_fresh_figures_are_those_of_the_cascades(search):
 
 
 def test_a_final_model_may_be_held_against_labels_too():
-    search = CascadeSearchCV(costs=COSTS, final=MODEL, threshold=0.8, max_stages=2)
-    search.fit(X, Y[:600])
+    asked = {"threshold": 0.8, "max_stages": 2, "select": {"by": "accuracy"}}
+    search = CascadeSearchCV(costs=COSTS, final=MODEL, **asked).fit(X, Y[:600])
     assert search.all_sources_.evaluation.right == (MODEL.predict(X) == Y[:600]).sum()
 
 
