@@ -170,19 +170,20 @@ def test_agreement_needs_a_final_model():
         certify(CascadeClassifier(costs=COSTS).fit(X, Y[:600]), FRESH, agreement=0.9)
 
 
-def test_what_cannot_be_is_refused(tmp_path):
+def test_what_cannot_be_is_refused(search, tmp_path):
     fit = (X, Y[:600])
     with pytest.raises(DesignError, match="leaves out 's3'"):
         CascadeClassifier(design=StageDesign([0, 0, 1, -1]), costs=COSTS, final=MODEL).fit(*fit)
     with pytest.raises(DesignError, match="give one"):
         CascadeClassifier(costs=COSTS, final=MODEL, guard=InputGuard()).fit(*fit)
-    with pytest.raises(SearchError, match="give one"):
+    with pytest.raises(DesignError, match="give one"):
         CascadeSearchCV(costs=COSTS, final=MODEL, guard=InputGuard()).fit(*fit)
     with pytest.raises(SearchError, match="give final=model"):
         CascadeSearchCV(costs=COSTS, target="agreement").fit(*fit)
     cascade = CascadeClassifier(design=TWO_STAGES, costs=COSTS, final=MODEL).fit(*fit)
-    with pytest.raises(ArtifactError, match="final model"):
-        dump(cascade, tmp_path / "model.emsco")
+    for model in (cascade, search):
+        with pytest.raises(ArtifactError, match="do not keep a final model"):
+            dump(model, tmp_path / "model.emsco")
     town = pd.DataFrame({"town": ["Bern", "Thun"] * 20, "x": np.arange(40.0)})
     with pytest.raises(ClassesError, match="answers 'yes', which is no class"):
         CascadeSearchCV(final=Noting()).fit(town, ["a", "b"] * 20)

@@ -9,9 +9,10 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from emsco._columns import Columns, assemble, has_missing, plain
-from emsco.exceptions import ClassesError, ValuesError, quoted
+from emsco.exceptions import ClassesError, DesignError, ValuesError, quoted
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,14 @@ class FinalStage:
         answers = self.model.predict(assemble(self.container, self.features, columns))
         codes = answer_codes(answers, self.classes)
         return list(np.eye(len(self.classes))[:, codes])
+
+
+def check_final(final: Any, guard: Any) -> None:
+    """Refuse a final model that is not fitted, or beside which rows would be rejected."""
+    if hasattr(final, "fit"):
+        check_is_fitted(final)
+    if guard is not None:
+        raise DesignError("A guard rejects rows and a final model answers all; give one.")
 
 
 def answer_codes(answers: Any, classes: NDArray[Any]) -> NDArray[np.intp]:

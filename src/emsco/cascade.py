@@ -34,6 +34,7 @@ from emsco._columns import (
 )
 from emsco._decide import Judge, Plan, Stage, decide_block
 from emsco._encoding import ColumnEncoding, read
+from emsco._estimator import check_final
 from emsco._kept import Kept
 from emsco._rows import FittedRows
 from emsco._threshold import Threshold, resolve
@@ -239,10 +240,7 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
         return given
 
     def _check_final(self) -> None:
-        if hasattr(self.final, "fit"):
-            check_is_fitted(self.final)
-        if self.guard is not None:
-            raise DesignError("A guard rejects rows and a final model answers all; give one.")
+        check_final(self.final, self.guard)
         if self.design_.unused:
             raise DesignError(
                 f"A final model needs every source, and the design leaves out "

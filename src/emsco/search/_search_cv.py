@@ -14,7 +14,7 @@ from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import check_cv
-from sklearn.utils import Tags, check_random_state, column_or_1d, resample
+from sklearn.utils import Tags, check_random_state, column_or_1d
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -27,10 +27,9 @@ from emsco._columns import (
     read_columns,
     refuse_invalid,
 )
-from emsco._estimator import answer_codes
+from emsco._estimator import answer_codes, check_final
 from emsco._kept import Kept
 from emsco._rows import FittedRows
-from emsco._table import cell
 from emsco._threshold import StageThreshold, resolve
 from emsco._training import Training, read_rows, routed_estimator, tags_for
 from emsco.cascade import CascadeClassifier, Guard
@@ -59,10 +58,12 @@ from emsco.search._choice import (
 )
 from emsco.search._exhaustive import MOST_SOURCES
 from emsco.search._fitting import Fold, WithFinal, make_fitter
+from emsco.search._folds import make_folds
 from emsco.search._hybrid import default_search
 from emsco.search._outcomes import OutcomeTable
 from emsco.search._problem import Problem
 from emsco.search._progress import Progress
+from emsco.search._summary import measured_on, told_choice
 from emsco.search._thresholds import AUTO, alternatives, thresholds_by_stage
 
 
@@ -257,7 +258,9 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         for name in columns:
             training.values(name)  # before any fit: infinity raises
         seeds = check_random_state(self.random_state)
-        folds = self._folds(X, labels, split_params, seeds)
+        splitter = check_cv(self.cv, labels, classifier=True)
+        splits = splitter.split(X, labels, **split_params)
+        folds = make_folds(splits, labels, self.max_rows, seeds)
         problem = self._problem(training, costs, folds, answers)
         rng = np.random.default_rng(seeds.randint(2**31))
         self.classes_, self.costs_, self.n_splits_ = training.classes, costs, len(folds)
@@ -281,7 +284,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
                 if hasattr(self, earlier):
                     delattr(self, earlier)  # it was chosen from another front
             right = " Right is what the final model answers." * (self.target == "agreement")
-            self.front_ = ParetoFront(front, costs, _measured_on(n_rows, len(folds)) + right)
+            self.front_ = ParetoFront(front, costs, measured_on(n_rows, len(folds)) + right)
             one_split = len(folds) == 1
             self._training = training
             self._fitted_rows = FittedRows.of(X, columns)
@@ -370,23 +373,9 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
     def summary(self) -> str:
         """Say in plain words what was chosen, what it pays, what it rejects and whom it misses."""
         self._check_is_chosen()
-        chosen, reference = self.best_candidate_, self.all_sources_
-        thresholds = resolve(chosen.threshold, self.classes_.tolist(), chosen.design.n_stages)
-        lines = [f"Chosen out of {len(self.front_):,} candidates on the front:"]
-        for i, sources in enumerate(chosen.design.stages):
-            paid = chosen.design.acquired(i - 1) if i else ()
-            price = _money(self.costs_.of(sources, paid=paid), self.costs_)
-            least = sorted({float(f"{t:.4g}") for t in thresholds[i]})
-            sure = " to ".join(cell(value) for value in {least[0]: 0, least[-1]: 0})
-            lines.append(f"  stage {i}: buy {', '.join(sources)} for {price}; accept from {sure}")
-        if chosen.design.unused:
-            lines.append(f"  never bought: {', '.join(chosen.design.unused)}")
-        lines += [
-            _told(chosen.evaluation, self.costs_, "It"),
-            _told(reference.evaluation, self.costs_, "All sources at once, answering every row,"),
-            self.front_.measured_on,
-        ]
-        return "\n".join(lines)
+        return told_choice(
+            self.best_candidate_, self.all_sources_, self.front_, self.costs_, self.classes_
+        )
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Route the parameters of `fit` to the stages' estimators and to the splitter."""
@@ -414,32 +403,12 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         groups = given.pop("groups", None)
         return given, {"groups": groups}
 
-    def _folds(
-        self, X: Any, labels: NDArray[Any], split_params: dict[str, Any], seeds: Any
-    ) -> list[Fold]:
-        """Split all rows, then leave in each fold the rows that the search may use."""
-        splitter = check_cv(self.cv, labels, classifier=True)
-        splits = [
-            (np.asarray(train, dtype=np.intp), np.asarray(test, dtype=np.intp))
-            for train, test in splitter.split(X, labels, **split_params)
-        ]
-        if self.max_rows is not None and self.max_rows < len(labels):
-            drawn = _draw_rows(labels, self.max_rows, seeds)
-            splits = [(train[drawn[train]], test[drawn[test]]) for train, test in splits]
-        folds = [Fold(train, test) for train, test in splits if len(train) and len(test)]
-        if not folds:
-            raise SearchError(f"{splitter!r} leaves no rows to evaluate designs on.")
-        return folds
-
     def _check_final(self) -> None:
         if self.final is None:
             if self.target == "agreement":
                 raise SearchError("target='agreement' is with a final model; give final=model.")
             return
-        if hasattr(self.final, "fit"):
-            check_is_fitted(self.final)
-        if self.guard is not None:
-            raise SearchError("A guard rejects rows and a final model answers all; give one.")
+        check_final(self.final, self.guard)
 
     def _agrees(self, y: Any) -> bool:
         """Say whether the truth is what the final model answers."""
@@ -649,18 +618,6 @@ def _check_bounds(bounds: Mapping[str, Any]) -> None:
             raise SelectionError(f"Nothing is selected by {name!r}{nearest(name, known)}")
 
 
-def _draw_rows(labels: NDArray[Any], n_rows: int, seeds: Any) -> NDArray[np.bool_]:
-    """Mark rows drawn with classes in proportion."""
-    rows = np.arange(len(labels))
-    chosen = resample(rows, replace=False, n_samples=n_rows, stratify=labels, random_state=seeds)
-    lost = sorted(set(labels.tolist()) - set(labels[chosen].tolist()), key=str)
-    if lost:
-        raise ClassesError(f"max_rows={n_rows} leaves no row of the class {lost[0]!r}; allow more.")
-    drawn = np.zeros(len(labels), dtype=np.bool_)
-    drawn[chosen] = True
-    return drawn
-
-
 def _n_sets(problem: Problem) -> int | None:
     """Count the source sets that a search of every design would fit."""
     if problem.n_sources > MOST_SOURCES:
@@ -672,25 +629,3 @@ def _n_sets(problem: Problem) -> int | None:
 def _by_stage(candidate: Candidate) -> tuple[StageThreshold, ...]:
     threshold = candidate.threshold
     return threshold if isinstance(threshold, tuple) else (threshold,) * candidate.design.n_stages
-
-
-def _measured_on(n_rows: int, n_splits: int) -> str:
-    how = "held out once" if n_splits == 1 else f"each held out, in {n_splits} folds"
-    return (
-        f"Selected on these {n_rows:,} rows, {how}: figures are optimistic until score_front(X, y) "
-        "holds them against fresh rows."
-    )
-
-
-def _money(price: float, costs: Costs) -> str:
-    return f"{cell(float(price))} {costs.unit}".rstrip()
-
-
-def _told(evaluation: Evaluation, costs: Costs, subject: str) -> str:
-    share = f" ({evaluation.cost / costs.total:.1%} of the full price)" if costs.total else ""
-    missed = ", ".join(f"{share:.1%} of {label!r}" for label, share in evaluation.missed.items())
-    return (
-        f"{subject} pays {_money(evaluation.cost, costs)} a row{share}, accepts "
-        f"{evaluation.coverage:.1%} of the rows and is right on {evaluation.accuracy:.1%} of "
-        f"those; it rejects {1 - evaluation.coverage:.1%} and misses {missed}."
-    )
