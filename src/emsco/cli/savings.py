@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from emsco.savings import Saving, Savings
 
 _SEARCHED = 4_000  # rows that the search takes; the fits take all
+_FOLDS = 3
 _SETS = 256  # source sets that boosted trees are fitted for
 _ROWS_TOLD = 6
 
@@ -81,6 +82,7 @@ def savings(
         search=_strategy(stages, len(prices.names)),
         select={"by": "accuracy"},
         max_stages=max_stages,
+        cv=_FOLDS,
         max_rows=_SEARCHED if len(X) > 2 * _SEARCHED else None,
         n_jobs=n_jobs,
         random_state=random_state,
@@ -138,7 +140,9 @@ def _estimator(stages: Stages, X: Any, random_state: int) -> Any:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import OrdinalEncoder
 
-    boosted = HistGradientBoostingClassifier(max_iter=50, random_state=random_state)
+    boosted = HistGradientBoostingClassifier(
+        max_iter=50, max_leaf_nodes=15, random_state=random_state
+    )
     text = make_column_selector(dtype_exclude="number")
     if not text(X):
         return boosted
