@@ -86,6 +86,10 @@ class ArtifactError(EmscoError, ValueError):
     """A file that cannot be written, cannot be trusted, or does not hold what is asked of it."""
 
 
+class CheckpointError(EmscoError, ValueError):
+    """A checkpoint that is damaged, is of another run, or cannot be written."""
+
+
 class EmscoWarning(UserWarning):
     """The root of every warning."""
 
@@ -100,6 +104,10 @@ class CalibrationWarning(EmscoWarning):
 
 class GuardWarning(EmscoWarning):
     """A guard that will reject many rows without a fault."""
+
+
+class CheckpointWarning(EmscoWarning):
+    """A checkpoint that is damaged, so that an earlier one is taken."""
 
 
 class MissingExtraError(EmscoError, ImportError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from inspect import signature
 from numbers import Integral, Real
 from os import PathLike
@@ -49,6 +50,7 @@ from emsco.exceptions import (
 from emsco.front import Candidate, ParetoFront
 from emsco.scored import ScoredCandidate, ScoredFront
 from emsco.search._calibration import is_trusted, overconfidence
+from emsco.search._checkpoint import Checkpoint
 from emsco.search._choice import FEW_ROWS, LEAST_COVERAGE, AllSources, cheapest_as_good
 from emsco.search._exhaustive import MOST_SOURCES
 from emsco.search._fitting import Fold, make_fitter
@@ -56,6 +58,7 @@ from emsco.search._hybrid import default_search
 from emsco.search._outcomes import OutcomeTable
 from emsco.search._problem import Problem
 from emsco.search._progress import Progress
+from emsco.search._run import describe_run, told
 from emsco.search._thresholds import AUTO, alternatives, thresholds_by_stage
 
 
@@ -103,6 +106,10 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         is the very one that was evaluated; with several there is none until `choose(refit=True)`.
     guard : object with fit(columns) and reasons(columns), default=None
         As in `CascadeClassifier`.
+    checkpoint : str or path, default=None
+        A file that keeps what is fitted, as the search goes. A run that was interrupted, even
+        killed, and is fitted again with the same data and parameters goes on from there and ends
+        in the same front. It stays until you delete it.
     n_jobs : int, default=None
         How many workers fit; None means 1 and -1 one a core. They change nothing but the time.
     engine : Engine, default=None
@@ -159,6 +166,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         "select": [Mapping, callable, None],
         "refit": ["boolean"],
         "guard": [HasMethods(["fit", "reasons"]), None],
+        "checkpoint": [str, PathLike, None],
         "n_jobs": [Integral, None],
         "engine": [HasMethods(["map"]), None],
         "random_state": ["random_state"],
@@ -185,6 +193,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         select: Mapping[str, Any] | Callable[[ParetoFront], Candidate] | None = None,
         refit: bool = True,
         guard: Guard | None = None,
+        checkpoint: str | PathLike[str] | None = None,
         n_jobs: int | None = None,
         engine: Any = None,
         random_state: Any = None,
@@ -203,6 +212,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         self.select = select
         self.refit = refit
         self.guard = guard
+        self.checkpoint = checkpoint
         self.n_jobs = n_jobs
         self.engine = engine
         self.random_state = random_state
@@ -232,25 +242,25 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         training = Training(self.estimator, container_of(X), columns, labels, fit_params)
         for name in columns:
             training.values(name)  # before any fit: infinity raises
-        seeds = check_random_state(self.random_state)
+        checkpoint = None if self.checkpoint is None else Checkpoint(self.checkpoint)
+        random_state = self.random_state
+        if checkpoint is not None:
+            random_state = checkpoint.seeded(random_state)
+            seeds_told = told(random_state)  # before anything is drawn
+        seeds = check_random_state(random_state)
         folds = self._folds(X, labels, split_params, seeds)
         problem = self._problem(training, costs, folds)
         rng = np.random.default_rng(seeds.randint(2**31))
         self.classes_, self.costs_, self.n_splits_ = training.classes, costs, len(folds)
         self.search_ = default_search(problem) if self.search is None else self.search
+        keeping: AbstractContextManager[None] = nullcontext()
         with Progress(self.callback, self.verbose, total_sets=_n_sets(problem)) as progress:
             problem.table.on_fit = progress.fitted
-            result = self.search_.run(problem, rng, progress.searched)
-            front = result.front
-            if isinstance(self.threshold, str) and problem.max_stages > 1:
-                progress.phase("thresholds")
-                front = thresholds_by_stage(problem, front, rng)
-                hypervolume = front.hypervolume()
-                progress.searched({"front": len(front), "hypervolume": hypervolume, "done": 1.0})
-            self.history_ = result.history
-            self._reference = AllSources.of(problem)
-            self.all_sources_ = self._reference.answering()
-            self._warn_overconfident(problem)
+            if checkpoint is not None:
+                run = describe_run(training, folds, problem, self.search_, seeds_told)
+                keeping = checkpoint.keeping(problem.table, run)
+            with keeping:
+                front = self._search(problem, rng, progress)
             n_rows = len(np.unique(np.concatenate([fold.test for fold in folds])))
             self._n_selection_rows = n_rows
             for earlier in ("best_candidate_", "best_cascade_"):
@@ -264,6 +274,23 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
             progress.phase("refit")
             self._choose(self.select, self.refit)
         return self
+
+    def _search(
+        self, problem: Problem, rng: np.random.Generator, progress: Progress
+    ) -> ParetoFront:
+        """Find the front, and all that needs the table besides."""
+        result = self.search_.run(problem, rng, progress.searched)
+        front = result.front
+        if isinstance(self.threshold, str) and problem.max_stages > 1:
+            progress.phase("thresholds")
+            front = thresholds_by_stage(problem, front, rng)
+            hypervolume = front.hypervolume()
+            progress.searched({"front": len(front), "hypervolume": hypervolume, "done": 1.0})
+        self.history_ = result.history
+        self._reference = AllSources.of(problem)
+        self.all_sources_ = self._reference.answering()
+        self._warn_overconfident(problem)
+        return front
 
     def all_sources_at(self, coverage: float) -> Evaluation:
         """Evaluate all sources at once with a reject option: the surest rows, so many, accepted.
