@@ -22,14 +22,14 @@ from emsco.exceptions import CheckpointError, CheckpointWarning
 from emsco.search._checkpoint import PREVIOUS, Checkpoint
 from experiments.tables import markdown
 
-LOCAL = LocalSearch(evaluations=4000, fits=400)
+LOCAL = LocalSearch(evaluations=2000, fits=200)
 STRATEGIES = {
-    "EMSCO": EMSCO(population=60, generations=12),
+    "EMSCO": EMSCO(population=40, generations=8),
     "Exhaustive": Exhaustive(),
-    "Hybrid": Hybrid(EMSCO(population=40, generations=6), LOCAL),
+    "Hybrid": Hybrid(EMSCO(population=30, generations=4), LOCAL),
 }
 KILLS, SMALL_KILLS = 20, 3  # of each strategy, in all
-N_SOURCES = 9
+N_SOURCES = 8
 NAMED = 3  # how a child ends that was told a named error
 
 
@@ -57,7 +57,7 @@ def search_of(name: str, checkpoint: Path | None = None) -> CascadeSearchCV:
         GaussianNB(),
         search=STRATEGIES[name],
         threshold=[0.7, 0.85],
-        max_stages=3,
+        max_stages=2,
         cv=2,
         random_state=0,
         checkpoint=checkpoint,
@@ -66,7 +66,7 @@ def search_of(name: str, checkpoint: Path | None = None) -> CascadeSearchCV:
 
 def rows_of() -> tuple[Any, Any]:
     """Make the rows that are searched on."""
-    X, y, _ = make_costly_classification(1000, n_sources=N_SOURCES, random_state=0)
+    X, y, _ = make_costly_classification(200, n_sources=N_SOURCES, random_state=0)
     return X.to_numpy(), y
 
 
@@ -163,7 +163,7 @@ def _fill_disk(folder: Path) -> None:
     X, y = rows_of()
     path = folder / "full"
     code = f"from experiments.survival import child; child('Exhaustive', {str(path)!r})"
-    limit = (60_000, 60_000)  # bytes of any file
+    limit = (20_000, 20_000)  # bytes of any file
     ended = subprocess.run(
         [sys.executable, "-c", code],
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit),
