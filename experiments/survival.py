@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import logging
 import resource
 import signal
 import subprocess
 import sys
 import time
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -19,7 +22,7 @@ from sklearn.naive_bayes import GaussianNB
 from emsco import EMSCO, CascadeSearchCV, Exhaustive, Hybrid, LocalSearch
 from emsco.datasets import make_costly_classification
 from emsco.exceptions import CheckpointError, CheckpointWarning
-from emsco.search._checkpoint import PREVIOUS, Checkpoint
+from emsco.search._checkpoint import PREVIOUS
 from experiments.tables import markdown
 
 LOCAL = LocalSearch(evaluations=2000, fits=200)
@@ -28,7 +31,7 @@ STRATEGIES = {
     "Exhaustive": Exhaustive(),
     "Hybrid": Hybrid(EMSCO(population=30, generations=4), LOCAL),
 }
-KILLS, SMALL_KILLS = 20, 3  # of each strategy, in all
+KILLS, SMALL_KILLS = 20, 3  # of all strategies together
 N_SOURCES = 8
 NAMED = 3  # how a child ends that was told a named error
 
@@ -40,15 +43,15 @@ def run(*, small: bool, only: list[str] | None = None) -> str:
     kills = SMALL_KILLS if small else KILLS
     rng = np.random.default_rng(0)
     rows = []
-    spent = _watch_writing()
     with TemporaryDirectory() as folder:
         for i, name in enumerate(names):
             share = len(range(i, kills, len(names)))
-            rows.append(_kill(name, share, rng, spent, Path(folder)))
+            rows.append(_kill(name, share, rng, Path(folder)))
         cuts = _cut(Path(folder), 1024 if small else 64)
-        _fill_disk(Path(folder))
+        full = _fill_disk(Path(folder))
+        much = _write_much(Path(folder), small=small)
     header = ["search", "killed", "killed before the end", "same front", "time spent writing, %"]
-    return markdown(header, rows) + f"\n\n{cuts}\n\nFull disk: named error, checkpoint intact."
+    return "\n\n".join([markdown(header, rows), cuts, full, much])
 
 
 def search_of(name: str, checkpoint: Path | None = None) -> CascadeSearchCV:
@@ -75,17 +78,13 @@ def front_of(search: CascadeSearchCV) -> list[Any]:
     return [list(search.front_), search.history_, search.all_sources_, search.best_candidate_]
 
 
-def _kill(
-    name: str, times: int, rng: np.random.Generator, spent: list[float], folder: Path
-) -> list[str]:
+def _kill(name: str, times: int, rng: np.random.Generator, folder: Path) -> list[str]:
     X, y = rows_of()
-    search_of(name).fit(X, y)  # compiles
-    spent[0] = 0.0
-    started = time.monotonic()
-    search_of(name, folder / f"{name}.whole").fit(X, y)
-    seconds = time.monotonic() - started
-    writing = 100 * spent[0] / seconds
-    whole = front_of(search_of(name).fit(X, y))
+    whole = front_of(search_of(name).fit(X, y))  # compiles, too
+    with _writings() as writings:
+        started = time.monotonic()
+        search_of(name, folder / f"{name}.whole").fit(X, y)
+        seconds = time.monotonic() - started
     early = same = 0
     for number in range(times):
         path = folder / f"{name}.{number}"
@@ -102,7 +101,7 @@ def _kill(
             raise SystemExit(f"{name}, killed: another front.")
         same += 1
         print(json.dumps({"search": name, "killed": number, "seconds": seconds}), flush=True)
-    return [name, str(times), str(early), str(same), f"{writing:.1f}"]
+    return [name, str(times), str(early), str(same), f"{100 * sum(writings) / seconds:.1f}"]
 
 
 def child(name: str, path: str) -> None:
@@ -116,18 +115,42 @@ def child(name: str, path: str) -> None:
         sys.exit(NAMED)
 
 
-def _watch_writing() -> list[float]:
-    """Add up the seconds that checkpoints take to write, within the run they are part of."""
-    spent = [0.0]
-    write = Checkpoint._write
-
-    def timed(self: Checkpoint, table: Any) -> None:
+def _write_much(folder: Path, *, small: bool) -> str:
+    """Search a table whose fits are as quick as they get, which makes writing weigh most."""
+    n_rows, n_sources = (500, 10) if small else (5000, 12)
+    X, y, costs = make_costly_classification(n_rows, n_sources=n_sources, random_state=0)
+    path = folder / "much"
+    search = CascadeSearchCV(costs=costs, max_stages=2, random_state=0, checkpoint=path)
+    with _writings() as writings:
         started = time.monotonic()
-        write(self, table)
-        spent[0] += time.monotonic() - started
+        search.fit(X, y)
+        seconds = time.monotonic() - started
+    return (
+        f"Default classifier, {2**n_sources - 1:,} source sets, {n_rows:,} rows: "
+        f"{path.stat().st_size / 1e6:.1f} MB, written {len(writings)} times in "
+        f"{sum(writings):.2f} of {seconds:.1f} seconds, {100 * sum(writings) / seconds:.1f}%."
+    )
 
-    Checkpoint._write = timed  # type: ignore[method-assign]
-    return spent
+
+@contextmanager
+def _writings() -> Iterator[list[float]]:
+    """Give the seconds that each writing of a checkpoint takes, as the logger is told them."""
+    seconds: list[float] = []
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            _, took = record.args  # type: ignore[misc]  # of sets, and seconds
+            seconds.append(float(took))  # type: ignore[arg-type]
+
+    logger, handler = logging.getLogger("emsco"), Handler()
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    try:
+        yield seconds
+    finally:
+        logger.setLevel(level)
+        logger.removeHandler(handler)
 
 
 def _cut(folder: Path, step: int) -> str:
@@ -159,7 +182,7 @@ def _cut(folder: Path, step: int) -> str:
     )
 
 
-def _fill_disk(folder: Path) -> None:
+def _fill_disk(folder: Path) -> str:
     X, y = rows_of()
     path = folder / "full"
     code = f"from experiments.survival import child; child('Exhaustive', {str(path)!r})"
@@ -174,6 +197,9 @@ def _fill_disk(folder: Path) -> None:
         raise SystemExit("A full disk was not told by name.")
     size = path.stat().st_size
     whole = front_of(search_of("Exhaustive").fit(X, y))
-    if front_of(search_of("Exhaustive", path).fit(X, y)) != whole:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", CheckpointWarning)  # it goes on from the last one itself
+        found = front_of(search_of("Exhaustive", path).fit(X, y))
+    if found != whole:
         raise SystemExit("After a full disk: another front.")
-    print(json.dumps({"full disk": True, "bytes": size}), flush=True)
+    return f"Full disk: a named error; the checkpoint of {size:,} bytes before it is intact."

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from searches import COSTS, X, Y, search_for
+from searches import COSTS, NearestMean, X, Y, search_for
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import KFold
-from sklearn.naive_bayes import GaussianNB
 
 from emsco import EMSCO, CascadeSearchCV, Exhaustive, Hybrid, LocalSearch, dump, load
 from emsco.datasets import make_costly_classification
+from emsco.engine import LocalEngine
 from emsco.exceptions import CheckpointError, CheckpointWarning
 
 pytestmark = [
@@ -59,7 +59,7 @@ def stop_at(n_sets):
 def seven(strategy, **params):
     """Make a search whose fits are done one by one, sixteen a step."""
     own = {"costs": PRICES, "threshold": [0.7, 0.85], "cv": 2, "random_state": 0, "max_stages": 2}
-    return CascadeSearchCV(GaussianNB(), **({"search": STRATEGIES[strategy]} | own | params))
+    return CascadeSearchCV(NearestMean(), **({"search": STRATEGIES[strategy]} | own | params))
 
 
 def assert_same(found, other):
@@ -81,7 +81,8 @@ def test_a_run_that_goes_on_ends_as_one_that_was_never_interrupted(strategy, tmp
             seven(strategy, checkpoint=path, callback=stop_at(n_sets)).fit(SEVEN, LABELS)
         sizes.append(path.stat().st_size)
     assert sizes[0] < sizes[1]
-    assert_same(seven(strategy, checkpoint=str(path), n_jobs=2).fit(SEVEN, LABELS), whole)
+    two = LocalEngine(2, threads=True)
+    assert_same(seven(strategy, checkpoint=str(path), engine=two).fit(SEVEN, LABELS), whole)
     assert_same(seven(strategy, checkpoint=path).fit(SEVEN, LABELS), whole)
 
 
@@ -97,27 +98,24 @@ def test_batches_are_taken_whole(tmp_path):
     assert_same(CascadeSearchCV(**params, n_jobs=2).fit(table, y), whole)
 
 
-class CountingBayes(GaussianNB):
-    """Counts its fits."""
-
-    fits = 0
-
-    def fit(self, *args, **kwargs):
-        type(self).fits += 1
-        return super().fit(*args, **kwargs)
-
-
-def test_nothing_is_fitted_twice(tmp_path):
+def test_nothing_is_fitted_twice(tmp_path, monkeypatch):
+    """Not in a run that goes on, and nothing at all in one that was done."""
+    monkeypatch.setattr(NearestMean, "fits", 0)
     search = seven("Exhaustive", checkpoint=tmp_path / "checkpoint", refit=False)
-    search.estimator = CountingBayes()
-    search.callback = stop_at(64)
     with pytest.raises(StopError):
-        search.fit(SEVEN, LABELS)
-    search.callback = None
-    search.fit(SEVEN, LABELS)
-    assert CountingBayes.fits == 2 * (2**7 - 1)
-    search.fit(SEVEN, LABELS)
-    assert CountingBayes.fits == 2 * (2**7 - 1)
+        search.set_params(callback=stop_at(64)).fit(SEVEN, LABELS)
+    for _ in range(2):
+        search.set_params(callback=None).fit(SEVEN, LABELS)
+        assert NearestMean.fits == 2 * (2**7 - 1)
+
+
+def test_a_run_that_goes_on_says_so(tmp_path, capsys):
+    search = seven("Exhaustive", checkpoint=tmp_path / "checkpoint", verbose=1)
+    with pytest.raises(StopError):
+        search.set_params(callback=stop_at(64)).fit(SEVEN, LABELS)
+    assert "checkpoint" not in capsys.readouterr().err
+    search.set_params(callback=None).fit(SEVEN, LABELS)
+    assert "emsco: goes on from a checkpoint with 64 source sets\n" in capsys.readouterr().err
 
 
 def test_a_seed_that_was_left_open_is_kept(tmp_path):
@@ -230,6 +228,17 @@ def test_what_cannot_be_written_is_told_before_the_first_fit(tmp_path):
 
 # Other runs.
 
+
+class SomeModel:
+    """A final model that answers one thing, but for some rows."""
+
+    def __init__(self, exceptions=0):
+        self.exceptions = exceptions
+
+    def predict(self, X):
+        return np.where(np.arange(len(X)) < self.exceptions, "sick", "well")
+
+
 OTHER_X = X.copy()
 OTHER_X.iloc[3, 1] += 1
 OTHER_Y = Y.copy()
@@ -246,6 +255,7 @@ OTHERS = {
     "allow_unused (True then, False now)": ({"allow_unused": False}, {}),
     "max_missed": ({"max_missed": {"sick": 0.2}}, {}),
     "folds": ({"cv": KFold(3, shuffle=True, random_state=1)}, {}),
+    "final model": ({"final": SomeModel()}, {}),
     "random_state (0 then, 1 now)": ({"random_state": 1}, {}),
 }
 
@@ -261,6 +271,19 @@ def test_a_checkpoint_of_another_run_is_refused_by_name(part, kept, tmp_path):
     differing = str(raised.value).partition("differs in ")[2].partition(";")[0]
     assert part in differing
     assert path.read_bytes() == kept[0]
+
+
+@pytest.mark.parametrize("target", ["labels", "agreement"])
+def test_another_final_model_is_another_run(target, tmp_path):
+    """One that answers a single row otherwise is refused; one that answers the same is not."""
+    path, params = tmp_path / "checkpoint", {"target": target, "cv": 2}
+    found = small(checkpoint=path, final=SomeModel(20), **params).fit(X, Y)
+    again = small(checkpoint=path, final=SomeModel(20), **params).fit(X, Y)
+    assert list(again.front_) == list(found.front_)
+    with pytest.raises(CheckpointError, match=r"differs in.* final model"):
+        small(checkpoint=path, final=SomeModel(21), **params).fit(X, Y)
+    with pytest.raises(CheckpointError, match=r"differs in.* final model"):
+        small(checkpoint=path, cv=2).fit(X, Y)
 
 
 def test_a_checkpoint_of_other_libraries_is_refused_by_name(kept, tmp_path):
@@ -290,12 +313,12 @@ def test_clones_have_the_path_and_files_do_not(kept, tmp_path):
 # Killed.
 
 CHILD = """
-import sys, warnings
-import numpy as np
+import sys, time, warnings
 warnings.simplefilter("ignore")
 sys.path.insert(0, {folder!r})
 from test_checkpoint import LABELS, SEVEN, seven
-seven("Hybrid", checkpoint={path!r}).fit(SEVEN, LABELS)
+slowly = lambda state: time.sleep(0.05)
+seven("Hybrid", checkpoint={path!r}, callback=slowly).fit(SEVEN, LABELS)
 """
 
 

@@ -14,6 +14,7 @@ until it has done what the file holds.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import time
 from collections.abc import Iterator, Mapping
@@ -27,13 +28,16 @@ from numpy.typing import NDArray
 from emsco._atomic import remove_drafts, write_whole
 from emsco.exceptions import ArtifactError, CheckpointError, CheckpointWarning, warn
 from emsco.search._outcomes import OutcomeTable, Past
+from emsco.search._run import told
 
 PREVIOUS = ".previous"  # what the name of the checkpoint before the last ends in
 
 _MAGIC = b"emsco checkpoint 1\n"
 _SEAL = 32  # bytes of a sha256
-_PATIENCE = 30  # how many times as long as a writing takes is searched before the next
+_SHARE = 1 / 30  # of the time that writing may take
 _SHOWN = 40  # characters up to which a message tells what a part of the run was and is
+
+_LOGGER = logging.getLogger("emsco")
 
 
 class _File(NamedTuple):
@@ -47,8 +51,8 @@ class _File(NamedTuple):
 class Checkpoint:
     """A run on the disk: read when it begins, written as it goes.
 
-    Writing takes at most about 3% of the time: after a step, the table is written if 30 times as
-    long as that is expected to take has passed since the last time.
+    Writing takes about 3% of the time at most: after a step, the table is written if all writing so
+    far has taken no more. Each writing is told to the logger `emsco`, as debugging information.
 
     Parameters
     ----------
@@ -79,24 +83,30 @@ class Checkpoint:
         self._seed: int | None = self._found.head["seed"] if self._found else None
         self._run: dict[str, str] = {}
         self._written = -1  # sets that the file has
-        self._took = 0.0  # seconds of the last writing
-        self._ended = 0.0  # when that was
+        self._began = 0.0  # when the search did
+        self._spent = 0.0  # seconds of writing so far
 
     def seeded(self, random_state: Any) -> Any:
-        """Give the source of randomness: where it was left open, the seed that was drawn then."""
-        if random_state is not None:
-            return random_state
-        if self._seed is None:
-            self._seed = int(np.random.randint(2**31))  # noqa: NPY002  # what None means there
-        return self._seed
+        """Give the source of randomness: where it was left open, the seed that was drawn then.
+
+        What it gives is part of the run, as it is before anything is drawn from it.
+        """
+        if random_state is None:
+            if self._seed is None:
+                self._seed = int(np.random.randint(2**31))  # noqa: NPY002  # what None means there
+            random_state = self._seed
+        self._run["random_state"] = told(random_state)
+        return random_state
 
     @contextmanager
-    def keeping(self, table: OutcomeTable, run: Mapping[str, str]) -> Iterator[None]:
+    def keeping(self, table: OutcomeTable, run: Mapping[str, str]) -> Iterator[int]:
         """Fill a table's past, write the table as it grows, and at the end, whatever ends it.
 
         `run` tells by name all that the table depends on; a checkpoint of another run is refused.
+        Gives the number of sets that the past has.
         """
-        self._run = dict(run)
+        self._run |= run
+        self._began = time.monotonic()
         if self._found is None:
             self._write(table)  # what cannot be written should not be searched for
         else:
@@ -104,17 +114,16 @@ class Checkpoint:
             table.past = _past_of(self._found, table)
             self._written = len(table.past.sets)
             self._found = None
-        self._ended = time.monotonic()
-        told = table.on_fit
+        on_fit = table.on_fit
 
         def step(n_sets: int) -> None:
             self._write_if_due(table)
-            if told is not None:
-                told(n_sets)
+            if on_fit is not None:
+                on_fit(n_sets)
 
         table.on_fit = step
         try:
-            yield
+            yield max(self._written, 0)
         except CheckpointError:
             raise
         except BaseException:
@@ -127,9 +136,8 @@ class Checkpoint:
                 self._write(table)
 
     def _write_if_due(self, table: OutcomeTable) -> None:
-        expected = self._took * len(table) / max(self._written, 1)
-        waited = time.monotonic() - self._ended
-        if len(table) > self._written and waited >= _PATIENCE * expected:
+        allowed = _SHARE * (time.monotonic() - self._began)
+        if len(table) > self._written and self._spent <= allowed:
             self._write(table)
 
     def _write(self, table: OutcomeTable) -> None:
@@ -154,8 +162,9 @@ class Checkpoint:
             raise CheckpointError(f"The checkpoint {error}") from error
         self._is_damaged = False
         self._written = len(record.sets)
-        self._ended = time.monotonic()
-        self._took = self._ended - started
+        seconds = time.monotonic() - started
+        self._spent += seconds
+        _LOGGER.debug("checkpoint of %d source sets: %.3f seconds", self._written, seconds)
 
     def _read(self) -> _File | None:
         """Read the last checkpoint, or else the one before; None where there is none."""
@@ -166,8 +175,8 @@ class Checkpoint:
             except FileNotFoundError:
                 continue
             except (OSError, CheckpointError) as error:
-                told = error.strerror if isinstance(error, OSError) else error
-                damage = damage or f"{path} is not a whole checkpoint: {told}"
+                why = error.strerror if isinstance(error, OSError) else error
+                damage = damage or f"{path} is not a whole checkpoint: {why}"
                 self._is_damaged = self._is_damaged or path == self._path
                 continue
             if damage:

@@ -9,6 +9,7 @@ from platform import python_version
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emsco._fingerprint import Pickled, digest_of
 from emsco._rows import hash_values
@@ -21,21 +22,25 @@ _LIBRARIES = ("emsco", "numpy", "scipy", "sklearn")  # by which the default clas
 
 
 def describe_run(
-    training: Training, folds: Sequence[Fold], problem: Problem, search: Search, random_state: str
+    training: Training,
+    answers: NDArray[Any] | None,
+    folds: Sequence[Fold],
+    problem: Problem,
+    search: Search,
 ) -> dict[str, str]:
     """Tell a run by name: text where it is short, else a digest.
 
-    Workers and engines are not part of it, nor what comes after a search: `select`, `refit` and
-    `guard` may differ.
+    `answers` are those of a final model, which is told by them alone. Workers and engines are not
+    part of a run, nor what comes after a search: `select`, `refit` and `guard` may differ.
     """
     columns, estimator = training.columns, training.estimator
     dtypes = [repr(getattr(column, "dtype", None)) for column in columns.values()]
-    codes = np.unique(training.labels, return_inverse=True)[1]
-    libraries = {*_LIBRARIES, type(estimator).__module__.partition(".")[0]} - {"builtins"}
-    versions = {name: getattr(sys.modules.get(name), "__version__", "") for name in libraries}
+    libraries = {*_LIBRARIES, type(estimator).__module__.partition(".")[0]}
+    versions = {name: getattr(sys.modules.get(name), "__version__", None) for name in libraries}
     return {
         "rows": digest_of([list(columns), dtypes, hash_values(columns)]),
-        "labels": digest_of([training.classes, codes]),
+        "labels": _told_classes(training.labels),
+        "final model": told(None) if answers is None else _told_classes(answers),
         "fit parameters": told(training.params or None),
         "folds": digest_of([[fold.train, fold.test] for fold in folds]),
         "costs": digest_of(problem.costs),
@@ -46,10 +51,14 @@ def describe_run(
         "max_stages": told(problem.max_stages),
         "allow_unused": told(problem.allow_unused),
         "max_missed": digest_of(problem.max_missed),
-        "random_state": random_state,
         "python": python_version(),
-        **versions,
+        **{name: version for name, version in versions.items() if version is not None},
     }
+
+
+def _told_classes(labels: NDArray[Any]) -> str:
+    """Tell labels by what they are, once, and where."""
+    return digest_of(np.unique(labels, return_inverse=True))
 
 
 def told(value: Any) -> str:

@@ -15,8 +15,8 @@ from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import check_cv
-from sklearn.utils import Tags, check_random_state, column_or_1d, resample
-from sklearn.utils._param_validation import HasMethods, Interval
+from sklearn.utils import Tags, check_random_state, column_or_1d
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -28,9 +28,9 @@ from emsco._columns import (
     read_columns,
     refuse_invalid,
 )
+from emsco._estimator import answer_codes, check_final
 from emsco._kept import Kept
 from emsco._rows import FittedRows
-from emsco._table import cell
 from emsco._threshold import StageThreshold, resolve
 from emsco._training import Training, read_rows, routed_estimator, tags_for
 from emsco.cascade import CascadeClassifier, Guard
@@ -51,14 +51,22 @@ from emsco.front import Candidate, ParetoFront
 from emsco.scored import ScoredCandidate, ScoredFront
 from emsco.search._calibration import is_trusted, overconfidence
 from emsco.search._checkpoint import Checkpoint
-from emsco.search._choice import FEW_ROWS, LEAST_COVERAGE, AllSources, cheapest_as_good
+from emsco.search._choice import (
+    FEW_ROWS,
+    LEAST_AGREEMENT,
+    LEAST_COVERAGE,
+    AllSources,
+    cheapest_as_good,
+)
 from emsco.search._exhaustive import MOST_SOURCES
-from emsco.search._fitting import Fold, make_fitter
+from emsco.search._fitting import Fold, WithFinal, make_fitter
+from emsco.search._folds import make_folds
 from emsco.search._hybrid import default_search
 from emsco.search._outcomes import OutcomeTable
 from emsco.search._problem import Problem
 from emsco.search._progress import Progress
-from emsco.search._run import describe_run, told
+from emsco.search._run import describe_run
+from emsco.search._summary import measured_on, told_choice
 from emsco.search._thresholds import AUTO, alternatives, thresholds_by_stage
 
 
@@ -106,6 +114,13 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         is the very one that was evaluated; with several there is none until `choose(refit=True)`.
     guard : object with fit(columns) and reasons(columns), default=None
         As in `CascadeClassifier`.
+    final : fitted model with predict, default=None
+        The model that is there already, as the last stage: it is not changed, sees all sources, and
+        answers every row that gets there, so that coverage is 1. Designs then use every source.
+    target : {"labels", "agreement"}, default="labels"
+        What is right: the label of `y`, or with a final model whatever that answers; then `y` is
+        not needed, and every logged row can be fitted on. By default such a search chooses the
+        cheapest candidate that agrees on 99% of the rows.
     checkpoint : str or path, default=None
         A file that keeps what is fitted, as the search goes. A run that was interrupted, even
         killed, and is fitted again with the same data and parameters goes on from there and ends
@@ -166,6 +181,8 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         "select": [Mapping, callable, None],
         "refit": ["boolean"],
         "guard": [HasMethods(["fit", "reasons"]), None],
+        "final": [HasMethods(["predict"]), None],
+        "target": [StrOptions({"labels", "agreement"})],
         "checkpoint": [str, PathLike, None],
         "n_jobs": [Integral, None],
         "engine": [HasMethods(["map"]), None],
@@ -193,6 +210,8 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         select: Mapping[str, Any] | Callable[[ParetoFront], Candidate] | None = None,
         refit: bool = True,
         guard: Guard | None = None,
+        final: Any = None,
+        target: str = "labels",
         checkpoint: str | PathLike[str] | None = None,
         n_jobs: int | None = None,
         engine: Any = None,
@@ -212,6 +231,8 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         self.select = select
         self.refit = refit
         self.guard = guard
+        self.final = final
+        self.target = target
         self.checkpoint = checkpoint
         self.n_jobs = n_jobs
         self.engine = engine
@@ -220,7 +241,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X: Any, y: ArrayLike, **params: Any) -> Self:
+    def fit(self, X: Any, y: ArrayLike | None = None, **params: Any) -> Self:
         """Search, choose, and fit what was chosen.
 
         Parameters
@@ -228,7 +249,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         X : numpy array, pandas or polars frame of shape (n_rows, n_features)
             The rows to search and to fit on.
         y : array of shape (n_rows,)
-            Their labels, of at least two classes.
+            Their labels, of at least two classes; not needed where the target is agreement.
         **params : dict
             Handed on as `GridSearchCV` does: `groups` to the splitter, everything else, such as
             `sample_weight`, to the `fit` of the stages; with metadata routing enabled, to whoever
@@ -236,37 +257,43 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         """
         if isinstance(self.select, Mapping):
             _check_bounds(self.select)  # before the search, which may take long
-        columns, labels = read_rows(self, X, y)
+        self._check_final()
+        answers = None if self.final is None else np.asarray(self.final.predict(X))
+        columns, labels = read_rows(self, X, answers if self.target == "agreement" else y)
         costs = resolve_costs(self.costs, list(columns))
         fit_params, split_params = self._routed(params)
-        training = Training(self.estimator, container_of(X), columns, labels, fit_params)
+        training = Training(
+            self.estimator, container_of(X), columns, labels, fit_params, final=self.final
+        )
         for name in columns:
             training.values(name)  # before any fit: infinity raises
         checkpoint = None if self.checkpoint is None else Checkpoint(self.checkpoint)
         random_state = self.random_state
-        if checkpoint is not None:
-            random_state = checkpoint.seeded(random_state)
-            seeds_told = told(random_state)  # before anything is drawn
-        seeds = check_random_state(random_state)
-        folds = self._folds(X, labels, split_params, seeds)
-        problem = self._problem(training, costs, folds)
+        seeds = check_random_state(checkpoint.seeded(random_state) if checkpoint else random_state)
+        splitter = check_cv(self.cv, labels, classifier=True)
+        splits = splitter.split(X, labels, **split_params)
+        folds = make_folds(splits, labels, self.max_rows, seeds)
+        problem = self._problem(training, costs, folds, answers)
         rng = np.random.default_rng(seeds.randint(2**31))
         self.classes_, self.costs_, self.n_splits_ = training.classes, costs, len(folds)
         self.search_ = default_search(problem) if self.search is None else self.search
-        keeping: AbstractContextManager[None] = nullcontext()
+        keeping: AbstractContextManager[int] = nullcontext(0)
         with Progress(self.callback, self.verbose, total_sets=_n_sets(problem)) as progress:
             problem.table.on_fit = progress.fitted
             if checkpoint is not None:
-                run = describe_run(training, folds, problem, self.search_, seeds_told)
+                run = describe_run(training, answers, folds, problem, self.search_)
                 keeping = checkpoint.keeping(problem.table, run)
-            with keeping:
+            with keeping as n_past:
+                if n_past:
+                    progress.goes_on(n_past)
                 front = self._search(problem, rng, progress)
             n_rows = len(np.unique(np.concatenate([fold.test for fold in folds])))
             self._n_selection_rows = n_rows
             for earlier in ("best_candidate_", "best_cascade_"):
                 if hasattr(self, earlier):
                     delattr(self, earlier)  # it was chosen from another front
-            self.front_ = ParetoFront(front, costs, _measured_on(n_rows, len(folds)))
+            right = " Right is what the final model answers." * (self.target == "agreement")
+            self.front_ = ParetoFront(front, costs, measured_on(n_rows, len(folds)) + right)
             one_split = len(folds) == 1
             self._training = training
             self._fitted_rows = FittedRows.of(X, columns)
@@ -352,14 +379,14 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
             raise AttributeError("best_estimator_ comes with a fitted cascade.")
         return self.best_cascade_
 
-    def score_front(self, X: Any, y: ArrayLike) -> ScoredFront:
+    def score_front(self, X: Any, y: ArrayLike | None = None) -> ScoredFront:
         """Hold every candidate of the front against fresh rows.
 
         What was selected looks better than it is; the table puts both figures side by side, with
         the optimism between them. Each source set is fitted once, whatever the candidates.
         """
         check_is_fitted(self, "front_")
-        truth = column_or_1d(y, warn=True)
+        truth = column_or_1d(self.final.predict(X) if self._agrees(y) else y, warn=True)
         unknown = set(np.unique(truth).tolist()) - set(self.classes_.tolist())
         if unknown:
             raise ClassesError(f"`y` holds {min(unknown, key=str)!r}, which `fit` did not see.")
@@ -372,23 +399,9 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
     def summary(self) -> str:
         """Say in plain words what was chosen, what it pays, what it rejects and whom it misses."""
         self._check_is_chosen()
-        chosen, reference = self.best_candidate_, self.all_sources_
-        thresholds = resolve(chosen.threshold, self.classes_.tolist(), chosen.design.n_stages)
-        lines = [f"Chosen out of {len(self.front_):,} candidates on the front:"]
-        for i, sources in enumerate(chosen.design.stages):
-            paid = chosen.design.acquired(i - 1) if i else ()
-            price = _money(self.costs_.of(sources, paid=paid), self.costs_)
-            least = sorted({float(f"{t:.4g}") for t in thresholds[i]})
-            sure = " to ".join(cell(value) for value in {least[0]: 0, least[-1]: 0})
-            lines.append(f"  stage {i}: buy {', '.join(sources)} for {price}; accept from {sure}")
-        if chosen.design.unused:
-            lines.append(f"  never bought: {', '.join(chosen.design.unused)}")
-        lines += [
-            _told(chosen.evaluation, self.costs_, "It"),
-            _told(reference.evaluation, self.costs_, "All sources at once, answering every row,"),
-            self.front_.measured_on,
-        ]
-        return "\n".join(lines)
+        return told_choice(
+            self.best_candidate_, self.all_sources_, self.front_, self.costs_, self.classes_
+        )
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Route the parameters of `fit` to the stages' estimators and to the splitter."""
@@ -416,28 +429,28 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         groups = given.pop("groups", None)
         return given, {"groups": groups}
 
-    def _folds(
-        self, X: Any, labels: NDArray[Any], split_params: dict[str, Any], seeds: Any
-    ) -> list[Fold]:
-        """Split all rows, then leave in each fold the rows that the search may use."""
-        splitter = check_cv(self.cv, labels, classifier=True)
-        splits = [
-            (np.asarray(train, dtype=np.intp), np.asarray(test, dtype=np.intp))
-            for train, test in splitter.split(X, labels, **split_params)
-        ]
-        if self.max_rows is not None and self.max_rows < len(labels):
-            drawn = _draw_rows(labels, self.max_rows, seeds)
-            splits = [(train[drawn[train]], test[drawn[test]]) for train, test in splits]
-        folds = [Fold(train, test) for train, test in splits if len(train) and len(test)]
-        if not folds:
-            raise SearchError(f"{splitter!r} leaves no rows to evaluate designs on.")
-        return folds
+    def _check_final(self) -> None:
+        if self.final is None:
+            if self.target == "agreement":
+                raise SearchError("target='agreement' is with a final model; give final=model.")
+            return
+        check_final(self.final, self.guard)
 
-    def _problem(self, training: Training, costs: Costs, folds: list[Fold]) -> Problem:
+    def _agrees(self, y: Any) -> bool:
+        """Say whether the truth is what the final model answers."""
+        return self.target == "agreement" and y is None
+
+    def _problem(
+        self,
+        training: Training,
+        costs: Costs,
+        folds: list[Fold],
+        answers: NDArray[Any] | None,
+    ) -> Problem:
         classes = training.classes.tolist()
-        truth = np.searchsorted(
-            training.classes, training.labels[np.concatenate([f.test for f in folds])]
-        )
+        tested = np.concatenate([f.test for f in folds])
+        truth = np.searchsorted(training.classes, training.labels[tested])
+        answers = None if answers is None else answers[tested]
         thresholds = alternatives(self.threshold, len(classes))
         max_missed = dict(self.max_missed or {})
         for label, most in max_missed.items():
@@ -447,12 +460,12 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
             if not isinstance(most, Real) or not 0 <= float(most) <= 1:
                 raise SearchError(f"`max_missed` of {label!r} must be from 0 to 1, got {most!r}.")
         return Problem(
-            self._table(training, costs, folds, truth, thresholds),
+            self._table(training, costs, folds, truth, thresholds, answers),
             costs,
             classes,
             thresholds,
             min(int(self.max_stages), len(costs.names)),
-            bool(self.allow_unused),
+            bool(self.allow_unused) and self.final is None,
             max_missed,
         )
 
@@ -463,6 +476,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         folds: list[Fold],
         truth: NDArray[np.intp],
         thresholds: list[StageThreshold],
+        answers: NDArray[Any] | None = None,
     ) -> OutcomeTable:
         fitter = make_fitter(
             self.estimator,
@@ -473,6 +487,8 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
             [costs.columns(name) for name in costs.names],
             training.params,
         )
+        if answers is not None:
+            fitter = WithFinal(fitter, answer_codes(answers, training.classes))
         # Compiled batches share memory; a user's estimator may hold Python's lock.
         engine = self.engine or LocalEngine(self.n_jobs, threads=fitter.chunk > 1)
         classes = training.classes.tolist()
@@ -519,6 +535,8 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         return self.front_.select(**select)
 
     def _select_by_default(self) -> Candidate:
+        if self.target == "agreement":
+            return self.front_.select(min_accuracy=LEAST_AGREEMENT)
         if self._n_selection_rows < FEW_ROWS:
             warn(
                 f"The choice is optimistic: it was made on {self._n_selection_rows} rows, fewer "
@@ -548,6 +566,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
             costs=self.costs_,
             threshold=candidate.threshold,
             guard=self.guard,
+            final=self.final,
         )
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self, name):
@@ -588,7 +607,8 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         thresholds = [stage for c in self.front_ for stage in _by_stage(c)]
         known = list(dict.fromkeys(thresholds))
         codes = np.searchsorted(self.classes_, truth)
-        table = self._table(training, self.costs_, folds, codes, known)
+        answers = None if self.final is None else np.asarray(self.final.predict(X))
+        table = self._table(training, self.costs_, folds, codes, known, answers)
         max_stages = max(c.design.n_stages for c in self.front_)
         problem = Problem(table, self.costs_, self.classes_.tolist(), known, max_stages)
         which = np.zeros((len(self.front_), max_stages), dtype=np.int64)
@@ -624,18 +644,6 @@ def _check_bounds(bounds: Mapping[str, Any]) -> None:
             raise SelectionError(f"Nothing is selected by {name!r}{nearest(name, known)}")
 
 
-def _draw_rows(labels: NDArray[Any], n_rows: int, seeds: Any) -> NDArray[np.bool_]:
-    """Mark rows drawn with classes in proportion."""
-    rows = np.arange(len(labels))
-    chosen = resample(rows, replace=False, n_samples=n_rows, stratify=labels, random_state=seeds)
-    lost = sorted(set(labels.tolist()) - set(labels[chosen].tolist()), key=str)
-    if lost:
-        raise ClassesError(f"max_rows={n_rows} leaves no row of the class {lost[0]!r}; allow more.")
-    drawn = np.zeros(len(labels), dtype=np.bool_)
-    drawn[chosen] = True
-    return drawn
-
-
 def _n_sets(problem: Problem) -> int | None:
     """Count the source sets that a search of every design would fit."""
     if problem.n_sources > MOST_SOURCES:
@@ -647,25 +655,3 @@ def _n_sets(problem: Problem) -> int | None:
 def _by_stage(candidate: Candidate) -> tuple[StageThreshold, ...]:
     threshold = candidate.threshold
     return threshold if isinstance(threshold, tuple) else (threshold,) * candidate.design.n_stages
-
-
-def _measured_on(n_rows: int, n_splits: int) -> str:
-    how = "held out once" if n_splits == 1 else f"each held out, in {n_splits} folds"
-    return (
-        f"Selected on these {n_rows:,} rows, {how}: figures are optimistic until score_front(X, y) "
-        "holds them against fresh rows."
-    )
-
-
-def _money(price: float, costs: Costs) -> str:
-    return f"{cell(float(price))} {costs.unit}".rstrip()
-
-
-def _told(evaluation: Evaluation, costs: Costs, subject: str) -> str:
-    share = f" ({evaluation.cost / costs.total:.1%} of the full price)" if costs.total else ""
-    missed = ", ".join(f"{share:.1%} of {label!r}" for label, share in evaluation.missed.items())
-    return (
-        f"{subject} pays {_money(evaluation.cost, costs)} a row{share}, accepts "
-        f"{evaluation.coverage:.1%} of the rows and is right on {evaluation.accuracy:.1%} of "
-        f"those; it rejects {1 - evaluation.coverage:.1%} and misses {missed}."
-    )
