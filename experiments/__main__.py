@@ -5,7 +5,17 @@ from __future__ import annotations
 import argparse
 import importlib
 
-NAMES = ("certificates", "headline", "missed", "optimism", "guard", "monitor", "loading", "savings")
+NAMES = (
+    "certificates",
+    "headline",
+    "missed",
+    "optimism",
+    "guard",
+    "monitor",
+    "loading",
+    "savings",
+    "survival",
+)
 
 
 def main() -> None:

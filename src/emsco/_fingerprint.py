@@ -48,19 +48,24 @@ def fingerprint(cascade: CascadeClassifier) -> str:
     parts += [
         (stage.coef_, stage.intercept_)
         if cascade.estimator is None and stage is not cascade.final
-        else _Pickled(stage)
+        else Pickled(stage)
         for stage in cascade.estimators_
     ]
     if cascade.guard is not None:
-        parts.append(_Pickled(cascade.guard_))
+        parts.append(Pickled(cascade.guard_))
+    return digest_of(parts)
+
+
+def digest_of(value: Any) -> str:
+    """Give the sha256 of numbers, text, arrays, mappings, dataclasses and lists of such."""
     digest = sha256()
-    for part in _told(parts):
+    for part in _told(value):
         digest.update(part)
         digest.update(b";")
     return digest.hexdigest()
 
 
-class _Pickled:
+class Pickled:
     """An object that is told by what pickle keeps of it."""
 
     def __init__(self, value: Any) -> None:
@@ -79,7 +84,7 @@ class _Pickled:
 
 def _told(value: Any) -> Iterator[bytes]:
     """Spell a value out, the same whether it came from a fit, a pickle or a file."""
-    if isinstance(value, _Pickled):
+    if isinstance(value, Pickled):
         yield value.told()
     elif isinstance(value, np.generic):
         yield from _told(value.item())

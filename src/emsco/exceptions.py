@@ -90,6 +90,10 @@ class ModelError(EmscoError, ValueError):
     """A final model that cannot be read, or that gives no answer."""
 
 
+class CheckpointError(EmscoError, ValueError):
+    """A checkpoint that is damaged, is of another run, or cannot be written."""
+
+
 class EmscoWarning(UserWarning):
     """The root of every warning."""
 
@@ -104,6 +108,10 @@ class CalibrationWarning(EmscoWarning):
 
 class GuardWarning(EmscoWarning):
     """A guard that will reject many rows without a fault."""
+
+
+class CheckpointWarning(EmscoWarning):
+    """A checkpoint that is damaged, so that an earlier one is taken."""
 
 
 class MissingExtraError(EmscoError, ImportError):

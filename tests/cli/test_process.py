@@ -11,6 +11,8 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import pytest
 from commands import call
 
@@ -66,6 +68,33 @@ def test_an_interrupted_command_leaves_no_half_file(folder, tmp_path):
     assert error == "emsco: interrupted; nothing is half written.\n"
     assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
     assert out.read_text() == "before"
+
+
+def test_an_interrupted_search_goes_on(tmp_path):
+    """It says so and leaves a checkpoint; the same command ends as if nothing had happened."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(3, size=150)  # three classes are fitted set by set, which takes a while
+    table = pd.DataFrame({f"f{i}": y + rng.normal(0, 1 + i, 150).round(2) for i in range(6)})
+    table.assign(y=y).to_csv(tmp_path / "rows.csv", index=False)
+    options = ["--label", "y", "--cv", "2", "--threshold", "0.7", "--max-stages", "2"]
+    command = ["search", str(tmp_path / "rows.csv"), *options, "--n-jobs", "1", "-q", "--out"]
+    checkpoint = tmp_path / "run" / "checkpoint.emsco"
+    process = subprocess.Popen(
+        [*EMSCO, *command, str(tmp_path / "run")], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    deadline = time.monotonic() + 60
+    while not checkpoint.with_name("checkpoint.emsco.previous").exists():  # until some are fitted
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    process.send_signal(signal.SIGINT)
+    told = process.communicate(timeout=60)[1].decode()
+    assert process.returncode == 130
+    assert f"{checkpoint} keeps what was fitted; the same command goes on from there." in told
+    assert checkpoint.exists()
+    again, whole = (call(*command, tmp_path / name) for name in ("run", "whole"))
+    assert again.code == 0
+    assert again.out == whole.out
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {"search.emsco", "model.emsco"}
 
 
 def test_help_loads_nothing_that_only_commands_need():

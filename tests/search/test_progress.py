@@ -173,6 +173,20 @@ def test_what_is_left_is_unknown_before_half_a_second(clock):
     assert left[2] == pytest.approx(1.4)
 
 
+def test_what_a_checkpoint_had_says_nothing_of_what_is_left(clock):
+    told = []
+    with Progress(told.append, total_sets=100, clock=clock) as progress:
+        progress.goes_on(60)
+        progress.fitted(60)
+        assert told[-1]["done"] == 0.6
+        clock.now += 10
+        progress.fitted(70)
+        assert told[-1]["seconds_left"] == pytest.approx(30)
+        clock.now += 10
+        progress.fitted(80)
+        assert told[-1]["seconds_left"] == pytest.approx(20)
+
+
 def test_a_search_that_stalls_is_never_told_to_be_about_to_end(clock):
     left = []
     with Progress(lambda state: left.append(state["seconds_left"]), clock=clock) as progress:

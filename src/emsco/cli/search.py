@@ -37,6 +37,10 @@ def search(
     max_candidates: Annotated[
         int, typer.Option(min=1, help="How many candidates of the front are kept, fitted.")
     ] = 1000,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(help="Keeps what is fitted until done; else checkpoint.emsco in the folder."),
+    ] = None,
     n_jobs: Annotated[int, typer.Option(help="How many workers fit; -1: one a core.")] = -1,
     random_state: Annotated[int, typer.Option(help="The seed of all randomness.")] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
@@ -46,17 +50,19 @@ def search(
 
     Writes search.emsco, the candidates that no other beats, each fitted on all rows, and
     model.emsco, the one chosen: the cheapest that accepts 80% of the rows and serves no class worse
-    than all sources at once would.
+    than all sources at once would. Interrupted, the same command goes on where it was.
     """
     from emsco import CascadeSearchCV, InputGuard, dump
     from emsco.cli._models import MODEL, SEARCH
     from emsco.cli._print import print_json, print_text
     from emsco.cli._told import in_shell
+    from emsco.search._checkpoint import remove
 
     shares = shares_by_label(max_missed)
     X, y, prices = _read(data, label, costs)
     _check_folds(y, cv)
     _make_folder(out)
+    kept = checkpoint or out / "checkpoint.emsco"
     found = CascadeSearchCV(
         costs=prices,
         max_stages=max_stages,
@@ -65,15 +71,22 @@ def search(
         guard=InputGuard() if guard else None,
         cv=cv,
         max_rows=max_rows,
+        checkpoint=kept,
         n_jobs=n_jobs,
         random_state=random_state,
         verbose=0 if quiet else 1,
     )
-    _fit(found, X, y)
-    n_front = len(found.front_)
-    _fit_candidates(found, max_candidates, quiet=quiet)
+    try:
+        _fit(found, X, y)
+        n_front = len(found.front_)
+        _fit_candidates(found, max_candidates, quiet=quiet)
+    except KeyboardInterrupt:
+        if kept.exists():
+            note(f"emsco: {kept} keeps what was fitted; the same command goes on from there.")
+        raise
     dump(found, out / SEARCH)
     dump(found.best_cascade_, out / MODEL)
+    remove(kept)
     if as_json:
         print_json(_data(found, n_front, out))
     else:

@@ -46,7 +46,8 @@ from emsco.search import EMSCO, CascadeSearchCV, Exhaustive, Hybrid, LocalSearch
 from emsco.search._choice import AllSources
 
 _STRATEGIES = {kind.__name__: kind for kind in (EMSCO, Exhaustive, Hybrid, LocalSearch)}
-# Parameters that are kept where they are plain values; `engine` and `callback` never are.
+# Parameters that are kept where they are plain values; `engine`, `callback` and `checkpoint`, which
+# belong to the machine that searched, never are.
 _PLAIN = (
     "threshold", "max_stages", "allow_unused", "max_missed", "cv", "max_rows", "select", "refit",
     "target", "n_jobs", "random_state", "verbose",
@@ -137,7 +138,7 @@ def search_from(data: Data, reader: Reader) -> CascadeSearchCV:
 def _parameters_to(search: CascadeSearchCV) -> Data:
     """Keep parameters that are plain values, and tell the others, for whoever reads the file."""
     kept: Data = {}
-    others = {"engine": search.engine, "callback": search.callback}
+    others = {name: getattr(search, name) for name in ("engine", "callback", "checkpoint")}
     for name in _PLAIN:
         value = getattr(search, name)
         try:

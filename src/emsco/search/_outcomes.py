@@ -8,12 +8,16 @@ Memory: two bits a row, a set and a threshold, for as long as the table lives. B
 confidence and the label, nine bytes a row and set, so that a threshold can be moved without a fit;
 these are kept for the first sets fitted, up to `memory` bytes, and fitted again where they are
 asked for beyond that.
+
+A run that was interrupted is run again from its beginning, over what the earlier one had fitted: a
+table that is given such a past begins empty all the same, because searches look at what is fitted
+already, and takes the sets asked for from there, in the same order, instead of fitting them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,6 +86,15 @@ class _HashIndex:
         self._places.update((key, first + i) for i, key in enumerate(keys.tolist()))
 
 
+class Past(NamedTuple):
+    """What an earlier run has fitted, in the order in which it was asked for."""
+
+    sets: Words  # sets x words
+    accepted: Words  # thresholds x sets x words
+    right: Words
+    kept: dict[int, tuple[NDArray[np.float64], NDArray[np.uint8]]]  # by place; only of some sets
+
+
 class OutcomeTable:
     """Source set -> accepted and right, as bits of the evaluation rows.
 
@@ -101,6 +114,11 @@ class OutcomeTable:
         Bytes of confidences and labels kept.
     on_fit : callable, default=None
         Told how many sets are fitted, whenever some more are.
+
+    Attributes
+    ----------
+    past : Past or None
+        What an earlier run has fitted. What is asked for otherwise than then is fitted anew.
     """
 
     def __init__(
@@ -129,7 +147,9 @@ class OutcomeTable:
         shape = (len(self.thresholds), 0, n_words)
         self._accepted = np.empty(shape, dtype=np.uint64)
         self._right = np.empty(shape, dtype=np.uint64)
-        self._kept: list[tuple[NDArray[np.float64], NDArray[np.uint8]]] = []
+        self._sets = np.empty((0, -(-n_sources // 64)), dtype=np.uint64)
+        self._kept: dict[int, tuple[NDArray[np.float64], NDArray[np.uint8]]] = {}
+        self.past: Past | None = None
 
     @property
     def n_rows(self) -> int:
@@ -154,6 +174,17 @@ class OutcomeTable:
         """The right bits: thresholds x sets, in the order of positions, x words."""
         return self._right[:, : len(self)]
 
+    def record(self) -> Past:
+        """Give what is fitted by now, as a later run needs it.
+
+        Confidences only of all sources and of single ones, which are looked at after a search.
+        """
+        sets = self._sets[: len(self)]
+        n_members = np.unpackbits(sets.view(np.uint8), axis=1).sum(axis=1)
+        looked_at = np.flatnonzero((n_members == 1) | (n_members == self.n_sources)).tolist()
+        kept = {place: self._kept[place] for place in looked_at if place in self._kept}
+        return Past(sets, self.accepted, self.right, kept)
+
     def has(self, sets: Sets) -> NDArray[np.bool_]:
         """Say which sets are fitted already."""
         return self._index.find(keys_of(sets)) >= 0
@@ -174,7 +205,9 @@ class OutcomeTable:
         positions = self.positions(sets)
         confidence = np.empty((len(sets), self.n_rows))
         label = np.empty((len(sets), self.n_rows), dtype=np.uint8)
-        dropped = positions >= len(self._kept)
+        dropped = np.array(
+            [place not in self._kept for place in positions.tolist()], dtype=np.bool_
+        )
         for i in np.flatnonzero(~dropped):
             confidence[i], label[i] = self._kept[positions[i]]
         if dropped.any():
@@ -196,17 +229,49 @@ class OutcomeTable:
         tasks = min(_AT_ONCE // (9 * self.n_rows) // size, _TOLD * self.engine.n_workers)
         at_once = max(tasks, 1) * size
         self._reserve(len(self) + len(sets))
-        for start in range(0, len(sets), at_once):
-            confidence, label = self._fit(sets[start : start + at_once])
+        remembered = self._remember(sets, keys)
+        for start in range(remembered, len(sets), at_once):
+            part = sets[start : start + at_once]
+            confidence, label = self._fit(part)
             self._pack(confidence, label)
-            first = self._n_sets
-            self._index.add(keys[start : start + at_once], first)
-            self._n_sets += len(confidence)
-            room = self.memory // (9 * self.n_rows) - len(self._kept)
-            if len(self._kept) == first:
-                self._kept += list(zip(confidence[:room], label[:room], strict=True))
-            if self.on_fit is not None:
-                self.on_fit(self._n_sets)
+            room = max(self.memory // (9 * self.n_rows) - len(self), 0)
+            kept = zip(confidence[:room], label[:room], strict=True)
+            self._kept.update(enumerate(kept, start=len(self)))
+            self._count(part, keys[start : start + at_once])
+
+    def _remember(self, sets: Sets, keys: NDArray[Any]) -> int:
+        """Take from the past as many of these sets as it has, and say how many.
+
+        Sets of one task have their fits begin from one another, so a task is taken whole or not.
+        """
+        if self.past is None:
+            return 0
+        first, size = len(self), self.fitter.chunk
+        past = self.past.sets[first : first + len(sets)]
+        differs = (past != pack(sets[: len(past)])).any(axis=1)
+        same = int(differs.argmax()) if differs.any() else len(past)
+        if same < len(sets):
+            same = same // size * size
+        if same:
+            places = slice(first, first + same)
+            self._accepted[:, places] = self.past.accepted[:, places]
+            self._right[:, places] = self.past.right[:, places]
+            kept = self.past.kept.items()
+            self._kept.update(item for item in kept if first <= item[0] < first + same)
+        if same < len(sets):
+            self.past = None  # at its end, or no longer the same
+        if same:
+            self._count(sets[:same], keys[:same])
+        return same
+
+    def _count(self, sets: Sets, keys: NDArray[Any]) -> None:
+        """Let sets whose bits are there be known, and tell that they are."""
+        first = len(self)
+        self._sets[first : first + len(sets)] = pack(sets)
+        self._index.add(keys, first)
+        self._n_sets += len(sets)  # last: whatever interrupts, what is counted is complete
+        if self.on_fit is not None:
+            self.on_fit(self._n_sets)
 
     def _reserve(self, n_sets: int) -> None:
         """Make room for so many sets, doubling so that growing stays cheap."""
@@ -217,6 +282,7 @@ class OutcomeTable:
         grown = [(0, 0), (0, more), (0, 0)]
         self._accepted = np.pad(self._accepted, grown)
         self._right = np.pad(self._right, grown)
+        self._sets = np.pad(self._sets, grown[1:])
 
     def _pack(self, confidence: NDArray[np.float64], label: NDArray[np.uint8]) -> None:
         places = slice(self._n_sets, self._n_sets + len(confidence))

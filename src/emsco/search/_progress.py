@@ -69,6 +69,7 @@ class Progress:
         self._threshold: Any = None
         self._front = 0
         self._hypervolume = 0.0
+        self._past = 0  # source sets that a checkpoint has
         self._begin("fit", self._start)
 
     def __enter__(self) -> Progress:
@@ -88,12 +89,20 @@ class Progress:
             if self._output is not None:
                 self._output.close()
 
+    def goes_on(self, source_sets: int) -> None:
+        """Tell that an earlier run has fitted so many source sets, which will soon be met again."""
+        self._past = source_sets
+        if self._output is not None:
+            self._output.say(f"emsco: goes on from a checkpoint with {source_sets:,} source sets")
+
     def fitted(self, source_sets: int) -> None:
         """Tell that so many source sets are fitted by now."""
         now = self._clock()
         self._source_sets = int(source_sets)
         if self._phase == "fit" and self._total_sets:
             self._advance(source_sets / self._total_sets, now)
+        if source_sets <= self._past:  # none is fitted yet: what is left takes longer than these
+            self._since, self._done_before = now, self._done
         self._tell(now)
 
     def searched(self, entry: Mapping[str, Any]) -> None:
@@ -119,14 +128,16 @@ class Progress:
 
     def _begin(self, phase: str, since: float) -> None:
         self._phase, self._since = phase, since
-        self._done = 0.0
-        self._expected = 0.0  # seconds that the phase takes in all
+        self._done = 0.0  # share of the phase
+        self._done_before = 0.0  # the part of it that a checkpoint spared
+        self._expected = 0.0  # seconds that the phase takes from `since` to its end
 
     def _advance(self, done: float, now: float) -> None:
         # Only where the share grows: between two steps, time passing is no sign of slowness.
         if done > self._done:
             self._done = min(float(done), 1.0)
-            self._expected = (now - self._since) / self._done
+            share = (self._done - self._done_before) / (1 - self._done_before)
+            self._expected = (now - self._since) / share
 
     def _count(self, entry: Mapping[str, Any]) -> None:
         threshold = entry.get("threshold", self._threshold)
@@ -140,11 +151,11 @@ class Progress:
     def _seconds_left(self, now: float) -> float | None:
         if self._done == 1:
             return 0.0
-        elapsed = now - self._since
-        if self._done < _KNOWN_FROM[0] or elapsed < _KNOWN_FROM[1]:
+        elapsed, gained = now - self._since, self._done - self._done_before
+        if gained < _KNOWN_FROM[0] or elapsed < _KNOWN_FROM[1]:
             return None
         # A step that is overdue makes the rest longer again, instead of "0 left" for minutes.
-        overdue = elapsed * (1 - self._done) / self._done / 2
+        overdue = elapsed * (1 - self._done) / gained / 2
         return max(self._expected - elapsed, overdue)
 
     def _tell(self, now: float, *, always: bool = False) -> None:
@@ -177,7 +188,10 @@ class _Lines:
 
     def show(self, state: State) -> None:
         width = shutil.get_terminal_size().columns if self.stream.isatty() else None
-        self.stream.write(f"{_line(state, width)}\n")
+        self.say(_line(state, width))
+
+    def say(self, text: str) -> None:
+        self.stream.write(f"{text}\n")
         self.stream.flush()
 
     def close(self) -> None:
@@ -208,13 +222,16 @@ class _Bar:
         width = self.console.width
         if state["phase"] == "done":
             self.close()
-            self.console.print(_line(state, width), highlight=False, markup=False)
+            self.say(_line(state, width))
             return
         head = _head(state)
         told = _told(state, width - len(head) - _BAR_WIDTH - 2)
         self.bar.update(self.task, description=head, completed=state["done"], told=told)
         self.bar.start()
         self.bar.refresh()
+
+    def say(self, text: str) -> None:
+        self.console.print(text, highlight=False, markup=False)
 
     def close(self) -> None:
         self.bar.stop()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from inspect import signature
 from numbers import Integral, Real
 from os import PathLike
@@ -49,6 +50,7 @@ from emsco.exceptions import (
 from emsco.front import Candidate, ParetoFront
 from emsco.scored import ScoredCandidate, ScoredFront
 from emsco.search._calibration import is_trusted, overconfidence
+from emsco.search._checkpoint import Checkpoint
 from emsco.search._choice import (
     FEW_ROWS,
     LEAST_AGREEMENT,
@@ -63,6 +65,7 @@ from emsco.search._hybrid import default_search
 from emsco.search._outcomes import OutcomeTable
 from emsco.search._problem import Problem
 from emsco.search._progress import Progress
+from emsco.search._run import describe_run
 from emsco.search._summary import measured_on, told_choice
 from emsco.search._thresholds import AUTO, alternatives, thresholds_by_stage
 
@@ -118,6 +121,10 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         What is right: the label of `y`, or with a final model whatever that answers; then `y` is
         not needed, and every logged row can be fitted on. By default such a search chooses the
         cheapest candidate that agrees on 99% of the rows.
+    checkpoint : str or path, default=None
+        A file that keeps what is fitted, as the search goes. A run that was interrupted, even
+        killed, and is fitted again with the same data and parameters goes on from there and ends
+        in the same front. It stays until you delete it.
     n_jobs : int, default=None
         How many workers fit; None means 1 and -1 one a core. They change nothing but the time.
     engine : Engine, default=None
@@ -176,6 +183,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         "guard": [HasMethods(["fit", "reasons"]), None],
         "final": [HasMethods(["predict"]), None],
         "target": [StrOptions({"labels", "agreement"})],
+        "checkpoint": [str, PathLike, None],
         "n_jobs": [Integral, None],
         "engine": [HasMethods(["map"]), None],
         "random_state": ["random_state"],
@@ -204,6 +212,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         guard: Guard | None = None,
         final: Any = None,
         target: str = "labels",
+        checkpoint: str | PathLike[str] | None = None,
         n_jobs: int | None = None,
         engine: Any = None,
         random_state: Any = None,
@@ -224,6 +233,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         self.guard = guard
         self.final = final
         self.target = target
+        self.checkpoint = checkpoint
         self.n_jobs = n_jobs
         self.engine = engine
         self.random_state = random_state
@@ -258,7 +268,9 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         )
         for name in columns:
             training.values(name)  # before any fit: infinity raises
-        seeds = check_random_state(self.random_state)
+        checkpoint = None if self.checkpoint is None else Checkpoint(self.checkpoint)
+        random_state = self.random_state
+        seeds = check_random_state(checkpoint.seeded(random_state) if checkpoint else random_state)
         splitter = check_cv(self.cv, labels, classifier=True)
         splits = splitter.split(X, labels, **split_params)
         folds = make_folds(splits, labels, self.max_rows, seeds)
@@ -266,19 +278,16 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         rng = np.random.default_rng(seeds.randint(2**31))
         self.classes_, self.costs_, self.n_splits_ = training.classes, costs, len(folds)
         self.search_ = default_search(problem) if self.search is None else self.search
+        keeping: AbstractContextManager[int] = nullcontext(0)
         with Progress(self.callback, self.verbose, total_sets=_n_sets(problem)) as progress:
             problem.table.on_fit = progress.fitted
-            result = self.search_.run(problem, rng, progress.searched)
-            front = result.front
-            if isinstance(self.threshold, str) and problem.max_stages > 1:
-                progress.phase("thresholds")
-                front = thresholds_by_stage(problem, front, rng)
-                hypervolume = front.hypervolume()
-                progress.searched({"front": len(front), "hypervolume": hypervolume, "done": 1.0})
-            self.history_ = result.history
-            self._reference = AllSources.of(problem)
-            self.all_sources_ = self._reference.answering()
-            self._warn_overconfident(problem)
+            if checkpoint is not None:
+                run = describe_run(training, answers, folds, problem, self.search_)
+                keeping = checkpoint.keeping(problem.table, run)
+            with keeping as n_past:
+                if n_past:
+                    progress.goes_on(n_past)
+                front = self._search(problem, rng, progress)
             n_rows = len(np.unique(np.concatenate([fold.test for fold in folds])))
             self._n_selection_rows = n_rows
             for earlier in ("best_candidate_", "best_cascade_"):
@@ -293,6 +302,23 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
             progress.phase("refit")
             self._choose(self.select, self.refit)
         return self
+
+    def _search(
+        self, problem: Problem, rng: np.random.Generator, progress: Progress
+    ) -> ParetoFront:
+        """Find the front, and all that needs the table besides."""
+        result = self.search_.run(problem, rng, progress.searched)
+        front = result.front
+        if isinstance(self.threshold, str) and problem.max_stages > 1:
+            progress.phase("thresholds")
+            front = thresholds_by_stage(problem, front, rng)
+            hypervolume = front.hypervolume()
+            progress.searched({"front": len(front), "hypervolume": hypervolume, "done": 1.0})
+        self.history_ = result.history
+        self._reference = AllSources.of(problem)
+        self.all_sources_ = self._reference.answering()
+        self._warn_overconfident(problem)
+        return front
 
     def all_sources_at(self, coverage: float) -> Evaluation:
         """Evaluate all sources at once with a reject option: the surest rows, so many, accepted.

@@ -1,0 +1,205 @@
+"""Whether a run that is killed ends in the same front, and what its checkpoints cost meanwhile."""
+
+from __future__ import annotations
+
+import json
+import logging
+import resource
+import signal
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+from sklearn.naive_bayes import GaussianNB
+
+from emsco import EMSCO, CascadeSearchCV, Exhaustive, Hybrid, LocalSearch
+from emsco.datasets import make_costly_classification
+from emsco.exceptions import CheckpointError, CheckpointWarning
+from emsco.search._checkpoint import PREVIOUS
+from experiments.tables import markdown
+
+LOCAL = LocalSearch(evaluations=2000, fits=200)
+STRATEGIES = {
+    "EMSCO": EMSCO(population=40, generations=8),
+    "Exhaustive": Exhaustive(),
+    "Hybrid": Hybrid(EMSCO(population=30, generations=4), LOCAL),
+}
+KILLS, SMALL_KILLS = 20, 3  # of all strategies together
+N_SOURCES = 8
+NAMED = 3  # how a child ends that was told a named error
+
+
+def run(*, small: bool, only: list[str] | None = None) -> str:
+    """Kill 20 runs; cut a checkpoint at every 64th byte; fill the disk. `--small`: 3 runs."""
+    warnings.simplefilter("ignore")
+    names = [name for name in STRATEGIES if only is None or name in only]
+    kills = SMALL_KILLS if small else KILLS
+    rng = np.random.default_rng(0)
+    rows = []
+    with TemporaryDirectory() as folder:
+        for i, name in enumerate(names):
+            share = len(range(i, kills, len(names)))
+            rows.append(_kill(name, share, rng, Path(folder)))
+        cuts = _cut(Path(folder), 1024 if small else 64)
+        full = _fill_disk(Path(folder))
+        much = _write_much(Path(folder), small=small)
+    header = ["search", "killed", "killed before the end", "same front", "time spent writing, %"]
+    return "\n\n".join([markdown(header, rows), cuts, full, much])
+
+
+def search_of(name: str, checkpoint: Path | None = None) -> CascadeSearchCV:
+    """Make a search whose fits are done one by one."""
+    return CascadeSearchCV(
+        GaussianNB(),
+        search=STRATEGIES[name],
+        threshold=[0.7, 0.85],
+        max_stages=2,
+        cv=2,
+        random_state=0,
+        checkpoint=checkpoint,
+    )
+
+
+def rows_of() -> tuple[Any, Any]:
+    """Make the rows that are searched on."""
+    X, y, _ = make_costly_classification(200, n_sources=N_SOURCES, random_state=0)
+    return X.to_numpy(), y
+
+
+def front_of(search: CascadeSearchCV) -> list[Any]:
+    """Give all that a front holds, and how it was found."""
+    return [list(search.front_), search.history_, search.all_sources_, search.best_candidate_]
+
+
+def _kill(name: str, times: int, rng: np.random.Generator, folder: Path) -> list[str]:
+    X, y = rows_of()
+    whole = front_of(search_of(name).fit(X, y))  # compiles, too
+    with _writings() as writings:
+        started = time.monotonic()
+        search_of(name, folder / f"{name}.whole").fit(X, y)
+        seconds = time.monotonic() - started
+    early = same = 0
+    for number in range(times):
+        path = folder / f"{name}.{number}"
+        code = f"from experiments.survival import child; child({name!r}, {str(path)!r})"
+        child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+        assert child.stdout is not None
+        child.stdout.readline()  # it has read its rows and begins to fit
+        time.sleep(float(rng.random()) * seconds)
+        child.send_signal(signal.SIGKILL)
+        early += child.wait() == -signal.SIGKILL
+        child.stdout.close()
+        found = front_of(search_of(name, path).fit(X, y))
+        if found != whole:
+            raise SystemExit(f"{name}, killed: another front.")
+        same += 1
+        print(json.dumps({"search": name, "killed": number, "seconds": seconds}), flush=True)
+    return [name, str(times), str(early), str(same), f"{100 * sum(writings) / seconds:.1f}"]
+
+
+def child(name: str, path: str) -> None:
+    """Run a search, to be killed."""
+    warnings.simplefilter("ignore")
+    X, y = rows_of()
+    print("begins", flush=True)
+    try:
+        search_of(name, Path(path)).fit(X, y)
+    except CheckpointError:
+        sys.exit(NAMED)
+
+
+def _write_much(folder: Path, *, small: bool) -> str:
+    """Search a table whose fits are as quick as they get, which makes writing weigh most."""
+    n_rows, n_sources = (500, 10) if small else (5000, 12)
+    X, y, costs = make_costly_classification(n_rows, n_sources=n_sources, random_state=0)
+    path = folder / "much"
+    search = CascadeSearchCV(costs=costs, max_stages=2, random_state=0, checkpoint=path)
+    with _writings() as writings:
+        started = time.monotonic()
+        search.fit(X, y)
+        seconds = time.monotonic() - started
+    return (
+        f"Default classifier, {2**n_sources - 1:,} source sets, {n_rows:,} rows: "
+        f"{path.stat().st_size / 1e6:.1f} MB, written {len(writings)} times in "
+        f"{sum(writings):.2f} of {seconds:.1f} seconds, {100 * sum(writings) / seconds:.1f}%."
+    )
+
+
+@contextmanager
+def _writings() -> Iterator[list[float]]:
+    """Give the seconds that each writing of a checkpoint takes, as the logger is told them."""
+    seconds: list[float] = []
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            _, took = record.args  # type: ignore[misc]  # of sets, and seconds
+            seconds.append(float(took))  # type: ignore[arg-type]
+
+    logger, handler = logging.getLogger("emsco"), Handler()
+    level = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG)
+    try:
+        yield seconds
+    finally:
+        logger.setLevel(level)
+        logger.removeHandler(handler)
+
+
+def _cut(folder: Path, step: int) -> str:
+    X, y = rows_of()
+    X, y = X[:100, :4], y[:100]
+    path, previous = folder / "cut", folder / f"cut{PREVIOUS}"
+    whole = front_of(search_of("Exhaustive", path).fit(X, y))
+    last, before = path.read_bytes(), previous.read_bytes()
+    fell_back = refused = 0
+    for end in range(0, len(last), step):
+        path.write_bytes(last[:end])
+        previous.unlink(missing_ok=True)
+        try:
+            search_of("Exhaustive", path).fit(X, y)
+        except CheckpointError:
+            refused += 1
+        previous.write_bytes(before)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", CheckpointWarning)
+            found = front_of(search_of("Exhaustive", path).fit(X, y))
+        warned = any(issubclass(w.category, CheckpointWarning) for w in caught)
+        fell_back += warned and found == whole
+    n_cuts = len(range(0, len(last), step))
+    if not n_cuts == refused == fell_back:
+        raise SystemExit(f"Of {n_cuts} cuts {refused} were refused and {fell_back} fell back.")
+    return (
+        f"Cut at every {step}th of {len(last):,} bytes, {n_cuts} times: {fell_back} took the one "
+        f"before, with the same front; without it {refused} named errors."
+    )
+
+
+def _fill_disk(folder: Path) -> str:
+    X, y = rows_of()
+    path = folder / "full"
+    code = f"from experiments.survival import child; child('Exhaustive', {str(path)!r})"
+    limit = (20_000, 20_000)  # bytes of any file
+    ended = subprocess.run(
+        [sys.executable, "-c", code],
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit),
+        stdout=subprocess.DEVNULL,
+        check=False,
+    )
+    if ended.returncode != NAMED:
+        raise SystemExit("A full disk was not told by name.")
+    size = path.stat().st_size
+    whole = front_of(search_of("Exhaustive").fit(X, y))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", CheckpointWarning)  # it goes on from the last one itself
+        found = front_of(search_of("Exhaustive", path).fit(X, y))
+    if found != whole:
+        raise SystemExit("After a full disk: another front.")
+    return f"Full disk: a named error; the checkpoint of {size:,} bytes before it is intact."

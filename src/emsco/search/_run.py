@@ -1,0 +1,74 @@
+"""What tells one run of a search from another: all that its fits and its path depend on."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import is_dataclass
+from platform import python_version
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emsco._fingerprint import Pickled, digest_of
+from emsco._rows import hash_values
+from emsco._training import Training
+from emsco.exceptions import CertificateError, CheckpointError
+from emsco.search._fitting import Fold
+from emsco.search._problem import Problem, Search
+
+_LIBRARIES = ("emsco", "numpy", "scipy", "sklearn")  # by which the default classifier is fitted
+
+
+def describe_run(
+    training: Training,
+    answers: NDArray[Any] | None,
+    folds: Sequence[Fold],
+    problem: Problem,
+    search: Search,
+) -> dict[str, str]:
+    """Tell a run by name: text where it is short, else a digest.
+
+    `answers` are those of a final model, which is told by them alone. Workers and engines are not
+    part of a run, nor what comes after a search: `select`, `refit` and `guard` may differ.
+    """
+    columns, estimator = training.columns, training.estimator
+    dtypes = [repr(getattr(column, "dtype", None)) for column in columns.values()]
+    libraries = {*_LIBRARIES, type(estimator).__module__.partition(".")[0]}
+    versions = {name: getattr(sys.modules.get(name), "__version__", None) for name in libraries}
+    return {
+        "rows": digest_of([list(columns), dtypes, hash_values(columns)]),
+        "labels": _told_classes(training.labels),
+        "final model": told(None) if answers is None else _told_classes(answers),
+        "fit parameters": told(training.params or None),
+        "folds": digest_of([[fold.train, fold.test] for fold in folds]),
+        "costs": digest_of(problem.costs),
+        "estimator": told(estimator),
+        "container": training.container,
+        "search": told(search),
+        "threshold": digest_of(problem.thresholds),
+        "max_stages": told(problem.max_stages),
+        "allow_unused": told(problem.allow_unused),
+        "max_missed": digest_of(problem.max_missed),
+        "python": python_version(),
+        **{name: version for name, version in versions.items() if version is not None},
+    }
+
+
+def _told_classes(labels: NDArray[Any]) -> str:
+    """Tell labels by what they are, once, and where."""
+    return digest_of(np.unique(labels, return_inverse=True))
+
+
+def told(value: Any) -> str:
+    """Tell a number, a text or None as it is, and any other object by a digest of all it holds."""
+    if value is None or isinstance(value, bool | int | float | str | np.generic):
+        return str(value)
+    try:
+        return digest_of(value if is_dataclass(value) else Pickled(value))
+    except CertificateError as error:
+        raise CheckpointError(
+            f"{type(value).__name__} cannot be pickled, so that a checkpoint could not tell it "
+            "from another; search without one."
+        ) from error
