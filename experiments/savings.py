@@ -77,19 +77,17 @@ def run(*, small: bool, only: list[str] | None = None) -> str:
 def _measure(name: str, case: Case, kind: str, stages: str) -> list[list[str]]:
     """Search, certify, and hold what is certified against fresh rows."""
     X, final, costs, log, fresh = _prepared(case, kind)
-    n_sets = 2 ** len(costs.names)
+    few_sets = 2 ** len(costs.names) <= case.sets
     search = CascadeSearchCV(
         boosted_trees() if stages == "boosted" else None,
         costs=costs,
         final=final,
         target="agreement",
-        search=LocalSearch(fits=case.sets)
-        if _one_by_one(stages, name) and n_sets > case.sets
-        else None,
+        search=None if few_sets else LocalSearch(fits=case.sets),
         select={"by": "accuracy"},
         cv=3,
         max_rows=_SEARCHED,
-        n_jobs=2,
+        n_jobs=1,
         random_state=0,
     )
     start = time.perf_counter()
@@ -121,11 +119,6 @@ def _measure(name: str, case: Case, kind: str, stages: str) -> list[list[str]]:
             )
         print(json.dumps(rows[-1]), flush=True)
     return rows
-
-
-def _one_by_one(stages: str, name: str) -> bool:
-    """Say whether source sets are fitted one by one; logistic ones of two classes are not."""
-    return stages == "boosted" or name == "covtype"
 
 
 class _Prepared(NamedTuple):

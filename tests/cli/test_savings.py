@@ -100,6 +100,23 @@ def test_what_is_written_decides_as_was_told(folder, logged, tmp_path):
     assert len(differ) <= 0.05 * len(answers)
 
 
+def test_agreement_is_certified_without_labels(folder, logged, tmp_path):
+    write_csv(patients(2000, 2).assign(verdict="well"), tmp_path / "other.csv")
+    log, _ = logged
+    model = tmp_path / "m.emsco"
+    ask(
+        folder, log, "--answers", "verdict", "--stages", "logistic", "--agreement", 0.9,
+        "--max-stages", 2, "--out", model,
+    )  # fmt: skip
+    refused = call("certify", model, log, "--agreement", 0.9)
+    assert refused.code == 2
+    assert "emsco: " in refused.err, "these rows are known to it"
+    none = call("certify", model, tmp_path / "other.csv", "--agreement", 0.9)
+    assert none.code == 1
+    assert "Not certified" in none.out
+    assert call("certify", model, log, "--accuracy", 0.9).code == 2
+
+
 def test_a_model_is_trusted_by_name(folder, model, logged):
     refused = ask(folder, logged[0], "--model", model[0], code=2)
     assert "name them by --trust: ['numpy.dtype']" in refused.err

@@ -57,11 +57,13 @@ def read_labelled(
     return Labelled(_frame(table, names, path, encodings or {}), labels)
 
 
-def read_features(path: Path, names: Sequence[str]) -> Any:
+def read_features(
+    path: Path, names: Sequence[str], *, encodings: Mapping[str, ColumnEncoding] | None = None
+) -> Any:
     """Read columns as a pandas frame, where rows need no label."""
     rows = open_rows(path)
     check_columns(rows, names)
-    return _frame(rows.table(names), names, path, {})
+    return _frame(rows.table(names), names, path, encodings or {})
 
 
 def _frame(

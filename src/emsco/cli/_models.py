@@ -70,16 +70,26 @@ def telling_trust() -> Iterator[None]:
         raise ArtifactError(told) from error
 
 
-def read_fresh(model: Any, path: Path, label: str) -> Any:
-    """Read rows that a model has not seen, each column and the label as the model knows them."""
+def read_fresh(model: Any, path: Path, label: str | None) -> Any:
+    """Read rows that a model has not seen, each column and the label as the model knows them.
+
+    Where there is no label, what a final model has answered may stand in a column.
+    """
     from emsco import CascadeClassifier
-    from emsco.cli._frames import read_labelled
+    from emsco._estimator import logged
+    from emsco.cli._frames import read_features, read_labelled
 
     if isinstance(model, CascadeClassifier):
         encodings, names = model._encoding, list(model._missing_seen)
     else:
         encodings, names = model._training.encodings, list(model._training.missing)
-    return read_labelled(path, label, names, encodings=encodings, classes=model.classes_)
+    known = {"encodings": encodings, "classes": model.classes_}
+    if label is not None:
+        return read_labelled(path, label, names, **known)
+    for column in logged(model.final):
+        X, answers = read_labelled(path, column, names, **known)
+        return X.assign(**{column: answers}), None
+    return read_features(path, names, encodings=encodings), None
 
 
 def read_optional(model: Any, fresh: Path | None, label: str | None) -> tuple[Any, Any]:

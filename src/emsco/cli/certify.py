@@ -9,7 +9,6 @@ import typer
 
 from emsco.cli._options import (
     AsJson,
-    Label,
     MaxCost,
     MaxMissed,
     MinCoverage,
@@ -28,9 +27,15 @@ NOT_CERTIFIED = 1
 def certify(
     model: Annotated[Path, typer.Argument(help="The folder of a search, or a model.")],
     rows: Annotated[Path, typer.Argument(help="Calibration rows: drawn like the rows to come.")],
-    label: Label,
+    label: Annotated[
+        str | None, typer.Option(help="The column that holds the label; not for --agreement.")
+    ] = None,
     accuracy: Annotated[
         float | None, typer.Option(help="The least share of accepted rows labelled right.")
+    ] = None,
+    agreement: Annotated[
+        float | None,
+        typer.Option(help="The least share of decisions left as the final model makes them."),
     ] = None,
     max_missed: MaxMissed = None,
     min_coverage: MinCoverage = None,
@@ -69,15 +74,19 @@ def certify(
     from emsco.cli._frames import read_names
     from emsco.cli._models import file_of, load_any, read_fresh
     from emsco.cli._print import print_json, print_text
+    from emsco.exceptions import ColumnsError
 
     shares = shares_by_label(max_missed)
     known = load_any(model, trust)
+    if label is None and agreement is None:
+        raise ColumnsError("--label names the column of labels; without labels only --agreement.")
     X, y = read_fresh(known, rows, label)
     certificate = certify_model(
         known,
         X,
         y,
         accuracy=accuracy,
+        agreement=agreement,
         max_missed=by_class(shares, known.classes_.tolist()),
         confidence=confidence,
         min_coverage=min_coverage,

@@ -99,8 +99,8 @@ class Reader:
             found.add(ONNX)  # read by a library of its own
         if found - set(trusted):
             raise ArtifactError(
-                "its stages hold what cannot be trusted by itself; if you know who wrote the file, "
-                f"and only then, pass trusted={sorted(found)!r}"
+                "its stages hold types that emsco does not trust by itself; if you know who wrote "
+                f"the file, and only then, pass trusted={sorted(found)!r}"
             )
 
     def array(self, name: Any, *shape: int | None) -> NDArray[Any]:
