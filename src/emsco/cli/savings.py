@@ -64,7 +64,7 @@ def savings(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say what cheaper stages before your model would have saved and changed.
+    """Say what cheaper stages before your model would have saved.
 
     Your model stays as it is, and answers whatever the stages before it are not sure of. No labels
     are needed. One half of the log is searched; the other says what can be promised.
