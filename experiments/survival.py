@@ -6,12 +6,11 @@ import json
 import logging
 import resource
 import signal
-import subprocess
-import sys
 import time
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -78,41 +77,44 @@ def front_of(search: CascadeSearchCV) -> list[Any]:
     return [list(search.front_), search.history_, search.all_sources_, search.best_candidate_]
 
 
-def child(name: str, path: str, n_sources: int) -> None:
-    """Run a search, to be killed."""
-    warnings.simplefilter("ignore")
-    X, y = rows_of(n_sources)
-    print("begins", flush=True)
-    search_of(name, Path(path)).fit(X, y)
-
-
 def _kill(
     name: str, times: int, rng: np.random.Generator, folder: Path, n_sources: int
 ) -> list[str]:
+    """Kill processes after as many events of their searches as drawn, and a moment more."""
     X, y = rows_of(n_sources)
+    whole = front_of(search_of(name).fit(X, y))  # compiles, too
+    events: list[Any] = []
     with _writings() as writings:
         started = time.monotonic()
-        search_of(name, folder / f"{name}.whole").fit(X, y)  # compiles, as a child does
+        search_of(name, folder / f"{name}.whole").set_params(callback=events.append).fit(X, y)
         seconds = time.monotonic() - started
-    whole = front_of(search_of(name).fit(X, y))
     early = same = 0
     for number in range(times):
         path = folder / f"{name}.{number}"
-        code = f"from experiments.survival import child; child{name, str(path), n_sources}"
-        process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
-        assert process.stdout is not None
-        process.stdout.readline()  # it has read its rows and begins to fit
-        time.sleep(float(rng.random()) * seconds)
-        process.send_signal(signal.SIGKILL)
-        early += process.wait() == -signal.SIGKILL
-        process.stdout.close()
+        after, delay = rng.integers(len(events)), rng.random() * seconds / len(events)
+        early += _run_and_kill(search_of(name, path), X, y, int(after), float(delay))
         size = path.stat().st_size if path.exists() else 0
-        found = front_of(search_of(name, path).fit(X, y))
-        if found != whole:
+        print(json.dumps({"search": name, "killed": number, "bytes left": size}), flush=True)
+        if front_of(search_of(name, path).fit(X, y)) != whole:
             raise SystemExit(f"{name}, killed: another front.")
         same += 1
-        print(json.dumps({"search": name, "killed": number, "bytes left": size}), flush=True)
     return [name, str(times), str(early), str(same), f"{100 * sum(writings) / seconds:.1f}"]
+
+
+def _run_and_kill(search: CascadeSearchCV, X: Any, y: Any, after: int, delay: float) -> bool:
+    """Run a search in a process of its own, kill that, and say whether it had not ended."""
+    fork = get_context("fork")
+    events = fork.Semaphore(0)
+    search.set_params(callback=lambda _: events.release())
+    process = fork.Process(target=search.fit, args=(X, y))
+    process.start()
+    for _ in range(after):
+        if not events.acquire(timeout=600):
+            raise SystemExit("A search to be killed does not go on.")
+    time.sleep(delay)
+    process.kill()
+    process.join()
+    return process.exitcode == -signal.SIGKILL
 
 
 def _write_much(folder: Path) -> str:
