@@ -8,11 +8,17 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+import skops.io
+from skl2onnx import to_onnx
+from skl2onnx.common.data_types import FloatTensorType
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.exceptions import NotFittedError
 from sklearn.frozen import FrozenEstimator
-from sklearn.linear_model import LogisticRegression
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 from emsco import (
     CascadeClassifier,
@@ -21,6 +27,7 @@ from emsco import (
     StageDesign,
     dump,
     evaluate,
+    load,
 )
 from emsco._fingerprint import fingerprint
 from emsco.certify import certify
@@ -29,9 +36,13 @@ from emsco.exceptions import (
     ArtifactError,
     CertificateError,
     ClassesError,
+    ColumnsError,
     DesignError,
+    ModelError,
     SearchError,
 )
+from emsco.final import LoggedAnswers, OnnxModel
+from emsco.io import load_final
 
 X, Y, COSTS = make_costly_classification(900, 4, class_sep=1.5, random_state=0)
 FRESH, X = X[600:].reset_index(drop=True), X[:600]
@@ -170,7 +181,7 @@ def test_agreement_needs_a_final_model():
         certify(CascadeClassifier(costs=COSTS).fit(X, Y[:600]), FRESH, agreement=0.9)
 
 
-def test_what_cannot_be_is_refused(search, tmp_path):
+def test_what_cannot_be_is_refused():
     fit = (X, Y[:600])
     with pytest.raises(DesignError, match="leaves out 's3'"):
         CascadeClassifier(design=StageDesign([0, 0, 1, -1]), costs=COSTS, final=MODEL).fit(*fit)
@@ -180,10 +191,132 @@ def test_what_cannot_be_is_refused(search, tmp_path):
         CascadeSearchCV(costs=COSTS, final=MODEL, guard=InputGuard()).fit(*fit)
     with pytest.raises(SearchError, match="give final=model"):
         CascadeSearchCV(costs=COSTS, target="agreement").fit(*fit)
-    cascade = CascadeClassifier(design=TWO_STAGES, costs=COSTS, final=MODEL).fit(*fit)
-    for model in (cascade, search):
-        with pytest.raises(ArtifactError, match="do not keep a final model"):
-            dump(model, tmp_path / "model.emsco")
     town = pd.DataFrame({"town": ["Bern", "Thun"] * 20, "x": np.arange(40.0)})
     with pytest.raises(ClassesError, match="answers 'yes', which is no class"):
         CascadeSearchCV(final=Noting()).fit(town, ["a", "b"] * 20)
+
+
+def by_matrix() -> OnnxModel:
+    """Make a model that takes one matrix."""
+    model = make_pipeline(StandardScaler(), LogisticRegression()).fit(X.to_numpy(), Y[:600])
+    return as_onnx(model, X[:1].to_numpy(np.float32))
+
+
+def by_column() -> OnnxModel:
+    """Make a model that takes an input a column."""
+    model = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, Y[:600])
+    return as_onnx(model, [(name, FloatTensorType([None, 1])) for name in X])
+
+
+def as_onnx(model, like, **options) -> OnnxModel:
+    named = {"initial_types": like} if isinstance(like, list) else {"X": like}
+    options = {id(model): {"zipmap": False, **options}}
+    return OnnxModel(to_onnx(model, **named, options=options).SerializeToString())
+
+
+@pytest.mark.parametrize("make", [by_matrix, by_column])
+def test_a_model_may_be_onnx(make):
+    model = make()
+    expected = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, Y[:600]).predict(FRESH)
+    np.testing.assert_array_equal(model.predict(FRESH), expected)
+    cascade = CascadeClassifier(design=TWO_STAGES, costs=COSTS, threshold=0.95, final=model)
+    decisions = cascade.fit(X, Y[:600]).decide(FRESH)
+    late = decisions.exit_stage == 1
+    np.testing.assert_array_equal(decisions.label[late], expected[late])
+    assert fingerprint(cascade) == fingerprint(copy.deepcopy(cascade))
+
+
+def test_onnx_labels_may_be_text_or_the_place_of_a_probability(tmp_path):
+    text = np.where(Y[:600] == Y[0], "a", "b")
+    values = FRESH.to_numpy(np.float32)
+    model = LogisticRegression().fit(X.to_numpy(np.float32), text)
+    assert as_onnx(model, values[:1]).predict(FRESH).tolist() == model.predict(values).tolist()
+    bare = to_onnx(model, values[:1], options={"zipmap": False}, final_types=None)
+    bare.graph.output.pop(0)  # the labels
+    (tmp_path / "bare.onnx").write_bytes(bare.SerializeToString())
+    places = load_final(tmp_path / "bare.onnx").predict(FRESH)
+    assert model.classes_[places].tolist() == model.predict(values).tolist()
+
+
+def test_what_onnx_cannot_answer_has_a_name(tmp_path):
+    with pytest.raises(ModelError, match="cannot read this model"):
+        OnnxModel(b"no model").predict(FRESH)
+    with pytest.raises(ModelError, match="No such file"):
+        OnnxModel(tmp_path / "none.onnx")
+    with pytest.raises(ModelError, match="cannot answer by this model"):
+        by_matrix().predict(FRESH.iloc[:, :2])
+    regression = to_onnx(LinearRegression().fit(X, X.iloc[:, 0]), X[:1].to_numpy(np.float32))
+    with pytest.raises(ModelError, match="neither labels nor a probability"):
+        OnnxModel(regression.SerializeToString()).predict(FRESH)
+
+
+@pytest.mark.parametrize("library", [pd, pl], ids=["pandas", "polars"])
+@pytest.mark.parametrize("estimator", [None, GaussianNB()], ids=["default", "own"])
+def test_a_model_may_be_what_it_answered(library, estimator):
+    log, fresh = (
+        library.DataFrame({**dict(rows), "verdict": MODEL.predict(rows)}) for rows in (X, FRESH)
+    )
+    asked = {"costs": COSTS, "target": "agreement", "threshold": [0.7, 0.9], "max_stages": 2}
+    by_log = CascadeSearchCV(estimator, final=LoggedAnswers("verdict"), **asked).fit(log)
+    by_model = CascadeSearchCV(estimator, final=MODEL, **asked).fit(X)
+    assert list(by_log.front_) == list(by_model.front_)
+    assert by_log.feature_names_in_.tolist() == list(X)
+    for name in ("label", "accepted", "exit_stage", "cost"):
+        expected = getattr(by_model.decide(FRESH), name)
+        np.testing.assert_array_equal(getattr(by_log.decide(fresh), name), expected)
+    np.testing.assert_array_equal(by_log.predict(fresh), by_model.predict(FRESH))
+    scored = zip(by_log.score_front(fresh), by_model.score_front(FRESH), strict=True)
+    assert all(one.fresh == other.fresh for one, other in scored)
+    found = certify(by_log, fresh, agreement=0.8, confidence=0.9)
+    assert found.candidates[0].evaluation.rows == len(FRESH)
+    with pytest.raises(ColumnsError, match="lacks the column 'verdict'"):
+        by_log.decide(fresh.drop("verdict") if library is pl else fresh.drop(columns="verdict"))
+    with pytest.raises(ColumnsError, match="give X as a frame"):
+        by_log.decide(FRESH.to_numpy())
+
+
+def test_a_row_without_an_answer_is_named():
+    log = FRESH.assign(verdict=[None, *MODEL.predict(FRESH)[1:]])
+    with pytest.raises(ClassesError, match="no answer in row 0"):
+        CascadeSearchCV(costs=COSTS, final=LoggedAnswers("verdict"), target="agreement").fit(log)
+
+
+@pytest.mark.parametrize("kind", ["skops", "onnx", "logged"])
+@pytest.mark.parametrize("estimator", [None, GaussianNB()], ids=["default", "own"])
+def test_files_keep_the_final_model(kind, estimator, tmp_path):
+    final = {
+        "skops": lambda: LogisticRegression().fit(X, Y[:600]),
+        "onnx": by_matrix,
+        "logged": lambda: LoggedAnswers("verdict"),
+    }[kind]()
+    log, fresh = (rows.assign(verdict=MODEL.predict(rows)) for rows in (X, FRESH))
+    if kind != "logged":
+        log, fresh = X, FRESH
+    search = CascadeSearchCV(
+        estimator, costs=COSTS, final=final, target="agreement", threshold=0.8, max_stages=2
+    ).fit(log)
+    for model in (search, search.best_cascade_):
+        dump(model, tmp_path / "model.emsco")
+        if kind == "onnx":
+            with pytest.raises(ArtifactError, match="onnx"):
+                load(tmp_path / "model.emsco")
+        again = load(tmp_path / "model.emsco", trusted=["onnx"] if kind == "onnx" else ())
+        np.testing.assert_array_equal(again.decide(fresh).label, model.decide(fresh).label)
+        np.testing.assert_array_equal(again.decide(fresh).cost, model.decide(fresh).cost)
+    assert load(tmp_path / "model.emsco", trusted=["onnx"]).final is not None
+
+
+def test_a_model_kept_by_skops_is_trusted_by_name(tmp_path):
+    path = tmp_path / "model.skops"
+    skops.io.dump(MODEL, path)
+    with pytest.raises(ArtifactError, match="TreePredictor"):
+        load_final(path)
+    trusted = skops.io.get_untrusted_types(file=path)
+    model = load_final(path, trusted=trusted)
+    np.testing.assert_array_equal(model.predict(FRESH), MODEL.predict(FRESH))
+    path.write_bytes(b"no model")
+    with pytest.raises(ModelError, match="keep yours by skops"):
+        load_final(path)
+    skops.io.dump(StandardScaler(), path)
+    with pytest.raises(ModelError, match="StandardScaler, which cannot answer"):
+        load_final(path)

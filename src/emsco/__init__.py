@@ -62,8 +62,8 @@ _NAMES_OF = {
     "search": ("EMSCO", "CascadeSearchCV", "Exhaustive", "Hybrid", "LocalSearch"),
 }
 _MODULE_OF = {name: module for module, names in _NAMES_OF.items() for name in names}
-_MODULES = {*_NAMES_OF, "certify", "datasets", "exceptions", "metrics", "monitor", "plotting",
-            "report"}  # fmt: skip
+_MODULES = {*_NAMES_OF, "certify", "datasets", "exceptions", "final", "metrics", "monitor",
+            "plotting", "report", "savings"}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

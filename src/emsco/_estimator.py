@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from emsco._columns import Columns, assemble, has_missing, plain
 from emsco.exceptions import ClassesError, DesignError, ValuesError, quoted
+from emsco.final import LoggedAnswers
 
 
 @dataclass(frozen=True)
@@ -64,11 +65,28 @@ class FinalStage:
     features: tuple[str, ...]
     classes: NDArray[Any]
 
+    @classmethod
+    def of(
+        cls, model: Any, container: str, features: tuple[str, ...], classes: NDArray[Any]
+    ) -> FinalStage:
+        """Let a model judge by all features, and by its logged answers where it has no more."""
+        return cls(model, container, features + logged(model), classes)
+
     def __call__(self, columns: Columns) -> Sequence[NDArray[np.float64]]:
         """Give the whole probability to the class that the model answers."""
         answers = self.model.predict(assemble(self.container, self.features, columns))
         codes = answer_codes(answers, self.classes)
         return list(np.eye(len(self.classes))[:, codes])
+
+
+def logged(final: Any) -> tuple[str, ...]:
+    """Name the column besides those of sources that a final model reads, if it is such a one."""
+    return (final.column,) if isinstance(final, LoggedAnswers) else ()
+
+
+def without_answers(final: Any, X: Any) -> Any:
+    """Give X without the column of logged answers, where that is what the final model is."""
+    return final.others(X) if isinstance(final, LoggedAnswers) else X
 
 
 def check_final(final: Any, guard: Any) -> None:

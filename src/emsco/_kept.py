@@ -12,9 +12,9 @@ from sklearn.base import clone
 
 from emsco._decide import Judge
 from emsco._encoding import ColumnEncoding
-from emsco._estimator import EstimatorStage
+from emsco._estimator import EstimatorStage, FinalStage
 from emsco._frozen import FrozenMapping
-from emsco._linear import LinearStage
+from emsco._linear import LinearStage, ReadFirst
 from emsco.exceptions import ArtifactError, quoted
 from emsco.guard import InputGuard
 
@@ -43,6 +43,8 @@ class Kept:
         The fitted classifier of each set of columns.
     guard : InputGuard or None
         What was learned of all these columns.
+    final : fitted model or None
+        What judges by all columns together instead.
     """
 
     estimator: Any
@@ -54,6 +56,7 @@ class Kept:
     encodings: Mapping[str, ColumnEncoding]
     fitted: Mapping[tuple[str, ...], Any]
     guard: InputGuard | None = None
+    final: Any = None
 
     @property
     def columns(self) -> Mapping[str, NDArray[Any]]:
@@ -70,12 +73,15 @@ class Kept:
 
     def stage(self, features: tuple[str, ...], number: int) -> tuple[Any, Judge]:
         """Find the classifier of a stage; give it and what judges by it."""
+        if self.final is not None and len(features) == len(self.names):
+            return self.final, FinalStage.of(self.final, self.container, features, self.classes)
         if features not in self.fitted:
             self._refuse(features)
         fitted = self.fitted[features]
         if self.estimator is None:
             encodings = {feature: self.encoding(feature) for feature in features}
-            return fitted, LinearStage.compile(features, encodings, fitted)
+            judge = LinearStage.compile(features, encodings, fitted)
+            return fitted, judge if self.final is None else ReadFirst(encodings, judge)
         return fitted, EstimatorStage(fitted, number, self.container, features)
 
     def guarded(self, guard: Any, used: Sequence[str]) -> InputGuard:  # noqa: ARG002  # as Training

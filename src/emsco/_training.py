@@ -199,7 +199,7 @@ class Training:
     def stage(self, features: tuple[str, ...], number: int) -> tuple[Any, Judge]:
         """Fit the classifier of a stage, or find it fitted; give it and what judges by it."""
         if self.final is not None and len(features) == len(self.columns):
-            return self.final, FinalStage(self.final, self.container, features, self.classes)
+            return self.final, FinalStage.of(self.final, self.container, features, self.classes)
         if self.estimator is None:
             if features not in self.fitted:
                 blocks = np.hstack([self._block(feature) for feature in features])

@@ -34,7 +34,7 @@ from emsco._columns import (
 )
 from emsco._decide import Judge, Plan, Stage, decide_block
 from emsco._encoding import ColumnEncoding, read
-from emsco._estimator import check_final
+from emsco._estimator import check_final, logged, without_answers
 from emsco._kept import Kept
 from emsco._rows import FittedRows
 from emsco._threshold import Threshold, resolve
@@ -169,6 +169,7 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
         **params : dict
             Passed on to the `fit` of every stage's estimator.
         """
+        X = without_answers(self.final, X)
         columns, labels = read_rows(self, X, y)
         params = self._fit_params(sample_weight, params)
         training = Training(
@@ -263,10 +264,11 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
 
     def _make_plan(self, judges: Sequence[Judge], most_frequent: int) -> Plan:
         latencies = np.cumsum([self.costs_.latency_of(sources) for sources in self.stages_])
+        last = len(self.stages_) - 1
         stages = [
             Stage(
                 sources=sources,
-                features=self._features(sources),
+                features=self._features(sources) + (logged(self.final) if i == last else ()),
                 judge=judges[i],
                 threshold=_one_or_each(self.thresholds_[i]),
                 cost=self.costs_.of(self.design_.acquired(i)),
@@ -281,20 +283,27 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         size = _LINEAR_BLOCK if self.estimator is None else _ESTIMATOR_BLOCK
         if container_of(X) == "array":
+            X = without_answers(self.final, X)
             X = validate_data(self, X, reset=False, dtype=None, ensure_all_finite=False)
             if X.dtype.kind in NUMERIC:
                 return self._array_blocks(X, size)
             columns = read_columns(X, self._names)
         elif by_name and hasattr(self, "feature_names_in_"):
-            columns = pick_columns(X, list(self._missing_seen))
+            columns = pick_columns(X, self._columns_read)
         else:
-            validate_data(self, X, reset=False, skip_check_array=True)
-            columns = read_columns(X, self._names)
-        used = {name: columns[name] for name in self._missing_seen}
+            rest = without_answers(self.final, X)
+            validate_data(self, rest, reset=False, skip_check_array=True)
+            columns = read_columns(rest, self._names) | pick_columns(X, logged(self.final))
+        used = {name: columns[name] for name in self._columns_read}
         if self.estimator is None and self.final is None:
             used = {name: read(self._encoding[name], used[name], name) for name in used}
         self._refuse_invalid(used)
         return slice_columns(used, size)
+
+    @property
+    def _columns_read(self) -> list[str]:
+        """What some stage reads of X."""
+        return [*self._missing_seen, *logged(self.final)]
 
     def _array_blocks(self, X: NDArray[Any], size: int) -> Iterator[Columns]:
         dtype = np.float64 if self.estimator is None else X.dtype

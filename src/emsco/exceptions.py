@@ -86,6 +86,10 @@ class ArtifactError(EmscoError, ValueError):
     """A file that cannot be written, cannot be trusted, or does not hold what is asked of it."""
 
 
+class ModelError(EmscoError, ValueError):
+    """A final model that cannot be read, or that gives no answer."""
+
+
 class CheckpointError(EmscoError, ValueError):
     """A checkpoint that is damaged, is of another run, or cannot be written."""
 

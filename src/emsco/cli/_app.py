@@ -9,6 +9,7 @@ from emsco.cli.certify import certify
 from emsco.cli.costs import init
 from emsco.cli.decide import decide
 from emsco.cli.report import report
+from emsco.cli.savings import savings
 from emsco.cli.search import search
 from emsco.cli.select import select
 from emsco.cli.show import show
@@ -26,7 +27,7 @@ costs = typer.Typer(
 app.add_typer(costs, name="costs")
 
 costs.command()(told(init))
-for command in (search, show, select, certify, decide, report):
+for command in (search, show, select, certify, decide, report, savings):
     app.command()(told(command))
 
 

@@ -17,7 +17,7 @@ from emsco._encoding import Category, Number
 from emsco.cascade import CascadeClassifier
 from emsco.cli._frames import read_values
 from emsco.cli._tables import Block, Rows, check_columns
-from emsco.cli._values import Texts
+from emsco.cli._values import Texts, read_labels
 from emsco.decisions import ACCEPTED, LOW_CONFIDENCE, Decisions
 from emsco.exceptions import ColumnsError
 
@@ -56,7 +56,7 @@ class Tally:
 
 def schema_of(cascade: CascadeClassifier, rows: Rows, keep: Sequence[str]) -> pa.Schema:
     """Name the columns of decisions; those kept come first, or else the number of the row."""
-    check_columns(rows, [*cascade._missing_seen, *keep])
+    check_columns(rows, [*cascade._columns_read, *keep])
     begin = {name: rows.types[name] for name in keep} or {ROW: pa.int64()}
     fields = FIELDS | {"label": pa.array(cascade.classes_.tolist()).type}
     if cascade._plan.latencies is not None:
@@ -74,7 +74,7 @@ def decided(
 ) -> Iterator[pa.RecordBatch]:
     """Decide a file, block by block."""
     driver = Driver(cascade)
-    for block in rows.blocks(list(dict.fromkeys([*cascade._missing_seen, *keep]))):
+    for block in rows.blocks(list(dict.fromkeys([*cascade._columns_read, *keep]))):
         decisions = driver.decide(block)
         tally.add(decisions)
         begin = block.columns(keep) or [pa.array(np.arange(block.n_rows) + block.first_row)]
@@ -119,9 +119,15 @@ class Driver:
         return pa.array(getattr(decisions, name))
 
     def _checked(self, name: str, column: pa.Array, rows: NDArray[np.intp]) -> NDArray[Any]:
-        """Read a column as its stage takes it, text as codes; refuse what cannot be judged."""
+        """Read a column as its stage takes it, text as codes; refuse what cannot be judged.
+
+        A final model takes text as text, and where it is only what was logged, its answers.
+        """
+        if name not in self._cascade._missing_seen:
+            return read_labels(column, name, self._cascade.classes_)
         seen = self._cascade._missing_seen[name]
-        encoding = self._cascade._encoding.get(name)
+        known = self._cascade._encoding if self._cascade.final is None else {}
+        encoding = known.get(name)
         if isinstance(encoding, Category):
             texts = Texts.read(column, encoding.levels)
             values, places = texts.words, texts.places

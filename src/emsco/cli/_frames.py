@@ -53,13 +53,25 @@ def read_labelled(
     names = [n for n in rows.names if n and n != label] if features is None else list(features)
     check_columns(rows, names)
     table = rows.table([*names, label])
+    labels = read_labels(table.column(label).combine_chunks(), label, classes)
+    return Labelled(_frame(table, names, path, encodings or {}), labels)
+
+
+def read_features(path: Path, names: Sequence[str]) -> Any:
+    """Read columns as a pandas frame, where rows need no label."""
+    rows = open_rows(path)
+    check_columns(rows, names)
+    return _frame(rows.table(names), names, path, {})
+
+
+def _frame(
+    table: pa.Table, names: Sequence[str], path: Path, known: Mapping[str, ColumnEncoding]
+) -> Any:
     if not table.num_rows:
         raise ArtifactError(f"{path} has no rows.")
     columns = {name: table.column(name).combine_chunks() for name in names}
-    known = encodings or {}
     values = {name: read_values(column, name, known.get(name)) for name, column in columns.items()}
-    labels = read_labels(table.column(label).combine_chunks(), label, classes)
-    return Labelled(require("pandas").DataFrame(values), labels)
+    return require("pandas").DataFrame(values)
 
 
 def read_names(path: Path, column: str) -> NDArray[Any]:

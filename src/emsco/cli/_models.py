@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -51,16 +52,22 @@ def load_any(path: Path, trusted: Sequence[str] | None = None) -> Any:
     """Load a file, or the search of a run folder."""
     from emsco import load
 
-    try:
-        return load(file_of(path), trusted=trusted or ())
-    except ArtifactError as error:
-        if path.is_dir() and not file_of(path).exists():
-            raise ArtifactError(
-                f"{path} has no {SEARCH}; it is not a folder that `emsco search --out` wrote."
-            ) from None
+    if path.is_dir() and not file_of(path).exists():
         raise ArtifactError(
-            str(error).replace("pass trusted=", "name them by --trust: ")
-        ) from error
+            f"{path} has no {SEARCH}; it is not a folder that `emsco search --out` wrote."
+        )
+    with telling_trust():
+        return load(file_of(path), trusted=trusted or ())
+
+
+@contextmanager
+def telling_trust() -> Iterator[None]:
+    """Say by which option a file is trusted."""
+    try:
+        yield
+    except ArtifactError as error:
+        told = str(error).replace("pass trusted=", "name them by --trust: ")
+        raise ArtifactError(told) from error
 
 
 def read_fresh(model: Any, path: Path, label: str) -> Any:

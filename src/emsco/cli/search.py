@@ -11,7 +11,7 @@ from emsco.cli._options import AsJson, Data, Label, MaxMissed, by_class, shares_
 from emsco.cli._told import note
 
 if TYPE_CHECKING:
-    from emsco import CascadeSearchCV
+    from emsco import CascadeSearchCV, Costs
 
 
 def search(
@@ -97,8 +97,6 @@ def search(
 def _read(data: Path, label: str, costs: Path | None) -> tuple[Any, Any, Any]:
     """Read the columns that have a price, all where no prices are given."""
     from emsco.cli._frames import read_labelled
-    from emsco.cli._tables import check_columns, open_rows
-    from emsco.exceptions import ColumnsError, quoted
 
     if costs is None:
         note(
@@ -106,16 +104,23 @@ def _read(data: Path, label: str, costs: Path | None) -> tuple[Any, Any, Any]:
         )
         return *read_labelled(data, label), None
     prices = load_costs(costs)
+    return *read_labelled(data, label, priced(data, label, prices, costs)), prices
+
+
+def priced(data: Path, label: str | None, prices: Costs, costs: Path) -> list[str]:
+    """Name the columns of a file that have a price, in its order; the label must have none."""
+    from emsco.cli._tables import check_columns, open_rows
+    from emsco.exceptions import ColumnsError, quoted
+
     features = [feature for source in prices.sources for feature in source.features]
     if label in features:
         raise ColumnsError(f"{costs} prices {label!r}, which is the label; delete its line.")
     rows = open_rows(data)
-    check_columns(rows, [label, *features])
+    check_columns(rows, features if label is None else [*features, label])
     unpriced = [name for name in rows.names if name != label and name not in features]
     if unpriced:
         note(f"emsco: not used, because {costs} has no price for it: {quoted(unpriced)}.")
-    ordered = [name for name in rows.names if name in features]
-    return *read_labelled(data, label, ordered), prices
+    return [name for name in rows.names if name in features]
 
 
 def load_costs(path: Path) -> Any:

@@ -16,6 +16,7 @@ from emsco.io._json import from_plain, to_plain
 from emsco.io._skops import from_skops, to_skops, untrusted_types
 from emsco.io._zip import Inside, Member, read_member, read_start
 
+ONNX = "onnx"  # what a user names to trust such a model
 _INTEGERS = range(-(2**63), 2**63)
 # As numpy writes them; no object and no structure, and nothing for its reader of literals to read.
 _HEADER = re.compile(
@@ -44,6 +45,12 @@ class Writer:
         if id(estimator) not in self._names:
             self._add(estimator, "stages", "skops", to_skops(estimator, what))
         return self._names[id(estimator)][0]
+
+    def onnx(self, content: bytes) -> str:
+        """Keep a model in the ONNX format as it is, and say under which name."""
+        if id(content) not in self._names:
+            self._add(content, "final", "onnx", content)
+        return self._names[id(content)][0]
 
     def column(self, values: Sequence[Any], what: str) -> Any:
         """Keep many values of one type as an array, others as JSON."""
@@ -88,10 +95,12 @@ class Reader:
         stages = [member for member in members if member.name.endswith(".skops")]
         # Before any object is made.
         found = {name for stage in stages for name in untrusted_types(Inside(file, stage))}
+        if any(member.name.endswith(".onnx") for member in members):
+            found.add(ONNX)  # read by a library of its own
         if found - set(trusted):
             raise ArtifactError(
-                "its stages hold types that skops does not trust by itself; if you know who wrote "
-                f"the file, and only then, pass trusted={sorted(found)!r}"
+                "its stages hold what cannot be trusted by itself; if you know who wrote the file, "
+                f"and only then, pass trusted={sorted(found)!r}"
             )
 
     def array(self, name: Any, *shape: int | None) -> NDArray[Any]:
@@ -123,6 +132,14 @@ class Reader:
         if name not in self._made:
             self._made[name] = from_skops(read_member(self._file, member), self._trusted)
         return self._made[name]
+
+    def onnx(self, name: Any) -> bytes:
+        """Give a model in the ONNX format, as it was."""
+        member = self._member(name, "onnx")
+        if name not in self._made:
+            self._made[name] = read_member(self._file, member)
+        content: bytes = self._made[name]
+        return content
 
     def column(self, data: Any) -> list[Any]:
         """Give back the values of a column."""

@@ -11,7 +11,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
 from emsco._encoding import ColumnEncoding
-from emsco._estimator import EstimatorStage
+from emsco._estimator import EstimatorStage, FinalStage
 from emsco._kept import Kept
 from emsco._linear import default_estimator
 from emsco._rows import FittedRows
@@ -19,6 +19,7 @@ from emsco._threshold import resolve
 from emsco._training import Training
 from emsco.cascade import CascadeClassifier
 from emsco.exceptions import ArtifactError, ThresholdError, require
+from emsco.final import LoggedAnswers, OnnxModel
 from emsco.guard import InputGuard
 from emsco.io._bundle import Reader, Writer
 from emsco.io._json import from_plain, to_plain
@@ -38,15 +39,15 @@ from emsco.io._words import (
     labels_to,
 )
 
+FINAL = frozenset({"final"})  # told only where there is one
 _CONTAINERS = ("array", "pandas", "polars")
 
 
 def cascade_to(cascade: CascadeClassifier, writer: Writer) -> Data:
     """Keep a fitted cascade."""
     check_is_fitted(cascade)
-    refuse_final(cascade)
     kept = _taken_apart(cascade)
-    return {
+    return final_to(writer, kept.final) | {
         "costs": costs_to(cascade.costs_),
         "design": design_to(cascade.design_),
         "threshold": to_plain(_threshold_of(cascade), "`threshold`"),
@@ -57,15 +58,16 @@ def cascade_to(cascade: CascadeClassifier, writer: Writer) -> Data:
 
 def cascade_from(data: Data, reader: Reader) -> CascadeClassifier:
     """Give the cascade back."""
-    expect_keys(data, "costs", "design", "threshold", "rows", "training")
+    expect_keys(data, "costs", "design", "threshold", "rows", "training", *FINAL & data.keys())
     costs = costs_from(data["costs"])
-    kept = kept_from(reader, data["training"], data["rows"])
+    kept = kept_from(reader, data["training"], data["rows"], final_from(reader, data))
     cascade = CascadeClassifier(
         kept.estimator,
         design=design_from(data["design"], costs),
         costs=costs,
         threshold=from_plain(data["threshold"]),
         guard=None if kept.guard is None else clone(kept.guard),
+        final=kept.final,
     )
     tell_rows(cascade, expect_rows(data["rows"]), reader)
     return cascade._fit(kept)
@@ -123,7 +125,7 @@ def kept_to(writer: Writer, kept: Kept) -> Data:
     return data
 
 
-def kept_from(reader: Reader, data: Data, rows: Data) -> Kept:
+def kept_from(reader: Reader, data: Data, rows: Data, final: Any) -> Kept:
     """Give the stages back; `rows` tells what is known of the rows they were fitted on."""
     expect_keys(data, "container", "estimator", "guard", "columns", "stages")
     classes, names = labels_from(rows["classes"]), expect_texts(rows["columns"])
@@ -154,8 +156,8 @@ def kept_from(reader: Reader, data: Data, rows: Data) -> Kept:
             expect_keys(stage, "columns", "fitted")
             features = tuple(expect_texts(stage["columns"]))
             fitted[features] = _classifier(reader.estimator(stage["fitted"]), classes)
-        if data["container"] != "array":
-            require(data["container"])  # what the stages want their columns in
+    if data["container"] != "array" and not (estimator is final is None):
+        require(data["container"])  # what the stages want their columns in
     guard = None if data["guard"] is None else InputGuard.from_data(from_plain(data["guard"]))
     return Kept(
         estimator=estimator,
@@ -167,7 +169,34 @@ def kept_from(reader: Reader, data: Data, rows: Data) -> Kept:
         encodings=encodings,
         fitted=fitted,
         guard=guard,
+        final=final,
     )
+
+
+def final_to(writer: Writer, final: Any) -> Data:
+    """Keep the model that answers last, where there is one: as data if it can be."""
+    if final is None:
+        return {}
+    if isinstance(final, LoggedAnswers):
+        return {"final": {"column": final.column}}
+    if isinstance(final, OnnxModel):
+        return {"final": {"onnx": writer.onnx(final.content)}}
+    return {"final": {"skops": writer.estimator(final, "`final`")}}
+
+
+def final_from(reader: Reader, data: Data) -> Any:
+    """Give back the model that answers last."""
+    if "final" not in data:
+        return None
+    ((kind, told),) = expect(data["final"], dict).items()
+    if kind == "column":
+        return LoggedAnswers(expect(told, str))
+    if kind == "onnx":
+        return OnnxModel(reader.onnx(told))
+    final = reader.estimator(told)
+    if kind != "skops" or not hasattr(final, "predict"):
+        raise ArtifactError(f"its `final`, a {type(final).__name__}, cannot answer")
+    return final
 
 
 def estimator_from(reader: Reader, name: Any) -> Any:
@@ -176,12 +205,6 @@ def estimator_from(reader: Reader, name: Any) -> Any:
     if not (hasattr(estimator, "fit") and hasattr(estimator, "predict_proba")):
         raise ArtifactError(f"its `estimator`, a {type(estimator).__name__}, is no classifier")
     return estimator
-
-
-def refuse_final(model: Any) -> None:
-    """Refuse to leave out, without a word, the model that answers last."""
-    if model.final is not None:
-        raise ArtifactError("files do not keep a final model yet")
 
 
 def checked_guard(guard: Any) -> InputGuard:
@@ -227,6 +250,9 @@ def _taken_apart(cascade: CascadeClassifier) -> Kept:
     if isinstance(judge, EstimatorStage):
         estimator = judge.estimator if cascade.estimator is None else cascade.estimator
         estimator, container = clone(estimator), judge.container
+    fitted = cascade.estimators_
+    if isinstance(stages[-1].judge, FinalStage):
+        container, fitted = stages[-1].judge.container, fitted[:-1]
     acquired = [cascade._features(cascade.design_.acquired(i)) for i in range(len(stages))]
     return Kept(
         estimator=estimator,
@@ -236,8 +262,9 @@ def _taken_apart(cascade: CascadeClassifier) -> Kept:
         names=cascade._names,
         missing=cascade._missing_seen,
         encodings=cascade._encoding,
-        fitted=dict(zip(acquired, cascade.estimators_, strict=True)),
+        fitted=dict(zip(acquired, fitted, strict=False)),
         guard=None if cascade.guard is None else checked_guard(cascade.guard_),
+        final=cascade.final,
     )
 
 

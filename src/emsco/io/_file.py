@@ -40,7 +40,7 @@ from emsco.search import CascadeSearchCV
 FORMAT = 1
 
 _MANIFEST = "manifest.json"
-_MEMBER = re.compile(r"arrays/\d{1,5}\.npy|stages/\d{1,5}\.skops")
+_MEMBER = re.compile(r"arrays/\d{1,5}\.npy|stages/\d{1,5}\.skops|final/0\.onnx")
 _KEYS = ("format", "versions", "kind", "model", "members", "certificate", "fingerprint")
 _SEAL = b"emsco sha256 "  # then that of the manifest, which has that of every other member
 _SEAL_SIZE = len(_SEAL) + 64

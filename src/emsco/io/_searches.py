@@ -16,12 +16,14 @@ from emsco.exceptions import ArtifactError, GuardWarning
 from emsco.guard import InputGuard
 from emsco.io._bundle import Reader, Writer
 from emsco.io._cascades import (
+    FINAL,
     checked_guard,
     estimator_from,
     expect_rows,
+    final_from,
+    final_to,
     kept_from,
     kept_to,
-    refuse_final,
     rows_to,
     tell_rows,
 )
@@ -48,7 +50,7 @@ _STRATEGIES = {kind.__name__: kind for kind in (EMSCO, Exhaustive, Hybrid, Local
 # belong to the machine that searched, never are.
 _PLAIN = (
     "threshold", "max_stages", "allow_unused", "max_missed", "cv", "max_rows", "select", "refit",
-    "n_jobs", "random_state", "verbose",
+    "target", "n_jobs", "random_state", "verbose",
 )  # fmt: skip
 
 
@@ -61,7 +63,6 @@ _KEYS = (
 def search_to(search: CascadeSearchCV, writer: Writer) -> Data:
     """Keep a fitted search with every stage that it has fitted so far."""
     check_is_fitted(search, "front_")
-    refuse_final(search)
     candidates = [*search.front_, search.all_sources_]
     best = None
     if hasattr(search, "best_candidate_"):
@@ -69,7 +70,7 @@ def search_to(search: CascadeSearchCV, writer: Writer) -> Data:
         best = places[0] if places else len(candidates)
         candidates += [] if places else [search.best_candidate_]
     estimator = search.estimator
-    return {
+    return final_to(writer, search.final) | {
         "costs": costs_to(search.costs_),
         "parameters": _parameters_to(search),
         "estimator": None if estimator is None else writer.estimator(estimator, "`estimator`"),
@@ -98,20 +99,22 @@ def search_to(search: CascadeSearchCV, writer: Writer) -> Data:
 
 def search_from(data: Data, reader: Reader) -> CascadeSearchCV:
     """Give the search back, in all that needs no training rows."""
-    expect_keys(data, *_KEYS)
+    expect_keys(data, *_KEYS, *FINAL & data.keys())
+    final = final_from(reader, data)
     costs = costs_from(data["costs"])
     rows = expect_rows(data["rows"], "n_splits", "n_selected_on")
     search = CascadeSearchCV(
         None if data["estimator"] is None else estimator_from(reader, data["estimator"]),
         costs=costs,
         guard=None if data["guard"] is None else InputGuard(**from_plain(data["guard"])),
+        final=final,
         **_parameters_from(data["parameters"]),
     )
     tell_rows(search, rows, reader)
-    training = kept_from(reader, data["training"], rows)
+    training = kept_from(reader, data["training"], rows, final)
     evaluated = data["evaluated"]
     search._training = training
-    search._evaluated = None if evaluated is None else kept_from(reader, evaluated, rows)
+    search._evaluated = None if evaluated is None else kept_from(reader, evaluated, rows, final)
     search.classes_, search.costs_ = training.classes, costs
     search.n_splits_ = expect(rows["n_splits"], int)
     search._n_selection_rows = expect(rows["n_selected_on"], int)
@@ -198,7 +201,8 @@ def _reference_from(search: CascadeSearchCV, data: Data, reader: Reader) -> AllS
 def _kept_by(search: CascadeSearchCV, training: Training | Kept) -> Kept:
     """Take from training what its fitted stages need."""
     needed = {name for features in training.fitted for name in features}
-    used = [name for name in training.columns if name in needed]
+    every = training.final is not None
+    used = [name for name in training.columns if every or name in needed]
     guard = None
     if search.guard is not None and used:
         with warnings.catch_warnings():
@@ -215,6 +219,7 @@ def _kept_by(search: CascadeSearchCV, training: Training | Kept) -> Kept:
         encodings={name: training.encoding(name) for name in used} if is_default else {},
         fitted=training.fitted,
         guard=guard,
+        final=training.final,
     )
 
 
@@ -231,5 +236,5 @@ def _chosen_of(search: CascadeSearchCV) -> str | None:
 
 
 def _is_of(cascade: CascadeClassifier, training: Training | Kept) -> bool:
-    fitted = list(training.fitted.values())
+    fitted = [*training.fitted.values(), training.final]
     return all(any(one is known for known in fitted) for one in cascade.estimators_)

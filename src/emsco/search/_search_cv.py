@@ -28,7 +28,7 @@ from emsco._columns import (
     read_columns,
     refuse_invalid,
 )
-from emsco._estimator import answer_codes, check_final
+from emsco._estimator import answer_codes, check_final, without_answers
 from emsco._kept import Kept
 from emsco._rows import FittedRows
 from emsco._threshold import StageThreshold, resolve
@@ -259,6 +259,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
             _check_bounds(self.select)  # before the search, which may take long
         self._check_final()
         answers = None if self.final is None else np.asarray(self.final.predict(X))
+        X = without_answers(self.final, X)
         columns, labels = read_rows(self, X, answers if self.target == "agreement" else y)
         costs = resolve_costs(self.costs, list(columns))
         fit_params, split_params = self._routed(params)
@@ -451,7 +452,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         tested = np.concatenate([f.test for f in folds])
         truth = np.searchsorted(training.classes, training.labels[tested])
         answers = None if answers is None else answers[tested]
-        thresholds = alternatives(self.threshold, len(classes))
+        thresholds = alternatives(self.threshold, len(classes), final=self.final is not None)
         max_missed = dict(self.max_missed or {})
         for label, most in max_missed.items():
             if label not in classes:
@@ -593,7 +594,8 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
                 "call choose(refit=True)."
             )
         if len(getattr(X, "shape", ())) == 2:
-            validate_data(self, X, reset=False, skip_check_array=True)
+            rest = without_answers(self.final, X)
+            validate_data(self, rest, reset=False, skip_check_array=True)
         return self.best_cascade_
 
     def _fresh_evaluations(self, X: Any, truth: NDArray[Any]) -> list[Evaluation]:
@@ -620,6 +622,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
 
     def _columns_of(self, X: Any, n_rows: int) -> Columns:
         names = list(self._training.columns)
+        X = without_answers(self.final, X)
         if container_of(X) == "array":
             X = validate_data(self, X, reset=False, dtype=None, ensure_all_finite=False)
             columns = read_columns(X, names)

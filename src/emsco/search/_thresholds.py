@@ -18,10 +18,14 @@ AUTO = "auto"
 _GRID = (
     0.1, 0.2, 0.3, 0.4, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.93, 0.96, 0.98, 0.99,
 )  # fmt: skip
+# Where a final model answers the rest, few changed decisions are wanted: closer still.
+_FINAL_GRID = (
+    0.6, 0.7, 0.8, 0.85, 0.9, 0.93, 0.95, 0.97, 0.98, 0.985, 0.99, 0.993, 0.996, 0.998,
+)  # fmt: skip
 _AT_ONCE = 64  # candidates looked around in a round
 
 
-def alternatives(threshold: Any, n_classes: int) -> list[StageThreshold]:
+def alternatives(threshold: Any, n_classes: int, *, final: bool = False) -> list[StageThreshold]:
     """List the thresholds to search at: one, those given, or a grid for "auto".
 
     The grid begins where every row is answered, so that a cascade that rejects none is found too.
@@ -39,7 +43,8 @@ def alternatives(threshold: Any, n_classes: int) -> list[StageThreshold]:
                 f"got {threshold!r}."
             )
         least = lowest(n_classes)
-        return [least, *(number for number in _GRID if number > least)]
+        grid = _FINAL_GRID if final else _GRID
+        return [least, *(number for number in grid if number > least)]
     listed = list(threshold) if isinstance(threshold, list) else [threshold]
     if not listed:
         raise ThresholdError("`threshold` must list at least one alternative, got none.")

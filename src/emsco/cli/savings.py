@@ -1,0 +1,238 @@
+"""`emsco savings`: what a model that is there already would have cost with cheaper stages first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from emsco.cli._options import AsJson, Trust
+from emsco.cli._told import note
+
+if TYPE_CHECKING:
+    from emsco.savings import Saving, Savings
+
+_SEARCHED = 4_000  # rows that the search takes; the fits take all
+_FOLDS = 3
+_SETS = 256  # source sets that boosted trees are fitted for
+_ROWS_TOLD = 6
+
+
+class Stages(StrEnum):
+    """What the stages before the model are."""
+
+    LOGISTIC = "logistic"
+    BOOSTED = "boosted"
+
+
+def savings(
+    log: Annotated[Path, typer.Argument(help="Rows as the model saw them: CSV or Parquet.")],
+    costs: Annotated[Path, typer.Option(help="Prices, as `emsco costs init` writes them.")],
+    model: Annotated[
+        Path | None, typer.Option(help="The model, in a file of skops or an .onnx file.")
+    ] = None,
+    answers: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="Instead of a model: the column of its answers."),
+    ] = None,
+    agreement: Annotated[
+        list[float] | None,
+        typer.Option(
+            help="The share of decisions left as they were; may be given again.",
+            show_default="0.98, 0.99 and 0.995",
+        ),
+    ] = None,
+    confidence: Annotated[
+        float, typer.Option(help="One minus the chance that any promise printed is false.")
+    ] = 0.99,
+    stages: Annotated[
+        Stages, typer.Option(help="The stages before the model; boosted trees take longer.")
+    ] = Stages.BOOSTED,
+    max_stages: Annotated[int, typer.Option(min=2, help="The most stages, the model one.")] = 4,
+    changed: Annotated[
+        Path | None, typer.Option(help="A CSV file to write: decisions that would have changed.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="A cascade to write, of the largest agreement certified.")
+    ] = None,
+    trust: Trust = None,
+    n_jobs: Annotated[int, typer.Option(help="How many workers fit; -1: one a core.")] = -1,
+    random_state: Annotated[int, typer.Option(help="The seed of all randomness.")] = 0,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Say what cheaper stages before your model would have saved, and what they would have changed.
+
+    Your model stays as it is, and answers whatever the stages before it are not sure of. No labels
+    are needed. One half of the log is searched; the other says what can be promised.
+    """
+    from emsco import CascadeSearchCV, dump
+    from emsco.cli._print import print_json, print_text
+    from emsco.savings import savings as find_savings
+
+    final, X, prices = _read(log, costs, model, answers, trust)
+    search = CascadeSearchCV(
+        _estimator(stages, X, random_state),
+        costs=prices,
+        final=final,
+        target="agreement",
+        search=_strategy(stages, len(prices.names)),
+        select={"by": "accuracy"},
+        max_stages=max_stages,
+        cv=_FOLDS,
+        max_rows=_SEARCHED if len(X) > 2 * _SEARCHED else None,
+        n_jobs=n_jobs,
+        random_state=random_state,
+        verbose=0 if quiet else 1,
+    )
+    targets = {} if agreement is None else {"agreement": agreement}
+    found = find_savings(search, X, confidence=confidence, random_state=random_state, **targets)
+    print_json(_data(found)) if as_json else print_text("\n".join(_lines(found, len(X))))
+    best = next((saving for saving in reversed(found.each) if saving.best), None)
+    if best is None or best.best is None:
+        return
+    if changed is not None:
+        _write_changed(best, changed)
+    if out is not None:
+        cascade = found.search.cascade(best.best.candidate)
+        cascade.certificate_ = best.certificate
+        dump(cascade, out)
+        note(f"Written: {out}, which leaves {best.agreement:.4g} of decisions as they were.")
+
+
+def _read(
+    log: Path, costs: Path, model: Path | None, answers: str | None, trust: list[str] | None
+) -> tuple[Any, Any, Any]:
+    """Read the model, the columns that have a price, in the model's order, and the prices."""
+    from emsco.cli._frames import read_features, read_labelled
+    from emsco.cli._models import telling_trust
+    from emsco.cli.search import load_costs, priced
+    from emsco.exceptions import ModelError
+    from emsco.final import LoggedAnswers
+    from emsco.io import load_final
+
+    if (model is None) == (answers is None):
+        raise ModelError("Give --model, a file, or --answers, the column of what it answered.")
+    prices = load_costs(costs)
+    names = priced(log, answers, prices, costs)
+    if model is None:
+        X, given = read_labelled(log, str(answers), names)
+        return LoggedAnswers(str(answers)), X.assign(**{str(answers): given}), prices
+    with telling_trust():
+        final = load_final(model, trusted=trust or ())
+    known = list(getattr(final, "feature_names_in_", names))
+    if set(known) != set(names):
+        odd = sorted({*known} ^ {*names})
+        raise ModelError(f"{model} and {costs} must name the same columns; one alone has {odd}.")
+    return final, read_features(log, known), prices
+
+
+def _estimator(stages: Stages, X: Any, random_state: int) -> Any:
+    """Make what the stages are clones of; trees take text as the number of its category."""
+    if stages is Stages.LOGISTIC:
+        return None
+    import numpy as np
+    from sklearn.compose import make_column_selector, make_column_transformer
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OrdinalEncoder
+
+    boosted = HistGradientBoostingClassifier(
+        max_iter=50, max_leaf_nodes=15, random_state=random_state
+    )
+    text = make_column_selector(dtype_exclude="number")
+    if not text(X):
+        return boosted
+    numbered = OrdinalEncoder(
+        handle_unknown="use_encoded_value", unknown_value=np.nan, encoded_missing_value=np.nan
+    )
+    return make_pipeline(
+        make_column_transformer((numbered, text), remainder="passthrough"), boosted
+    )
+
+
+def _strategy(stages: Stages, n_sources: int) -> Any:
+    """Bound the number of trees' fits, so that a sceptic does not wait for an hour."""
+    from emsco import LocalSearch
+
+    slow = stages is Stages.BOOSTED and 2**n_sources > _SETS
+    return LocalSearch(fits=_SETS) if slow else None
+
+
+def _lines(found: Savings, n_rows: int) -> list[str]:
+    """Say it for people."""
+    costs, on = found.search.costs_, len(found.certified_on)
+    unit = f" {costs.unit}".rstrip()
+    head = (
+        f"Your model pays {costs.total:,.4g}{unit} a row for all {len(costs.names)} sources. Of "
+        f"{n_rows:,} rows, {len(found.searched):,} were searched and {on:,} say what can be "
+        f"promised, with {found.confidence:.4g} confidence for all lines together:"
+    )
+    lines = [head, "", "decisions left as they were  price a row  of the bill  would have changed"]
+    for saving in found.each:
+        share = f"at least {100 * saving.agreement:.4g}%".ljust(27)
+        if saving.best is None:
+            lines.append(f"{share}  {saving.certificate.sentence}")
+            continue
+        changed = f"{len(saving.changed):,} of {on:,} ({len(saving.changed) / on:.2%})"
+        lines.append(f"{share}{saving.cost:>13,.4g}{saving.cost / costs.total:>13.1%}  {changed}")
+    return lines + [line for saving in found.each if saving.best for line in ("", _told(saving))]
+
+
+def _told(saving: Saving) -> str:
+    """Say what stages keep an agreement, and which decisions they change."""
+    assert saving.best is not None
+    *stages, _ = saving.best.candidate.design.stages
+    told = (
+        f"At {100 * saving.agreement:.4g}%: {' | '.join(', '.join(stage) for stage in stages)} | "
+        f"your model; {saving.early:.1%} of rows never get there. "
+    )
+    if not len(saving.changed):
+        return told + "No decision would have changed."
+    turns = Counter(zip(saving.before.tolist(), saving.after.tolist(), strict=True))
+    each = ", ".join(f"{n} from {a!r} to {b!r}" for (a, b), n in turns.most_common())
+    rows = ", ".join(map(str, saving.changed[:_ROWS_TOLD].tolist()))
+    more = ", ..." * (len(saving.changed) > _ROWS_TOLD)
+    return told + f"Changed: {each} (rows {rows}{more})."
+
+
+def _data(found: Savings) -> dict[str, Any]:
+    """Say it for programs."""
+    from emsco.cli._print import candidate_data
+
+    return {
+        "total_cost": found.search.costs_.total,
+        "unit": found.search.costs_.unit,
+        "rows_searched": len(found.searched),
+        "rows_certified_on": len(found.certified_on),
+        "confidence": found.confidence,
+        "savings": [
+            {
+                "agreement": saving.agreement,
+                "certified": saving.best is not None,
+                "sentence": saving.certificate.sentence,
+                "needed_rows": saving.certificate.needed_rows,
+                "cost": saving.cost,
+                "early": saving.early,
+                "changed": saving.changed.tolist(),
+                "chosen": None if saving.best is None else candidate_data(saving.best.candidate),
+            }
+            for saving in found.each
+        ],
+    }
+
+
+def _write_changed(saving: Saving, path: Path) -> None:
+    """Write the rows whose decision would have changed."""
+    import pyarrow as pa
+
+    from emsco._atomic import write_whole
+    from emsco.cli._writing import parts_for
+
+    columns = {"row": saving.changed, "before": saving.before, "after": saving.after}
+    batch = pa.RecordBatch.from_pydict({n: values.tolist() for n, values in columns.items()})
+    write_whole(path, parts_for(path)(batch.schema, [batch]))
+    note(f"Written: {path}, the {len(saving.changed)} decisions changed at {saving.agreement:.4g}.")

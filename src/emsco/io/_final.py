@@ -1,0 +1,65 @@
+"""Models that others have made and kept: as skops files, with a trust list, or as ONNX."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from emsco.exceptions import ArtifactError, ModelError, require
+from emsco.final import OnnxModel
+
+
+def load_final(path: str | os.PathLike[str], *, trusted: Sequence[str] = ()) -> Any:
+    """Read the model that is to be the last stage: from a `.onnx` file, or as skops keeps it.
+
+    Parameters
+    ----------
+    path : str or path
+        The file.
+    trusted : sequence of str, default=()
+        Types that skops may load although it does not know them to be harmless. The error tells
+        which ones a file needs.
+
+    Raises
+    ------
+    ArtifactError
+        Where a file asks for trust.
+    ModelError
+        Where it cannot be read, or holds nothing that can answer.
+
+    Examples
+    --------
+    >>> from emsco.io import load_final
+    >>> load_final("no such file")
+    Traceback (most recent call last):
+    emsco.exceptions.ModelError: no such file cannot be read: No such file or directory.
+    """
+    name = os.fspath(path)
+    if name.endswith(".onnx"):
+        return OnnxModel(name)
+    try:
+        with open(path, "rb") as file:
+            content = file.read()
+    except OSError as error:
+        raise ModelError(f"{name} cannot be read: {error.strerror}.") from error
+    skops = require("skops.io", "skops")
+    try:
+        unknown = set(skops.get_untrusted_types(data=content)) - set(trusted)
+    except Exception as error:  # whatever a file that is none leads to
+        raise ModelError(
+            f"{name} is no model that can be read; keep yours by skops.io.dump(model, ...) or as "
+            f"ONNX ({error})."
+        ) from error
+    if unknown:
+        raise ArtifactError(
+            f"{name} holds types that skops does not trust by itself; if you know who wrote it, "
+            f"and only then, pass trusted={sorted(unknown)!r}."
+        )
+    try:
+        model = skops.loads(content, trusted=list(trusted))
+    except Exception as error:  # as above
+        raise ModelError(f"{name} cannot be loaded by skops: {error}.") from error
+    if not hasattr(model, "predict"):
+        raise ModelError(f"{name} holds a {type(model).__name__}, which cannot answer.")
+    return model

@@ -1,0 +1,147 @@
+"""What cheaper stages in front of a model that is there already would have saved, and changed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import _safe_indexing, check_random_state
+
+from emsco.certify import Certificate, CertifiedCandidate, certify
+from emsco.exceptions import CertificateError
+from emsco.search import CascadeSearchCV
+
+_MOST_ROWS = 50_000  # to search, and to certify on: more would change no figure that people look at
+
+
+@dataclass(frozen=True)
+class Saving:
+    """What one share of decisions left as they were costs.
+
+    Parameters
+    ----------
+    agreement : float
+        The share promised.
+    certificate : Certificate
+        The promise, or how many rows it lacks.
+    best : CertifiedCandidate or None
+        The cheapest candidate that keeps it; None where none is certified.
+    cost : float
+        What that pays a row on the mean, on the rows certified on; without one, the full price.
+    early : float
+        The share of those rows that never get to the model.
+    changed : ndarray of int
+        The rows of X, among those certified on, that would have been decided otherwise.
+    before, after : ndarray
+        What the model answered on those, and what a stage before it would have.
+    """
+
+    agreement: float
+    certificate: Certificate
+    best: CertifiedCandidate | None
+    cost: float
+    early: float
+    changed: NDArray[np.intp]
+    before: NDArray[Any]
+    after: NDArray[Any]
+
+    @classmethod
+    def of(
+        cls,
+        search: CascadeSearchCV,
+        agreement: float,
+        certificate: Certificate,
+        X: Any,
+        answers: NDArray[Any],
+        rows: NDArray[np.intp],
+    ) -> Saving:
+        """Decide the rows certified on by the cheapest candidate that is certified, if any is."""
+        if not certificate.certified:
+            none = answers[:0]
+            return cls(agreement, certificate, None, search.costs_.total, 0.0, rows[:0], none, none)
+        best = certificate.select(by="cost")
+        decisions = search.cascade(best.candidate).decide(X)
+        differ = np.flatnonzero(decisions.label != answers)
+        return cls(
+            agreement=agreement,
+            certificate=certificate,
+            best=best,
+            cost=float(decisions.cost.mean()),
+            early=float((decisions.exit_stage < best.candidate.design.n_stages - 1).mean()),
+            changed=rows[differ],
+            before=answers[differ],
+            after=decisions.label[differ],
+        )
+
+
+@dataclass(frozen=True)
+class Savings:
+    """What was found: the search, which rows served for what, and a `Saving` an agreement."""
+
+    search: CascadeSearchCV
+    searched: NDArray[np.intp]
+    certified_on: NDArray[np.intp]
+    confidence: float
+    each: tuple[Saving, ...]
+
+
+def savings(
+    search: CascadeSearchCV,
+    X: Any,
+    *,
+    agreement: Sequence[float] = (0.98, 0.99, 0.995),
+    confidence: float = 0.99,
+    random_state: Any = None,
+) -> Savings:
+    """Search one half of logged rows, and certify on the other what may be promised.
+
+    Parameters
+    ----------
+    search : CascadeSearchCV
+        With its `final` model and `target="agreement"`; it is fitted here.
+    X : pandas or polars frame, or numpy array
+        Rows as the model saw them, drawn like those to come.
+    agreement : sequence of float, default=(0.98, 0.99, 0.995)
+        Shares of decisions left as they were.
+    confidence : float, default=0.99
+        One minus the chance that any promise here is false, all of them together.
+    random_state : int, RandomState or None, default=None
+        Draws the halves; of more than 100,000 rows, so many.
+
+    Examples
+    --------
+    >>> from sklearn.ensemble import HistGradientBoostingClassifier
+    >>> from emsco import CascadeSearchCV
+    >>> from emsco.datasets import make_costly_classification
+    >>> from emsco.savings import savings
+    >>> X, y, costs = make_costly_classification(5000, 4, class_sep=2, random_state=0)
+    >>> model = HistGradientBoostingClassifier(random_state=0).fit(X[:1000], y[:1000])
+    >>> search = CascadeSearchCV(costs=costs, final=model, target="agreement", max_stages=2)
+    >>> found = savings(search, X[1000:], agreement=[0.95], random_state=0)
+    >>> saving = found.each[0]
+    >>> bool(saving.cost < costs.total)
+    True
+    >>> bool(len(saving.changed) <= 0.05 * len(found.certified_on))
+    True
+    """
+    if search.final is None or search.target != "agreement":
+        raise CertificateError(
+            "Savings are those of stages before a model: give CascadeSearchCV(final=model, "
+            "target='agreement')."
+        )
+    targets = sorted(set(agreement))
+    order = check_random_state(random_state).permutation(len(X))[: 2 * _MOST_ROWS]
+    searched, kept = (np.sort(half) for half in np.array_split(order, 2))
+    search.fit(_safe_indexing(X, searched))
+    fresh = _safe_indexing(X, kept)
+    answers = np.asarray(search.final.predict(fresh))
+    each = []
+    for target in targets:
+        certificate = certify(
+            search, fresh, agreement=target, confidence=confidence, share=1 / len(targets)
+        )
+        each.append(Saving.of(search, target, certificate, fresh, answers, kept))
+    return Savings(search, searched, kept, float(confidence), tuple(each))

@@ -1,0 +1,136 @@
+"""`savings`: a log and a model, or what it answered, and what stages before it would have saved."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+import skops.io
+from commands import call, patients, write_csv
+from sklearn.compose import make_column_transformer
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
+
+from emsco.cli._frames import read_features
+
+TRUST = ("--trust", "numpy.dtype")  # of what an encoder gives
+NAMES = ["visits", "marker", "scan", "age", "smoker", "town"]  # not in the order of the file
+
+
+@pytest.fixture(scope="module")
+def model(folder, tmp_path_factory):
+    """Make a model that knows text and numbers, and is kept by skops."""
+    X = read_features(folder / "train.csv", NAMES)
+    encoded = make_column_transformer(
+        (OneHotEncoder(handle_unknown="ignore"), ["town"]), remainder=SimpleImputer()
+    )
+    fitted = make_pipeline(encoded, LogisticRegression(max_iter=1000))
+    fitted.fit(X, patients(600, 0)["state"].to_numpy())
+    path = tmp_path_factory.mktemp("savings") / "model.skops"
+    skops.io.dump(fitted, path)
+    return path, fitted
+
+
+@pytest.fixture(scope="module")
+def logged(folder, model):
+    """Make a log that has the model's answers beside the rows."""
+    _, fitted = model
+    answers = fitted.predict(read_features(folder / "fresh.csv", NAMES))
+    path = folder / "logged.csv"
+    return write_csv(patients(2000, 1).assign(verdict=answers), path), answers
+
+
+def few_rows(log, tmp_path):
+    path = tmp_path / "few.csv"
+    path.write_text("\n".join(log.read_text().splitlines()[:401]) + "\n")
+    return path
+
+
+def ask(folder, log, *arguments, code=0):
+    called = call("savings", log, "--costs", folder / "costs.toml", "--quiet", *arguments)
+    assert called.code == code, called.err
+    return called
+
+
+def test_a_model_or_its_answers_give_the_same_savings(folder, model, logged):
+    log, _ = logged
+    asked = ("--stages", "logistic", "--agreement", 0.9, "--max-stages", 2, "--json")
+    by_model = json.loads(ask(folder, log, "--model", model[0], *TRUST, *asked).out)
+    by_answers = json.loads(ask(folder, log, "--answers", "verdict", *asked).out)
+    (saving,), (same,) = by_model["savings"], by_answers["savings"]
+    assert saving["certified"]
+    assert saving["cost"] < 0.9 * by_model["total_cost"]
+    assert (by_model["rows_searched"], by_model["rows_certified_on"]) == (1000, 1000)
+    assert (saving["changed"], saving["cost"]) == (same["changed"], same["cost"])
+
+
+def test_stages_may_be_boosted_trees(folder, logged, tmp_path):
+    """Trees take text and empty cells too."""
+    asked = ("--agreement", 0.8, "--max-stages", 2, "--n-jobs", 1, "--json")
+    told = json.loads(
+        ask(folder, few_rows(logged[0], tmp_path), "--answers", "verdict", *asked).out
+    )
+    (saving,) = told["savings"]
+    assert saving["certified"]
+    assert saving["cost"] < 0.9 * told["total_cost"]
+
+
+def test_what_is_written_decides_as_was_told(folder, logged, tmp_path):
+    log, answers = logged
+    called = ask(
+        folder, log, "--answers", "verdict", "--stages", "logistic", "--agreement", 0.9,
+        "--agreement", 0.95, "--out", tmp_path / "m.emsco", "--changed", tmp_path / "changed.csv",
+    )  # fmt: skip
+    assert "Your model pays 115 EUR a row for all 4 sources" in called.out
+    assert "at least 90%" in called.out
+    assert "| your model;" in called.out
+    changed = pd.read_csv(tmp_path / "changed.csv")
+    np.testing.assert_array_equal(changed.before, answers[changed.row])
+    assert (changed.before != changed.after).all()
+    decided = call("decide", tmp_path / "m.emsco", log)
+    (tmp_path / "decided.csv").write_text(decided.out)
+    decisions = pd.read_csv(tmp_path / "decided.csv")
+    assert decisions.accepted.all()
+    differ = decisions.row[decisions.label.to_numpy() != answers]
+    assert set(changed.row) <= set(differ)
+    assert len(differ) <= 0.05 * len(answers)
+
+
+def test_a_model_is_trusted_by_name(folder, model, logged):
+    refused = ask(folder, logged[0], "--model", model[0], code=2)
+    assert "name them by --trust: ['numpy.dtype']" in refused.err
+
+
+def test_too_few_rows_are_told_with_how_many_would_do(folder, logged, tmp_path):
+    few = few_rows(logged[0], tmp_path)
+    called = ask(folder, few, "--answers", "verdict", "--stages", "logistic", "--agreement", 0.999)
+    assert "Not certified" in called.out
+    assert "too few" in called.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "Give --model, a file, or --answers"),
+        (("--model", "none.skops"), "none.skops cannot be read"),
+        (("--answers", "verdit"), "has no column 'verdit'; did you mean 'verdict'?"),
+        (("--answers", "age"), "prices 'age', which is the label"),
+    ],
+)
+def test_what_cannot_be_is_one_message(folder, logged, arguments, message):
+    called = ask(folder, logged[0], *arguments, code=2)
+    assert message in called.err
+    assert "Traceback" not in called.err
+
+
+def test_a_model_and_prices_must_name_the_same_columns(model, logged, tmp_path):
+    costs = tmp_path / "costs.toml"
+    costs.write_text("[sources]\nage = 1\nmarker = 5\n")
+    called = call("savings", logged[0], "--costs", costs, "--model", model[0], *TRUST, "--quiet")
+    assert called.code == 2
+    assert "must name the same columns" in called.err
+    assert "'scan'" in called.err
