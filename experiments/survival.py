@@ -6,12 +6,11 @@ import json
 import logging
 import resource
 import signal
-import subprocess
-import sys
 import time
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -32,8 +31,7 @@ STRATEGIES = {
     "Hybrid": Hybrid(EMSCO(population=30, generations=4), LOCAL),
 }
 KILLS, SMALL_KILLS = 20, 3  # of all strategies together
-N_SOURCES = 8
-NAMED = 3  # how a child ends that was told a named error
+N_SOURCES, SMALL_SOURCES = 8, 6
 
 
 def run(*, small: bool, only: list[str] | None = None) -> str:
@@ -41,17 +39,18 @@ def run(*, small: bool, only: list[str] | None = None) -> str:
     warnings.simplefilter("ignore")
     names = [name for name in STRATEGIES if only is None or name in only]
     kills = SMALL_KILLS if small else KILLS
+    n_sources = SMALL_SOURCES if small else N_SOURCES
     rng = np.random.default_rng(0)
     rows = []
-    with TemporaryDirectory() as folder:
+    with TemporaryDirectory() as made:
+        folder = Path(made)
         for i, name in enumerate(names):
-            share = len(range(i, kills, len(names)))
-            rows.append(_kill(name, share, rng, Path(folder)))
-        cuts = _cut(Path(folder), 1024 if small else 64)
-        full = _fill_disk(Path(folder))
-        much = _write_much(Path(folder), small=small)
+            rows.append(_kill(name, len(range(i, kills, len(names))), rng, folder, n_sources))
+        told = [_cut(folder, 1024 if small else 64), _fill_disk(folder, n_sources)]
+        if not small:
+            told.append(_write_much(folder))
     header = ["search", "killed", "killed before the end", "same front", "time spent writing, %"]
-    return "\n\n".join([markdown(header, rows), cuts, full, much])
+    return "\n\n".join([markdown(header, rows), *told])
 
 
 def search_of(name: str, checkpoint: Path | None = None) -> CascadeSearchCV:
@@ -67,9 +66,9 @@ def search_of(name: str, checkpoint: Path | None = None) -> CascadeSearchCV:
     )
 
 
-def rows_of() -> tuple[Any, Any]:
+def rows_of(n_sources: int) -> tuple[Any, Any]:
     """Make the rows that are searched on."""
-    X, y, _ = make_costly_classification(200, n_sources=N_SOURCES, random_state=0)
+    X, y, _ = make_costly_classification(200, n_sources=n_sources, random_state=0)
     return X.to_numpy(), y
 
 
@@ -78,47 +77,49 @@ def front_of(search: CascadeSearchCV) -> list[Any]:
     return [list(search.front_), search.history_, search.all_sources_, search.best_candidate_]
 
 
-def _kill(name: str, times: int, rng: np.random.Generator, folder: Path) -> list[str]:
-    X, y = rows_of()
+def _kill(
+    name: str, times: int, rng: np.random.Generator, folder: Path, n_sources: int
+) -> list[str]:
+    """Kill processes after as many events of their searches as drawn, and a moment more."""
+    X, y = rows_of(n_sources)
     whole = front_of(search_of(name).fit(X, y))  # compiles, too
+    events: list[Any] = []
     with _writings() as writings:
         started = time.monotonic()
-        search_of(name, folder / f"{name}.whole").fit(X, y)
+        search_of(name, folder / f"{name}.whole").set_params(callback=events.append).fit(X, y)
         seconds = time.monotonic() - started
     early = same = 0
     for number in range(times):
         path = folder / f"{name}.{number}"
-        code = f"from experiments.survival import child; child({name!r}, {str(path)!r})"
-        child = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
-        assert child.stdout is not None
-        child.stdout.readline()  # it has read its rows and begins to fit
-        time.sleep(float(rng.random()) * seconds)
-        child.send_signal(signal.SIGKILL)
-        early += child.wait() == -signal.SIGKILL
-        child.stdout.close()
-        found = front_of(search_of(name, path).fit(X, y))
-        if found != whole:
+        after, delay = rng.integers(len(events)), rng.random() * seconds / len(events)
+        early += _run_and_kill(search_of(name, path), X, y, int(after), float(delay))
+        size = path.stat().st_size if path.exists() else 0
+        print(json.dumps({"search": name, "killed": number, "bytes left": size}), flush=True)
+        if front_of(search_of(name, path).fit(X, y)) != whole:
             raise SystemExit(f"{name}, killed: another front.")
         same += 1
-        print(json.dumps({"search": name, "killed": number, "seconds": seconds}), flush=True)
     return [name, str(times), str(early), str(same), f"{100 * sum(writings) / seconds:.1f}"]
 
 
-def child(name: str, path: str) -> None:
-    """Run a search, to be killed."""
-    warnings.simplefilter("ignore")
-    X, y = rows_of()
-    print("begins", flush=True)
-    try:
-        search_of(name, Path(path)).fit(X, y)
-    except CheckpointError:
-        sys.exit(NAMED)
+def _run_and_kill(search: CascadeSearchCV, X: Any, y: Any, after: int, delay: float) -> bool:
+    """Run a search in a process of its own, kill that, and say whether it had not ended."""
+    fork = get_context("fork")
+    events = fork.Semaphore(0)
+    search.set_params(callback=lambda _: events.release())
+    process = fork.Process(target=search.fit, args=(X, y))
+    process.start()
+    for _ in range(after):
+        if not events.acquire(timeout=600):
+            raise SystemExit("A search to be killed does not go on.")
+    time.sleep(delay)
+    process.kill()
+    process.join()
+    return process.exitcode == -signal.SIGKILL
 
 
-def _write_much(folder: Path, *, small: bool) -> str:
+def _write_much(folder: Path) -> str:
     """Search a table whose fits are as quick as they get, which makes writing weigh most."""
-    n_rows, n_sources = (500, 10) if small else (5000, 12)
-    X, y, costs = make_costly_classification(n_rows, n_sources=n_sources, random_state=0)
+    X, y, costs = make_costly_classification(5000, n_sources=12, random_state=0)
     path = folder / "much"
     search = CascadeSearchCV(costs=costs, max_stages=2, random_state=0, checkpoint=path)
     with _writings() as writings:
@@ -126,9 +127,9 @@ def _write_much(folder: Path, *, small: bool) -> str:
         search.fit(X, y)
         seconds = time.monotonic() - started
     return (
-        f"Default classifier, {2**n_sources - 1:,} source sets, {n_rows:,} rows: "
-        f"{path.stat().st_size / 1e6:.1f} MB, written {len(writings)} times in "
-        f"{sum(writings):.2f} of {seconds:.1f} seconds, {100 * sum(writings) / seconds:.1f}%."
+        f"Default classifier, 4,095 source sets, 5,000 rows: {path.stat().st_size / 1e6:.1f} MB, "
+        f"written {len(writings)} times in {sum(writings):.2f} of {seconds:.1f} seconds, "
+        f"{100 * sum(writings) / seconds:.1f}%."
     )
 
 
@@ -154,7 +155,7 @@ def _writings() -> Iterator[list[float]]:
 
 
 def _cut(folder: Path, step: int) -> str:
-    X, y = rows_of()
+    X, y = rows_of(SMALL_SOURCES)
     X, y = X[:100, :4], y[:100]
     path, previous = folder / "cut", folder / f"cut{PREVIOUS}"
     whole = front_of(search_of("Exhaustive", path).fit(X, y))
@@ -182,24 +183,30 @@ def _cut(folder: Path, step: int) -> str:
     )
 
 
-def _fill_disk(folder: Path) -> str:
-    X, y = rows_of()
+def _fill_disk(folder: Path, n_sources: int) -> str:
+    X, y = rows_of(n_sources)
     path = folder / "full"
-    code = f"from experiments.survival import child; child('Exhaustive', {str(path)!r})"
-    limit = (20_000, 20_000)  # bytes of any file
-    ended = subprocess.run(
-        [sys.executable, "-c", code],
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit),
-        stdout=subprocess.DEVNULL,
-        check=False,
-    )
-    if ended.returncode != NAMED:
+
+    def stop(state: dict[str, Any]) -> None:
+        if state["source_sets"] > 2 ** (n_sources - 1):
+            raise KeyboardInterrupt
+
+    with suppress(KeyboardInterrupt):
+        search_of("Exhaustive", path).set_params(callback=stop).fit(X, y)
+    before = path.read_bytes()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + 1, limits[1]))
+    try:
+        search_of("Exhaustive", path).fit(X, y)
+    except CheckpointError as error:
+        told = str(error).replace(str(path), path.name)
+    else:
         raise SystemExit("A full disk was not told by name.")
-    size = path.stat().st_size
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    if path.read_bytes() != before:
+        raise SystemExit("A full disk has changed the checkpoint that was there.")
     whole = front_of(search_of("Exhaustive").fit(X, y))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", CheckpointWarning)  # it goes on from the last one itself
-        found = front_of(search_of("Exhaustive", path).fit(X, y))
-    if found != whole:
+    if front_of(search_of("Exhaustive", path).fit(X, y)) != whole:
         raise SystemExit("After a full disk: another front.")
-    return f"Full disk: a named error; the checkpoint of {size:,} bytes before it is intact."
+    return f"Full disk: {told!r}; the {len(before):,} bytes that were there are intact."

@@ -80,12 +80,12 @@ def search(
         _fit(found, X, y)
         n_front = len(found.front_)
         _fit_candidates(found, max_candidates, quiet=quiet)
+        dump(found, out / SEARCH)
+        dump(found.best_cascade_, out / MODEL)
     except KeyboardInterrupt:
         if kept.exists():
             note(f"emsco: {kept} keeps what was fitted; the same command goes on from there.")
         raise
-    dump(found, out / SEARCH)
-    dump(found.best_cascade_, out / MODEL)
     remove(kept)
     if as_json:
         print_json(_data(found, n_front, out))

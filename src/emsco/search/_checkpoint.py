@@ -106,7 +106,6 @@ class Checkpoint:
         Gives the number of sets that the past has.
         """
         self._run |= run
-        self._began = time.monotonic()
         if self._found is None:
             self._write(table)  # what cannot be written should not be searched for
         else:
@@ -114,6 +113,7 @@ class Checkpoint:
             table.past = _past_of(self._found, table)
             self._written = len(table.past.sets)
             self._found = None
+        self._began, self._spent = time.monotonic(), 0.0  # the first step is written at once
         on_fit = table.on_fit
 
         def step(n_sets: int) -> None:
@@ -123,7 +123,7 @@ class Checkpoint:
 
         table.on_fit = step
         try:
-            yield max(self._written, 0)
+            yield self._written
         except CheckpointError:
             raise
         except BaseException:
