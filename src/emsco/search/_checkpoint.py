@@ -51,8 +51,8 @@ class _File(NamedTuple):
 class Checkpoint:
     """A run on the disk: read when it begins, written as it goes.
 
-    Writing takes about 3% of the time at most: after a step, the table is written if all writing so
-    far has taken no more. Each writing is told to the logger `emsco`, as debugging information.
+    After a step, the table is written if all writing so far has taken at most 3% of the time. Each
+    writing is told to the logger `emsco`, as debugging information.
 
     Parameters
     ----------
