@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from emsco import CascadeClassifier, CascadeSearchCV, LocalSearch, Review
+from emsco import CascadeClassifier, CascadeSearchCV, LocalSearch, MaskedClassifier, Review
 from emsco.datasets import make_costly_classification
 from emsco.exceptions import ColumnsError
 from emsco.metrics import accepted_accuracy, coverage, expected_loss, mean_cost, missed, negative
@@ -31,6 +31,8 @@ ESTIMATORS = [
     CascadeClassifier(HistGradientBoostingClassifier(max_iter=20)),
     CascadeSearchCV(),
     CascadeSearchCV(LogisticRegression(), search=LocalSearch(300, fits=20)),
+    MaskedClassifier(HistGradientBoostingClassifier(max_iter=20), repeats=2),
+    CascadeClassifier(MaskedClassifier(HistGradientBoostingClassifier(max_iter=20), repeats=2)),
 ]
 
 

@@ -162,7 +162,9 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
         """
         columns, labels = read_rows(self, X, y)
         params = self._fit_params(sample_weight, params)
-        self._fit(Training(self.estimator, container_of(X), columns, labels, params))
+        costs = resolve_costs(self.costs, list(columns))
+        sources = [costs.columns(name) for name in costs.names]
+        self._fit(Training(self.estimator, container_of(X), columns, labels, params, sources))
         self._fitted_rows = FittedRows.of(X, columns)
         return self
 

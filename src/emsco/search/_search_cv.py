@@ -229,7 +229,8 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         columns, labels = read_rows(self, X, y)
         costs = resolve_costs(self.costs, list(columns))
         fit_params, split_params = self._routed(params)
-        training = Training(self.estimator, container_of(X), columns, labels, fit_params)
+        sources = [costs.columns(name) for name in costs.names]
+        training = Training(self.estimator, container_of(X), columns, labels, fit_params, sources)
         for name in columns:
             training.values(name)  # before any fit: infinity raises
         seeds = check_random_state(self.random_state)
@@ -443,7 +444,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
             training.container,
             training.labels,
             folds,
-            [costs.columns(name) for name in costs.names],
+            training.sources,
             training.params,
         )
         # Compiled batches share memory; a user's estimator may hold Python's lock.

@@ -1,0 +1,157 @@
+"""One model answers for every source set, alone, in a cascade and in a search."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.base import clone
+from sklearn.ensemble import HistGradientBoostingClassifier
+
+from emsco import (
+    CascadeClassifier,
+    CascadeSearchCV,
+    Costs,
+    MaskedClassifier,
+    Source,
+    StageDesign,
+    evaluate,
+)
+from emsco.datasets import make_costly_classification
+from emsco.exceptions import ColumnsError
+from emsco.masked import _draw_sets
+
+pytestmark = pytest.mark.filterwarnings("ignore::emsco.exceptions.SelectionWarning")
+
+SOURCES = [[0], [1, 3], [2]]
+X, Y, _ = make_costly_classification(600, 4, class_sep=1.2, random_state=0)
+ROWS = X.to_numpy()
+COSTS = Costs(
+    [
+        Source("first", features=["x0"], cost=1),
+        Source("pair", features=["x1", "x3"], cost=4),
+        Source("last", features=["x2"], cost=9),
+    ]
+)
+
+
+def masked(**params):
+    small = HistGradientBoostingClassifier(max_iter=30, early_stopping=False, random_state=0)
+    return MaskedClassifier(small, **({"repeats": 4, "random_state": 0} | params))
+
+
+def renamed(frame):
+    return frame.set_axis([f"x{i}" for i in range(4)], axis=1)
+
+
+FRAME = renamed(X)
+
+
+def test_every_size_is_drawn_as_often_and_every_set_of_a_size():
+    sets = _draw_sets(30_000, 3, np.random.RandomState(0))
+    assert np.bincount(sets.sum(axis=1)).tolist() == [0, 10_000, 10_000, 10_000]
+    for size in (1, 2):
+        _, counts = np.unique(sets[sets.sum(axis=1) == size], axis=0, return_counts=True)
+        assert len(counts) == 3
+        assert (abs(counts - 10_000 / 3) < 4 * np.sqrt(10_000 * 2 / 9)).all()
+
+
+def test_what_was_not_bought_is_not_looked_at():
+    fitted = masked().fit(ROWS, Y, sources=SOURCES)
+    sets = np.array([[True, False, False], [False, True, True]])
+    garbage = ROWS.copy()
+    garbage[:, 1:] = 1e9
+    of = fitted.predict_proba_of
+    assert (of(garbage, sets)[0] == of(ROWS, sets)[0]).all()
+    assert (of(garbage, sets)[1] != of(ROWS, sets)[1]).any()
+
+
+def test_not_bought_is_not_bought_and_missing():
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=800)
+    # That the second value is missing says all; that it was not bought says nothing.
+    rows = np.column_stack([rng.normal(size=800), np.where(y == 1, np.nan, rng.normal(size=800))])
+    fitted = masked().fit(rows, y)
+    both, first = fitted.predict_proba_of(rows, np.array([[True, True], [True, False]]))
+    assert (both.argmax(axis=1) == y).mean() > 0.95
+    assert abs(first[:, 1] - 0.5).max() < 0.4
+    assert (fitted.predict(rows) == both.argmax(axis=1)).all()
+
+
+def test_many_sets_at_once_are_judged_as_one_by_one():
+    fitted = masked().fit(ROWS, Y, sources=SOURCES)
+    sets = np.array([[True, False, False], [False, True, False], [True, True, True]])
+    together = fitted.predict_proba_of(ROWS, sets)
+    for columns, one in zip(([0], [1, 3], range(4)), together, strict=True):
+        view = fitted.having(columns)
+        assert view.n_features_in_ == len(columns)
+        assert (view.predict_proba(ROWS[:, sorted(columns)]) == one).all()
+    with pytest.raises(ColumnsError, match="with all of its columns or not at all"):
+        fitted.having([0, 1])
+    with pytest.raises(ValueError, match="expecting 2 features"):
+        fitted.having([1, 3]).predict_proba(ROWS)
+
+
+@pytest.mark.parametrize("wrong", [[[0], [1]], [[0, 1], [1, 2, 3]], [[0, 1, 2, 3], []]], ids=str)
+def test_sources_that_do_not_divide_the_columns_are_refused(wrong):
+    with pytest.raises(ColumnsError, match="each of the 4 columns once"):
+        masked().fit(ROWS, Y, sources=wrong)
+
+
+def test_weights_count():
+    weight = np.where(Y == 1, 30.0, 1.0)
+    plain, weighted = masked().fit(ROWS, Y), masked().fit(ROWS, Y, sample_weight=weight)
+    assert weighted.predict(ROWS).sum() > plain.predict(ROWS).sum()
+    even = masked().fit(ROWS, Y, sample_weight=np.ones(len(Y)))
+    assert np.allclose(even.predict_proba(ROWS), plain.predict_proba(ROWS))
+
+
+@pytest.mark.parametrize("rows", [FRAME, ROWS], ids=["frame", "array"])
+def test_a_cascade_fits_one_model_and_every_stage_judges_by_it(rows):
+    design = StageDesign.from_stages([["first"], ["pair"], ["last"]], COSTS.names)
+    cascade = CascadeClassifier(masked(), design=design, costs=COSTS, threshold=0.8).fit(rows, Y)
+    assert len({id(stage.estimator_) for stage in cascade.estimators_}) == 1
+    assert [stage.n_features_in_ for stage in cascade.estimators_] == [1, 3, 4]
+    by_hand = masked().fit(ROWS, Y, sources=SOURCES)
+    chain = np.tri(3, dtype=bool)
+    probability = by_hand.predict_proba_of(ROWS, chain)
+    decisions = cascade.decide(rows)
+    assert set(decisions.exit_stage.tolist()) == {0, 1, 2}
+    exits = probability[decisions.exit_stage, np.arange(len(Y))]
+    assert (decisions.confidence == exits.max(axis=1)).all()
+    first_sure = (probability.max(axis=2) >= 0.8).argmax(axis=0)
+    assert (decisions.exit_stage == first_sure)[decisions.accepted].all()
+
+
+def test_the_front_has_the_figures_of_cascades_fitted_fold_by_fold():
+    folds = [(np.arange(300), np.arange(300, 600)), (np.arange(300, 600), np.arange(300))]
+    options = {"costs": COSTS, "threshold": [0.7, 0.9], "cv": folds, "random_state": 0}
+    search = CascadeSearchCV(masked(), **options).fit(FRAME, Y)
+    assert type(search.search_).__name__ == "Exhaustive"
+    assert len(search.front_) > 5
+    for candidate in search.front_:
+        paid = accepted = right = 0
+        for train, test in folds:
+            cascade = CascadeClassifier(
+                masked(), design=candidate.design, costs=COSTS, threshold=candidate.threshold
+            )
+            cascade.fit(FRAME.iloc[train], Y[train])
+            one = evaluate(cascade.decide(FRAME.iloc[test]), Y[test])
+            paid, accepted, right = paid + one.paid, accepted + one.accepted, right + one.right
+        told = candidate.evaluation
+        assert (told.accepted, told.right) == (accepted, right)
+        assert told.paid == pytest.approx(paid)
+    in_two = CascadeSearchCV(masked(), n_jobs=2, **options).fit(FRAME, Y)
+    assert in_two.front_ == search.front_
+
+
+def test_a_set_costs_no_fit():
+    class Counting(HistGradientBoostingClassifier):
+        fits = 0
+
+        def fit(self, *args, **kwargs):
+            Counting.fits += 1
+            return super().fit(*args, **kwargs)
+
+    counting = MaskedClassifier(Counting(max_iter=5), repeats=2, random_state=0)
+    CascadeSearchCV(clone(counting), costs=COSTS, cv=3, random_state=0).fit(FRAME, Y)
+    assert Counting.fits == 3 + 1  # a fold each, and the refit
