@@ -1,4 +1,4 @@
-"""scikit-learn's own checks pass, none expected to fail, and its tools take what is here."""
+"""scikit-learn's own checks pass, but for one where chance hides sources; its tools work too."""
 
 from __future__ import annotations
 
@@ -36,8 +36,15 @@ ESTIMATORS = [
 ]
 
 
+def _drawn_by_row(estimator):
+    if MaskedClassifier not in (type(estimator), type(getattr(estimator, "estimator", None))):
+        return {}
+    why = "what is hidden is drawn a row: a row given twice is not one that counts twice"
+    return {"check_sample_weight_equivalence_on_dense_data": why}
+
+
 @pytest.mark.filterwarnings("default")  # the checks themselves provoke warnings
-@parametrize_with_checks(ESTIMATORS)
+@parametrize_with_checks(ESTIMATORS, expected_failed_checks=_drawn_by_row)
 def test_check_estimator(estimator, check):
     check(estimator)
 

@@ -163,6 +163,18 @@ class Training:
             missing,
         )
 
+    def by(self, estimator: Any) -> Training:
+        """Give the same rows for another estimator, nothing learned yet."""
+        return Training(
+            estimator,
+            self.container,
+            self.columns,
+            self.labels,
+            self.params,
+            self.sources,
+            self._may_be_missing,
+        )
+
     def values(self, name: str) -> NDArray[Any]:
         """Give a column as plain values; infinity raises."""
         if name not in self._values:

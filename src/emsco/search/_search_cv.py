@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import check_cv
 from sklearn.utils import Tags, check_random_state, column_or_1d, resample
-from sklearn.utils._param_validation import HasMethods, Interval
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import check_is_fitted, validate_data
 
@@ -47,6 +47,7 @@ from emsco.exceptions import (
     warn,
 )
 from emsco.front import Candidate, ParetoFront
+from emsco.masked import MaskedClassifier
 from emsco.scored import ScoredCandidate, ScoredFront
 from emsco.search._calibration import is_trusted, overconfidence
 from emsco.search._choice import FEW_ROWS, LEAST_COVERAGE, AllSources, cheapest_as_good
@@ -56,7 +57,10 @@ from emsco.search._hybrid import default_search
 from emsco.search._outcomes import OutcomeTable
 from emsco.search._problem import Problem
 from emsco.search._progress import Progress
+from emsco.search._separate import Separate, most_alike, thresholds_anew
 from emsco.search._thresholds import AUTO, alternatives, thresholds_by_stage
+
+_STAGES = "stages"  # refit: each by itself
 
 
 class CascadeSearchCV(ClassifierMixin, BaseEstimator):
@@ -98,9 +102,11 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         candidate. None: the cheapest candidate with coverage of at least 0.8 whose accuracy and
         whose every class's recall, on what it accepts, are not below those of all sources bought at
         once and answering every row; where there is none, that itself, with a warning.
-    refit : bool, default=True
+    refit : bool or "stages", default=True
         Whether the chosen stages are fitted on all rows. False: with a one-split `cv` the cascade
         is the very one that was evaluated; with several there is none until `choose(refit=True)`.
+        "stages", with a `MaskedClassifier`: the chosen stages are fitted each by itself, evaluated
+        on the same folds, and their thresholds chosen anew; `best_candidate_` tells their figures.
     guard : object with fit(columns) and reasons(columns), default=None
         As in `CascadeClassifier`.
     n_jobs : int, default=None
@@ -157,7 +163,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         "cv": ["cv_object"],
         "max_rows": [Interval(Integral, 2, None, closed="left"), None],
         "select": [Mapping, callable, None],
-        "refit": ["boolean"],
+        "refit": ["boolean", StrOptions({_STAGES})],
         "guard": [HasMethods(["fit", "reasons"]), None],
         "n_jobs": [Integral, None],
         "engine": [HasMethods(["map"]), None],
@@ -169,6 +175,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
     best_cascade_: CascadeClassifier
     _training: Training | Kept  # where the search was loaded from a file, its rows are gone
     _evaluated: Training | Kept | None
+    _separate: Separate | None = None
 
     def __init__(
         self,
@@ -183,7 +190,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         cv: Any = 5,
         max_rows: int | None = None,
         select: Mapping[str, Any] | Callable[[ParetoFront], Candidate] | None = None,
-        refit: bool = True,
+        refit: bool | str = True,
         guard: Guard | None = None,
         n_jobs: int | None = None,
         engine: Any = None,
@@ -226,6 +233,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         """
         if isinstance(self.select, Mapping):
             _check_bounds(self.select)  # before the search, which may take long
+        self._check_refit(self.refit)
         columns, labels = read_rows(self, X, y)
         costs = resolve_costs(self.costs, list(columns))
         fit_params, split_params = self._routed(params)
@@ -259,7 +267,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
                     delattr(self, earlier)  # it was chosen from another front
             self.front_ = ParetoFront(front, costs, _measured_on(n_rows, len(folds)))
             one_split = len(folds) == 1
-            self._training = training
+            self._training, self._tested = training, folds
             self._fitted_rows = FittedRows.of(X, columns)
             self._evaluated = training.take(folds[0].train) if one_split else None
             progress.phase("refit")
@@ -278,7 +286,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         return self._reference.at(coverage)
 
     def choose(
-        self, candidate: Candidate | None = None, *, refit: bool | None = None, **bounds: Any
+        self, candidate: Candidate | None = None, *, refit: bool | str | None = None, **bounds: Any
     ) -> Self:
         """Choose anew; only source sets not yet fitted are fitted.
 
@@ -286,7 +294,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         ----------
         candidate : Candidate, default=None
             The one to choose. None: by bounds.
-        refit : bool, default=None
+        refit : bool or "stages", default=None
             Whether to fit on all rows; None: as the search was told.
         **bounds : dict
             Keywords of `ParetoFront.select`; none of them: as the search was told.
@@ -295,7 +303,8 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         if candidate is not None and bounds:
             raise SelectionError("Give a candidate or bounds to choose one by, not both.")
         _check_bounds(bounds)
-        select = bounds or self.select if candidate is None else lambda front: candidate  # noqa: ARG005
+        self._check_refit(self.refit if refit is None else refit)
+        select = bounds or self.select if candidate is None else candidate
         self._choose(select, self.refit if refit is None else refit)
         return self
 
@@ -305,6 +314,8 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         With `refit=False` and a one-split `cv`, on the rows that it was evaluated by instead.
         """
         check_is_fitted(self, "front_")
+        if self._separate is not None and candidate is self._separate.candidate:
+            return self._cascade_on(candidate, self._separate.training)
         return self._cascade(candidate, self.refit)
 
     def decide(self, X: Any) -> Decisions:
@@ -346,7 +357,8 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
     def summary(self) -> str:
         """Say in plain words what was chosen, what it pays, what it rejects and whom it misses."""
         self._check_is_chosen()
-        chosen, reference = self.best_candidate_, self.all_sources_
+        chosen = self.best_candidate_
+        reference = self.all_sources_ if self._separate is None else self._separate.all_sources
         thresholds = resolve(chosen.threshold, self.classes_.tolist(), chosen.design.n_stages)
         lines = [f"Chosen out of {len(self.front_):,} candidates on the front:"]
         for i, sources in enumerate(chosen.design.stages):
@@ -439,7 +451,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         thresholds: list[StageThreshold],
     ) -> OutcomeTable:
         fitter = make_fitter(
-            self.estimator,
+            training.estimator,
             training.columns,
             training.container,
             training.labels,
@@ -467,39 +479,67 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
                 CalibrationWarning,
             )
 
-    def _choose(self, select: Any, refit: bool) -> None:
-        candidate = self._select(select)
-        fits = refit or self._evaluated is not None
-        cascade = self._cascade(candidate, refit) if fits else None  # or the choice stays as it was
+    def _check_refit(self, refit: bool | str) -> None:
+        if refit == _STAGES and not isinstance(self.estimator, MaskedClassifier):
+            raise SearchError(
+                f"refit={_STAGES!r} is for a MaskedClassifier; stages of other estimators are "
+                "fitted each by itself in any case: refit=True."
+            )
+
+    def _choose(self, select: Any, refit: bool | str) -> None:
+        candidate = self._select(select, self.front_, self.all_sources_)
+        separate = self._fit_separately(select, candidate) if refit == _STAGES else None
+        cascade = None  # where it cannot be fitted, the choice stays as it was
+        if separate is not None:
+            candidate = separate.candidate
+            cascade = self._cascade_on(candidate, separate.training)
+        elif refit or self._evaluated is not None:
+            cascade = self._cascade(candidate, refit)
+        self._separate = separate
         if hasattr(self, "best_cascade_"):
             del self.best_cascade_
         self.best_candidate_ = candidate
         if cascade is not None:
             self.best_cascade_ = cascade
 
-    def _select(self, select: Any) -> Candidate:
-        if self.max_missed and not len(self.front_):
+    def _fit_separately(self, select: Any, candidate: Candidate) -> Separate:
+        """Evaluate a design whose stages are fitted each by itself, and choose its thresholds."""
+        if isinstance(self._training, Kept):
+            raise SearchError("Training rows are not in files: fit the search again.")
+        training = self._training.by(self.estimator.separate())
+        problem = self._problem(training, self.costs_, self._tested)
+        found = thresholds_anew(problem, candidate.design, by_stage=self.threshold == AUTO)
+        front = ParetoFront(found, self.costs_, self.front_.measured_on)
+        reference = AllSources.of(problem).answering()
+        if isinstance(select, Candidate):
+            return Separate(training, most_alike(front, select), reference)
+        return Separate(training, self._select(select, front, reference), reference)
+
+    def _select(self, select: Any, front: ParetoFront, all_sources: Candidate) -> Candidate:
+        if isinstance(select, Candidate):
+            return select
+        if self.max_missed and not len(front):
             raise SelectionError(
                 f"No design accepts any row within max_missed={dict(self.max_missed)}; allow more, "
                 "or search higher thresholds."
             )
         if select is None:
-            return self._select_by_default()
+            return self._select_by_default(front, all_sources)
         if callable(select):
-            candidate = select(self.front_)
+            candidate = select(front)
             if not isinstance(candidate, Candidate):
                 raise SelectionError(f"`select` must give a Candidate, gave {candidate!r}.")
             return candidate
-        return self.front_.select(**select)
+        return front.select(**select)
 
-    def _select_by_default(self) -> Candidate:
+    def _select_by_default(self, front: ParetoFront, all_sources: Candidate) -> Candidate:
         if self._n_selection_rows < FEW_ROWS:
             warn(
                 f"The choice is optimistic: it was made on {self._n_selection_rows} rows, fewer "
                 f"than {FEW_ROWS}; hold it against fresh rows with score_front(X, y).",
                 SelectionWarning,
             )
-        chosen = cheapest_as_good(self.front_, self.all_sources_)
+        chosen = cheapest_as_good(front, all_sources)
         if chosen is not None:
             return chosen
         if self.max_missed:
@@ -513,11 +553,14 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
             "once, so all sources at once were chosen; choose(...) takes another of the front.",
             SelectionWarning,
         )
-        return self.all_sources_
+        return all_sources
 
-    def _cascade(self, candidate: Candidate, refit: bool) -> CascadeClassifier:
+    def _cascade(self, candidate: Candidate, refit: bool | str) -> CascadeClassifier:
+        return self._cascade_on(candidate, self._fitted_on(refit))
+
+    def _cascade_on(self, candidate: Candidate, training: Training | Kept) -> CascadeClassifier:
         cascade = CascadeClassifier(
-            self.estimator,
+            training.estimator,
             design=candidate.design,
             costs=self.costs_,
             threshold=candidate.threshold,
@@ -526,12 +569,12 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self, name):
                 setattr(cascade, name, getattr(self, name))
-        cascade._fit(self._fitted_on(refit))
+        cascade._fit(training)
         if hasattr(self, "_fitted_rows"):  # the first files do not tell
             cascade._fitted_rows = self._fitted_rows
         return cascade
 
-    def _fitted_on(self, refit: bool) -> Training | Kept:
+    def _fitted_on(self, refit: bool | str) -> Training | Kept:
         return self._training if refit or self._evaluated is None else self._evaluated
 
     def _check_is_chosen(self) -> None:
