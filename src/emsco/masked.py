@@ -9,8 +9,10 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import minimize_scalar
 from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context, clone
 from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.model_selection import train_test_split
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.multiclass import check_classification_targets
@@ -22,6 +24,7 @@ Numbers = NDArray[np.float64]
 Sets = NDArray[np.bool_]  # one source set a row, one source a column
 
 _AT_ONCE = 2**20  # values judged at a time: every tree reads them all, so they must stay in cache
+_LEAST_ROWS = 30  # of each class, or confidences are left as they are
 
 
 class MaskedClassifier(ClassifierMixin, BaseEstimator):
@@ -53,6 +56,9 @@ class MaskedClassifier(ClassifierMixin, BaseEstimator):
         The labels.
     estimator_ : classifier
         What was fitted.
+    temperatures_ : ndarray
+        By how much sets of 1, 2, ... sources were too sure on held-out rows; confidences are
+        corrected for it.
     source_ : ndarray of int
         The source that each column belongs to.
     bought_ : ndarray of bool
@@ -111,13 +117,9 @@ class MaskedClassifier(ClassifierMixin, BaseEstimator):
         self.source_ = _source_of_columns(sources, X.shape[1])
         self.bought_ = np.ones(self.source_.max() + 1, dtype=np.bool_)
         seeds = check_random_state(self.random_state)
-        rows = np.tile(np.arange(len(X)), self.repeats)
-        sets = _draw_sets(len(rows), len(self.bought_), seeds)
-        params = {}
-        if sample_weight is not None:
-            params["sample_weight"] = _check_sample_weight(sample_weight, X)[rows]
-        self.estimator_ = self._unfitted(seeds)
-        self.estimator_.fit(_hidden(X[rows], sets, self.source_), labels[rows], **params)
+        weight = None if sample_weight is None else _check_sample_weight(sample_weight, X)
+        self.temperatures_ = self._learn_temperatures(X, labels, weight, seeds)
+        self.estimator_ = self._fit_hidden(X, labels, weight, seeds)
         self.classes_ = self.estimator_.classes_
         return self
 
@@ -131,7 +133,13 @@ class MaskedClassifier(ClassifierMixin, BaseEstimator):
 
         X has all columns; those of sources that a set does not have are not looked at.
         """
-        return self._judge(self._whole(X), np.asarray(sets, dtype=np.bool_))
+        whole, sets = self._whole(X), np.asarray(sets, dtype=np.bool_)
+        if self._has_plain_trees() and sets.shape[1] <= 64:  # bits of a word
+            from emsco import _trees
+
+            bare = _trees.predict_proba_of(self.estimator_, whole, sets, self.source_)
+            return _tempered(bare, self.temperatures_[sets.sum(axis=1) - 1, None])
+        return self._judge(whole, sets)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Give the most probable class of each row."""
@@ -161,6 +169,41 @@ class MaskedClassifier(ClassifierMixin, BaseEstimator):
         tags.input_tags.allow_nan = True
         return tags
 
+    def _fit_hidden(self, X: Numbers, labels: NDArray[Any], weight: Any, seeds: Any) -> Any:
+        """Fit on copies of the rows, each with other sources hidden."""
+        rows = np.tile(np.arange(len(X)), self.repeats)
+        sets = _draw_sets(len(rows), len(self.bought_), seeds)
+        params = {} if weight is None else {"sample_weight": weight[rows]}
+        fitted = self._unfitted(seeds)
+        return fitted.fit(_hidden(X[rows], sets, self.source_), labels[rows], **params)
+
+    def _learn_temperatures(
+        self, X: Numbers, labels: NDArray[Any], weight: Any, seeds: Any
+    ) -> Numbers:
+        """Learn by how much sets of each size are too sure, on rows held out of a fit of its own.
+
+        Few rows cannot spare any: there, confidences stay as they are.
+        """
+        temperatures = np.ones(len(self.bought_))
+        if np.unique(labels, return_counts=True)[1].min() < _LEAST_ROWS:
+            return temperatures
+        train, held_out = train_test_split(
+            np.arange(len(X)), test_size=0.25, stratify=labels, random_state=seeds
+        )
+        fitted = self._fit_hidden(
+            X[train], labels[train], None if weight is None else weight[train], seeds
+        )
+        rows = np.tile(held_out, self.repeats)
+        sets = _draw_sets(len(rows), len(self.bought_), seeds)
+        probability = fitted.predict_proba(_hidden(X[rows], sets, self.source_))
+        truth = np.searchsorted(fitted.classes_, labels[rows])
+        counted = np.ones(len(rows)) if weight is None else weight[rows]
+        for size in range(1, len(temperatures) + 1):
+            own = sets.sum(axis=1) == size
+            if counted[own].any():
+                temperatures[size - 1] = _temperature(probability[own], truth[own], counted[own])
+        return temperatures
+
     def _unfitted(self, seeds: Any) -> Any:
         if self.estimator is not None:
             return clone(self.estimator)
@@ -171,6 +214,11 @@ class MaskedClassifier(ClassifierMixin, BaseEstimator):
             early_stopping=False,
             random_state=seeds.randint(2**31),
         )
+
+    def _has_plain_trees(self) -> bool:
+        """Say whether it is made of trees that ask about numbers alone."""
+        boosted = self.estimator_
+        return type(boosted) is HistGradientBoostingClassifier and boosted.is_categorical_ is None
 
     def _whole(self, X: Any) -> Numbers:
         """Give rows with every column, those of sources that were not bought missing."""
@@ -191,7 +239,8 @@ class MaskedClassifier(ClassifierMixin, BaseEstimator):
         for start in range(0, len(probability), step):
             pairs = np.arange(start, min(start + step, len(probability)))
             rows = _hidden(X[pairs % n_rows], sets[pairs // n_rows], self.source_)
-            probability[pairs] = self.estimator_.predict_proba(rows)
+            temperature = self.temperatures_[sets.sum(axis=1) - 1][pairs // n_rows]
+            probability[pairs] = _tempered(self.estimator_.predict_proba(rows), temperature)
         return probability.reshape(len(sets), n_rows, -1)
 
 
@@ -222,6 +271,26 @@ def _draw_sets(n_sets: int, n_sources: int, seeds: Any) -> Sets:
     rank = seeds.random_sample((n_sets, n_sources)).argsort(axis=1).argsort(axis=1)
     drawn: Sets = rank < sizes[:, None]
     return drawn
+
+
+def _tempered(probability: Numbers, temperature: Numbers) -> Numbers:
+    """Make probabilities less sure, or surer below 1; the most probable class stays so."""
+    with np.errstate(divide="ignore"):
+        score = np.log(probability) / temperature[..., None]
+    score = np.exp(score - score.max(axis=-1, keepdims=True))
+    tempered: Numbers = score / score.sum(axis=-1, keepdims=True)
+    return tempered
+
+
+def _temperature(probability: Numbers, truth: NDArray[np.intp], weight: Numbers) -> float:
+    """Give the temperature at which the truth is most likely."""
+
+    def loss(log_temperature: float) -> float:
+        tempered = _tempered(probability, np.exp([log_temperature]))
+        likely = np.maximum(tempered[np.arange(len(truth)), truth], 1e-300)
+        return float(-(weight * np.log(likely)).sum())
+
+    return float(np.exp(minimize_scalar(loss, bounds=(-1.5, 1.5), method="bounded").x))
 
 
 def _hidden(X: Numbers, sets: Sets, source: NDArray[np.intp]) -> Numbers:

@@ -283,7 +283,7 @@ class MaskedFits:
     test: tuple[Any, ...]  # rows with all columns, a fold each
     n_rows: int
 
-    chunk = 64  # sets a task: some megabytes of answers
+    chunk = 256  # sets a task: enough to share a walk through the trees, few enough for workers
 
     @classmethod
     def learn(
