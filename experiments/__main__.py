@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import importlib
 
-NAMES = ("certificates", "headline", "missed", "optimism", "guard", "monitor", "loading")
+NAMES = ("certificates", "headline", "missed", "optimism", "guard", "monitor", "loading", "masked")
 
 
 def main() -> None:
