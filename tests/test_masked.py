@@ -139,7 +139,7 @@ def test_a_set_costs_no_fit():
 
     counting = MaskedClassifier(Counting(max_iter=5), repeats=2, random_state=0)
     CascadeSearchCV(clone(counting), costs=COSTS, cv=3, random_state=0).fit(FRAME, Y)
-    assert Counting.fits == 3 + 1  # a fold each, and the refit
+    assert Counting.fits == 2 * (3 + 1)  # folds and refit: confidences, then the model
 
 
 def test_stages_fitted_each_by_itself_are_told_with_figures_of_their_own():

@@ -25,14 +25,15 @@ from emsco.metrics import accepted_accuracy, coverage, expected_loss, mean_cost,
 
 pytestmark = pytest.mark.filterwarnings("ignore::emsco.exceptions.SelectionWarning")
 
+MASKED = MaskedClassifier(HistGradientBoostingClassifier(max_iter=20), repeats=2, random_state=0)
 ESTIMATORS = [
     CascadeClassifier(),
     CascadeClassifier(LogisticRegression()),
     CascadeClassifier(HistGradientBoostingClassifier(max_iter=20)),
     CascadeSearchCV(),
     CascadeSearchCV(LogisticRegression(), search=LocalSearch(300, fits=20)),
-    MaskedClassifier(HistGradientBoostingClassifier(max_iter=20), repeats=2),
-    CascadeClassifier(MaskedClassifier(HistGradientBoostingClassifier(max_iter=20), repeats=2)),
+    MASKED,
+    CascadeClassifier(MASKED),
 ]
 
 

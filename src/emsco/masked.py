@@ -18,7 +18,7 @@ from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from emsco.exceptions import ColumnsError
+from emsco.exceptions import ClassesError, ColumnsError
 
 Numbers = NDArray[np.float64]
 Sets = NDArray[np.bool_]  # one source set a row, one source a column
@@ -114,6 +114,8 @@ class MaskedClassifier(ClassifierMixin, BaseEstimator):
         """
         X, labels = validate_data(self, X, y, dtype=np.float64, ensure_all_finite="allow-nan")
         check_classification_targets(labels)
+        if len(np.unique(labels)) < 2:
+            raise ClassesError("`y` must hold at least 2 classes, got 1 class.")
         self.source_ = _source_of_columns(sources, X.shape[1])
         self.bought_ = np.ones(self.source_.max() + 1, dtype=np.bool_)
         seeds = check_random_state(self.random_state)
