@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,82 +17,136 @@ from emsco import MaskedClassifier
 from emsco.datasets import load_covtype, load_magic, load_phishing
 from experiments.tables import markdown
 
+Figures = NDArray[np.float64]
+
 CASES: dict[str, Any] = {
     "phishing": lambda: load_phishing(sources=13),
     "magic": load_magic,
     "covtype": load_covtype,
 }
 THRESHOLDS = (0.9, 0.95, 0.98)
+SIZES = ((1, 99), (1, 1), (2, 3), (4, 6), (7, 99))  # sources of a set: all together, then apart
 FOLDS = 5  # of a search, for the time that a whole table takes
+TIMED = 10  # sets that are also fitted without calibration, for the time alone
+
+
+@dataclass(frozen=True)
+class Case:
+    """Rows to fit and to judge, and the source sets to judge them by."""
+
+    name: str
+    values: NDArray[np.float64]
+    labels: NDArray[np.intp]
+    sources: list[list[int]]
+    train: NDArray[np.intp]
+    test: NDArray[np.intp]
+    sets: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, name: str, *, small: bool) -> Case:
+        """Draw 40,000 rows at most, 30% of them to judge, and 50 sets; `small`, far fewer."""
+        X, labels, costs = CASES[name]()
+        y = np.unique(labels, return_inverse=True)[1]
+        rows = np.arange(len(y))
+        most = 400 if small else 40_000
+        if len(rows) > most:
+            rows = train_test_split(rows, train_size=most, stratify=y, random_state=0)[0]
+        train, test = train_test_split(rows, test_size=0.3, stratify=y[rows], random_state=0)
+        place = {column: i for i, column in enumerate(X)}
+        sources = [[place[column] for column in costs.columns(source)] for source in costs.names]
+        sets = _draw_sets(len(sources), 3 if small else 50)
+        return cls(name, X.to_numpy(dtype=np.float64), y, sources, train, test, sets)
+
+    @property
+    def n_sets(self) -> int:
+        """How many source sets there are in all."""
+        return int(2 ** len(self.sources) - 1)
 
 
 def run(*, small: bool, only: list[str] | None = None) -> str:
     """Judge held-out rows by random source sets, and say what a table of all sets would take."""
-    rows = []
-    for name, load in CASES.items():
-        if (only and name not in only) or (small and name != "magic"):
-            continue
-        seen, seconds = _compare(name, load(), n_sets=3 if small else 50, small=small)
-        mean = {who: np.mean(figures, axis=0) for who, figures in seen.items()}
-        for i, threshold in enumerate(THRESHOLDS):
-            coverage, accuracy = (
-                [f"{mean[who][i, what]:.1%}" for who in ("separate", "masked")] for what in (0, 1)
-            )
-            above = 100 * (mean["masked"] - mean["separate"])[i]
-            rows.append(
-                [name, str(threshold), *coverage, f"{above[0]:+.1f}", *accuracy, f"{above[1]:+.2f}"]
-                + ([f"{mean['masked'][-1, 0] / mean['separate'][-1, 0] - 1:+.0%}",
-                    *(f"{value:,.0f}" for value in seconds)] if i == 0 else [""] * 4)
-            )  # fmt: skip
-    header = ["data", "threshold", "coverage, separate", "masked", "points", "accuracy, separate",
-              "masked", "points", "risk-coverage area", "all sets, s: separate",
-              "separate calibrated", "masked"]  # fmt: skip
-    return markdown(header, rows)
+    compared, times = [], []
+    for name in ["magic"] if small else only or CASES:
+        case = Case.of(name, small=small)
+        masked, seconds = by_one_model(case)
+        separate, plain, calibrated = by_sets(case)
+        compared += compare(name, case.sets.sum(axis=1), masked, separate)
+        times.append([name, *(f"{s:,.0f}" for s in (plain, calibrated, seconds))])
+    header = ["data", "sources", "sets", "coverage at .9, .95, .98", "accuracy at .9, .95, .98",
+              "area", "mean ratio of areas"]  # fmt: skip
+    return f"{markdown(header, compared)}\n\n" + markdown(
+        ["all sets in five folds, s", "separate", "separate, calibrated", "one model"], times
+    )
 
 
-def _compare(
-    name: str, data: Any, *, n_sets: int, small: bool
-) -> tuple[dict[str, list[NDArray[np.float64]]], list[float]]:
-    """Give the figures of each set by both, and the seconds for all sets in five folds."""
-    X, labels, costs = data
-    y = np.unique(labels, return_inverse=True)[1]
-    rows = np.arange(len(y))
-    most = 1_000 if small else 40_000
-    if len(rows) > most:
-        rows = train_test_split(rows, train_size=most, stratify=y, random_state=0)[0]
-    train, test = train_test_split(rows, test_size=0.3, stratify=y[rows], random_state=0)
-    place = {column: i for i, column in enumerate(X)}
-    sources = [[place[column] for column in costs.columns(source)] for source in costs.names]
-    values = X.to_numpy(dtype=np.float64)
-    sets = _draw_sets(len(sources), n_sets)
-    n_all = 2 ** len(sources) - 1
-
+def by_one_model(case: Case) -> tuple[Figures, float]:
+    """Give the figures of each set, and the seconds that all sets in five folds take."""
+    rows, test = case.values[case.train], case.values[case.test]
     start = time.perf_counter()
-    masked = MaskedClassifier(random_state=0).fit(values[train], y[train], sources=sources)
-    fitted = time.perf_counter()
-    masked.predict_proba_of(values[test[:1]], sets)  # compiled once, whatever the number of sets
-    ready = time.perf_counter()
-    judged = masked.predict_proba_of(values[test], sets)
-    per_set = (time.perf_counter() - ready) / len(sets) / len(test) * len(rows)
-    seconds = {"masked": FOLDS * (fitted - start) + n_all * per_set, "separate": 0.0, "both": 0.0}
+    masked = MaskedClassifier(random_state=0).fit(
+        rows, case.labels[case.train], sources=case.sources
+    )
+    fitted = time.perf_counter() - start
+    masked.predict_proba_of(test[:1], case.sets)  # compiled once, whatever the number of sets
+    start = time.perf_counter()
+    judged = masked.predict_proba_of(test, case.sets)
+    each = (time.perf_counter() - start) / judged[..., 0].size
+    figures = np.array([_figures(probability, case.labels[case.test]) for probability in judged])
+    n_rows = len(rows) + len(test)  # each in one fold's test
+    seconds = FOLDS * fitted + case.n_sets * n_rows * each
+    told = {"fit": fitted, "a row and set": each, "all sets": seconds}
+    _tell(case, "one model", figures=figures.round(4).tolist(), seconds=told)
+    return figures, seconds
 
-    seen: dict[str, list[NDArray[np.float64]]] = {"separate": [], "masked": []}
-    for members, by_masked in zip(sets, judged, strict=True):
-        columns = [c for source in np.flatnonzero(members) for c in sources[source]]
-        own = {}
-        for key in ("separate", "both"):
+
+def by_sets(case: Case) -> tuple[Figures, float, float]:
+    """Give the figures of each set, and the seconds of all fits, without and with calibration."""
+    figures: list[Figures] = []
+    seconds: dict[bool, list[float]] = {False: [], True: []}
+    for number, members in enumerate(case.sets):
+        columns = np.concatenate([case.sources[source] for source in np.flatnonzero(members)])
+        for is_calibrated in (False, True):
+            if not is_calibrated and number >= TIMED:
+                continue
             estimator: Any = HistGradientBoostingClassifier(random_state=0)
-            if key == "both":
+            if is_calibrated:
                 estimator = CalibratedClassifierCV(estimator, method="sigmoid", ensemble=False)
-            begin = time.perf_counter()
-            estimator.fit(values[np.ix_(train, columns)], y[train])
-            own[key] = estimator.predict_proba(values[np.ix_(test, columns)])
-            seconds[key] += (time.perf_counter() - begin) / len(sets) * n_all * FOLDS
-        for who, probability in (("separate", own["both"]), ("masked", by_masked)):
-            seen[who].append(_figures(probability, y[test]))
-            told = {"data": name, "sources": int(members.sum()), "by": who}
-            print(json.dumps(told | {"figures": seen[who][-1].round(4).tolist()}), flush=True)
-    return seen, [seconds[key] for key in ("separate", "both", "masked")]
+            start = time.perf_counter()
+            estimator.fit(case.values[np.ix_(case.train, columns)], case.labels[case.train])
+            judged = estimator.predict_proba(case.values[np.ix_(case.test, columns)])
+            seconds[is_calibrated].append(time.perf_counter() - start)
+        figures.append(_figures(judged, case.labels[case.test]))
+        _tell(case, "separate", number=number, figures=figures[-1].round(4).tolist(),
+              seconds=seconds[True][-1])  # fmt: skip
+    plain, calibrated = (FOLDS * case.n_sets * float(np.mean(s)) for s in seconds.values())
+    return np.array(figures), plain, calibrated
+
+
+def compare(
+    name: str, sizes: NDArray[np.intp], masked: Figures, separate: Figures
+) -> list[list[str]]:
+    """Say by how many points the one model is above separate fits, in all and by size."""
+    rows = []
+    for least, most in SIZES:
+        own = (sizes >= least) & (sizes <= most)
+        if not own.any():
+            continue
+        above = 100 * (masked - separate)[own].mean(axis=0)
+        areas = masked[own, -1, 0], separate[own, -1, 0]
+        rows.append([
+            name,
+            f"{sizes[own].min()} to {sizes[own].max()}",
+            str(own.sum()),
+            ", ".join(f"{points:+.1f}" for points in above[:-1, 0]),
+            ", ".join(f"{points:+.2f}" for points in above[:-1, 1]),
+            f"{areas[0].mean() / areas[1].mean() - 1:+.1%}",
+            f"{np.mean(areas[0] / areas[1]) - 1:+.1%}",
+        ])  # fmt: skip
+    return rows
+
+
+def _tell(case: Case, by: str, **what: Any) -> None:
+    print(json.dumps({"data": case.name, "by": by} | what), flush=True)
 
 
 def _draw_sets(n_sources: int, n_sets: int) -> NDArray[np.bool_]:

@@ -18,11 +18,18 @@ from emsco import (
 )
 from emsco.datasets import make_costly_classification
 from emsco.exceptions import ColumnsError, SearchError
+from emsco.io import dump, load
 from emsco.masked import _draw_sets
 
 pytestmark = pytest.mark.filterwarnings("ignore::emsco.exceptions.SelectionWarning")
 
 SOURCES = [[0], [1, 3], [2]]
+TRUSTED = [
+    "emsco.masked.MaskedClassifier",
+    "sklearn.calibration._CalibratedClassifier",
+    "sklearn.calibration._SigmoidCalibration",
+    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
+]
 X, Y, _ = make_costly_classification(600, 4, class_sep=1.2, random_state=0)
 ROWS = X.to_numpy()
 FRAME = X.set_axis(["x0", "x1", "x2", "x3"], axis=1)
@@ -36,7 +43,7 @@ COSTS = Costs(
 
 
 def masked(**params):
-    small = HistGradientBoostingClassifier(max_iter=15, early_stopping=False, random_state=0)
+    small = HistGradientBoostingClassifier(max_iter=10, early_stopping=False, random_state=0)
     return MaskedClassifier(small, **({"repeats": 4, "random_state": 0} | params))
 
 
@@ -150,27 +157,56 @@ def test_stages_fitted_each_by_itself_are_told_with_figures_of_their_own():
     ).fit(FRAME, Y)
     chosen, separate = search.best_candidate_, masked().separate()
     assert all(type(e) is type(separate) for e in search.best_cascade_.estimators_)
-    assert chosen.evaluation not in [c.evaluation for c in search.front_]
     assert chosen.evaluation.coverage >= 0.7
     assert chosen.evaluation.cost <= 10
-    assert _by_folds(separate, chosen, folds) == (
-        chosen.evaluation.accepted,
-        chosen.evaluation.right,
-    )
+    assert {candidate.design for candidate in search.front_} == {chosen.design}
+    for candidate in (chosen, search.front_[0], search.all_sources_):
+        told = candidate.evaluation
+        assert _by_folds(separate, candidate, folds) == (told.accepted, told.right)
+    assert f"{search.all_sources_.evaluation.accuracy:.1%}" in search.summary()
+    assert search.all_sources_at(1.0) == search.all_sources_.evaluation
+    assert search.summary().endswith("Its stages are fitted each by itself.")
     assert list(search.cascade(chosen).decide(FRAME)) == list(search.decide(FRAME))
-    alone = CascadeClassifier(separate, costs=COSTS, threshold=0.51)
-    right = sum(
-        (alone.fit(FRAME.iloc[train], Y[train]).predict(FRAME.iloc[test]) == Y[test]).sum()
-        for train, test in folds
-    )
-    assert f"right on {right / len(Y):.1%} of" in search.summary().splitlines()[-2]
-    one = search.front_[len(search.front_) // 2]
-    search.choose(one, refit=True)
-    assert search.best_candidate_ is one
+    fresh = search.score_front(FRAME, Y)[0]
+    assert evaluate(search.cascade(fresh.candidate).decide(FRAME), Y) == fresh.fresh
+
+    search.choose(search.front_[0])  # known by now, and not fitted anew
+    assert search.best_candidate_ is search.front_[0]
+
+    search.choose(refit=True)
     assert type(search.best_cascade_.estimators_[0]) is MaskedClassifier
+    assert len({candidate.design for candidate in search.front_}) > 1
+    one = search.front_[len(search.front_) // 2]
     search.choose(one)
     assert search.best_candidate_.design == one.design
     assert type(search.best_cascade_.estimators_[0]) is type(separate)
+
+
+@pytest.mark.parametrize("refit", [True, "stages"])
+def test_a_file_gives_back_what_was_shown(tmp_path, refit):
+    search = CascadeSearchCV(masked(), costs=COSTS, cv=3, refit=refit, random_state=0)
+    search.fit(FRAME, Y)
+    dump(search, tmp_path / "search.emsco")
+    loaded = load(tmp_path / "search.emsco", trusted=TRUSTED)
+    assert loaded.summary() == search.summary()
+    assert loaded.front_ == search.front_
+    assert list(loaded.decide(FRAME)) == list(search.decide(FRAME))
+    if refit is True:
+        with pytest.raises(SearchError, match="fit the search again"):
+            loaded.choose(refit="stages")
+    else:
+        assert loaded.choose(loaded.front_[0]).best_candidate_ is loaded.front_[0]
+
+
+@pytest.mark.parametrize("refit", [True, "stages"])
+def test_cheaper_stages_before_a_final_model(refit):
+    final = HistGradientBoostingClassifier(max_iter=15, random_state=1).fit(FRAME, Y)
+    search = CascadeSearchCV(
+        masked(), costs=COSTS, cv=3, final=final, target="agreement", refit=refit, random_state=0
+    ).fit(FRAME)
+    assert search.best_cascade_.estimators_[-1] is final
+    assert search.best_candidate_.evaluation.accuracy >= 0.99
+    assert search.decide(FRAME).accepted.all()
 
 
 def test_only_stages_of_one_model_need_to_be_fitted_separately():

@@ -1,4 +1,4 @@
-"""A stage whose classifier is the user's own, fed in the container that X came in."""
+"""Stages whose classifier is the user's own, fed in the container that X came in."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.utils.validation import check_is_fitted
 
 from emsco._columns import Columns, assemble, has_missing, plain
-from emsco.exceptions import ValuesError, quoted
+from emsco.exceptions import ClassesError, DesignError, ValuesError, quoted
 
 
 @dataclass(frozen=True)
@@ -52,3 +53,40 @@ class EstimatorStage:
                 f"{type(self.estimator).__name__} may refuse: {error}",
                 column=missing[0],
             ) from error
+
+
+@dataclass(frozen=True)
+class FinalStage:
+    """The last stage where a model stands that is to stay as it is: it answers every row."""
+
+    model: Any
+    container: str
+    features: tuple[str, ...]
+    classes: NDArray[Any]
+
+    def __call__(self, columns: Columns) -> Sequence[NDArray[np.float64]]:
+        """Give the whole probability to the class that the model answers."""
+        answers = self.model.predict(assemble(self.container, self.features, columns))
+        codes = answer_codes(answers, self.classes)
+        return list(np.eye(len(self.classes))[:, codes])
+
+
+def check_final(final: Any, guard: Any) -> None:
+    """Refuse a final model that is not fitted, or beside which rows would be rejected."""
+    if hasattr(final, "fit"):
+        check_is_fitted(final)
+    if guard is not None:
+        raise DesignError("A guard rejects rows and a final model answers all; give one.")
+
+
+def answer_codes(answers: Any, classes: NDArray[Any]) -> NDArray[np.intp]:
+    """Give the place of each answer of a final model among the classes."""
+    given = np.asarray(answers)
+    codes = np.searchsorted(classes, given).clip(max=len(classes) - 1)
+    unknown = classes[codes] != given
+    if unknown.any():
+        raise ClassesError(
+            f"The final model answers {given[unknown].tolist()[0]!r}, which is no class of the "
+            "rows fitted on; fit on rows that have it."
+        )
+    return codes

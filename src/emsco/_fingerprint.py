@@ -45,10 +45,12 @@ def fingerprint(cascade: CascadeClassifier) -> str:
         cascade._missing_seen,
         cascade._encoding,
     ]
-    if cascade.estimator is None:
-        parts += [(stage.coef_, stage.intercept_) for stage in cascade.estimators_]
-    else:
-        parts += [_Pickled(stage) for stage in cascade.estimators_]
+    parts += [
+        (stage.coef_, stage.intercept_)
+        if cascade.estimator is None and stage is not cascade.final
+        else _Pickled(stage)
+        for stage in cascade.estimators_
+    ]
     if cascade.guard is not None:
         parts.append(_Pickled(cascade.guard_))
     digest = sha256()

@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 from emsco._columns import Columns
-from emsco._encoding import Array, ColumnEncoding, Number, Term
+from emsco._encoding import Array, ColumnEncoding, Number, Term, read
 
 # exp(700) still fits a double; a score beyond it changes no probability.
 _LOWEST_SCORE = np.float64(-700.0)
@@ -122,3 +122,15 @@ def _softmax(score: Array) -> Sequence[Array]:
     odds = np.exp(score - score.max(axis=0))
     shares: Array = odds / np.add.accumulate(odds, axis=0)[-1]  # in a fixed order, as above
     return list(shares)
+
+
+@dataclass(frozen=True)
+class ReadFirst:
+    """A stage that reads its columns itself, because another wants them as they were given."""
+
+    encodings: Mapping[str, ColumnEncoding]
+    stage: LinearStage
+
+    def __call__(self, columns: Columns) -> Sequence[Array]:
+        """Give the probability of each class, a value a row."""
+        return self.stage({f: read(own, columns[f], f) for f, own in self.encodings.items()})

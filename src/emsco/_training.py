@@ -34,8 +34,8 @@ from emsco._columns import (
 )
 from emsco._decide import Judge
 from emsco._encoding import Array, ColumnEncoding, learn, read
-from emsco._estimator import EstimatorStage
-from emsco._linear import LinearStage, default_estimator, fit_default
+from emsco._estimator import EstimatorStage, FinalStage
+from emsco._linear import LinearStage, ReadFirst, default_estimator, fit_default
 from emsco.costs import generated_names
 from emsco.exceptions import ClassesError, ColumnsError, ValuesError
 from emsco.masked import MaskedClassifier, positions
@@ -61,7 +61,7 @@ def routed_estimator(estimator: Any) -> Any:
     )
 
 
-def read_rows(owner: Any, X: Any, y: ArrayLike) -> tuple[dict[str, Column], NDArray[Any]]:
+def read_rows(owner: Any, X: Any, y: ArrayLike | None) -> tuple[dict[str, Column], NDArray[Any]]:
     """Check shape, names and labels of training rows; give columns by name, and the labels.
 
     `owner` is the estimator being fitted: it learns what scikit-learn wants to know of X.
@@ -78,7 +78,7 @@ def read_rows(owner: Any, X: Any, y: ArrayLike) -> tuple[dict[str, Column], NDAr
     return read_columns(X, names), _read_labels(y, X.shape[0])
 
 
-def _read_labels(y: ArrayLike, n_rows: int) -> NDArray[Any]:
+def _read_labels(y: ArrayLike | None, n_rows: int) -> NDArray[Any]:
     labels: NDArray[Any] = column_or_1d(y, warn=True)
     if labels.dtype.kind == "f":
         assert_all_finite(labels, input_name="y")
@@ -111,6 +111,8 @@ class Training:
         The columns of each source: told to a classifier that answers for every set of them.
     may_be_missing : set of str, default=frozenset()
         Columns that may be missing although no row here lacks them.
+    final : fitted model or None, default=None
+        What judges by all columns together instead.
     """
 
     def __init__(
@@ -122,8 +124,10 @@ class Training:
         params: dict[str, Any],
         sources: Sequence[Sequence[str]] = (),
         may_be_missing: Set[str] = frozenset(),
+        final: Any = None,
     ) -> None:
         self.estimator = estimator
+        self.final = final
         self.container = container
         self.columns = columns
         self.labels = labels
@@ -153,14 +157,16 @@ class Training:
         columns = {name: column[rows] for name, column in self.columns.items()}
         params = _check_method_params(self.labels, self.params, indices=rows)
         missing = {name for name in self.columns if has_missing(self.values(name))}
+        labels = self.labels[rows]
         return Training(
             self.estimator,
             self.container,
             columns,
-            self.labels[rows],
+            labels,
             params,
             self.sources,
             missing,
+            self.final,
         )
 
     def by(self, estimator: Any) -> Training:
@@ -173,6 +179,7 @@ class Training:
             self.params,
             self.sources,
             self._may_be_missing,
+            self.final,
         )
 
     def values(self, name: str) -> NDArray[Any]:
@@ -217,13 +224,17 @@ class Training:
 
     def stage(self, features: tuple[str, ...], number: int) -> tuple[Any, Judge]:
         """Fit the classifier of a stage, or find it fitted; give it and what judges by it."""
+        if self.final is not None and len(features) == len(self.columns):
+            return self.final, FinalStage(self.final, self.container, features, self.classes)
         if self.estimator is None:
             if features not in self.fitted:
                 blocks = np.hstack([self._block(feature) for feature in features])
                 self.fitted[features] = fit_default(blocks, self.labels, **self.params)
             fitted = self.fitted[features]
             encodings = {feature: self.encoding(feature) for feature in features}
-            return fitted, LinearStage.compile(features, encodings, fitted)
+            judge = LinearStage.compile(features, encodings, fitted)
+            # A final model takes columns as they are given, so they are read stage by stage.
+            return fitted, judge if self.final is None else ReadFirst(encodings, judge)
         if features not in self.fitted:
             self.fitted[features] = self._fit_estimator(features, number)
         fitted = self.fitted[features]

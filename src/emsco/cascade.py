@@ -34,6 +34,7 @@ from emsco._columns import (
 )
 from emsco._decide import Judge, Plan, Stage, decide_block
 from emsco._encoding import ColumnEncoding, read
+from emsco._estimator import check_final
 from emsco._kept import Kept
 from emsco._rows import FittedRows
 from emsco._threshold import Threshold, resolve
@@ -41,6 +42,7 @@ from emsco._training import Training, read_rows, routed_estimator, tags_for
 from emsco.costs import Costs, resolve_costs
 from emsco.decisions import ACCEPTED, INVALID_VALUE, Decisions
 from emsco.design import StageDesign
+from emsco.exceptions import DesignError, quoted
 
 # Rows decided at a time: few enough to stay in cache where a stage is bare arithmetic, many where
 # every call of an estimator has its own price.
@@ -85,6 +87,10 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
     guard : object with fit(columns) and reasons(columns), default=None
         Learns the training columns; rows for which it gives a reason, and rows with an invalid
         value, are rejected for it. None: an invalid value raises.
+    final : fitted model with predict, default=None
+        The last stage, on all sources and as it is: it answers every row that gets there, so none
+        is rejected. The design must use every source. Wrapped in scikit-learn's `FrozenEstimator`
+        it stays fitted where the cascade is cloned.
 
     Attributes
     ----------
@@ -126,6 +132,7 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
         "costs": [Costs, Mapping, "array-like", str, PathLike, None],
         "threshold": [Real, Mapping, tuple],
         "guard": [HasMethods(["fit", "reasons"]), None],
+        "final": [HasMethods(["predict"]), None],
     }
 
     def __init__(
@@ -136,12 +143,14 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
         costs: Any = None,
         threshold: Threshold = 0.75,
         guard: Guard | None = None,
+        final: Any = None,
     ) -> None:
         self.estimator = estimator
         self.design = design
         self.costs = costs
         self.threshold = threshold
         self.guard = guard
+        self.final = final
 
     @_fit_context(prefer_skip_nested_validation=False)
     def fit(
@@ -164,7 +173,10 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
         params = self._fit_params(sample_weight, params)
         costs = resolve_costs(self.costs, list(columns))
         sources = [costs.columns(name) for name in costs.names]
-        self._fit(Training(self.estimator, container_of(X), columns, labels, params, sources))
+        training = Training(
+            self.estimator, container_of(X), columns, labels, params, sources, final=self.final
+        )
+        self._fit(training)
         self._fitted_rows = FittedRows.of(X, columns)
         return self
 
@@ -178,6 +190,8 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
         self.stages_ = self.design_.stages
         self.thresholds_ = resolve(self.threshold, self.classes_.tolist(), len(self.stages_))
         acquired = [self._features(self.design_.acquired(i)) for i in range(len(self.stages_))]
+        if self.final is not None:
+            self._check_final()
         self._learn_columns(training, acquired[-1])
         fitted = [training.stage(features, i) for i, features in enumerate(acquired)]
         self.estimators_ = [estimator for estimator, _ in fitted]
@@ -227,6 +241,14 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
             return dict(process_routing(self, "fit", **given).estimator.fit)
         return given
 
+    def _check_final(self) -> None:
+        check_final(self.final, self.guard)
+        if self.design_.unused:
+            raise DesignError(
+                f"A final model needs every source, and the design leaves out "
+                f"{quoted(self.design_.unused)}."
+            )
+
     def _features(self, sources: tuple[str, ...]) -> tuple[str, ...]:
         """Name what sources yield, in the order of X: a stage depends on the set alone."""
         chosen = {feature for source in sources for feature in self.costs_.columns(source)}
@@ -271,7 +293,7 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
             validate_data(self, X, reset=False, skip_check_array=True)
             columns = read_columns(X, self._names)
         used = {name: columns[name] for name in self._missing_seen}
-        if self.estimator is None:
+        if self.estimator is None and self.final is None:
             used = {name: read(self._encoding[name], used[name], name) for name in used}
         self._refuse_invalid(used)
         return slice_columns(used, size)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from emsco._columns import Column, is_category, is_missing, plain, refuse_invalid
 from emsco._frozen import FrozenMapping
 from emsco.decisions import ACCEPTED, INVALID_VALUE
-from emsco.exceptions import ColumnsError, GuardWarning, nearest
+from emsco.exceptions import ColumnsError, GuardWarning, nearest, warn
 
 OUT_OF_RANGE = "out of range"
 UNSEEN_CATEGORY = "unseen category"
@@ -126,11 +125,10 @@ class Categories:
         # Good and Turing: as many fresh rows hold an unseen value as rows here hold one alone.
         unseen = sum(count == 1 for count in counts.values()) / max(len(present), 1)
         if unseen > _MANY_UNSEEN:
-            warnings.warn(
+            warn(
                 f"About {unseen:.0%} of fresh rows will hold a value of {name!r} that training "
                 f"did not, and be rejected for it; name it in the guard's `pool` to judge them.",
                 GuardWarning,
-                stacklevel=2,
             )
         return cls(tuple(sorted(counts, key=str)))
 

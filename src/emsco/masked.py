@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize_scalar  # type: ignore[import-untyped]  # scipy has no types
 from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context, clone
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.model_selection import train_test_split
 from sklearn.utils import Tags, check_random_state
@@ -163,8 +164,11 @@ class MaskedClassifier(ClassifierMixin, BaseEstimator):
         return view
 
     def separate(self) -> Any:
-        """Give the classifier that is fitted where each source set has one of its own."""
-        return HistGradientBoostingClassifier() if self.estimator is None else clone(self.estimator)
+        """Give the classifier for one source set alone: the same kind, and calibrated too."""
+        alone = self.estimator
+        if alone is None:
+            alone = HistGradientBoostingClassifier(random_state=self.random_state)
+        return CalibratedClassifierCV(clone(alone), method="sigmoid", ensemble=False)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

@@ -34,9 +34,10 @@ _BOUNDS = 4  # told of a candidate, besides one a class
 def certify(
     model: CascadeSearchCV | CascadeClassifier,
     X: Any,
-    y: ArrayLike,
+    y: ArrayLike | None = None,
     *,
     accuracy: float | None = None,
+    agreement: float | None = None,
     max_missed: Mapping[Any, float] | None = None,
     confidence: float = 0.99,
     min_coverage: float | None = None,
@@ -58,10 +59,12 @@ def certify(
         A fitted search, or a fitted cascade.
     X : numpy array, pandas or polars frame
         Calibration rows: drawn like the rows to come, and not among those searched or fitted on.
-    y : array
-        Their true labels.
+    y : array, default=None
+        Their true labels; with `agreement` none are needed.
     accuracy : float, default=None
         The least share of accepted rows labelled right.
+    agreement : float, default=None
+        The least share of decisions left as the model's `final` one makes them.
     max_missed : mapping of label to float, default=None
         By true class, the largest share of its rows accepted under another label.
     confidence : float, default=0.99
@@ -110,6 +113,7 @@ def certify(
     """
     targets = Targets(
         accuracy=accuracy,
+        agreement=agreement,
         max_missed=max_missed or {},
         min_coverage=min_coverage,
         max_cost=max_cost,
@@ -118,7 +122,7 @@ def certify(
     part = 1.0 if share is None else share
     if not isinstance(part, Real) or not 0 < part <= 1:
         raise CertificateError(f"`share` must be above 0 and at most 1, got {share!r}.")
-    truth = _labels(model, targets, X, y)
+    truth = _labels(model, targets, X, _answers(model, X, y) if agreement is not None else y)
     rows = _rows_used(len(truth), groups, random_state)
     columns = _known_columns(model, X)
     fitted: FittedRows = model.__dict__.setdefault("_fitted_rows", FittedRows())
@@ -260,8 +264,17 @@ def _test(
     return tested._replace(p_value=targets.p_value(evaluation, cost))
 
 
+def _answers(model: CascadeSearchCV | CascadeClassifier, X: Any, y: ArrayLike | None) -> Any:
+    """Give what the final model answers."""
+    if getattr(model, "final", None) is None:
+        raise CertificateError("`agreement` is with a final model, and this one has none.")
+    if y is not None:
+        raise CertificateError("With `agreement` the final model's answers are the truth; no `y`.")
+    return model.final.predict(X)
+
+
 def _labels(
-    model: CascadeSearchCV | CascadeClassifier, targets: Targets, X: Any, y: ArrayLike
+    model: CascadeSearchCV | CascadeClassifier, targets: Targets, X: Any, y: ArrayLike | None
 ) -> NDArray[Any]:
     """Check what is certified and the truth; a label that `fit` did not see is never right."""
     if not isinstance(model, CascadeSearchCV | CascadeClassifier):

@@ -26,6 +26,8 @@ class Targets:
     ----------
     accuracy : float, default=None
         The least share of accepted rows labelled right.
+    agreement : float, default=None
+        The least share of rows decided as the final model would.
     max_missed : mapping of label to float, default=None
         By true class, the largest share of its rows accepted under another label.
     min_coverage : float, default=None
@@ -36,15 +38,27 @@ class Targets:
 
     _: KW_ONLY
     accuracy: float | None = None
+    agreement: float | None = None
     max_missed: Mapping[Any, float] = None  # type: ignore[assignment]  # None until __post_init__
     min_coverage: float | None = None
     max_cost: float | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "max_missed", FrozenMapping(self.max_missed))
-        if self.accuracy is None and not self.max_missed:
-            raise CertificateError("Say what to certify: `accuracy`, `max_missed`, or both.")
-        between = {"accuracy": self.accuracy, "min_coverage": self.min_coverage}
+        if self.accuracy is self.agreement is None and not self.max_missed:
+            raise CertificateError(
+                "Say what to certify: `accuracy`, `max_missed`, both, or `agreement`."
+            )
+        if self.agreement is not None and (self.accuracy is not None or self.max_missed):
+            raise CertificateError(
+                "`agreement` is with the final model, other targets are with labels; certify one, "
+                "then the other on other rows."
+            )
+        between = {
+            "accuracy": self.accuracy,
+            "agreement": self.agreement,
+            "min_coverage": self.min_coverage,
+        }
         between |= {f"max_missed of {label!r}": most for label, most in self.max_missed.items()}
         for name, value in between.items():
             if value is not None:
@@ -81,6 +95,9 @@ class Targets:
         if self.accuracy is not None:
             errors = evaluation.accepted - evaluation.right
             asked["accepted rows"] = 1 - self.accuracy, evaluation.accepted, errors
+        if self.agreement is not None:
+            changed = evaluation.rows - evaluation.right
+            asked["decisions"] = 1 - self.agreement, evaluation.rows, changed
         for label, most in self.max_missed.items():
             rows = evaluation.class_rows.get(label, 0)
             accepted, right = evaluation.class_accepted, evaluation.class_right
@@ -109,6 +126,9 @@ class Targets:
         parts = []
         if self.accuracy is not None:
             parts.append(f"is right on fewer than {percent(self.accuracy)} of the rows it accepts")
+        if self.agreement is not None:
+            left = percent(self.agreement)
+            parts.append(f"leaves fewer than {left} of decisions as the final model's")
         for label, most in self.max_missed.items():
             parts.append(f"accepts more than {percent(most)} of {label!r} under another label")
         if self.min_coverage is not None:
@@ -133,7 +153,7 @@ class Shortfall(NamedTuple):
     def __str__(self) -> str:
         if self.needed is None:
             return f"{self.rows:,} rows do not show that the cost is low enough"
-        bad = "rejected" if self.what == "rows" else "wrong"
+        bad = {"rows": "rejected", "decisions": "changed"}.get(self.what, "wrong")
         return (
             f"{self.rows:,} {self.what} with {self.events:,} {bad} are too few, it takes "
             f"{self.needed:,} with as many"

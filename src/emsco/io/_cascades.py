@@ -44,6 +44,7 @@ _CONTAINERS = ("array", "pandas", "polars")
 def cascade_to(cascade: CascadeClassifier, writer: Writer) -> Data:
     """Keep a fitted cascade."""
     check_is_fitted(cascade)
+    refuse_final(cascade)
     kept = _taken_apart(cascade)
     return {
         "costs": costs_to(cascade.costs_),
@@ -175,6 +176,12 @@ def estimator_from(reader: Reader, name: Any) -> Any:
     if not (hasattr(estimator, "fit") and hasattr(estimator, "predict_proba")):
         raise ArtifactError(f"its `estimator`, a {type(estimator).__name__}, is no classifier")
     return estimator
+
+
+def refuse_final(model: Any) -> None:
+    """Refuse to leave out, without a word, the model that answers last."""
+    if model.final is not None:
+        raise ArtifactError("files do not keep a final model yet")
 
 
 def checked_guard(guard: Any) -> InputGuard:

@@ -21,6 +21,7 @@ from emsco.io._cascades import (
     expect_rows,
     kept_from,
     kept_to,
+    refuse_final,
     rows_to,
     tell_rows,
 )
@@ -59,6 +60,7 @@ _KEYS = (
 def search_to(search: CascadeSearchCV, writer: Writer) -> Data:
     """Keep a fitted search with every stage that it has fitted so far."""
     check_is_fitted(search, "front_")
+    refuse_final(search)
     candidates = [*search.front_, search.all_sources_]
     best = None
     if hasattr(search, "best_candidate_"):

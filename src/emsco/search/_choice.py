@@ -17,6 +17,7 @@ from emsco.front import Candidate
 from emsco.search._problem import Problem
 
 LEAST_COVERAGE = 0.8
+LEAST_AGREEMENT = 0.99  # with a final model
 FEW_ROWS = 500
 
 

@@ -323,6 +323,33 @@ class MaskedFits:
         return probability.max(axis=2), probability.argmax(axis=2).astype(np.uint8)
 
 
+@dataclass(frozen=True)
+class WithFinal:
+    """Fits as another does, but all sources together are a final model's, which is always sure."""
+
+    fitter: SetFitter
+    codes: NDArray[np.intp]  # of its answers, an evaluation row each
+
+    @property
+    def n_rows(self) -> int:
+        """How many evaluation rows there are."""
+        return self.fitter.n_rows
+
+    @property
+    def chunk(self) -> int:
+        """How many sets to fit in one task."""
+        return self.fitter.chunk
+
+    def outcomes(self, sets: NDArray[np.bool_]) -> Outcomes:
+        """Give confidence and label code, sets x evaluation rows."""
+        whole = sets.all(axis=1)
+        confidence = np.ones((len(sets), self.n_rows))
+        label = np.tile(self.codes.astype(np.uint8), (len(sets), 1))
+        if not whole.all():
+            confidence[~whole], label[~whole] = self.fitter.outcomes(sets[~whole])
+        return confidence, label
+
+
 def _learn_columns(
     columns: Columns,
     source_features: Sequence[Sequence[str]],

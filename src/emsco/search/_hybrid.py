@@ -14,8 +14,9 @@ from emsco.search._exhaustive import MOST_SOURCES, Exhaustive
 from emsco.search._local import LocalSearch
 from emsco.search._problem import Problem, Search, SearchResult
 
-# Designs times words of 64 rows that an exhaustive search may walk by default: some minutes.
-_EXHAUSTIVE = 3e10
+# Designs times thresholds times words of 64 rows that an exhaustive search may walk by default: a
+# minute or two. Twelve sources are that many with 1,000 rows.
+_EXHAUSTIVE = 5e10
 _LEAST_EVALUATIONS = 50_000  # that the default search spends on one threshold
 _FITTED_ONE_BY_ONE = 1_024  # sets: a few minutes where a fit takes a tenth of a second
 

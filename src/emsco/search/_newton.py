@@ -17,7 +17,6 @@ A column outside a set has an infinite penalty: its weight is exactly 0, without
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
@@ -27,6 +26,7 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from emsco._encoding import Array
+from emsco.exceptions import warn
 
 BATCH = 512  # sets fitted together
 FAMILY = 32  # sets that start from the same leader
@@ -169,11 +169,10 @@ def _descend(loss: _Loss, penalty: Array, start: Array) -> Array:
             ridge, penalty = ridge[:, left], penalty[:, left]
             if not curved:
                 system = system.keep(left)
-    warnings.warn(
+    warn(
         f"{len(open_)} fits did not converge in {_MOST_ROUNDS} Newton steps; the values of some "
         "columns or weights may be too far apart.",
         ConvergenceWarning,
-        stacklevel=2,
     )
     arrived[:, open_] = base
     return arrived

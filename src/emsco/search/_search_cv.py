@@ -14,7 +14,7 @@ from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import check_cv
-from sklearn.utils import Tags, check_random_state, column_or_1d, resample
+from sklearn.utils import Tags, check_random_state, column_or_1d
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -27,14 +27,15 @@ from emsco._columns import (
     read_columns,
     refuse_invalid,
 )
+from emsco._estimator import answer_codes, check_final
 from emsco._kept import Kept
 from emsco._rows import FittedRows
-from emsco._table import cell
 from emsco._threshold import StageThreshold, resolve
 from emsco._training import Training, read_rows, routed_estimator, tags_for
 from emsco.cascade import CascadeClassifier, Guard
 from emsco.costs import Costs, resolve_costs
 from emsco.decisions import Decisions
+from emsco.design import StageDesign
 from emsco.engine import LocalEngine
 from emsco.evaluation import Evaluation, evaluate
 from emsco.exceptions import (
@@ -47,20 +48,25 @@ from emsco.exceptions import (
     warn,
 )
 from emsco.front import Candidate, ParetoFront
-from emsco.masked import MaskedClassifier
 from emsco.scored import ScoredCandidate, ScoredFront
 from emsco.search._calibration import is_trusted, overconfidence
-from emsco.search._choice import FEW_ROWS, LEAST_COVERAGE, AllSources, cheapest_as_good
+from emsco.search._choice import (
+    FEW_ROWS,
+    LEAST_AGREEMENT,
+    LEAST_COVERAGE,
+    AllSources,
+    cheapest_as_good,
+)
 from emsco.search._exhaustive import MOST_SOURCES
-from emsco.search._fitting import Fold, make_fitter
+from emsco.search._fitting import Fold, WithFinal, make_fitter
+from emsco.search._folds import make_folds
 from emsco.search._hybrid import default_search
 from emsco.search._outcomes import OutcomeTable
 from emsco.search._problem import Problem
 from emsco.search._progress import Progress
-from emsco.search._separate import Separate, most_alike, thresholds_anew
+from emsco.search._separate import STAGES, Shown, check_refit, most_alike, thresholds_anew
+from emsco.search._summary import measured_on, told_choice
 from emsco.search._thresholds import AUTO, alternatives, thresholds_by_stage
-
-_STAGES = "stages"  # refit: each by itself
 
 
 class CascadeSearchCV(ClassifierMixin, BaseEstimator):
@@ -106,9 +112,17 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         Whether the chosen stages are fitted on all rows. False: with a one-split `cv` the cascade
         is the very one that was evaluated; with several there is none until `choose(refit=True)`.
         "stages", with a `MaskedClassifier`: the chosen stages are fitted each by itself, evaluated
-        on the same folds, and their thresholds chosen anew; `best_candidate_` tells their figures.
+        on the same folds, and their thresholds chosen anew. All figures are then of these stages:
+        `front_` has the chosen design at each threshold; `choose(refit=True)` goes back.
     guard : object with fit(columns) and reasons(columns), default=None
         As in `CascadeClassifier`.
+    final : fitted model with predict, default=None
+        The model that is there already, as the last stage: it is not changed, sees all sources, and
+        answers every row that gets there, so that coverage is 1. Designs then use every source.
+    target : {"labels", "agreement"}, default="labels"
+        What is right: the label of `y`, or with a final model whatever that answers; then `y` is
+        not needed, and every logged row can be fitted on. By default such a search chooses the
+        cheapest candidate that agrees on 99% of the rows.
     n_jobs : int, default=None
         How many workers fit; None means 1 and -1 one a core. They change nothing but the time.
     engine : Engine, default=None
@@ -163,8 +177,10 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         "cv": ["cv_object"],
         "max_rows": [Interval(Integral, 2, None, closed="left"), None],
         "select": [Mapping, callable, None],
-        "refit": ["boolean", StrOptions({_STAGES})],
+        "refit": ["boolean", StrOptions({STAGES})],
         "guard": [HasMethods(["fit", "reasons"]), None],
+        "final": [HasMethods(["predict"]), None],
+        "target": [StrOptions({"labels", "agreement"})],
         "n_jobs": [Integral, None],
         "engine": [HasMethods(["map"]), None],
         "random_state": ["random_state"],
@@ -175,7 +191,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
     best_cascade_: CascadeClassifier
     _training: Training | Kept  # where the search was loaded from a file, its rows are gone
     _evaluated: Training | Kept | None
-    _separate: Separate | None = None
+    _found: Shown | None = None  # by the estimator given; in files there is what was shown last
 
     def __init__(
         self,
@@ -192,6 +208,8 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         select: Mapping[str, Any] | Callable[[ParetoFront], Candidate] | None = None,
         refit: bool | str = True,
         guard: Guard | None = None,
+        final: Any = None,
+        target: str = "labels",
         n_jobs: int | None = None,
         engine: Any = None,
         random_state: Any = None,
@@ -210,6 +228,8 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         self.select = select
         self.refit = refit
         self.guard = guard
+        self.final = final
+        self.target = target
         self.n_jobs = n_jobs
         self.engine = engine
         self.random_state = random_state
@@ -217,7 +237,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X: Any, y: ArrayLike, **params: Any) -> Self:
+    def fit(self, X: Any, y: ArrayLike | None = None, **params: Any) -> Self:
         """Search, choose, and fit what was chosen.
 
         Parameters
@@ -225,7 +245,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         X : numpy array, pandas or polars frame of shape (n_rows, n_features)
             The rows to search and to fit on.
         y : array of shape (n_rows,)
-            Their labels, of at least two classes.
+            Their labels, of at least two classes; not needed where the target is agreement.
         **params : dict
             Handed on as `GridSearchCV` does: `groups` to the splitter, everything else, such as
             `sample_weight`, to the `fit` of the stages; with metadata routing enabled, to whoever
@@ -233,17 +253,23 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         """
         if isinstance(self.select, Mapping):
             _check_bounds(self.select)  # before the search, which may take long
-        self._check_refit(self.refit)
-        columns, labels = read_rows(self, X, y)
+        check_refit(self.refit, self.estimator)
+        self._check_final()
+        answers = None if self.final is None else np.asarray(self.final.predict(X))
+        columns, labels = read_rows(self, X, answers if self.target == "agreement" else y)
         costs = resolve_costs(self.costs, list(columns))
         fit_params, split_params = self._routed(params)
         sources = [costs.columns(name) for name in costs.names]
-        training = Training(self.estimator, container_of(X), columns, labels, fit_params, sources)
+        training = Training(
+            self.estimator, container_of(X), columns, labels, fit_params, sources, final=self.final
+        )
         for name in columns:
             training.values(name)  # before any fit: infinity raises
         seeds = check_random_state(self.random_state)
-        folds = self._folds(X, labels, split_params, seeds)
-        problem = self._problem(training, costs, folds)
+        splitter = check_cv(self.cv, labels, classifier=True)
+        splits = splitter.split(X, labels, **split_params)
+        folds = make_folds(splits, labels, self.max_rows, seeds)
+        problem = self._problem(training, costs, folds, answers)
         rng = np.random.default_rng(seeds.randint(2**31))
         self.classes_, self.costs_, self.n_splits_ = training.classes, costs, len(folds)
         self.search_ = default_search(problem) if self.search is None else self.search
@@ -265,11 +291,13 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
             for earlier in ("best_candidate_", "best_cascade_"):
                 if hasattr(self, earlier):
                     delattr(self, earlier)  # it was chosen from another front
-            self.front_ = ParetoFront(front, costs, _measured_on(n_rows, len(folds)))
+            right = " Right is what the final model answers." * (self.target == "agreement")
+            self.front_ = ParetoFront(front, costs, measured_on(n_rows, len(folds)) + right)
             one_split = len(folds) == 1
-            self._training, self._tested = training, folds
+            self._training, self._tested = training, (folds, answers)
             self._fitted_rows = FittedRows.of(X, columns)
             self._evaluated = training.take(folds[0].train) if one_split else None
+            self._found = self._shown
             progress.phase("refit")
             self._choose(self.select, self.refit)
         return self
@@ -303,9 +331,9 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         if candidate is not None and bounds:
             raise SelectionError("Give a candidate or bounds to choose one by, not both.")
         _check_bounds(bounds)
-        self._check_refit(self.refit if refit is None else refit)
-        select = bounds or self.select if candidate is None else candidate
-        self._choose(select, self.refit if refit is None else refit)
+        refit = self.refit if refit is None else refit
+        check_refit(refit, self.estimator)
+        self._choose(bounds or self.select if candidate is None else candidate, refit)
         return self
 
     def cascade(self, candidate: Candidate) -> CascadeClassifier:
@@ -314,8 +342,6 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         With `refit=False` and a one-split `cv`, on the rows that it was evaluated by instead.
         """
         check_is_fitted(self, "front_")
-        if self._separate is not None and candidate is self._separate.candidate:
-            return self._cascade_on(candidate, self._separate.training)
         return self._cascade(candidate, self.refit)
 
     def decide(self, X: Any) -> Decisions:
@@ -337,14 +363,14 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
             raise AttributeError("best_estimator_ comes with a fitted cascade.")
         return self.best_cascade_
 
-    def score_front(self, X: Any, y: ArrayLike) -> ScoredFront:
+    def score_front(self, X: Any, y: ArrayLike | None = None) -> ScoredFront:
         """Hold every candidate of the front against fresh rows.
 
         What was selected looks better than it is; the table puts both figures side by side, with
         the optimism between them. Each source set is fitted once, whatever the candidates.
         """
         check_is_fitted(self, "front_")
-        truth = column_or_1d(y, warn=True)
+        truth = column_or_1d(self.final.predict(X) if self._agrees(y) else y, warn=True)
         unknown = set(np.unique(truth).tolist()) - set(self.classes_.tolist())
         if unknown:
             raise ClassesError(f"`y` holds {min(unknown, key=str)!r}, which `fit` did not see.")
@@ -357,24 +383,9 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
     def summary(self) -> str:
         """Say in plain words what was chosen, what it pays, what it rejects and whom it misses."""
         self._check_is_chosen()
-        chosen = self.best_candidate_
-        reference = self.all_sources_ if self._separate is None else self._separate.all_sources
-        thresholds = resolve(chosen.threshold, self.classes_.tolist(), chosen.design.n_stages)
-        lines = [f"Chosen out of {len(self.front_):,} candidates on the front:"]
-        for i, sources in enumerate(chosen.design.stages):
-            paid = chosen.design.acquired(i - 1) if i else ()
-            price = _money(self.costs_.of(sources, paid=paid), self.costs_)
-            least = sorted({float(f"{t:.4g}") for t in thresholds[i]})
-            sure = " to ".join(cell(value) for value in {least[0]: 0, least[-1]: 0})
-            lines.append(f"  stage {i}: buy {', '.join(sources)} for {price}; accept from {sure}")
-        if chosen.design.unused:
-            lines.append(f"  never bought: {', '.join(chosen.design.unused)}")
-        lines += [
-            _told(chosen.evaluation, self.costs_, "It"),
-            _told(reference.evaluation, self.costs_, "All sources at once, answering every row,"),
-            self.front_.measured_on,
-        ]
-        return "\n".join(lines)
+        return told_choice(
+            self.best_candidate_, self.all_sources_, self.front_, self.costs_, self.classes_
+        )
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Route the parameters of `fit` to the stages' estimators and to the splitter."""
@@ -402,28 +413,28 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         groups = given.pop("groups", None)
         return given, {"groups": groups}
 
-    def _folds(
-        self, X: Any, labels: NDArray[Any], split_params: dict[str, Any], seeds: Any
-    ) -> list[Fold]:
-        """Split all rows, then leave in each fold the rows that the search may use."""
-        splitter = check_cv(self.cv, labels, classifier=True)
-        splits = [
-            (np.asarray(train, dtype=np.intp), np.asarray(test, dtype=np.intp))
-            for train, test in splitter.split(X, labels, **split_params)
-        ]
-        if self.max_rows is not None and self.max_rows < len(labels):
-            drawn = _draw_rows(labels, self.max_rows, seeds)
-            splits = [(train[drawn[train]], test[drawn[test]]) for train, test in splits]
-        folds = [Fold(train, test) for train, test in splits if len(train) and len(test)]
-        if not folds:
-            raise SearchError(f"{splitter!r} leaves no rows to evaluate designs on.")
-        return folds
+    def _check_final(self) -> None:
+        if self.final is None:
+            if self.target == "agreement":
+                raise SearchError("target='agreement' is with a final model; give final=model.")
+            return
+        check_final(self.final, self.guard)
 
-    def _problem(self, training: Training, costs: Costs, folds: list[Fold]) -> Problem:
+    def _agrees(self, y: Any) -> bool:
+        """Say whether the truth is what the final model answers."""
+        return self.target == "agreement" and y is None
+
+    def _problem(
+        self,
+        training: Training,
+        costs: Costs,
+        folds: list[Fold],
+        answers: NDArray[Any] | None,
+    ) -> Problem:
         classes = training.classes.tolist()
-        truth = np.searchsorted(
-            training.classes, training.labels[np.concatenate([f.test for f in folds])]
-        )
+        tested = np.concatenate([f.test for f in folds])
+        truth = np.searchsorted(training.classes, training.labels[tested])
+        answers = None if answers is None else answers[tested]
         thresholds = alternatives(self.threshold, len(classes))
         max_missed = dict(self.max_missed or {})
         for label, most in max_missed.items():
@@ -433,12 +444,12 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
             if not isinstance(most, Real) or not 0 <= float(most) <= 1:
                 raise SearchError(f"`max_missed` of {label!r} must be from 0 to 1, got {most!r}.")
         return Problem(
-            self._table(training, costs, folds, truth, thresholds),
+            self._table(training, costs, folds, truth, thresholds, answers),
             costs,
             classes,
             thresholds,
             min(int(self.max_stages), len(costs.names)),
-            bool(self.allow_unused),
+            bool(self.allow_unused) and self.final is None,
             max_missed,
         )
 
@@ -449,6 +460,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         folds: list[Fold],
         truth: NDArray[np.intp],
         thresholds: list[StageThreshold],
+        answers: NDArray[Any] | None = None,
     ) -> OutcomeTable:
         fitter = make_fitter(
             training.estimator,
@@ -459,6 +471,8 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
             training.sources,
             training.params,
         )
+        if answers is not None:
+            fitter = WithFinal(fitter, answer_codes(answers, training.classes))
         # Compiled batches share memory; a user's estimator may hold Python's lock.
         engine = self.engine or LocalEngine(self.n_jobs, threads=fitter.chunk > 1)
         classes = training.classes.tolist()
@@ -479,52 +493,64 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
                 CalibrationWarning,
             )
 
-    def _check_refit(self, refit: bool | str) -> None:
-        if refit == _STAGES and not isinstance(self.estimator, MaskedClassifier):
-            raise SearchError(
-                f"refit={_STAGES!r} is for a MaskedClassifier; stages of other estimators are "
-                "fitted each by itself in any case: refit=True."
-            )
-
     def _choose(self, select: Any, refit: bool | str) -> None:
-        candidate = self._select(select, self.front_, self.all_sources_)
-        separate = self._fit_separately(select, candidate) if refit == _STAGES else None
-        cascade = None  # where it cannot be fitted, the choice stays as it was
-        if separate is not None:
-            candidate = separate.candidate
-            cascade = self._cascade_on(candidate, separate.training)
-        elif refit or self._evaluated is not None:
-            cascade = self._cascade(candidate, refit)
-        self._separate = separate
+        given = any(select is candidate for candidate in self.front_)
+        shown = self._shown if given or self._found is None else self._found
+        candidate = self._select(select, shown)
+        if refit == STAGES and shown.is_of_one_model:
+            shown = self._separate(shown, candidate.design)
+            known = isinstance(select, Candidate)
+            candidate = most_alike(shown.front, select) if known else self._select(select, shown)
+        fits = refit or shown.evaluated is not None
+        rows = shown.fitted_on(refit)
+        cascade = self._cascade_on(candidate, rows) if fits else None  # or all stays as it was
         if hasattr(self, "best_cascade_"):
             del self.best_cascade_
+        self.front_, self._reference = shown.front, shown.reference
+        self.all_sources_ = shown.all_sources
+        self._training, self._evaluated = shown.training, shown.evaluated
         self.best_candidate_ = candidate
         if cascade is not None:
             self.best_cascade_ = cascade
 
-    def _fit_separately(self, select: Any, candidate: Candidate) -> Separate:
-        """Evaluate a design whose stages are fitted each by itself, and choose its thresholds."""
-        if isinstance(self._training, Kept):
-            raise SearchError("Training rows are not in files: fit the search again.")
-        training = self._training.by(self.estimator.separate())
-        problem = self._problem(training, self.costs_, self._tested)
-        found = thresholds_anew(problem, candidate.design, by_stage=self.threshold == AUTO)
-        front = ParetoFront(found, self.costs_, self.front_.measured_on)
-        reference = AllSources.of(problem).answering()
-        if isinstance(select, Candidate):
-            return Separate(training, most_alike(front, select), reference)
-        return Separate(training, self._select(select, front, reference), reference)
+    @property
+    def _shown(self) -> Shown:
+        return Shown(
+            self.front_, self._reference, self.all_sources_, self._training, self._evaluated
+        )
 
-    def _select(self, select: Any, front: ParetoFront, all_sources: Candidate) -> Candidate:
-        if isinstance(select, Candidate):
-            return select
+    def _separate(self, found: Shown, design: StageDesign) -> Shown:
+        """Evaluate a design whose stages are fitted each by itself."""
+        training = found.by_stage()
+        folds, answers = self._tested
+        problem = self._problem(training, self.costs_, folds, answers)
+        front = thresholds_anew(problem, design, by_stage=self.threshold == AUTO)
+        if not len(front):
+            raise SelectionError(
+                "Fitted each by itself, the chosen stages accept no row as is asked for; choose "
+                "another candidate, or keep the one model: refit=True."
+            )
+        told = f"{found.front.measured_on} Its stages are fitted each by itself."
+        reference = AllSources.of(problem)
+        return Shown(
+            ParetoFront(front, self.costs_, told),
+            reference,
+            reference.answering(),
+            training,
+            training.take(folds[0].train) if len(folds) == 1 else None,
+        )
+
+    def _select(self, select: Any, shown: Shown) -> Candidate:
+        front = shown.front
         if self.max_missed and not len(front):
             raise SelectionError(
                 f"No design accepts any row within max_missed={dict(self.max_missed)}; allow more, "
                 "or search higher thresholds."
             )
+        if isinstance(select, Candidate):
+            return select
         if select is None:
-            return self._select_by_default(front, all_sources)
+            return self._select_by_default(front, shown.all_sources)
         if callable(select):
             candidate = select(front)
             if not isinstance(candidate, Candidate):
@@ -533,6 +559,8 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         return front.select(**select)
 
     def _select_by_default(self, front: ParetoFront, all_sources: Candidate) -> Candidate:
+        if self.target == "agreement":
+            return front.select(min_accuracy=LEAST_AGREEMENT)
         if self._n_selection_rows < FEW_ROWS:
             warn(
                 f"The choice is optimistic: it was made on {self._n_selection_rows} rows, fewer "
@@ -556,7 +584,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         return all_sources
 
     def _cascade(self, candidate: Candidate, refit: bool | str) -> CascadeClassifier:
-        return self._cascade_on(candidate, self._fitted_on(refit))
+        return self._cascade_on(candidate, self._shown.fitted_on(refit))
 
     def _cascade_on(self, candidate: Candidate, training: Training | Kept) -> CascadeClassifier:
         cascade = CascadeClassifier(
@@ -565,6 +593,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
             costs=self.costs_,
             threshold=candidate.threshold,
             guard=self.guard,
+            final=self.final,
         )
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self, name):
@@ -573,9 +602,6 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         if hasattr(self, "_fitted_rows"):  # the first files do not tell
             cascade._fitted_rows = self._fitted_rows
         return cascade
-
-    def _fitted_on(self, refit: bool | str) -> Training | Kept:
-        return self._training if refit or self._evaluated is None else self._evaluated
 
     def _check_is_chosen(self) -> None:
         check_is_fitted(self, "front_")
@@ -596,7 +622,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
 
     def _fresh_evaluations(self, X: Any, truth: NDArray[Any]) -> list[Evaluation]:
         """Evaluate the front on other rows, as its cascades would decide them."""
-        training = self._fitted_on(self.refit)
+        training = self._shown.fitted_on(self.refit)
         if self.guard is not None or isinstance(training, Kept):
             # A guard sees rows, not bits; a file has stages, but no rows to fit others on.
             return [evaluate(self.cascade(c).decide(X), truth) for c in self.front_]
@@ -605,7 +631,8 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         thresholds = [stage for c in self.front_ for stage in _by_stage(c)]
         known = list(dict.fromkeys(thresholds))
         codes = np.searchsorted(self.classes_, truth)
-        table = self._table(training, self.costs_, folds, codes, known)
+        answers = None if self.final is None else np.asarray(self.final.predict(X))
+        table = self._table(training, self.costs_, folds, codes, known, answers)
         max_stages = max(c.design.n_stages for c in self.front_)
         problem = Problem(table, self.costs_, self.classes_.tolist(), known, max_stages)
         which = np.zeros((len(self.front_), max_stages), dtype=np.int64)
@@ -641,18 +668,6 @@ def _check_bounds(bounds: Mapping[str, Any]) -> None:
             raise SelectionError(f"Nothing is selected by {name!r}{nearest(name, known)}")
 
 
-def _draw_rows(labels: NDArray[Any], n_rows: int, seeds: Any) -> NDArray[np.bool_]:
-    """Mark rows drawn with classes in proportion."""
-    rows = np.arange(len(labels))
-    chosen = resample(rows, replace=False, n_samples=n_rows, stratify=labels, random_state=seeds)
-    lost = sorted(set(labels.tolist()) - set(labels[chosen].tolist()), key=str)
-    if lost:
-        raise ClassesError(f"max_rows={n_rows} leaves no row of the class {lost[0]!r}; allow more.")
-    drawn = np.zeros(len(labels), dtype=np.bool_)
-    drawn[chosen] = True
-    return drawn
-
-
 def _n_sets(problem: Problem) -> int | None:
     """Count the source sets that a search of every design would fit."""
     if problem.n_sources > MOST_SOURCES:
@@ -664,25 +679,3 @@ def _n_sets(problem: Problem) -> int | None:
 def _by_stage(candidate: Candidate) -> tuple[StageThreshold, ...]:
     threshold = candidate.threshold
     return threshold if isinstance(threshold, tuple) else (threshold,) * candidate.design.n_stages
-
-
-def _measured_on(n_rows: int, n_splits: int) -> str:
-    how = "held out once" if n_splits == 1 else f"each held out, in {n_splits} folds"
-    return (
-        f"Selected on these {n_rows:,} rows, {how}: figures are optimistic until score_front(X, y) "
-        "holds them against fresh rows."
-    )
-
-
-def _money(price: float, costs: Costs) -> str:
-    return f"{cell(float(price))} {costs.unit}".rstrip()
-
-
-def _told(evaluation: Evaluation, costs: Costs, subject: str) -> str:
-    share = f" ({evaluation.cost / costs.total:.1%} of the full price)" if costs.total else ""
-    missed = ", ".join(f"{share:.1%} of {label!r}" for label, share in evaluation.missed.items())
-    return (
-        f"{subject} pays {_money(evaluation.cost, costs)} a row{share}, accepts "
-        f"{evaluation.coverage:.1%} of the rows and is right on {evaluation.accuracy:.1%} of "
-        f"those; it rejects {1 - evaluation.coverage:.1%} and misses {missed}."
-    )
