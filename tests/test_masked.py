@@ -47,13 +47,14 @@ def masked(**params):
     return MaskedClassifier(small, **({"repeats": 4, "random_state": 0} | params))
 
 
-def test_every_size_is_drawn_as_often_and_every_set_of_a_size():
-    sets = _draw_sets(30_000, 3, np.random.RandomState(0))
-    assert np.bincount(sets.sum(axis=1)).tolist() == [0, 10_000, 10_000, 10_000]
+def test_small_sets_are_drawn_more_often_and_every_set_of_a_size_alike():
+    sets = _draw_sets(33_000, 3, np.random.RandomState(0))
+    counts = np.bincount(sets.sum(axis=1))
+    assert (abs(counts - [0, 18_000, 9_000, 6_000]) < 4 * np.sqrt(33_000 / 4)).all()
     for size in (1, 2):
-        _, counts = np.unique(sets[sets.sum(axis=1) == size], axis=0, return_counts=True)
-        assert len(counts) == 3
-        assert (abs(counts - 10_000 / 3) < 4 * np.sqrt(10_000 * 2 / 9)).all()
+        _, alike = np.unique(sets[sets.sum(axis=1) == size], axis=0, return_counts=True)
+        assert len(alike) == 3
+        assert (abs(alike - counts[size] / 3) < 4 * np.sqrt(counts[size] * 2 / 9)).all()
 
 
 def test_what_was_not_bought_is_not_looked_at():
@@ -74,7 +75,7 @@ def test_not_bought_is_not_bought_and_missing():
     fitted = masked().fit(rows, y)
     both, first = fitted.predict_proba_of(rows, np.array([[True, True], [True, False]]))
     assert (both.argmax(axis=1) == y).mean() > 0.95
-    assert abs(first[:, 1] - 0.5).max() < 0.4
+    assert abs(first[:, 1].mean() - 0.5) < 0.05  # taken for missing, it would be near 1
     assert (fitted.predict(rows) == both.argmax(axis=1)).all()
 
 

@@ -25,6 +25,7 @@ Numbers = NDArray[np.float64]
 Sets = NDArray[np.bool_]  # one source set a row, one source a column
 
 _AT_ONCE = 2**20  # values judged at a time: every tree reads them all, so they must stay in cache
+_HELD_OUT = 0.1  # of the rows: a fit on far fewer is surer without reason than the fit on all
 _LEAST_ROWS = 30  # of each class, or confidences are left as they are
 
 
@@ -33,8 +34,8 @@ class MaskedClassifier(ClassifierMixin, BaseEstimator):
 
     It is trained on several copies of the rows, each with other sources hidden: a hidden source's
     columns are missing, and one more column a source says whether it was bought, so that "not
-    bought" is not "bought and missing". Sizes of the sets left are drawn evenly, from one source to
-    all, so that first stages and last ones are learned alike.
+    bought" is not "bought and missing". Sets of one source are drawn twice as often as sets of two,
+    and so on: a row of few sources teaches less of other sets than a row of many does.
 
     As the `estimator` of `CascadeSearchCV` it is fitted once a fold, whatever the number of source
     sets; as that of `CascadeClassifier`, once for all stages. Both tell it what the sources are.
@@ -46,7 +47,7 @@ class MaskedClassifier(ClassifierMixin, BaseEstimator):
     estimator : classifier with predict_proba that takes missing values, default=None
         What is fitted on the rows with hidden sources. None: gradient boosted trees, three times as
         many and twice as large as scikit-learn's default, for one model has to be many.
-    repeats : int, default=8
+    repeats : int, default=16
         How many copies of the rows it is trained on.
     random_state : int, RandomState or None, default=None
         Draws what is hidden.
@@ -85,7 +86,7 @@ class MaskedClassifier(ClassifierMixin, BaseEstimator):
     }
 
     def __init__(
-        self, estimator: Any = None, *, repeats: int = 8, random_state: Any = None
+        self, estimator: Any = None, *, repeats: int = 16, random_state: Any = None
     ) -> None:
         self.estimator = estimator
         self.repeats = repeats
@@ -194,7 +195,7 @@ class MaskedClassifier(ClassifierMixin, BaseEstimator):
         if np.unique(labels, return_counts=True)[1].min() < _LEAST_ROWS:
             return temperatures
         train, held_out = train_test_split(
-            np.arange(len(X)), test_size=0.25, stratify=labels, random_state=seeds
+            np.arange(len(X)), test_size=_HELD_OUT, stratify=labels, random_state=seeds
         )
         fitted = self._fit_hidden(
             X[train], labels[train], None if weight is None else weight[train], seeds
@@ -272,10 +273,12 @@ def _source_of_columns(sources: Sequence[Sequence[int]] | None, n_columns: int) 
 
 
 def _draw_sets(n_sets: int, n_sources: int, seeds: Any) -> Sets:
-    """Draw source sets: every size as often as any other, every set of a size equally likely."""
-    sizes = 1 + seeds.permutation(n_sets) % n_sources
+    """Draw source sets: a size as often as its inverse, every set of a size equally likely."""
+    sizes = np.arange(1, n_sources + 1)
+    often = 1 / sizes
+    drawn_sizes = seeds.choice(sizes, size=n_sets, p=often / often.sum())
     rank = seeds.random_sample((n_sets, n_sources)).argsort(axis=1).argsort(axis=1)
-    drawn: Sets = rank < sizes[:, None]
+    drawn: Sets = rank < drawn_sizes[:, None]
     return drawn
 
 
