@@ -77,7 +77,8 @@ def run(*, small: bool, only: list[str] | None = None) -> str:
     header = ["data", "sources", "sets", "coverage at .9, .95, .98", "accuracy at .9, .95, .98",
               "area", "mean ratio of areas"]  # fmt: skip
     return f"{markdown(header, compared)}\n\n" + markdown(
-        ["CPU seconds for all sets in five folds", "separate", "separate, calibrated", "one model"], times
+        ["all sets in five folds, CPU s", "separate", "separate, calibrated", "one model"],
+        times,
     )
 
 
