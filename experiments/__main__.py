@@ -13,6 +13,7 @@ NAMES = (
     "guard",
     "monitor",
     "loading",
+    "masked",
     "savings",
     "survival",
 )

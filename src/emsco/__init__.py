@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from emsco.front import Candidate, ParetoFront
     from emsco.guard import InputGuard
     from emsco.io import dump, load
+    from emsco.masked import MaskedClassifier
     from emsco.scored import ScoredCandidate, ScoredFront
     from emsco.search import EMSCO, CascadeSearchCV, Exhaustive, Hybrid, LocalSearch
 
@@ -35,6 +36,7 @@ __all__ = [
     "InputGuard",
     "LocalEngine",
     "LocalSearch",
+    "MaskedClassifier",
     "ParetoFront",
     "Review",
     "ScoredCandidate",
@@ -58,6 +60,7 @@ _NAMES_OF = {
     "front": ("Candidate", "ParetoFront"),
     "guard": ("InputGuard",),
     "io": ("dump", "load"),
+    "masked": ("MaskedClassifier",),
     "scored": ("ScoredCandidate", "ScoredFront"),
     "search": ("EMSCO", "CascadeSearchCV", "Exhaustive", "Hybrid", "LocalSearch"),
 }

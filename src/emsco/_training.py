@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -37,6 +38,7 @@ from emsco._estimator import EstimatorStage, FinalStage
 from emsco._linear import LinearStage, ReadFirst, default_estimator, fit_default
 from emsco.costs import generated_names
 from emsco.exceptions import ClassesError, ColumnsError, ValuesError
+from emsco.masked import MaskedClassifier, positions
 
 
 def tags_for(estimator: Any, tags: Tags) -> Tags:
@@ -105,6 +107,8 @@ class Training:
         The label of each row.
     params : dict
         What the `fit` of every estimator receives.
+    sources : sequence of sequences of str, default=()
+        The columns of each source: told to a classifier that answers for every set of them.
     may_be_missing : set of str, default=frozenset()
         Columns that may be missing although no row here lacks them.
     final : fitted model or None, default=None
@@ -118,6 +122,7 @@ class Training:
         columns: Columns,
         labels: NDArray[Any],
         params: dict[str, Any],
+        sources: Sequence[Sequence[str]] = (),
         may_be_missing: Set[str] = frozenset(),
         final: Any = None,
     ) -> None:
@@ -128,6 +133,7 @@ class Training:
         self.labels = labels
         self.classes = np.unique(labels)
         self.params = dict(params)
+        self.sources = sources
         self._may_be_missing = may_be_missing
         self._weight = np.ones(len(labels))
         if self.params.get("sample_weight") is not None:
@@ -153,7 +159,27 @@ class Training:
         missing = {name for name in self.columns if has_missing(self.values(name))}
         labels = self.labels[rows]
         return Training(
-            self.estimator, self.container, columns, labels, params, missing, self.final
+            self.estimator,
+            self.container,
+            columns,
+            labels,
+            params,
+            self.sources,
+            missing,
+            self.final,
+        )
+
+    def by(self, estimator: Any) -> Training:
+        """Give the same rows for another estimator, nothing learned yet."""
+        return Training(
+            estimator,
+            self.container,
+            self.columns,
+            self.labels,
+            self.params,
+            self.sources,
+            self._may_be_missing,
+            self.final,
         )
 
     def values(self, name: str) -> NDArray[Any]:
@@ -210,10 +236,23 @@ class Training:
             # A final model takes columns as they are given, so they are read stage by stage.
             return fitted, judge if self.final is None else ReadFirst(encodings, judge)
         if features not in self.fitted:
-            stage = EstimatorStage(clone(self.estimator), number, self.container, features)
-            self.fitted[features] = stage.fit(self.columns, self.labels, self.params).estimator
+            self.fitted[features] = self._fit_estimator(features, number)
         fitted = self.fitted[features]
         return fitted, EstimatorStage(fitted, number, self.container, features)
+
+    def _fit_estimator(self, features: tuple[str, ...], number: int) -> Any:
+        if isinstance(self.estimator, MaskedClassifier):
+            return self._masked.having(list(self.columns).index(name) for name in features)
+        stage = EstimatorStage(clone(self.estimator), number, self.container, features)
+        return stage.fit(self.columns, self.labels, self.params).estimator
+
+    @cached_property
+    def _masked(self) -> MaskedClassifier:
+        """Fit the one classifier of all stages."""
+        stage = EstimatorStage(clone(self.estimator), None, self.container, tuple(self.columns))
+        params = self.params | {"sources": positions(self.sources, list(self.columns))}
+        fitted: MaskedClassifier = stage.fit(self.columns, self.labels, params).estimator
+        return fitted
 
     def _block(self, name: str) -> Array:
         if name not in self._blocks:

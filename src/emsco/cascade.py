@@ -172,8 +172,10 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
         X = without_answers(self.final, X)
         columns, labels = read_rows(self, X, y)
         params = self._fit_params(sample_weight, params)
+        costs = resolve_costs(self.costs, list(columns))
+        sources = [costs.columns(name) for name in costs.names]
         training = Training(
-            self.estimator, container_of(X), columns, labels, params, final=self.final
+            self.estimator, container_of(X), columns, labels, params, sources, final=self.final
         )
         self._fit(training)
         self._fitted_rows = FittedRows.of(X, columns)

@@ -10,6 +10,7 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
 
+from emsco.masked import MaskedClassifier
 from emsco.search._problem import Problem
 
 _LEAST_ROWS = 30
@@ -21,7 +22,7 @@ def is_trusted(estimator: Any) -> bool:
         return is_trusted(estimator[-1])
     if isinstance(estimator, LogisticRegression):
         return estimator.class_weight is None  # weights make one class surer than it is
-    return estimator is None or isinstance(estimator, CalibratedClassifierCV)
+    return estimator is None or isinstance(estimator, CalibratedClassifierCV | MaskedClassifier)
 
 
 def overconfidence(problem: Problem) -> tuple[float, float] | None:

@@ -13,11 +13,12 @@ from sklearn.base import clone
 from sklearn.utils.validation import _check_method_params
 from threadpoolctl import ThreadpoolController
 
-from emsco._columns import Columns, has_missing, invalid, plain, refuse_invalid
+from emsco._columns import Columns, assemble, has_missing, invalid, plain, refuse_invalid
 from emsco._encoding import Array, ColumnEncoding, learn, read
 from emsco._estimator import EstimatorStage
 from emsco._linear import LinearStage, fit_default
 from emsco.exceptions import ClassesError
+from emsco.masked import MaskedClassifier, positions
 from emsco.search._newton import BATCH, TrainingRows, fit_sets
 
 _MOST_CLASSES = 256  # that a byte tells apart
@@ -70,6 +71,10 @@ def make_fitter(
     if estimator is None and len(np.unique(labels)) == 2 and params.keys() <= {"sample_weight"}:
         return BatchedLogistic.learn(
             columns, labels, folds, source_features, params.get("sample_weight")
+        )
+    if isinstance(estimator, MaskedClassifier):
+        return MaskedFits.learn(
+            estimator, columns, container, labels, folds, source_features, params
         )
     return EstimatorFits.learn(
         estimator, columns, container, labels, folds, source_features, params
@@ -268,6 +273,54 @@ class EstimatorFits:
         own_stage = EstimatorStage(clone(self.estimator), None, self.container, tuple(features))
         own_stage.fit({f: self.columns[f][fold.train] for f in features}, labels, params)
         return np.column_stack(own_stage({f: test_columns[f][fold.test] for f in features}))
+
+
+@dataclass(frozen=True)
+class MaskedFits:
+    """One classifier a fold that answers for every set: fitted once, then only asked."""
+
+    fitted: tuple[MaskedClassifier, ...]
+    test: tuple[Any, ...]  # rows with all columns, a fold each
+    n_rows: int
+
+    chunk = 256  # sets a task: enough to share a walk through the trees, few enough for workers
+
+    @classmethod
+    def learn(
+        cls,
+        estimator: MaskedClassifier,
+        columns: Columns,
+        container: str,
+        labels: NDArray[Any],
+        folds: Sequence[Fold],
+        source_features: Sequence[Sequence[str]],
+        params: Mapping[str, Any],
+    ) -> MaskedFits:
+        """Fit one clone a fold, telling it the sources."""
+        _refuse_missing_class(labels, folds, params.get("sample_weight"))
+        names = tuple(columns)
+        sources = positions(source_features, names)
+        fitted, test = [], []
+        for fold in folds:
+            stage = EstimatorStage(clone(estimator), None, container, names)
+            own = dict(_check_method_params(labels, params, indices=fold.train))
+            train = {name: column[fold.train] for name, column in columns.items()}
+            stage.fit(train, labels[fold.train], own | {"sources": sources})
+            fitted.append(stage.estimator)
+            tested = fold.test_columns or columns
+            test.append(assemble(container, names, {f: tested[f][fold.test] for f in names}))
+        return cls(tuple(fitted), tuple(test), sum(len(fold.test) for fold in folds))
+
+    def outcomes(self, sets: NDArray[np.bool_]) -> Outcomes:
+        """Give confidence and label code, sets x evaluation rows."""
+        probability = np.concatenate(
+            [
+                masked.predict_proba_of(rows, sets)
+                for masked, rows in zip(self.fitted, self.test, strict=True)
+            ],
+            axis=1,
+        )
+        return probability.max(axis=2), probability.argmax(axis=2).astype(np.uint8)
 
 
 @dataclass(frozen=True)

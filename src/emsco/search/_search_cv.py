@@ -36,6 +36,7 @@ from emsco._training import Training, read_rows, routed_estimator, tags_for
 from emsco.cascade import CascadeClassifier, Guard
 from emsco.costs import Costs, resolve_costs
 from emsco.decisions import Decisions
+from emsco.design import StageDesign
 from emsco.engine import LocalEngine
 from emsco.evaluation import Evaluation, evaluate
 from emsco.exceptions import (
@@ -66,6 +67,7 @@ from emsco.search._outcomes import OutcomeTable
 from emsco.search._problem import Problem
 from emsco.search._progress import Progress
 from emsco.search._run import describe_run
+from emsco.search._separate import STAGES, Shown, check_refit, most_alike, thresholds_anew
 from emsco.search._summary import measured_on, told_choice
 from emsco.search._thresholds import AUTO, alternatives, thresholds_by_stage
 
@@ -109,9 +111,12 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         candidate. None: the cheapest candidate with coverage of at least 0.8 whose accuracy and
         whose every class's recall, on what it accepts, are not below those of all sources bought at
         once and answering every row; where there is none, that itself, with a warning.
-    refit : bool, default=True
+    refit : bool or "stages", default=True
         Whether the chosen stages are fitted on all rows. False: with a one-split `cv` the cascade
         is the very one that was evaluated; with several there is none until `choose(refit=True)`.
+        "stages", with a `MaskedClassifier`: the chosen stages are fitted each by itself, evaluated
+        on the same folds, and their thresholds chosen anew. All figures are then of these stages:
+        `front_` has the chosen design at each threshold; `choose(refit=True)` goes back.
     guard : object with fit(columns) and reasons(columns), default=None
         As in `CascadeClassifier`.
     final : fitted model with predict, default=None
@@ -179,7 +184,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         "cv": ["cv_object"],
         "max_rows": [Interval(Integral, 2, None, closed="left"), None],
         "select": [Mapping, callable, None],
-        "refit": ["boolean"],
+        "refit": ["boolean", StrOptions({STAGES})],
         "guard": [HasMethods(["fit", "reasons"]), None],
         "final": [HasMethods(["predict"]), None],
         "target": [StrOptions({"labels", "agreement"})],
@@ -194,6 +199,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
     best_cascade_: CascadeClassifier
     _training: Training | Kept  # where the search was loaded from a file, its rows are gone
     _evaluated: Training | Kept | None
+    _found: Shown | None = None  # by the estimator given; in files there is what was shown last
 
     def __init__(
         self,
@@ -208,7 +214,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         cv: Any = 5,
         max_rows: int | None = None,
         select: Mapping[str, Any] | Callable[[ParetoFront], Candidate] | None = None,
-        refit: bool = True,
+        refit: bool | str = True,
         guard: Guard | None = None,
         final: Any = None,
         target: str = "labels",
@@ -257,14 +263,16 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         """
         if isinstance(self.select, Mapping):
             _check_bounds(self.select)  # before the search, which may take long
+        check_refit(self.refit, self.estimator)
         self._check_final()
         answers = None if self.final is None else np.asarray(self.final.predict(X))
         X = without_answers(self.final, X)
         columns, labels = read_rows(self, X, answers if self.target == "agreement" else y)
         costs = resolve_costs(self.costs, list(columns))
         fit_params, split_params = self._routed(params)
+        sources = [costs.columns(name) for name in costs.names]
         training = Training(
-            self.estimator, container_of(X), columns, labels, fit_params, final=self.final
+            self.estimator, container_of(X), columns, labels, fit_params, sources, final=self.final
         )
         for name in columns:
             training.values(name)  # before any fit: infinity raises
@@ -296,9 +304,10 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
             right = " Right is what the final model answers." * (self.target == "agreement")
             self.front_ = ParetoFront(front, costs, measured_on(n_rows, len(folds)) + right)
             one_split = len(folds) == 1
-            self._training = training
+            self._training, self._tested = training, (folds, answers)
             self._fitted_rows = FittedRows.of(X, columns)
             self._evaluated = training.take(folds[0].train) if one_split else None
+            self._found = self._shown
             progress.phase("refit")
             self._choose(self.select, self.refit)
         return self
@@ -332,7 +341,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         return self._reference.at(coverage)
 
     def choose(
-        self, candidate: Candidate | None = None, *, refit: bool | None = None, **bounds: Any
+        self, candidate: Candidate | None = None, *, refit: bool | str | None = None, **bounds: Any
     ) -> Self:
         """Choose anew; only source sets not yet fitted are fitted.
 
@@ -340,7 +349,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         ----------
         candidate : Candidate, default=None
             The one to choose. None: by bounds.
-        refit : bool, default=None
+        refit : bool or "stages", default=None
             Whether to fit on all rows; None: as the search was told.
         **bounds : dict
             Keywords of `ParetoFront.select`; none of them: as the search was told.
@@ -349,8 +358,9 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         if candidate is not None and bounds:
             raise SelectionError("Give a candidate or bounds to choose one by, not both.")
         _check_bounds(bounds)
-        select = bounds or self.select if candidate is None else lambda front: candidate  # noqa: ARG005
-        self._choose(select, self.refit if refit is None else refit)
+        refit = self.refit if refit is None else refit
+        check_refit(refit, self.estimator)
+        self._choose(bounds or self.select if candidate is None else candidate, refit)
         return self
 
     def cascade(self, candidate: Candidate) -> CascadeClassifier:
@@ -480,12 +490,12 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         answers: NDArray[Any] | None = None,
     ) -> OutcomeTable:
         fitter = make_fitter(
-            self.estimator,
+            training.estimator,
             training.columns,
             training.container,
             training.labels,
             folds,
-            [costs.columns(name) for name in costs.names],
+            training.sources,
             training.params,
         )
         if answers is not None:
@@ -510,41 +520,81 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
                 CalibrationWarning,
             )
 
-    def _choose(self, select: Any, refit: bool) -> None:
-        candidate = self._select(select)
-        fits = refit or self._evaluated is not None
-        cascade = self._cascade(candidate, refit) if fits else None  # or the choice stays as it was
+    def _choose(self, select: Any, refit: bool | str) -> None:
+        given = any(select is candidate for candidate in self.front_)
+        shown = self._shown if given or self._found is None else self._found
+        candidate = self._select(select, shown)
+        if refit == STAGES and shown.is_of_one_model:
+            shown = self._separate(shown, candidate.design)
+            known = isinstance(select, Candidate)
+            candidate = most_alike(shown.front, select) if known else self._select(select, shown)
+        fits = refit or shown.evaluated is not None
+        rows = shown.fitted_on(refit)
+        cascade = self._cascade_on(candidate, rows) if fits else None  # or all stays as it was
         if hasattr(self, "best_cascade_"):
             del self.best_cascade_
+        self.front_, self._reference = shown.front, shown.reference
+        self.all_sources_ = shown.all_sources
+        self._training, self._evaluated = shown.training, shown.evaluated
         self.best_candidate_ = candidate
         if cascade is not None:
             self.best_cascade_ = cascade
 
-    def _select(self, select: Any) -> Candidate:
-        if self.max_missed and not len(self.front_):
+    @property
+    def _shown(self) -> Shown:
+        return Shown(
+            self.front_, self._reference, self.all_sources_, self._training, self._evaluated
+        )
+
+    def _separate(self, found: Shown, design: StageDesign) -> Shown:
+        """Evaluate a design whose stages are fitted each by itself."""
+        training = found.by_stage()
+        folds, answers = self._tested
+        problem = self._problem(training, self.costs_, folds, answers)
+        front = thresholds_anew(problem, design, by_stage=self.threshold == AUTO)
+        if not len(front):
+            raise SelectionError(
+                "Fitted each by itself, the chosen stages accept no row as is asked for; choose "
+                "another candidate, or keep the one model: refit=True."
+            )
+        told = f"{found.front.measured_on} Its stages are fitted each by itself."
+        reference = AllSources.of(problem)
+        return Shown(
+            ParetoFront(front, self.costs_, told),
+            reference,
+            reference.answering(),
+            training,
+            training.take(folds[0].train) if len(folds) == 1 else None,
+        )
+
+    def _select(self, select: Any, shown: Shown) -> Candidate:
+        front = shown.front
+        if self.max_missed and not len(front):
             raise SelectionError(
                 f"No design accepts any row within max_missed={dict(self.max_missed)}; allow more, "
                 "or search higher thresholds."
             )
+        if isinstance(select, Candidate):
+            return select
         if select is None:
-            return self._select_by_default()
+            return self._select_by_default(front, shown.all_sources)
         if callable(select):
-            candidate = select(self.front_)
+            candidate = select(front)
             if not isinstance(candidate, Candidate):
                 raise SelectionError(f"`select` must give a Candidate, gave {candidate!r}.")
             return candidate
-        return self.front_.select(**select)
+        return front.select(**select)
 
-    def _select_by_default(self) -> Candidate:
+    def _select_by_default(self, front: ParetoFront, all_sources: Candidate) -> Candidate:
         if self.target == "agreement":
-            return self.front_.select(min_accuracy=LEAST_AGREEMENT)
+            return front.select(min_accuracy=LEAST_AGREEMENT)
         if self._n_selection_rows < FEW_ROWS:
             warn(
                 f"The choice is optimistic: it was made on {self._n_selection_rows} rows, fewer "
                 f"than {FEW_ROWS}; hold it against fresh rows with score_front(X, y).",
                 SelectionWarning,
             )
-        chosen = cheapest_as_good(self.front_, self.all_sources_)
+        chosen = cheapest_as_good(front, all_sources)
         if chosen is not None:
             return chosen
         if self.max_missed:
@@ -558,11 +608,14 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
             "once, so all sources at once were chosen; choose(...) takes another of the front.",
             SelectionWarning,
         )
-        return self.all_sources_
+        return all_sources
 
-    def _cascade(self, candidate: Candidate, refit: bool) -> CascadeClassifier:
+    def _cascade(self, candidate: Candidate, refit: bool | str) -> CascadeClassifier:
+        return self._cascade_on(candidate, self._shown.fitted_on(refit))
+
+    def _cascade_on(self, candidate: Candidate, training: Training | Kept) -> CascadeClassifier:
         cascade = CascadeClassifier(
-            self.estimator,
+            training.estimator,
             design=candidate.design,
             costs=self.costs_,
             threshold=candidate.threshold,
@@ -572,13 +625,10 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         for name in ("n_features_in_", "feature_names_in_"):
             if hasattr(self, name):
                 setattr(cascade, name, getattr(self, name))
-        cascade._fit(self._fitted_on(refit))
+        cascade._fit(training)
         if hasattr(self, "_fitted_rows"):  # the first files do not tell
             cascade._fitted_rows = self._fitted_rows
         return cascade
-
-    def _fitted_on(self, refit: bool) -> Training | Kept:
-        return self._training if refit or self._evaluated is None else self._evaluated
 
     def _check_is_chosen(self) -> None:
         check_is_fitted(self, "front_")
@@ -600,7 +650,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
 
     def _fresh_evaluations(self, X: Any, truth: NDArray[Any]) -> list[Evaluation]:
         """Evaluate the front on other rows, as its cascades would decide them."""
-        training = self._fitted_on(self.refit)
+        training = self._shown.fitted_on(self.refit)
         if self.guard is not None or isinstance(training, Kept):
             # A guard sees rows, not bits; a file has stages, but no rows to fit others on.
             return [evaluate(self.cascade(c).decide(X), truth) for c in self.front_]
