@@ -5,7 +5,10 @@ from __future__ import annotations
 import argparse
 import importlib
 
-NAMES = ("certificates", "headline", "missed", "optimism", "guard", "monitor", "loading")
+NAMES = (
+    "certificates", "headline", "missed", "optimism", "guard", "monitor", "loading", "paper",
+    "example", "figures",
+)  # fmt: skip
 
 
 def main() -> None:
