@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
+import pandas as pd  # type: ignore[import-untyped]  # pandas ships no types
 
 from emsco import EMSCO, Evaluation, StageDesign
 from emsco.datasets import CostlyData, load_example
@@ -56,7 +56,7 @@ def run(*, small: bool, only: list[str] | None = None) -> str:  # noqa: ARG001  
 
 def measure(*, small: bool = False) -> Iterator[Row]:
     """Judge the script's figures and ours by its scalarisation."""
-    parts = [load_example(part=part) for part in ("train", "val", "test")]  # type: ignore[arg-type]
+    parts = [load_example(part=part) for part in ("train", "val", "test")]
     data = CostlyData(
         pd.concat([part.X for part in parts], ignore_index=True),
         np.concatenate([part.y for part in parts]),
@@ -65,9 +65,9 @@ def measure(*, small: bool = False) -> Iterator[Row]:
     train, selection, test = np.split(
         np.arange(len(data.y)), np.cumsum([len(part.y) for part in parts])[:-1]
     )
-    thresholds = list(THRESHOLDS[:1] if small else THRESHOLDS)
-    selected = ask(data, train, selection, thresholds, MAX_STAGES)
-    judged = ask(data, train, test, thresholds, MAX_STAGES)
+    thresholds = THRESHOLDS[:1] if small else THRESHOLDS
+    selected = ask(data, train, selection, [*thresholds], MAX_STAGES)
+    judged = ask(data, train, test, [*thresholds], MAX_STAGES)
     for which, threshold in enumerate(thresholds):
         accuracy, coverage, cost = PRINTED[threshold]
         n_accepted = coverage * len(test)

@@ -17,7 +17,6 @@ COLOURS = {2: BLUE, 3: RED, 4: INK}  # by the most stages
 
 def run(*, small: bool, only: list[str] | None = None) -> str:  # noqa: ARG001  # all take seconds
     """Draw every figure, or `only` some, into the documentation."""
-    mpl.use("Agg")
     figures = {"optimal": optimal_found, "mutation": mutation, "landscape": landscape}
     drawn = []
     for name, draw in figures.items():
@@ -28,10 +27,17 @@ def run(*, small: bool, only: list[str] | None = None) -> str:  # noqa: ARG001  
     return "\n".join(drawn)
 
 
-def optimal_found() -> Any:
-    """Draw the mean number of optimal evaluations in each generation, with 95% margins."""
+def _pyplot() -> Any:
+    """Give pyplot, drawing into files only."""
+    mpl.use("Agg")
     from matplotlib import pyplot
 
+    return pyplot
+
+
+def optimal_found() -> Any:
+    """Draw the mean number of optimal evaluations in each generation, with 95% margins."""
+    pyplot = _pyplot()
     rows = load("paper_optimal_found")
     names = list(dict.fromkeys(row["data"] for row in rows))
     figure, axes = pyplot.subplots(1, len(names), figsize=(10, 3.6), layout="constrained")
@@ -69,8 +75,7 @@ def optimal_found() -> Any:
 
 def mutation() -> Any:
     """Draw the probability that a mutation opens a stage, over the paper's coordinates."""
-    from matplotlib import pyplot
-
+    pyplot = _pyplot()
     rows = load("paper_mutation")
     figure, ax = pyplot.subplots(figsize=(5.4, 3.6), layout="constrained")
     for stages, colour in COLOURS.items():
@@ -95,23 +100,21 @@ def mutation() -> Any:
 
 def landscape() -> Any:
     """Draw the mean cost of designs by coverage and accuracy, and the exact front upon it."""
-    from matplotlib import pyplot
-
+    pyplot = _pyplot()
     rows = load("paper_landscape")
     drawn, front = (
         np.array([list(row.values())[1:] for row in rows if row["kind"] == kind]).T
         for kind in ("drawn", "front")
     )
     figure, ax = pyplot.subplots(figsize=(7.2, 4.6), layout="constrained")
-    shades = mpl.colors.LogNorm(min(drawn[2].min(), front[2].min()), drawn[2].max())
+    shades = mpl.colors.LogNorm(front[2].min(), drawn[2].max())
     squares = ax.scatter(*drawn[:2], c=drawn[2], marker="s", s=26, norm=shades, linewidth=0)
     ax.scatter(*front[:2], c=front[2], s=46, norm=shades, edgecolor=RED, linewidth=1.3)
     ax.scatter([], [], s=46, facecolor="none", edgecolor=RED, linewidth=1.3, label="exact front")
     ax.scatter([], [], s=26, marker="s", color="grey", label="mean of designs drawn")
     ax.legend(frameon=False, loc="lower left")
     bar = figure.colorbar(squares, label="cost", format="{x:,.0f}")
-    ticks = [50, 100, 200, 500, 1000, 2000, 4000]
-    bar.set_ticks([tick for tick in ticks if shades.vmin <= tick <= shades.vmax])
+    bar.set_ticks([100, 200, 500, 1000, 2000, 4000])
     bar.ax.minorticks_off()
     ax.set(xlabel="coverage", ylabel="accuracy")
     for axis in (ax.xaxis, ax.yaxis):

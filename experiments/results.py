@@ -18,7 +18,7 @@ def load(name: str) -> list[Row]:
         return [{key: _value(text) for key, text in row.items()} for row in csv.DictReader(file)]
 
 
-def save(name: str, command: str, rows: Sequence[Row], cases: Sequence[str]) -> None:
+def save(name: str, command: str, rows: Sequence[Row], cases: Sequence[Any]) -> None:
     """Write the rows of one case, told by the first column; keep those of the others, in order."""
     path = FOLDER / f"{name}.csv"
     case = next(iter(rows[0]))
@@ -58,4 +58,4 @@ def _value(text: str) -> Any:
 
 
 def _text(value: Any) -> str:
-    return f"{value:.10g}" if isinstance(value, float) else str(value)
+    return repr(float(value)) if isinstance(value, float) else str(value)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from sklearn.datasets import make_classification
 
 from emsco import EMSCO, CascadeSearchCV, Costs
+from emsco._threshold import StageThreshold
 from emsco.datasets import CostlyData, load_credit, load_heart, load_pima
 from emsco.search import Problem, SearchResult
 
@@ -68,7 +69,11 @@ class _Asked:
 
 
 def ask(
-    data: CostlyData, train: Rows, rows: Rows, threshold: float | list[float], max_stages: int
+    data: CostlyData,
+    train: Rows,
+    rows: Rows,
+    threshold: float | list[StageThreshold],
+    max_stages: int,
 ) -> Problem:
     """Make the problem of designs fitted on some rows and evaluated on others, as in the paper.
 

@@ -114,7 +114,7 @@ def _cell(rows: Sequence[Row], name: str, over: str, method: str) -> str:
     for column, scale in (("accuracy", 100), ("coverage", 100), ("cost", 1)):
         mean, half = interval([scale * row[column] for row in seen])
         told.append(f"{mean:.1f}" + (f" ± {half:.1f}" if len(seen) > 1 else ""))
-    return " / ".join(told)
+    return " / ".join(told) + (f" ({len(seen)})" if len(seen) > 1 else "")
 
 
 def _published(name: str, method: str) -> str:

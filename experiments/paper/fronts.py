@@ -59,7 +59,7 @@ def table(rows: Sequence[Row]) -> str:
                     ]
                 )  # fmt: skip
     header = ["data", "stages", "designs walked", "best evaluations (range)",
-              "designs that share them (range)", "the paper's front", "seconds"]  # fmt: skip
+              "designs that share them (range)", "the paper's", "seconds a split"]  # fmt: skip
     return markdown(header, lines)
 
 

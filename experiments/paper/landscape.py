@@ -17,7 +17,7 @@ from experiments.results import Row
 from experiments.tables import markdown
 
 NAME = "paper_landscape"
-KEYS = ("kind", "coverage", "accuracy", "cost")
+KEYS = ("kind", "coverage", "accuracy")
 CASES = ("drawn", "front")
 STAGES = 4
 DRAWN = 200_000
