@@ -9,6 +9,7 @@ import matplotlib as mpl
 import numpy as np
 
 from emsco.plotting._style import BLUE, INK, PALE, RED, bare
+from experiments.paper.landscape import SIDE
 from experiments.results import load
 
 IMAGES = Path(__file__).parent.parent / "docs" / "images"
@@ -61,13 +62,16 @@ def optimal_found() -> Any:
         ax.set(title=name, xlabel="generation", xlim=(0, 150), ylim=(0, None))
         bare(ax)
     axes[0].set_ylabel("globally optimal evaluations")
-    lines = [
-        *(pyplot.Line2D([], [], color=c, label=f"up to {n} stages") for n, c in COLOURS.items()),
-        pyplot.Line2D([], [], color="grey", label="elite: one design an evaluation"),
-        pyplot.Line2D(
-            [], [], color="grey", linestyle="--", label="elite: designs, as in the paper"
-        ),
-        pyplot.Line2D([], [], color="grey", linestyle=":", linewidth=0.8, label="all there are"),
+    sizes = [(colour, "-", f"up to {most} stages") for most, colour in COLOURS.items()]
+    kinds = [
+        ("grey", "-", "elite: one design an evaluation"),
+        ("grey", "--", "elite: designs, as in the paper"),
+        ("grey", ":", "all there are"),
+    ]
+    lines = [  # a legend is filled column by column
+        pyplot.Line2D([], [], color=colour, linestyle=style, label=label)
+        for pair in zip(sizes, kinds, strict=True)
+        for colour, style, label in pair
     ]
     figure.legend(handles=lines, loc="outside lower center", ncols=3, frameon=False)
     return figure
@@ -83,12 +87,12 @@ def mutation() -> Any:
         beta = [row["beta"] for row in seen]
         ax.plot(beta[::15], [row["paper"] for row in seen[::15]], "o", color=PALE, markersize=7)
         ax.plot(beta, [row["ours"] for row in seen], color=colour, linewidth=1.6)
-        middle = len(seen) // 3
         ax.annotate(
             f"{stages} stages",
-            (beta[middle], seen[middle]["ours"]),
-            xytext=(6, 6),
+            (beta[-1], seen[-1]["ours"]),
+            xytext=(6, 0),
             textcoords="offset points",
+            va="center",
             color=colour,
         )
     ax.plot([], [], "o", color=PALE, markersize=7, label="the paper's coordinates, every 15th")
@@ -108,16 +112,22 @@ def landscape() -> Any:
     )
     figure, ax = pyplot.subplots(figsize=(7.2, 4.6), layout="constrained")
     shades = mpl.colors.LogNorm(front[2].min(), drawn[2].max())
-    squares = ax.scatter(*drawn[:2], c=drawn[2], marker="s", s=26, norm=shades, linewidth=0)
-    ax.scatter(*front[:2], c=front[2], s=46, norm=shades, edgecolor=RED, linewidth=1.3)
-    ax.scatter([], [], s=46, facecolor="none", edgecolor=RED, linewidth=1.3, label="exact front")
-    ax.scatter([], [], s=26, marker="s", color="grey", label="mean of designs drawn")
+    across, up = (np.rint(drawn[i] / SIDE).astype(int) for i in (0, 1))
+    left, low = across.min(), up.min()
+    cost = np.full((up.max() - low + 1, across.max() - left + 1), np.nan)
+    cost[up - low, across - left] = drawn[2]
+    columns, rows_up = np.arange(cost.shape[1]) + left, np.arange(cost.shape[0]) + low
+    squares = ax.pcolormesh(columns * SIDE, rows_up * SIDE, cost, norm=shades, alpha=0.75)
+    ax.scatter(*front[:2], c=front[2], s=42, norm=shades, edgecolor=RED, linewidth=1.2)
+    ax.scatter([], [], s=42, facecolor="none", edgecolor=RED, linewidth=1.2, label="exact front")
+    ax.scatter([], [], s=42, marker="s", color="grey", label="mean of designs drawn")
     ax.legend(frameon=False, loc="lower left")
-    bar = figure.colorbar(squares, label="cost", format="{x:,.0f}")
-    bar.set_ticks([100, 200, 500, 1000, 2000, 4000])
+    ticks = [tick for tick in (250, 500, 1000, 2000, 4000) if tick > front[2].min()]
+    bar = figure.colorbar(squares, label="cost", format="{x:,.0f}", ticks=ticks)
     bar.ax.minorticks_off()
     ax.set(xlabel="coverage", ylabel="accuracy")
     for axis in (ax.xaxis, ax.yaxis):
+        axis.set_major_locator(mpl.ticker.MultipleLocator(0.05))
         axis.set_major_formatter(mpl.ticker.PercentFormatter(1, decimals=0))
     bare(ax)
     return figure

@@ -7,6 +7,7 @@ mean cost; and the exact front.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -69,12 +70,13 @@ def _n_used(assignments: NDArray[np.int8]) -> NDArray[np.int64]:
 
 
 def table(rows: Sequence[Row]) -> str:
-    """Give the mean cost of drawn designs by quarters of their coverage and accuracy."""
+    """Give the mean cost of drawn designs by coverage and accuracy, and how many they are."""
     drawn = [row for row in rows if row["kind"] == "drawn"]
+    accuracies = (0.0, 0.8, 0.85, 0.9, 1.01)
     lines = []
-    for least, most in ((0, 0.75), (0.75, 0.8), (0.8, 0.85), (0.85, 0.9), (0.9, 1.01)):
+    for least, most in pairwise((0.8, 0.85, 0.9, 0.95, 1.01)):
         cells = []
-        for low, high in ((0, 0.85), (0.85, 0.9), (0.9, 1.01)):
+        for low, high in pairwise(accuracies):
             inside = [
                 row
                 for row in drawn
@@ -84,4 +86,5 @@ def table(rows: Sequence[Row]) -> str:
             paid = sum(row["designs"] * row["cost"] for row in inside)
             cells.append(f"{paid / designs:,.0f} ({designs:,})" if designs else "")
         lines.append([f"{least:.0%} to {min(most, 1):.0%}", *cells])
-    return markdown(["coverage", "accuracy below 85%", "85% to 90%", "90% and more"], lines)
+    header = ["coverage", "accuracy below 80%", "80% to 85%", "85% to 90%", "90% and more"]
+    return markdown(header, lines)
