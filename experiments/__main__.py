@@ -6,17 +6,9 @@ import argparse
 import importlib
 
 NAMES = (
-    "certificates",
-    "headline",
-    "missed",
-    "optimism",
-    "guard",
-    "monitor",
-    "loading",
-    "masked",
-    "savings",
-    "survival",
-)
+    "certificates", "headline", "missed", "optimism", "guard", "monitor", "loading", "masked",
+    "savings", "survival", "paper", "example", "figures",
+)  # fmt: skip
 
 
 def main() -> None:
