@@ -26,6 +26,8 @@ Sets = NDArray[np.bool_]  # one source set a row, one source a column
 
 _AT_ONCE = 2**20  # values judged at a time: every tree reads them all, so they must stay in cache
 _HELD_OUT = 0.1  # of the rows: a fit on far fewer is surer without reason than the fit on all
+_ROWS = 500_000  # copies of rows, by default: a set is learned by the copies that have it
+_REPEATS = (16, 64)  # at least and at most
 _LEAST_ROWS = 30  # of each class, or confidences are left as they are
 
 
@@ -45,10 +47,11 @@ class MaskedClassifier(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     estimator : classifier with predict_proba that takes missing values, default=None
-        What is fitted on the rows with hidden sources. None: gradient boosted trees, three times as
-        many and twice as large as scikit-learn's default, for one model has to be many.
-    repeats : int, default=16
-        How many copies of the rows it is trained on.
+        What is fitted on the rows with hidden sources. None: 150 gradient boosted trees of up to
+        255 leaves, eight times scikit-learn's default, for one model has to be many.
+    repeats : int, default=None
+        How many copies of the rows it is trained on. None: as many as make 500,000 rows, at least
+        16 and at most 64.
     random_state : int, RandomState or None, default=None
         Draws what is hidden.
 
@@ -81,12 +84,12 @@ class MaskedClassifier(ClassifierMixin, BaseEstimator):
 
     _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012  # scikit-learn's own shape
         "estimator": [HasMethods(["fit", "predict_proba"]), None],
-        "repeats": [Interval(Integral, 1, None, closed="left")],
+        "repeats": [Interval(Integral, 1, None, closed="left"), None],
         "random_state": ["random_state"],
     }
 
     def __init__(
-        self, estimator: Any = None, *, repeats: int = 16, random_state: Any = None
+        self, estimator: Any = None, *, repeats: int | None = None, random_state: Any = None
     ) -> None:
         self.estimator = estimator
         self.repeats = repeats
@@ -178,7 +181,7 @@ class MaskedClassifier(ClassifierMixin, BaseEstimator):
 
     def _fit_hidden(self, X: Numbers, labels: NDArray[Any], weight: Any, seeds: Any) -> Any:
         """Fit on copies of the rows, each with other sources hidden."""
-        rows = np.tile(np.arange(len(X)), self.repeats)
+        rows = np.tile(np.arange(len(X)), self._copies(len(X)))
         sets = _draw_sets(len(rows), len(self.bought_), seeds)
         params = {} if weight is None else {"sample_weight": weight[rows]}
         fitted = self._unfitted(seeds)
@@ -200,7 +203,7 @@ class MaskedClassifier(ClassifierMixin, BaseEstimator):
         fitted = self._fit_hidden(
             X[train], labels[train], None if weight is None else weight[train], seeds
         )
-        rows = np.tile(held_out, self.repeats)
+        rows = np.tile(held_out, self._copies(len(X)))
         sets = _draw_sets(len(rows), len(self.bought_), seeds)
         probability = fitted.predict_proba(_hidden(X[rows], sets, self.source_))
         truth = np.searchsorted(fitted.classes_, labels[rows])
@@ -211,13 +214,20 @@ class MaskedClassifier(ClassifierMixin, BaseEstimator):
                 temperatures[size - 1] = _temperature(probability[own], truth[own], counted[own])
         return temperatures
 
+    def _copies(self, n_rows: int) -> int:
+        if self.repeats is not None:
+            return int(self.repeats)
+        least, most = _REPEATS
+        return min(max(_ROWS // n_rows, least), most)
+
     def _unfitted(self, seeds: Any) -> Any:
         if self.estimator is not None:
             return clone(self.estimator)
         # Copies of one row must not stand on both sides of what early stopping holds out.
         return HistGradientBoostingClassifier(
-            max_iter=300,
-            max_leaf_nodes=63,
+            learning_rate=0.2,
+            max_iter=150,
+            max_leaf_nodes=255,
             early_stopping=False,
             random_state=seeds.randint(2**31),
         )
