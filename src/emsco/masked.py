@@ -26,7 +26,7 @@ Sets = NDArray[np.bool_]  # one source set a row, one source a column
 
 _AT_ONCE = 2**20  # values judged at a time: every tree reads them all, so they must stay in cache
 _HELD_OUT = 0.1  # of the rows: a fit on far fewer is surer without reason than the fit on all
-_ROWS = 500_000  # copies of rows, by default: a set is learned by the copies that have it
+_ROWS = 1_000_000  # copies of rows, by default: a set is learned by the copies that have it
 _REPEATS = (16, 64)  # at least and at most
 _LEAST_ROWS = 30  # of each class, or confidences are left as they are
 
@@ -47,11 +47,11 @@ class MaskedClassifier(ClassifierMixin, BaseEstimator):
     Parameters
     ----------
     estimator : classifier with predict_proba that takes missing values, default=None
-        What is fitted on the rows with hidden sources. None: 150 gradient boosted trees of up to
+        What is fitted on the rows with hidden sources. None: 300 gradient boosted trees of up to
         255 leaves, eight times scikit-learn's default, for one model has to be many.
     repeats : int, default=None
-        How many copies of the rows it is trained on. None: as many as make 500,000 rows, at least
-        16 and at most 64.
+        How many copies of the rows it is trained on. None: as many as make a million rows, at
+        least 16 and at most 64.
     random_state : int, RandomState or None, default=None
         Draws what is hidden.
 
@@ -225,8 +225,7 @@ class MaskedClassifier(ClassifierMixin, BaseEstimator):
             return clone(self.estimator)
         # Copies of one row must not stand on both sides of what early stopping holds out.
         return HistGradientBoostingClassifier(
-            learning_rate=0.2,
-            max_iter=150,
+            max_iter=300,
             max_leaf_nodes=255,
             early_stopping=False,
             random_state=seeds.randint(2**31),
