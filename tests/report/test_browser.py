@@ -65,6 +65,14 @@ def settle(browser):
     )
 
 
+def press(browser, slider, key):
+    """Press a key, and wait until the slider has moved and the page with it."""
+    before = slider.get_property("value")
+    slider.send_keys(key)
+    WebDriverWait(browser, 60).until(lambda _: slider.get_property("value") != before)
+    settle(browser)
+
+
 def text(browser, identity):
     return browser.find_element(By.ID, identity).get_attribute("textContent")
 
@@ -263,19 +271,15 @@ def test_sliders_have_labels_and_move_by_keys(opened, search):
     label = opened.find_element(By.CSS_SELECTOR, "label[for=min_coverage]")
     assert label.text.startswith("coverage, at least")
     before = slider.get_attribute("aria-valuetext")
-    slider.send_keys(Keys.END)
-    settle(opened)
+    press(opened, slider, Keys.END)
     assert slider.get_attribute("aria-valuetext") != before
     assert slider.get_attribute("aria-valuetext") in label.text
-    slider.send_keys(Keys.HOME)
-    settle(opened)
+    press(opened, slider, Keys.HOME)
     assert slider.get_attribute("aria-valuetext") == "no bound"
-    slider.send_keys(Keys.ARROW_RIGHT)
-    settle(opened)
+    press(opened, slider, Keys.ARROW_RIGHT)
     assert re.fullmatch(r"\d+\.\d%", slider.get_attribute("aria-valuetext"))
     accuracy = opened.find_element(By.ID, "min_accuracy")
-    accuracy.send_keys(Keys.HOME)
-    settle(opened)
+    press(opened, accuracy, Keys.HOME)
     evaluation = search.front_[chosen(opened)].evaluation
     assert evaluation.cost == search.front_[0].evaluation.cost  # nothing asked for: the cheapest
 
