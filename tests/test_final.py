@@ -306,6 +306,15 @@ def test_files_keep_the_final_model(kind, estimator, tmp_path):
     assert load(tmp_path / "model.emsco", trusted=["onnx"]).final is not None
 
 
+@pytest.mark.parametrize("estimator", [None, GaussianNB()], ids=["default", "own"])
+def test_files_keep_a_final_model_that_stands_alone(estimator, tmp_path):
+    final = LogisticRegression().fit(X, Y[:600])
+    cascade = CascadeClassifier(estimator, costs=COSTS, final=final).fit(X, Y[:600])
+    dump(cascade, tmp_path / "model.emsco")
+    again = load(tmp_path / "model.emsco")
+    np.testing.assert_array_equal(again.decide(FRESH).label, final.predict(FRESH))
+
+
 def test_a_model_kept_by_skops_is_trusted_by_name(tmp_path):
     path = tmp_path / "model.skops"
     skops.io.dump(MODEL, path)

@@ -250,6 +250,8 @@ def _taken_apart(cascade: CascadeClassifier) -> Kept:
     if isinstance(judge, EstimatorStage):
         estimator = judge.estimator if cascade.estimator is None else cascade.estimator
         estimator, container = clone(estimator), judge.container
+    elif not cascade._encoding:  # a final model alone: what stages would be clones of
+        estimator = default_estimator() if cascade.estimator is None else clone(cascade.estimator)
     fitted = cascade.estimators_
     if isinstance(stages[-1].judge, FinalStage):
         container, fitted = stages[-1].judge.container, fitted[:-1]
