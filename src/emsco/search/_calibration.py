@@ -10,6 +10,7 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
 
+from emsco.exceptions import CalibrationWarning, warn
 from emsco.masked import MaskedClassifier
 from emsco.search._problem import Problem
 
@@ -23,6 +24,20 @@ def is_trusted(estimator: Any) -> bool:
     if isinstance(estimator, LogisticRegression):
         return estimator.class_weight is None  # weights make one class surer than it is
     return estimator is None or isinstance(estimator, CalibratedClassifierCV | MaskedClassifier)
+
+
+def warn_overconfident(estimator: Any, problem: Problem) -> None:
+    """Warn where an estimator's thresholds would not mean what they say."""
+    found = None if is_trusted(estimator) else overconfidence(problem)
+    if found is not None:
+        threshold, share = found
+        warn(
+            f"{type(estimator).__name__} promises more than it keeps: of the rows it was "
+            f"{threshold:.0%} sure of, {share:.0%} were right; wrap it in "
+            "CalibratedClassifierCV(estimator, method='sigmoid', ensemble=False) for "
+            "thresholds that mean something.",
+            CalibrationWarning,
+        )
 
 
 def overconfidence(problem: Problem) -> tuple[float, float] | None:

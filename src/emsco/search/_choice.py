@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from emsco._threshold import lowest
 from emsco.costs import Costs
 from emsco.design import StageDesign
 from emsco.evaluation import Evaluation
+from emsco.exceptions import SelectionError, SelectionWarning, warn
 from emsco.front import Candidate
 from emsco.search._problem import Problem
 
@@ -83,3 +84,36 @@ def cheapest_as_good(candidates: Sequence[Candidate], reference: Candidate) -> C
     ]
     key = lambda c: (c.evaluation.cost, -c.evaluation.accuracy, -c.evaluation.coverage)  # noqa: E731
     return min(good, key=key, default=None)
+
+
+def select_by_default(
+    front: Sequence[Candidate],
+    all_sources: Candidate,
+    n_rows: int,
+    max_missed: Mapping[Any, float],
+) -> Candidate:
+    """Choose the cheapest that is as good as all sources, or these, and warn of what is doubtful.
+
+    `n_rows` is how many the choice is made on. Within `max_missed` all sources are no way out.
+    """
+    if n_rows < FEW_ROWS:
+        warn(
+            f"The choice is optimistic: it was made on {n_rows} rows, fewer than {FEW_ROWS}; hold "
+            "it against fresh rows with score_front(X, y).",
+            SelectionWarning,
+        )
+    chosen = cheapest_as_good(front, all_sources)
+    if chosen is not None:
+        return chosen
+    if max_missed:
+        raise SelectionError(
+            f"No design within max_missed={dict(max_missed)} accepts {LEAST_COVERAGE:.0%} of the "
+            "rows and is as good as all sources at once; allow more, or say with select= what to "
+            "give up."
+        )
+    warn(
+        f"No cascade accepts {LEAST_COVERAGE:.0%} of the rows and is as good as all sources at "
+        "once, so all sources at once were chosen; choose(...) takes another of the front.",
+        SelectionWarning,
+    )
+    return all_sources

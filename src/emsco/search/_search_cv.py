@@ -40,25 +40,16 @@ from emsco.design import StageDesign
 from emsco.engine import LocalEngine
 from emsco.evaluation import Evaluation, evaluate
 from emsco.exceptions import (
-    CalibrationWarning,
     ClassesError,
     SearchError,
     SelectionError,
-    SelectionWarning,
     nearest,
-    warn,
 )
 from emsco.front import Candidate, ParetoFront
 from emsco.scored import ScoredCandidate, ScoredFront
-from emsco.search._calibration import is_trusted, overconfidence
+from emsco.search._calibration import warn_overconfident
 from emsco.search._checkpoint import Checkpoint
-from emsco.search._choice import (
-    FEW_ROWS,
-    LEAST_AGREEMENT,
-    LEAST_COVERAGE,
-    AllSources,
-    cheapest_as_good,
-)
+from emsco.search._choice import LEAST_AGREEMENT, AllSources, select_by_default
 from emsco.search._exhaustive import MOST_SOURCES
 from emsco.search._fitting import Fold, WithFinal, make_fitter
 from emsco.search._folds import make_folds
@@ -326,7 +317,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         self.history_ = result.history
         self._reference = AllSources.of(problem)
         self.all_sources_ = self._reference.answering()
-        self._warn_overconfident(problem)
+        warn_overconfident(self.estimator, problem)
         return front
 
     def all_sources_at(self, coverage: float) -> Evaluation:
@@ -506,20 +497,6 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         resolved = np.vstack([resolve(threshold, classes, 1) for threshold in thresholds])
         return OutcomeTable(fitter, truth, len(costs.names), resolved, engine=engine)
 
-    def _warn_overconfident(self, problem: Problem) -> None:
-        if is_trusted(self.estimator):
-            return
-        found = overconfidence(problem)
-        if found is not None:
-            threshold, share = found
-            warn(
-                f"{type(self.estimator).__name__} promises more than it keeps: of the rows it was "
-                f"{threshold:.0%} sure of, {share:.0%} were right; wrap it in "
-                "CalibratedClassifierCV(estimator, method='sigmoid', ensemble=False) for "
-                "thresholds that mean something.",
-                CalibrationWarning,
-            )
-
     def _choose(self, select: Any, refit: bool | str) -> None:
         given = any(select is candidate for candidate in self.front_)
         shown = self._shown if given or self._found is None else self._found
@@ -577,38 +554,16 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         if isinstance(select, Candidate):
             return select
         if select is None:
-            return self._select_by_default(front, shown.all_sources)
+            if self.target == "agreement":
+                return front.select(min_accuracy=LEAST_AGREEMENT)
+            n_rows = self._n_selection_rows
+            return select_by_default(front, shown.all_sources, n_rows, self.max_missed or {})
         if callable(select):
             candidate = select(front)
             if not isinstance(candidate, Candidate):
                 raise SelectionError(f"`select` must give a Candidate, gave {candidate!r}.")
             return candidate
         return front.select(**select)
-
-    def _select_by_default(self, front: ParetoFront, all_sources: Candidate) -> Candidate:
-        if self.target == "agreement":
-            return front.select(min_accuracy=LEAST_AGREEMENT)
-        if self._n_selection_rows < FEW_ROWS:
-            warn(
-                f"The choice is optimistic: it was made on {self._n_selection_rows} rows, fewer "
-                f"than {FEW_ROWS}; hold it against fresh rows with score_front(X, y).",
-                SelectionWarning,
-            )
-        chosen = cheapest_as_good(front, all_sources)
-        if chosen is not None:
-            return chosen
-        if self.max_missed:
-            raise SelectionError(
-                f"No design within max_missed={dict(self.max_missed)} accepts {LEAST_COVERAGE:.0%} "
-                "of the rows and is as good as all sources at once; allow more, or say with "
-                "select= what to give up."
-            )
-        warn(
-            f"No cascade accepts {LEAST_COVERAGE:.0%} of the rows and is as good as all sources at "
-            "once, so all sources at once were chosen; choose(...) takes another of the front.",
-            SelectionWarning,
-        )
-        return all_sources
 
     def _cascade(self, candidate: Candidate, refit: bool | str) -> CascadeClassifier:
         return self._cascade_on(candidate, self._shown.fitted_on(refit))
