@@ -6,16 +6,9 @@ import argparse
 import importlib
 
 NAMES = (
-    "certificates",
-    "headline",
-    "missed",
-    "optimism",
-    "guard",
-    "monitor",
-    "loading",
-    "savings",
-    "survival",
-)
+    "certificates", "headline", "missed", "optimism", "guard", "monitor", "loading", "savings",
+    "survival", "paper", "example", "figures", "peers",
+)  # fmt: skip
 
 
 def main() -> None:

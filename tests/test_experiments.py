@@ -1,0 +1,73 @@
+"""The results kept are those that their commands give, and the documentation tells them."""
+
+from __future__ import annotations
+
+import importlib
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from experiments import example, paper, results
+
+PARTS = {name: importlib.import_module(f"experiments.paper.{name}") for name in paper.PARTS}
+TOLD = (Path(__file__).parent.parent / "docs" / "paper.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_the_smallest_case_measured_again_has_the_figures_kept(name):
+    """To 1e-6, whatever the machine."""
+    part = PARTS[name]
+    rows = list(part.measure(next(iter(part.CASES)), small=True))
+    assert rows
+    assert results.differences(part.NAME, rows, part.KEYS) == []
+
+
+def test_the_public_example_measured_again_has_the_figures_kept():
+    """At its lowest threshold, to 1e-6."""
+    rows = list(example.measure(small=True))
+    assert len(rows) == 3
+    assert results.differences(example.NAME, rows, example.KEYS) == []
+
+
+def test_ours_is_no_worse_than_the_public_script_at_any_threshold():
+    """By its own scalarisation, on the test rows, with designs of its kind."""
+    rows = results.load("example")
+    by = {(row["threshold"], row["method"]): row["scalarisation"] for row in rows}
+    for threshold in example.THRESHOLDS:
+        assert by[threshold, "every source"] >= by[threshold, "public script"]
+
+
+def test_the_mutation_figure_is_the_papers():
+    """At each of its 900 coordinates, to 1e-12."""
+    rows = results.load("paper_mutation")
+    assert len(rows) == 900
+    assert max(abs(row["ours"] - row["paper"]) for row in rows) < 1e-12
+
+
+def test_optimal_evaluations_found_are_never_lost():
+    """Property 1 of the paper: the curves never fall."""
+    rows = results.load("paper_optimal_found")
+    for earlier, later in pairwise(rows):
+        if later["generation"]:
+            assert later["evaluations"] >= earlier["evaluations"]
+
+
+@pytest.mark.parametrize("name", ["comparison", "fronts", "optimal_found", "landscape", "example"])
+def test_the_documentation_holds_the_table_of_the_results_kept(name):
+    """Word for word: figures told are figures kept."""
+    part = example if name == "example" else PARTS[name]
+    assert part.table(results.load(part.NAME)) in TOLD
+
+
+@pytest.mark.parametrize("path", sorted(results.FOLDER.glob("*.csv")), ids=lambda path: path.name)
+def test_a_file_of_results_names_its_command_or_its_source(path):
+    first = path.read_text(encoding="utf-8").splitlines()[0]
+    assert first.startswith(("# python -m experiments ", "# Coordinates of "))
+
+
+def test_a_figure_that_differs_is_told():
+    """The comparison itself can fail."""
+    (row, *_) = results.load("example")
+    moved = row | {"accuracy": row["accuracy"] + 2e-6, "seconds": -1}
+    assert len(results.differences("example", [moved], example.KEYS)) == 1
