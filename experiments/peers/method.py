@@ -116,20 +116,27 @@ def paid_for(costs: Costs, looked_at: Bits) -> Array:
     >>> from emsco import Costs, Source
     >>> from experiments.peers.method import paid_for
     >>> blood = [Source(name, cost=3, setup="draw") for name in ("iron", "sugar")]
-    >>> costs = Costs([*blood, Source("both", cost=0, requires=("iron", "sugar"))], setups={"draw": 2})
+    >>> ratio = Source("ratio", cost=0, requires=("iron", "sugar"))
+    >>> costs = Costs([*blood, ratio], setups={"draw": 2})
     >>> paid_for(costs, np.array([[True, False, False], [False, False, True]]))
     array([5., 8.])
     """
-    bought = looked_at.copy()
-    for _ in costs.sources:  # what is required may require more
-        for i, source in enumerate(costs.sources):
-            for name in source.requires:
-                bought[:, costs.names.index(name)] |= bought[:, i]
+    bought = closed(costs, looked_at)
     paid: Array = bought @ np.array([source.cost for source in costs.sources])
     for setup, price in costs.setups.items():
         sharing = [i for i, source in enumerate(costs.sources) if source.setup == setup]
         paid += price * bought[:, sharing].any(axis=1)
     return paid
+
+
+def closed(costs: Costs, bought: Bits) -> Bits:
+    """Add what sources require, rows x sources."""
+    bought, place = bought.copy(), costs.names.index
+    needs = [(place(s.name), place(name)) for s in costs.sources for name in s.requires]
+    for _ in needs:  # what is required may require more
+        for source, needed in needs:
+            bought[:, needed] |= bought[:, source]
+    return bought
 
 
 def alone(costs: Costs) -> Array:

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from experiments.peers.all_sources import all_sources
+from experiments.peers.catboost import catboost
 from experiments.peers.cost_ordered import cost_ordered
+from experiments.peers.information import Paths
 from experiments.peers.l1 import l1
+from experiments.peers.lightgbm import coupled, lazy
 from experiments.peers.method import Base, Method
+from experiments.peers.miser import greedy_miser
 from experiments.peers.nsga2 import nsga2
 from experiments.peers.ours import search_cascades
 
@@ -18,5 +22,10 @@ METHODS: dict[str, tuple[Base, Method]] = {
     "ours-trees": ("trees", search_cascades),
     "all-trees": ("trees", all_sources),
     "stages-trees": ("trees", cost_ordered),
+    "lightgbm-coupled": ("trees", coupled),
+    "lightgbm-lazy": ("trees", lazy),
+    "miser": ("trees", greedy_miser),
+    "catboost": ("trees", catboost),
+    "information": ("trees", Paths),
 }
 OURS: dict[Base, str] = {"linear": "ours-linear", "trees": "ours-trees"}

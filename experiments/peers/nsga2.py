@@ -26,7 +26,7 @@ Genes = NDArray[np.int64]
 
 
 def canonical(stages: Genes) -> NDArray[np.int8]:
-    """Number the stages of each design anew, so that none is empty; -1 stays unused.
+    """Give the stages of each design new numbers, so that none is empty; -1 stays unused.
 
     Examples
     --------
