@@ -9,4 +9,5 @@ requirements:  ## pin the environments anew, with hashes and without any index a
 	$(COMPILE) --group test pyproject.toml --output-file requirements/test.txt
 	$(COMPILE) --group test --constraint requirements/oldest.in pyproject.toml --output-file requirements/oldest.txt
 	$(COMPILE) --group lint --group test pyproject.toml --output-file requirements/lint.txt
+	$(COMPILE) --group peers --group test pyproject.toml --output-file requirements/peers.txt
 	echo uv | $(COMPILE) - --output-file requirements/uv.txt

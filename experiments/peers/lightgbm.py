@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from experiments.peers.method import N_LEAVES, N_TREES, Codes, Model, Task, Thresholded
+from experiments.peers.method import N_LEAVES, N_TREES, Array, Codes, Model, Task, Thresholded
 from experiments.peers.trees import LEARNING_RATE, MIN_ROWS, flatten, penalties, scored_by
 
 # Of a penalty that is the price's share of all sources, a row: from next to nothing up to where
@@ -19,39 +19,48 @@ Kind = Literal["coupled", "lazy"]
 
 def coupled(task: Task) -> Thresholded:
     """Penalise the first use of a column in the model."""
-    return _penalised(task, "coupled")
+    return _tuned(task, "coupled")
 
 
 def lazy(task: Task) -> Thresholded:
     """Penalise the first use of a column for a row."""
-    return _penalised(task, "lazy")
+    return _tuned(task, "lazy")
 
 
-def _penalised(task: Task, kind: Kind) -> Thresholded:
-    import lightgbm
-
+def _tuned(task: Task, kind: Kind) -> Thresholded:
     def fit(setting: tuple[float, int], X: Any, y: Codes) -> Model:
         tradeoff, way = setting
-        penalty = penalties(task)[way] * (len(y) if kind == "coupled" else 1)
-        parameters = {
-            "objective": "binary",
-            "num_leaves": N_LEAVES,
-            "learning_rate": LEARNING_RATE,
-            "min_data_in_leaf": MIN_ROWS,
-            "cegb_tradeoff": tradeoff,
-            f"cegb_penalty_feature_{kind}": penalty.tolist(),
-            "num_threads": 1,
-            "deterministic": True,
-            "force_col_wise": True,
-            "seed": 0,
-            "verbose": -1,
-        }
-        table = lightgbm.Dataset(X.to_numpy(dtype=np.float64), y, params={"verbose": -1})
-        model = lightgbm.train(parameters, table, num_boost_round=N_TREES)
-        told = [tree["tree_structure"] for tree in model.dump_model()["tree_info"]]
-        return scored_by(task, [flatten(root, _split) for root in told])
+        return as_model(task, train(kind, tradeoff, penalties(task)[way], X, y))
 
     return Thresholded(task, list(product(_TRADEOFFS, range(len(penalties(task))))), fit)
+
+
+def train(kind: Kind, tradeoff: float, penalty: Array, X: Any, y: Codes) -> Any:
+    """Train LightGBM with a penalty a column."""
+    import lightgbm
+
+    rows = len(y) if kind == "coupled" else 1  # a gain is a sum over rows, and so is a lazy penalty
+    parameters = {
+        "objective": "binary",
+        "num_leaves": N_LEAVES,
+        "learning_rate": LEARNING_RATE,
+        "min_data_in_leaf": MIN_ROWS,
+        "cegb_tradeoff": tradeoff,
+        f"cegb_penalty_feature_{kind}": (rows * penalty).tolist(),
+        "num_threads": 1,
+        "deterministic": True,
+        "force_col_wise": True,
+        "seed": 0,
+        "verbose": -1,
+    }
+    table = lightgbm.Dataset(X.to_numpy(dtype=np.float64), y, params={"verbose": -1})
+    return lightgbm.train(parameters, table, num_boost_round=N_TREES)
+
+
+def as_model(task: Task, trained: Any) -> Model:
+    """Make a model of its trees."""
+    told = [tree["tree_structure"] for tree in trained.dump_model()["tree_info"]]
+    return scored_by(task, [flatten(root, _split) for root in told])
 
 
 def _split(node: dict[str, Any]) -> Any:
