@@ -100,7 +100,7 @@ def _told(row: Row) -> str:
 
 def _means(made: Sequence[Row]) -> str:
     header = ["problem", "method", "splits", "price %", "accuracy %", "coverage %", "hypervolume",
-              "unmet of 8", "fits", "seconds"]  # fmt: skip
+              "unmet of 8", "fits", "CPU seconds"]  # fmt: skip
     rows = [
         [
             row["problem"],
