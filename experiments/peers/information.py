@@ -87,8 +87,11 @@ class _Buyer:
                 gain[of] = _loss(others[half], self._hide(X[own[of]], before[of]), truth) - _loss(
                     others[half], self._hide(X[own[of]], after[of]), truth
                 )
-            regressor = HistGradientBoostingRegressor(**_TREES)
-            self.promises.append(regressor.fit(self._hide(X[own], before), gain))
+            seen = self._hide(X[own], before)
+            # Its own columns are hidden, and so are those of what requires it.
+            usable = np.flatnonzero(~np.isnan(seen).all(axis=0))
+            regressor = HistGradientBoostingRegressor(**_TREES).fit(seen[:, usable], gain)
+            self.promises.append((usable, regressor))
 
     def _hide(self, values: Array, known: Bits) -> Array:
         return np.where(known[:, self.task.source_of], values, np.nan)
@@ -106,14 +109,14 @@ class _Buyer:
             probability = self.classifier.predict_proba(seen)
             paid = paid_for(costs, known)
             ratio = np.full(known.shape, -np.inf)
-            for source, promise in enumerate(self.promises):
+            for source, (usable, regressor) in enumerate(self.promises):
                 lacking = ~known[:, source]
                 if not lacking.any():
                     continue
                 after = known[lacking].copy()
                 after[:, source] = True
                 more = (paid_for(costs, after) - paid[lacking]) / costs.total
-                gain = np.maximum(promise.predict(seen[lacking]), 0.0)
+                gain = np.maximum(regressor.predict(seen[lacking][:, usable]), 0.0)
                 ratio[lacking, source] = gain / np.maximum(more, 1e-9)
             best = ratio.argmax(axis=1)
             steps.append((probability.argmax(axis=1), probability.max(axis=1), paid,
