@@ -128,7 +128,8 @@ class _Buyer:
 
 def _loss(classifier: HistGradientBoostingClassifier, values: Array, truth: Codes) -> Array:
     probability = classifier.predict_proba(values)[np.arange(len(truth)), truth]
-    return -np.log(np.maximum(probability, 1e-6))
+    loss: Array = -np.log(np.maximum(probability, 1e-6))
+    return loss
 
 
 class Paths:

@@ -111,7 +111,7 @@ def _grow(
             tree.value[n_nodes] = LEARNING_RATE * residual[part].mean()
             gains[n_nodes] = _gains(binned, residual, part)
             n_nodes += 1
-    return Tree(*(part[:n_nodes] for part in tree)), leaf
+    return Tree._make(part[:n_nodes] for part in tree), leaf
 
 
 def _marginal(task: Task, bought: Any) -> Array:
@@ -120,7 +120,7 @@ def _marginal(task: Task, bought: Any) -> Array:
     return (paid_for(task.costs, each) - paid_for(task.costs, bought[None])) / task.costs.total
 
 
-@njit(cache=True)  # type: ignore[untyped-decorator]  # numba's decorator is untyped
+@njit(cache=True)
 def _gains(binned: Any, residual: Any, rows: Any) -> Any:
     """Give by how much each split, columns x bins, lowers the squared error of these rows."""
     n_columns = binned.shape[1]

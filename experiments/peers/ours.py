@@ -62,4 +62,5 @@ def run_search(task: Task, **options: Any) -> CascadeSearchCV:
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EmscoWarning)
-        return search.fit(task.X, task.y)
+        search.fit(task.X, task.y)
+    return search
