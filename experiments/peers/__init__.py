@@ -14,13 +14,12 @@ from dataclasses import replace
 import numpy as np
 
 from experiments.peers.all_sources import all_sources
-from experiments.peers.compare import choose, judge, judge_front, make_targets
+from experiments.peers.compare import N_SPLITS, choose, judge, judge_front, make_targets
 from experiments.peers.methods import METHODS, OURS
 from experiments.peers.problems import BESIDE, PROBLEMS, make_task
 from experiments.peers.tables import save_tables, tables
 from experiments.results import FOLDER, Row
 
-SPLITS = 20
 LOG = FOLDER / "peers.jsonl"
 
 
@@ -35,7 +34,7 @@ def run(*, small: bool, only: list[str] | None = None) -> str:
     known = read_log()
     for problem in (*PROBLEMS, BESIDE):
         asked = [name for name in METHODS if _is_asked(problem, name, only)]
-        for split in range(SPLITS if asked else 0):
+        for split in range(N_SPLITS if asked else 0):
             for name in asked:
                 if (problem, split, name) in known:
                     continue

@@ -23,6 +23,7 @@ from experiments.peers.method import (
 
 COVERAGES = (0.95, 0.9, 0.8, 0.7)
 MARGINS = (0.005, 0.02)
+N_SPLITS = 20
 WORSE = -0.01  # in accuracy or coverage
 _MOST_CANDIDATES = 20  # of a front, for its hypervolume
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from experiments.peers.compare import Interval, corrected_interval, outcome
+from experiments.peers.compare import N_SPLITS, Interval, corrected_interval, outcome
 from experiments.peers.methods import METHODS, OURS
 from experiments.peers.problems import BESIDE, PROBLEMS
 from experiments.results import FOLDER, Row, write
@@ -21,8 +21,8 @@ def differences(rows: Sequence[Row], problem: str, method: str) -> dict[str, Int
     ours = _by_split(rows, problem, OURS[METHODS[method][0]])
     its = _by_split(rows, problem, method)
     both = sorted(ours.keys() & its.keys())
-    if not both:
-        return {}
+    if len(both) < N_SPLITS:
+        return {}  # nobody wins before all are there
     ratio = its[both[0]]["fresh"] / its[both[0]]["selection"]
     return {
         key: corrected_interval([ours[s][key] - its[s][key] for s in both], ratio)
@@ -42,7 +42,7 @@ def summarise(rows: Sequence[Row]) -> list[Row]:
             for key in (*_FIGURES, "unmet", "fits", "seconds"):
                 row[key] = sum(one[key] for one in own) / len(own)
             intervals = differences(rows, problem, method)
-            known = intervals and method not in OURS.values() and len(own) > 1
+            known = intervals and method not in OURS.values()
             for key in _FIGURES:
                 found = intervals[key] if known else Interval(0.0, 0.0, 0.0)
                 row |= {f"{key}_{part}": value for part, value in found._asdict().items()}
