@@ -23,12 +23,16 @@ def save(name: str, command: str, rows: Sequence[Row], cases: Sequence[Any]) -> 
     path = FOLDER / f"{name}.csv"
     case = next(iter(rows[0]))
     kept = [row for row in load(name) if row[case] != rows[0][case]] if path.exists() else []
-    ordered = sorted([*kept, *rows], key=lambda row: cases.index(row[case]))
-    with path.open("w", encoding="utf-8", newline="") as file:
+    write(name, command, sorted([*kept, *rows], key=lambda row: cases.index(row[case])))
+
+
+def write(name: str, command: str, rows: Sequence[Row]) -> None:
+    """Write a file anew, with its command."""
+    with (FOLDER / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
         file.write(f"# {command}\n")
-        writer = csv.DictWriter(file, list(ordered[0]), lineterminator="\n")
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
         writer.writeheader()
-        writer.writerows({k: _text(v) for k, v in row.items()} for row in ordered)
+        writer.writerows({k: _text(v) for k, v in row.items()} for row in rows)
 
 
 def differences(

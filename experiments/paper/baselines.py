@@ -20,7 +20,7 @@ from emsco.search import Problem
 from experiments.paper.cases import Rows, Split
 
 _VERSION = tuple(map(int, sklearn.__version__.split(".")[:2]))
-_L1 = {"l1_ratio": 1.0} if _VERSION >= (1, 8) else {"penalty": "l1"}  # renamed there
+L1 = {"l1_ratio": 1.0} if _VERSION >= (1, 8) else {"penalty": "l1"}  # renamed there
 
 
 def fitness(evaluation: Evaluation, total: float) -> float:
@@ -51,7 +51,7 @@ def _l1(data: CostlyData, split: Split, penalty: float) -> Pipeline:
     strength = 1 / penalty if penalty else 1e6
     model = make_pipeline(
         StandardScaler(),
-        LogisticRegression(C=strength, solver="liblinear", random_state=0, **_L1),
+        LogisticRegression(C=strength, solver="liblinear", random_state=0, **L1),
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)

@@ -1,0 +1,95 @@
+"""Methods held against ours on thirteen problems, as PROTOCOL.md fixes it.
+
+A line of JSON a problem, split and method is appended to `peers.jsonl` among the results, so that a
+run can be interrupted and goes on where it was; tables are made of whatever is there.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from experiments.peers.all_sources import all_sources
+from experiments.peers.compare import N_SPLITS, choose, judge, judge_front, make_targets
+from experiments.peers.methods import METHODS, OURS
+from experiments.peers.problems import BESIDE, PROBLEMS, make_task
+from experiments.peers.tables import save_tables, tables
+from experiments.results import FOLDER, Row
+
+LOG = FOLDER / "peers.jsonl"
+
+
+def run(*, small: bool, only: list[str] | None = None) -> str:
+    """Compare what is asked for, as "Heart", "Heart:l1" or ":l1", and not yet in the results.
+
+    Small: three methods on one split of one problem, not kept.
+    """
+    if small:
+        few = ("ours-linear", "all-linear", "stages-linear")
+        return tables([measure("KDD", 0, name) for name in few])
+    known = read_log()
+    for problem in (*PROBLEMS, BESIDE):
+        asked = [name for name in METHODS if _is_asked(problem, name, only)]
+        for split in range(N_SPLITS if asked else 0):
+            for name in asked:
+                if (problem, split, name) in known:
+                    continue
+                ours = known.get((problem, split, OURS["linear"]), {})
+                row = measure(problem, split, name, evaluations=ours.get("evaluations", 0))
+                known[problem, split, name] = row
+                with LOG.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(row) + "\n")
+                print(json.dumps(row), flush=True)
+    rows = list(known.values())
+    save_tables(rows)
+    return tables(rows)
+
+
+def read_log() -> dict[tuple[str, int, str], Row]:
+    """Read what is measured by now; a last line that was cut off does not count."""
+    known = {}
+    lines = LOG.read_text(encoding="utf-8").split("\n")[:-1] if LOG.exists() else []
+    for line in lines:
+        row = json.loads(line)
+        known[row["problem"], row["split"], row["method"]] = row
+    return known
+
+
+def measure(problem: str, split: int, method: str, *, evaluations: int = 0) -> Row:
+    """Let one method learn on the selection rows of a split, and judge it on the fresh ones."""
+    base, make = METHODS[method]
+    task, X, truth = make_task(problem, base, split)
+    everything = all_sources(task)
+    targets = make_targets(everything.out_of_fold[0], task.y)
+    start = time.process_time()  # of the processor: others may be at work beside
+    offer = make(replace(task, evaluations=evaluations))
+    figures = offer.figures
+    seconds = time.process_time() - start
+    judged = judge(offer, everything, targets, X, truth)
+    means = np.mean(judged, axis=0)
+    return {
+        "problem": problem,
+        "method": method,
+        "split": split,
+        "price": float(means[2]),
+        "accuracy": float(means[0]),
+        "coverage": float(means[1]),
+        "hypervolume": judge_front(offer, X, truth, task.costs.total),
+        "unmet": sum(choose(figures, target) is None for target in targets),
+        "candidates": len(figures),
+        "fits": offer.fits,
+        "evaluations": getattr(offer, "evaluations", 0),
+        "seconds": round(seconds, 2),
+        "selection": len(task.y),
+        "fresh": len(truth),
+    }
+
+
+def _is_asked(problem: str, method: str, only: Iterable[str] | None) -> bool:
+    if only is None:
+        return problem != BESIDE or METHODS[method][0] == "linear"
+    return bool({problem, f"{problem}:{method}", f":{method}"} & set(only))

@@ -1,0 +1,147 @@
+"""Greedy Miser (Xu, Weinberger and Chapelle 2012): boosted trees whose impurity knows prices.
+
+Squared loss on labels -1 and 1, stage by stage. A split on a source that no tree has looked at yet
+must be worth its price: half the drop of the squared error, a row, less lambda times the price.
+What one tree has bought is free for those after it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from experiments.peers.method import (
+    N_LEAVES,
+    N_TREES,
+    Array,
+    Codes,
+    Model,
+    Scored,
+    Task,
+    Thresholded,
+    by_source,
+    paid_for,
+)
+from experiments.peers.trees import LEARNING_RATE, MIN_ROWS, Tree, walk
+
+_LAMBDAS = (0.0, *np.geomspace(1e-4, 3, 14).tolist())
+_BINS = 64
+
+
+def greedy_miser(task: Task) -> Thresholded:
+    """Tune lambda and the threshold."""
+
+    def fit(strength: float, X: Any, y: Codes) -> Model:
+        trees, start = _boost(task, X.to_numpy(dtype=np.float64), y, strength)
+
+        def score(rows: Any) -> Scored:
+            total, looked_at = walk(trees, rows.to_numpy(dtype=np.float64))
+            total += start
+            return Scored(
+                (total > 0).astype(np.intp),
+                np.abs(total),
+                paid_for(task.costs, by_source(task, looked_at)),
+            )
+
+        return score
+
+    return Thresholded(task, _LAMBDAS, fit)
+
+
+def _boost(task: Task, X: Array, y: Codes, strength: float) -> tuple[list[Tree], float]:
+    borders = [_borders(column) for column in X.T]
+    binned = np.column_stack(
+        [np.searchsorted(own, column) for own, column in zip(borders, X.T, strict=True)]
+    ).astype(np.uint8)
+    sign = np.where(y == 1, 1.0, -1.0)
+    start = float(sign.mean())
+    residual = sign - start
+    bought = np.zeros(len(task.costs.names), dtype=np.bool_)
+    trees = []
+    for _ in range(N_TREES):
+        tree, leaf = _grow(task, binned, borders, residual, bought, strength)
+        trees.append(tree)
+        residual = residual - tree.value[leaf]
+    return trees, start
+
+
+def _borders(column: Array) -> Array:
+    """Give the values between which to split: all there are, or quantiles of them."""
+    values = np.unique(column)
+    if len(values) > _BINS:
+        return np.unique(np.quantile(column, np.arange(1, _BINS) / _BINS, method="lower"))
+    return values[:-1]
+
+
+def _grow(
+    task: Task,
+    binned: Any,
+    borders: list[Array],
+    residual: Array,
+    bought: Any,
+    strength: float,
+) -> tuple[Tree, Codes]:
+    """Grow one tree, the best leaf first, marking sources bought; say in which leaf each row is."""
+    n_rows = len(residual)
+    leaf = np.zeros(n_rows, dtype=np.intp)
+    tree = Tree(*(np.full(2 * N_LEAVES - 1, fill) for fill in (-1, 0.0, 0, 0, 0.0)))
+    tree.value[0] = LEARNING_RATE * residual.mean()
+    gains = {0: _gains(binned, residual, np.arange(n_rows))}
+    n_nodes = 1
+    while n_nodes < 2 * N_LEAVES - 1:
+        price = _marginal(task, bought)[task.source_of]
+        # What is bought changes what the others cost, so that leaves are compared anew.
+        best = {
+            node: (gain / (2 * n_rows) - strength * price[:, None]) for node, gain in gains.items()
+        }
+        node = max(best, key=lambda one: best[one].max())
+        column, place = np.unravel_index(best[node].argmax(), best[node].shape)
+        if best[node][column, place] <= 0:
+            break
+        rows = np.flatnonzero(leaf == node)
+        goes_left = binned[rows, column] <= place
+        tree.column[node], tree.threshold[node] = column, borders[column][place]
+        tree.left[node], tree.right[node] = n_nodes, n_nodes + 1
+        bought[task.source_of[column]] = True
+        del gains[node]
+        for part in (rows[goes_left], rows[~goes_left]):
+            leaf[part] = n_nodes
+            tree.value[n_nodes] = LEARNING_RATE * residual[part].mean()
+            gains[n_nodes] = _gains(binned, residual, part)
+            n_nodes += 1
+    return Tree._make(part[:n_nodes] for part in tree), leaf
+
+
+def _marginal(task: Task, bought: Any) -> Array:
+    """Price each source as a share of all, beside what is bought."""
+    each = np.eye(len(bought), dtype=np.bool_) | bought
+    return (paid_for(task.costs, each) - paid_for(task.costs, bought[None])) / task.costs.total
+
+
+@njit(cache=True)
+def _gains(binned: Any, residual: Any, rows: Any) -> Any:
+    """Give by how much each split, columns x bins, lowers the squared error of these rows."""
+    n_columns = binned.shape[1]
+    gains = np.full((n_columns, _BINS), -np.inf)
+    whole = 0.0
+    for row in rows:
+        whole += residual[row]
+    n = len(rows)
+    for column in range(n_columns):
+        count = np.zeros(_BINS, dtype=np.int64)
+        total = np.zeros(_BINS)
+        for row in rows:
+            count[binned[row, column]] += 1
+            total[binned[row, column]] += residual[row]
+        n_left, left = 0, 0.0
+        for place in range(_BINS):
+            n_left += count[place]
+            left += total[place]
+            if n_left >= MIN_ROWS and n - n_left >= MIN_ROWS and count[place] > 0:
+                right = whole - left
+                gains[column, place] = (
+                    left * left / n_left + right * right / (n - n_left) - whole * whole / n
+                )
+    return gains
