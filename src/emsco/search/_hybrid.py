@@ -48,20 +48,23 @@ class Hybrid:
         local = self.local or LocalSearch()
         history: list[dict[str, Any]] = []
         candidates = []
-        found = np.empty((0, problem.n_sources), dtype=np.int8)
-        shares = local.shares(problem)
+        first, shares = local.begin(problem)
+        found = first[:0]
+        bred = 0  # source sets that the genetic search fitted, beside the other's budget
         for threshold in range(problem.n_thresholds):
             begin, end = problem.span(threshold)
             middle = begin + (end - begin) / 10  # the genetic search is short beside the other
+            before = len(problem.table)
             evolved = emsco.breed(problem, rng, threshold, history, callback, (begin, middle))
+            bred += len(problem.table) - before
             # What is good at one threshold is a good start at the next.
-            starts = np.vstack([evolved.assignments[evolved.front], found])
+            starts = np.vstack([evolved.assignments[evolved.front], first, found])
             found = local.descend(
                 problem,
                 rng,
                 threshold,
                 starts,
-                shares[threshold],
+                shares[threshold] + bred,
                 history,
                 callback,
                 (middle, end),
@@ -72,11 +75,10 @@ class Hybrid:
 
 
 def default_search(problem: Problem) -> Search:
-    """Choose by size: every design where they are few enough, else the hybrid. Never by a clock.
+    """Choose by size: every design where they are few enough, else local search. Never by a clock.
 
     Alternative thresholds are walked one after the other, so they count; and share one budget.
-    Where sets are fitted one by one, which is slow, local search with a bound on them replaces what
-    would fit more.
+    Where sets are fitted one by one, which is slow, fewer are.
     """
     words = -(-problem.n_rows // 64) * problem.n_thresholds
     designs = StageDesign.count(problem.n_sources, problem.max_stages, unused=problem.allow_unused)
@@ -84,6 +86,4 @@ def default_search(problem: Problem) -> Search:
     if problem.n_sources <= MOST_SOURCES and designs * words <= _EXHAUSTIVE and few_sets:
         return Exhaustive()
     evaluations = max(LocalSearch().evaluations // problem.n_thresholds, _LEAST_EVALUATIONS)
-    if not problem.table.batched:
-        return LocalSearch(evaluations, fits=_FITTED_ONE_BY_ONE)
-    return Hybrid(local=LocalSearch(evaluations))
+    return LocalSearch(evaluations, fits=None if problem.table.batched else _FITTED_ONE_BY_ONE)

@@ -1,9 +1,9 @@
 """Pareto local search: look around every design on the front, and walk towards it from nearby.
 
-What is not dominated joins the archive and is looked around in turn. Beside that, walkers start
-from designs near the archive and go to the best design around them, by a weighting of the
-objectives of their own, until there is none better; then they start anew. All of a round's designs
-are evaluated at once.
+It starts along a chain of source sets, grown greedily. What is not dominated joins the archive and
+is looked around in turn. Beside that, walkers start from designs near the archive and go to the
+best design around them, by a weighting of the objectives of their own, until there is none better;
+then they start anew. All of a round's designs are evaluated at once.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from emsco.exceptions import SearchError
 from emsco.search._archive import Archive, points_of
+from emsco.search._chain import designs_along_chain
 from emsco.search._neighbours import neighbours, perturbed
 from emsco.search._operators import sort_keys
 from emsco.search._problem import Assignments, Counts, Problem, SearchResult
@@ -25,7 +26,7 @@ from emsco.search._problem import Assignments, Counts, Problem, SearchResult
 _LOOKED_AROUND = 8  # designs of the archive a round
 _WALKERS = 16
 _DIVISIONS = 128  # ways to divide stages anew that are tried around a design
-_FITS = (2**12, 2**15)  # the least and the most that are fitted by default
+_FITS = 4_096  # by default: eight times as many make a front little better
 _NEW_SETS = 512  # designs a round that need a fit, where not every set can be fitted
 
 
@@ -39,7 +40,7 @@ class LocalSearch:
         The most designs to evaluate, at each threshold.
     fits : int, default=None
         The most source sets to fit, at all thresholds together, after which the search ends. None:
-        an eighth of all sets, at least 4,096 and at most 32,768.
+        4,096.
     seconds : float, default=None
         When to stop; the one option that gives up reproducibility.
     """
@@ -60,25 +61,28 @@ class LocalSearch:
         rng: np.random.Generator,
         callback: Callable[[dict[str, Any]], None] | None = None,
     ) -> SearchResult:
-        """Search from all sources bought at once."""
-        starts = np.zeros((1, problem.n_sources), dtype=np.int8)
+        """Search from a chain of source sets, and from all sources bought at once."""
         history: list[dict[str, Any]] = []
         candidates = []
-        shares = self.shares(problem)
+        first, shares = self.begin(problem)
+        starts = first
         for threshold in range(problem.n_thresholds):
             span = problem.span(threshold)
             share = shares[threshold]
             found = self.descend(problem, rng, threshold, starts, share, history, callback, span)
             candidates += problem.candidates(found, threshold)
             # What is good at one threshold is a good start at the next.
-            starts = np.vstack([starts[:1], found])
+            starts = np.vstack([first, found])
         return SearchResult(problem.front(candidates), history)
 
-    def shares(self, problem: Problem) -> list[int]:
-        """Say how large the table of source sets may be when each threshold is done with."""
-        fits = self.fits or int(np.clip(2.0**problem.n_sources / 8, *_FITS))
+    def begin(self, problem: Problem) -> tuple[Assignments, list[int]]:
+        """Give designs to start from, and how large the table may be after each threshold."""
+        fits = self.fits or _FITS
+        most = len(problem.table) + fits
+        at_once = np.zeros((1, problem.n_sources), dtype=np.int8)
+        starts = np.vstack([at_once, designs_along_chain(problem, fits // 2)])
         now, n_thresholds = len(problem.table), problem.n_thresholds
-        return [now + fits * (i + 1) // n_thresholds for i in range(n_thresholds)]
+        return starts, [now + (most - now) * (i + 1) // n_thresholds for i in range(n_thresholds)]
 
     def descend(
         self,

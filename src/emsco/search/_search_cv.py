@@ -50,7 +50,7 @@ from emsco.scored import ScoredCandidate, ScoredFront
 from emsco.search._calibration import warn_overconfident
 from emsco.search._checkpoint import Checkpoint
 from emsco.search._choice import LEAST_AGREEMENT, AllSources, select_by_default
-from emsco.search._exhaustive import MOST_SOURCES
+from emsco.search._exhaustive import MOST_SOURCES, Exhaustive
 from emsco.search._fitting import Fold, WithFinal, make_fitter
 from emsco.search._folds import make_folds
 from emsco.search._hybrid import default_search
@@ -80,8 +80,8 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         feature costs 1.
     search : object with run(problem, rng, callback), default=None
         `Exhaustive()`, `EMSCO()`, `LocalSearch()` or `Hybrid()`. None: every design where they are
-        few enough, else the hybrid; local search with at most 1,024 source sets where these are
-        fitted one by one and are more. `search_` says which.
+        few enough, else local search, with at most 1,024 source sets where these are fitted one by
+        one. `search_` says which.
     threshold : float, mapping, list of those, or "auto", default="auto"
         The confidence needed to accept. A list holds alternatives, all from the same fits, and each
         candidate carries its own. "auto" searches a grid, then lets every stage have its own.
@@ -311,7 +311,9 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         front = result.front
         if isinstance(self.threshold, str) and problem.max_stages > 1:
             progress.phase("thresholds")
-            front = thresholds_by_stage(problem, front, rng)
+            # Where every design was walked, only thresholds are left to be found.
+            walked = isinstance(self.search_, Exhaustive)
+            front = thresholds_by_stage(problem, front, rng, designs=not walked)
             hypervolume = front.hypervolume()
             progress.searched({"front": len(front), "hypervolume": hypervolume, "done": 1.0})
         self.history_ = result.history

@@ -11,6 +11,7 @@ from emsco._threshold import StageThreshold, freeze_stage, lowest
 from emsco.exceptions import ThresholdError
 from emsco.front import ParetoFront
 from emsco.search._archive import Archive
+from emsco.search._neighbours import neighbours
 from emsco.search._problem import Counts, Problem
 
 AUTO = "auto"
@@ -58,7 +59,12 @@ def alternatives(threshold: Any, n_classes: int, *, final: bool = False) -> list
 
 
 def thresholds_by_stage(
-    problem: Problem, front: ParetoFront, rng: np.random.Generator, evaluations: int = 1_000_000
+    problem: Problem,
+    front: ParetoFront,
+    rng: np.random.Generator,
+    *,
+    designs: bool = False,
+    evaluations: int = 1_000_000,
 ) -> ParetoFront:
     """Let every stage of a front's designs have its own of the problem's alternative thresholds.
 
@@ -73,6 +79,9 @@ def thresholds_by_stage(
         Candidates of this problem, each with one of those thresholds.
     rng : Generator
         Draws the order in which candidates are looked around.
+    designs : bool, default=False
+        Whether designs around are tried too, of source sets that are fitted: what is best with one
+        threshold for all stages need not be best with several.
     evaluations : int, default=1_000_000
         The most pairs of a design and its thresholds to evaluate.
     """
@@ -94,7 +103,10 @@ def thresholds_by_stage(
         rows = np.unique(around[fresh], axis=0)
         if len(rows):
             archive.add(rows, np.arange(len(rows)), _evaluate(problem, rows))
-        around = _around(problem, archive.pick_unexplored(_AT_ONCE, rng))
+        centres = archive.pick_unexplored(_AT_ONCE, rng)
+        around = _other_thresholds(problem, centres)
+        if designs and len(centres):
+            around = np.vstack([around, _other_designs(problem, centres, rng)])
     which = archive.rows[:, n_sources:].astype(np.int64)
     found = problem.candidates(archive.rows[:, :n_sources], which)
     return front.merge(problem.front(found))
@@ -105,7 +117,17 @@ def _evaluate(problem: Problem, rows: NDArray[np.int8]) -> Counts:
     return problem.evaluate(rows[:, : problem.n_sources], which)
 
 
-def _around(problem: Problem, rows: NDArray[np.int8]) -> NDArray[np.int8]:
+def _other_designs(
+    problem: Problem, rows: NDArray[np.int8], rng: np.random.Generator
+) -> NDArray[np.int8]:
+    """Change the design by a step, as far as its sets are fitted; stages keep their thresholds."""
+    old = rows[:, : problem.n_sources]
+    designs, near = neighbours(old, problem.max_stages, problem.allow_unused, 0, rng)
+    known = problem.lacking(designs) == 0
+    return np.hstack([designs[known], rows[near[known], problem.n_sources :]])
+
+
+def _other_thresholds(problem: Problem, rows: NDArray[np.int8]) -> NDArray[np.int8]:
     """Set the threshold of one stage to each alternative."""
     n_stages = rows[:, : problem.n_sources].max(axis=1) + 1
     made = []

@@ -1,0 +1,106 @@
+"""A chain of nested source sets, grown greedily: each takes in what tells most for its price.
+
+Any few sets of a chain are the stages of a design, so that one chain is a start for every number of
+stages and sources, at the price of few fits: the gains of the step before say which sources are
+worth trying next.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emsco.search._outcomes import Sets
+from emsco.search._problem import Assignments, Problem
+
+_TRIED = 3  # sources at each step
+_CUTS = 16  # places of the chain where a stage may end
+_MOST_STAGES = 4  # or there are too many to be evaluated
+_LEAST_PRICE = 1e-3  # of all sources: what is free is not worth infinitely much
+
+
+def designs_along_chain(problem: Problem, most_sets: int) -> Assignments:
+    """Grow a chain with so many fits at most, and give the designs whose stages end along it.
+
+    None where the fits do not suffice for trying every source by itself.
+    """
+    ranks = _grow(problem, most_sets)
+    if ranks is None:
+        return np.empty((0, problem.n_sources), dtype=np.int8)
+    length = int(ranks.max()) + 1
+    cuts = np.unique(np.geomspace(1, length, _CUTS).round().astype(np.intp))
+    ends = [
+        chosen
+        for n_stages in range(1, min(problem.max_stages, _MOST_STAGES) + 1)
+        for chosen in combinations(cuts.tolist(), n_stages)
+        if problem.allow_unused or chosen[-1] == length
+    ]
+    made = []
+    for chosen in ends:
+        stage = np.searchsorted(chosen, ranks, side="right")
+        made.append(np.where(stage < len(chosen), stage, -1))
+    return np.array(made, dtype=np.int8)
+
+
+def _grow(problem: Problem, most_sets: int) -> NDArray[np.intp] | None:
+    """Say at which step each source joins the chain."""
+    n_sources = problem.n_sources
+    least = _LEAST_PRICE * problem.total
+    needs = _closure(problem)
+    now = np.zeros(n_sources, dtype=np.bool_)
+    value, price = _ignorance(problem), 0
+    worth = np.full(n_sources, np.inf)  # by what a source was worth when last tried
+    ranks = np.zeros(n_sources, dtype=np.intp)
+    limit = len(problem.table) + most_sets
+    if n_sources > most_sets:
+        return None
+    tried = np.arange(n_sources)
+    step = 0
+    while not now.all():
+        if len(problem.table) + len(tried) <= limit:
+            sets = now | needs[tried]
+            values, prices = _values(problem, sets), problem.prices(sets)
+            worth[tried] = (values - value) / np.maximum(prices - price, least)
+            best = int(np.argmax(worth[tried]))
+            value, price = float(values[best]), int(prices[best])
+            chosen = tried[best]
+        else:
+            chosen = int(np.argmax(np.where(now, -np.inf, worth)))
+        joined = needs[chosen] & ~now
+        ranks[joined] = step
+        now |= joined
+        step += 1
+        left = np.flatnonzero(~now)
+        tried = left[np.argsort(-worth[left], kind="stable")][:_TRIED]
+    return ranks
+
+
+def _closure(problem: Problem) -> Sets:
+    """Give for each source the set that has it and all that it requires, directly or not."""
+    names = problem.costs.names
+    needs = np.eye(len(names), dtype=np.bool_)
+    for _ in names:  # as often as requirements may follow one another
+        for i, source in enumerate(problem.costs.sources):
+            for name in source.requires:
+                needs[i] |= needs[names.index(name)]
+    return needs
+
+
+def _values(problem: Problem, sets: Sets) -> NDArray[np.float64]:
+    """Give the mean logarithm of the probability that each set gives to the truth.
+
+    Of the labels that were not chosen only the sum is known; it is shared among them.
+    """
+    confidence, label = problem.table.outcomes(sets)
+    others = (1 - confidence) / max(len(problem.classes) - 1, 1)
+    probability = np.where(label == problem.table.truth, confidence, others)
+    values: NDArray[np.float64] = np.log(np.maximum(probability, 1e-6)).mean(axis=1)
+    return values
+
+
+def _ignorance(problem: Problem) -> float:
+    """Give the value of no source: the shares of the classes."""
+    shares = np.bincount(problem.table.truth, minlength=1) / problem.n_rows
+    return float((shares * np.log(np.maximum(shares, 1e-6))).sum())
