@@ -10,8 +10,7 @@ import json
 import time
 from collections.abc import Iterable
 from dataclasses import replace
-
-import numpy as np
+from itertools import product
 
 from experiments.peers.all_sources import all_sources
 from experiments.peers.compare import N_SPLITS, choose, judge, judge_front, make_targets
@@ -32,18 +31,16 @@ def run(*, small: bool, only: list[str] | None = None) -> str:
         few = ("ours-linear", "all-linear", "stages-linear")
         return tables([measure("KDD", 0, name) for name in few])
     known = read_log()
-    for problem in (*PROBLEMS, BESIDE):
-        asked = [name for name in METHODS if _is_asked(problem, name, only)]
-        for split in range(N_SPLITS if asked else 0):
-            for name in asked:
-                if (problem, split, name) in known:
-                    continue
-                ours = known.get((problem, split, OURS["linear"]), {})
-                row = measure(problem, split, name, evaluations=ours.get("evaluations", 0))
-                known[problem, split, name] = row
-                with LOG.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(row) + "\n")
-                print(json.dumps(row), flush=True)
+    asked = [(p, m) for p in (*PROBLEMS, BESIDE) for m in METHODS if _is_asked(p, m, only)]
+    for split, (problem, name) in product(range(N_SPLITS), asked):
+        if (problem, split, name) in known:
+            continue
+        ours = known.get((problem, split, OURS["linear"]), {})
+        row = measure(problem, split, name, evaluations=ours.get("evaluations", 0))
+        known[problem, split, name] = row
+        with LOG.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(row) + "\n")
+        print(json.dumps(row), flush=True)
     rows = list(known.values())
     save_tables(rows)
     return tables(rows)
@@ -69,17 +66,19 @@ def measure(problem: str, split: int, method: str, *, evaluations: int = 0) -> R
     offer = make(replace(task, evaluations=evaluations))
     figures = offer.figures
     seconds = time.process_time() - start
-    judged = judge(offer, everything, targets, X, truth)
-    means = np.mean(judged, axis=0)
+    chosen = [choose(figures, target) for target in targets]
+    cautious = [choose(figures, target, len(task.y)) for target in targets]
+    own = judge(offer, chosen, everything, targets, X, truth)._asdict()
+    safe = judge(offer, cautious, everything, targets, X, truth)._asdict()
     return {
         "problem": problem,
         "method": method,
         "split": split,
-        "price": float(means[2]),
-        "accuracy": float(means[0]),
-        "coverage": float(means[1]),
+        **own,
+        **{f"cautious_{key}": value for key, value in safe.items()},
         "hypervolume": judge_front(offer, X, truth, task.costs.total),
-        "unmet": sum(choose(figures, target) is None for target in targets),
+        "unmet": chosen.count(None),
+        "cautious_unmet": cautious.count(None),
         "candidates": len(figures),
         "fits": offer.fits,
         "evaluations": getattr(offer, "evaluations", 0),

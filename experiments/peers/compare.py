@@ -55,12 +55,17 @@ def make_targets(scored: Scored, truth: Codes) -> list[Target]:
     ]
 
 
-def choose(figures: Sequence[Figures], target: Target) -> int | None:
-    """Give the cheapest candidate that meets a target; of equals the most accurate, if any."""
+def choose(figures: Sequence[Figures], target: Target, error_on: int | None = None) -> int | None:
+    """Give the cheapest candidate that meets a target; of equals the most accurate, if any.
+
+    Cautiously, where it is told on how many rows figures were measured: a candidate's accuracy must
+    meet the target even less one standard error (as Breiman et al. 1984 choose a tree).
+    """
     meeting = [
         number
         for number, (accuracy, coverage, _) in enumerate(figures)
-        if coverage >= target.coverage and accuracy >= target.accuracy
+        if coverage >= target.coverage
+        and accuracy - _error(accuracy, coverage, error_on) >= target.accuracy
     ]
     return min(
         meeting,
@@ -69,18 +74,28 @@ def choose(figures: Sequence[Figures], target: Target) -> int | None:
     )
 
 
-def judge(
-    offer: Offer, everything: Thresholded, targets: Sequence[Target], X: Any, truth: Codes
-) -> list[Figures]:
-    """Decide fresh rows by what an offer chooses for each target, and hold that to the truth.
+def _error(accuracy: float, coverage: float, rows: int | None) -> float:
+    if rows is None or not coverage:
+        return 0.0
+    return float(np.sqrt(accuracy * (1 - accuracy) / (coverage * rows)))
 
-    Where it has nothing, all sources reject down to the target's coverage.
+
+def judge(
+    offer: Offer,
+    chosen: Sequence[int | None],
+    everything: Thresholded,
+    targets: Sequence[Target],
+    X: Any,
+    truth: Codes,
+) -> Figures:
+    """Decide fresh rows by what was chosen for each target, and give the means of the figures.
+
+    Where an offer has nothing, all sources reject down to the target's coverage.
     """
     total = everything.task.costs.total
     known: dict[int, Figures] = {}
     judged = []
-    for target in targets:
-        number = choose(offer.figures, target)
+    for number, target in zip(chosen, targets, strict=True):
         if number is None:
             fallen_back = everything.score(0, X).decide(target.threshold)
             judged.append(figures_of(fallen_back, truth, total))
@@ -88,7 +103,7 @@ def judge(
         if number not in known:
             known[number] = figures_of(offer.decide(number, X), truth, total)
         judged.append(known[number])
-    return judged
+    return Figures(*np.mean(judged, axis=0).tolist())
 
 
 def spread(figures: Sequence[Figures], most: int = _MOST_CANDIDATES) -> list[int]:

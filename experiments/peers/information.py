@@ -16,11 +16,9 @@ from itertools import product
 from typing import Any, NamedTuple
 
 import numpy as np
-from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
 
+from experiments.peers.boosted import Boosted, train
 from experiments.peers.method import (
-    N_LEAVES,
-    N_TREES,
     Array,
     Bits,
     Codes,
@@ -35,7 +33,6 @@ from experiments.peers.method import (
 )
 
 _COPIES = 4  # of each row, with other sources hidden
-_TREES = {"max_iter": N_TREES, "max_leaf_nodes": N_LEAVES, "random_state": 0}
 _SURE = (*(np.arange(50, 100, 2) / 100).tolist(), 0.99, 0.995, 1.01)
 _LEAST_GAINS = (0.0, *np.geomspace(1e-3, 3, 8).tolist())  # nats for the price of everything
 _COVERAGES = np.arange(100, 49, -2) / 100
@@ -90,14 +87,14 @@ class _Buyer:
             seen = self._hide(X[own], before)
             # Its own columns are hidden, and so are those of what requires it.
             usable = np.flatnonzero(~np.isnan(seen).all(axis=0))
-            regressor = HistGradientBoostingRegressor(**_TREES).fit(seen[:, usable], gain)
+            regressor = train("regression", seen[:, usable], gain)
             self.promises.append((usable, regressor))
 
     def _hide(self, values: Array, known: Bits) -> Array:
         return np.where(known[:, self.task.source_of], values, np.nan)
 
-    def _classifier(self, values: Array, known: Bits, y: Codes) -> HistGradientBoostingClassifier:
-        return HistGradientBoostingClassifier(**_TREES).fit(self._hide(values, known), y)
+    def _classifier(self, values: Array, known: Bits, y: Codes) -> Boosted:
+        return Boosted().fit(self._hide(values, known), y)
 
     def follow(self, X: Array) -> _Path:
         """Let rows buy, greedily, until they have everything."""
@@ -126,7 +123,7 @@ class _Buyer:
         return _Path(*(np.array(part) for part in zip(*steps, strict=True)))
 
 
-def _loss(classifier: HistGradientBoostingClassifier, values: Array, truth: Codes) -> Array:
+def _loss(classifier: Boosted, values: Array, truth: Codes) -> Array:
     probability = classifier.predict_proba(values)[np.arange(len(truth)), truth]
     loss: Array = -np.log(np.maximum(probability, 1e-6))
     return loss

@@ -7,8 +7,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from experiments.peers.method import N_LEAVES, N_TREES, Array, Codes, Model, Task, Thresholded
-from experiments.peers.trees import LEARNING_RATE, MIN_ROWS, flatten, penalties, scored_by
+from experiments.peers import boosted
+from experiments.peers.method import Array, Codes, Model, Task, Thresholded
+from experiments.peers.trees import flatten, penalties, scored_by
 
 # Of a penalty that is the price's share of all sources, a row: from next to nothing up to where
 # no split is left, also of one among fifty sources.
@@ -37,24 +38,9 @@ def _tuned(task: Task, kind: Kind) -> Thresholded:
 
 def train(kind: Kind, tradeoff: float, penalty: Array, X: Any, y: Codes) -> Any:
     """Train LightGBM with a penalty a column."""
-    import lightgbm
-
     rows = len(y) if kind == "coupled" else 1  # a gain is a sum over rows, and so is a lazy penalty
-    parameters = {
-        "objective": "binary",
-        "num_leaves": N_LEAVES,
-        "learning_rate": LEARNING_RATE,
-        "min_data_in_leaf": MIN_ROWS,
-        "cegb_tradeoff": tradeoff,
-        f"cegb_penalty_feature_{kind}": (rows * penalty).tolist(),
-        "num_threads": 1,
-        "deterministic": True,
-        "force_col_wise": True,
-        "seed": 0,
-        "verbose": -1,
-    }
-    table = lightgbm.Dataset(X.to_numpy(dtype=np.float64), y, params={"verbose": -1})
-    return lightgbm.train(parameters, table, num_boost_round=N_TREES)
+    prices = {"cegb_tradeoff": tradeoff, f"cegb_penalty_feature_{kind}": (rows * penalty).tolist()}
+    return boosted.train("binary", X.to_numpy(dtype=np.float64), y, **prices)
 
 
 def as_model(task: Task, trained: Any) -> Model:

@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emsco import Costs
+from experiments.peers.boosted import Boosted
 
 Array = NDArray[np.float64]
 Bits = NDArray[np.bool_]
 Codes = NDArray[np.intp]
 Base = Literal["linear", "trees"]
-N_TREES, N_LEAVES = 50, 15
 # Of the selection rows: how many a threshold leaves, out of fold, in steps of a hundredth.
 _COVERAGES = np.arange(100, 4, -1) / 100
 
@@ -67,14 +67,8 @@ class Task:
 
     @property
     def estimator(self) -> Any:
-        """The base learner, as stages take it: LightGBM's trees, three times faster than others."""
-        if self.base == "linear":
-            return None  # logistic regression on encoded columns
-        from lightgbm import LGBMClassifier
-
-        return LGBMClassifier(
-            n_estimators=N_TREES, num_leaves=N_LEAVES, n_jobs=1, random_state=0, verbose=-1
-        )
+        """The base learner, as stages take it; None is logistic regression on encoded columns."""
+        return None if self.base == "linear" else Boosted()
 
     @cached_property
     def source_of(self) -> Codes:

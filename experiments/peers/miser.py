@@ -12,9 +12,8 @@ from typing import Any
 import numpy as np
 from numba import njit
 
+from experiments.peers.boosted import LEARNING_RATE, MIN_ROWS, N_LEAVES, N_TREES
 from experiments.peers.method import (
-    N_LEAVES,
-    N_TREES,
     Array,
     Codes,
     Model,
@@ -24,9 +23,9 @@ from experiments.peers.method import (
     by_source,
     paid_for,
 )
-from experiments.peers.trees import LEARNING_RATE, MIN_ROWS, Tree, walk
+from experiments.peers.trees import Tree, walk
 
-_LAMBDAS = (0.0, *np.geomspace(1e-4, 3, 14).tolist())
+_LAMBDAS = (0.0, *np.geomspace(1e-4, 3, 9).tolist())
 _BINS = 64
 
 
@@ -88,28 +87,29 @@ def _grow(
     leaf = np.zeros(n_rows, dtype=np.intp)
     tree = Tree(*(np.full(2 * N_LEAVES - 1, fill) for fill in (-1, 0.0, 0, 0, 0.0)))
     tree.value[0] = LEARNING_RATE * residual.mean()
-    gains = {0: _gains(binned, residual, np.arange(n_rows))}
+    gain = np.full((2 * N_LEAVES - 1, binned.shape[1]), -np.inf)  # of each leaf's best splits
+    place = np.zeros(gain.shape, dtype=np.intp)
+    gain[0], place[0] = _best_splits(binned, residual, np.arange(n_rows))
+    penalty = strength * _marginal(task, bought)[task.source_of]
     n_nodes = 1
     while n_nodes < 2 * N_LEAVES - 1:
-        price = _marginal(task, bought)[task.source_of]
-        # What is bought changes what the others cost, so that leaves are compared anew.
-        best = {
-            node: (gain / (2 * n_rows) - strength * price[:, None]) for node, gain in gains.items()
-        }
-        node = max(best, key=lambda one: best[one].max())
-        column, place = np.unravel_index(best[node].argmax(), best[node].shape)
-        if best[node][column, place] <= 0:
+        worth = gain[:n_nodes] / (2 * n_rows) - penalty
+        node, column = np.unravel_index(worth.argmax(), worth.shape)
+        if worth[node, column] <= 0:
             break
         rows = np.flatnonzero(leaf == node)
-        goes_left = binned[rows, column] <= place
-        tree.column[node], tree.threshold[node] = column, borders[column][place]
+        goes_left = binned[rows, column] <= place[node, column]
+        tree.column[node], tree.threshold[node] = column, borders[column][place[node, column]]
         tree.left[node], tree.right[node] = n_nodes, n_nodes + 1
-        bought[task.source_of[column]] = True
-        del gains[node]
+        gain[node] = -np.inf  # no leaf any more
+        source = task.source_of[column]
+        if not bought[source]:  # which changes what the others cost
+            bought[source] = True
+            penalty = strength * _marginal(task, bought)[task.source_of]
         for part in (rows[goes_left], rows[~goes_left]):
             leaf[part] = n_nodes
             tree.value[n_nodes] = LEARNING_RATE * residual[part].mean()
-            gains[n_nodes] = _gains(binned, residual, part)
+            gain[n_nodes], place[n_nodes] = _best_splits(binned, residual, part)
             n_nodes += 1
     return Tree._make(part[:n_nodes] for part in tree), leaf
 
@@ -121,10 +121,11 @@ def _marginal(task: Task, bought: Any) -> Array:
 
 
 @njit(cache=True)
-def _gains(binned: Any, residual: Any, rows: Any) -> Any:
-    """Give by how much each split, columns x bins, lowers the squared error of these rows."""
+def _best_splits(binned: Any, residual: Any, rows: Any) -> Any:
+    """Give by how much the best split on each column lowers the squared error of these rows."""
     n_columns = binned.shape[1]
-    gains = np.full((n_columns, _BINS), -np.inf)
+    gains = np.full(n_columns, -np.inf)
+    places = np.zeros(n_columns, dtype=np.intp)
     whole = 0.0
     for row in rows:
         whole += residual[row]
@@ -141,7 +142,7 @@ def _gains(binned: Any, residual: Any, rows: Any) -> Any:
             left += total[place]
             if n_left >= MIN_ROWS and n - n_left >= MIN_ROWS and count[place] > 0:
                 right = whole - left
-                gains[column, place] = (
-                    left * left / n_left + right * right / (n - n_left) - whole * whole / n
-                )
-    return gains
+                gain = left * left / n_left + right * right / (n - n_left) - whole * whole / n
+                if gain > gains[column]:
+                    gains[column], places[column] = gain, place
+    return gains, places

@@ -29,7 +29,7 @@ from emsco.exceptions import require
 from experiments.paper.cases import CASES
 from experiments.peers.method import Base, Task
 
-MOST_ROWS = 8_000
+MOST_ROWS = 4_000
 _FOLDS = 5
 Rows = NDArray[np.intp]
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
-from experiments.peers.compare import N_SPLITS, Interval, corrected_interval, outcome
+from experiments.peers.compare import Interval, corrected_interval, outcome
 from experiments.peers.methods import METHODS, OURS
 from experiments.peers.problems import BESIDE, PROBLEMS
 from experiments.results import FOLDER, Row, write
@@ -13,7 +12,10 @@ from experiments.tables import markdown
 
 COMMAND = "python -m experiments peers"
 SPLITS, SUMMARY = "peers_splits", "peers"
-_FIGURES = ("price", "accuracy", "coverage", "hypervolume")
+_CHOSEN = ("price", "accuracy", "coverage")
+_KINDS = ("", "cautious_")  # of choosing
+_FIGURES = (*(kind + figure for kind in _KINDS for figure in _CHOSEN), "hypervolume")
+_LEAST_SPLITS = 3  # before who wins is told
 
 
 def differences(rows: Sequence[Row], problem: str, method: str) -> dict[str, Interval]:
@@ -21,8 +23,8 @@ def differences(rows: Sequence[Row], problem: str, method: str) -> dict[str, Int
     ours = _by_split(rows, problem, OURS[METHODS[method][0]])
     its = _by_split(rows, problem, method)
     both = sorted(ours.keys() & its.keys())
-    if len(both) < N_SPLITS:
-        return {}  # nobody wins before all are there
+    if len(both) < _LEAST_SPLITS:
+        return {}
     ratio = its[both[0]]["fresh"] / its[both[0]]["selection"]
     return {
         key: corrected_interval([ours[s][key] - its[s][key] for s in both], ratio)
@@ -39,22 +41,24 @@ def summarise(rows: Sequence[Row]) -> list[Row]:
             if not own:
                 continue
             row: Row = {"problem": problem, "method": method, "splits": len(own)}
-            for key in (*_FIGURES, "unmet", "fits", "seconds"):
+            for key in (*_FIGURES, "unmet", "cautious_unmet", "fits", "seconds"):
                 row[key] = sum(one[key] for one in own) / len(own)
             intervals = differences(rows, problem, method)
             known = intervals and method not in OURS.values()
             for key in _FIGURES:
                 found = intervals[key] if known else Interval(0.0, 0.0, 0.0)
                 row |= {f"{key}_{part}": value for part, value in found._asdict().items()}
-            row["outcome"] = outcome(*(intervals[k] for k in _FIGURES[:3])) if known else ""
+            for kind in _KINDS:
+                own_figures = [intervals[kind + figure] for figure in _CHOSEN] if known else []
+                row[f"{kind}outcome"] = outcome(*own_figures) if known else ""
             made.append(row)
     return made
 
 
 def tables(rows: Sequence[Row]) -> str:
-    """Give the tables of win, tie and loss, of the means, and of the counts."""
+    """Give the tables of win, tie and loss by both ways of choosing, and of the means."""
     made = summarise(rows)
-    return "\n\n".join([_outcomes(made), _means(made), _counts(made)])
+    return "\n\n".join([_counts(made), *(_outcomes(made, kind) for kind in _KINDS), _means(made)])
 
 
 def save_tables(rows: Sequence[Row]) -> None:
@@ -79,53 +83,70 @@ def _compared(made: Sequence[Row]) -> list[str]:
     return [method for method in METHODS if method in present]
 
 
-def _outcomes(made: Sequence[Row]) -> str:
+def _outcomes(made: Sequence[Row], kind: str) -> str:
     """Ours against each method: outcome, and the difference in price, in points, ± its interval."""
     methods = _compared(made)
     found = {(row["problem"], row["method"]): row for row in made}
     rows = []
     for problem in dict.fromkeys(row["problem"] for row in made):
-        cells = [problem]
-        for method in methods:
-            row = found.get((problem, method))
-            cells.append(_told(row) if row and row["outcome"] else "")
-        rows.append(cells)
-    return "Price, ours less the method's, in points:\n\n" + markdown(["problem", *methods], rows)
+        cells = [found.get((problem, method)) for method in methods]
+        rows.append([problem, *(_told(row, kind) for row in cells)])
+    title = "Chosen cautiously: price" if kind else "Price"
+    return f"{title}, ours less the method's, in points:\n\n" + markdown(
+        ["problem", *methods], rows
+    )
 
 
-def _told(row: Row) -> str:
-    half = 100 * (row["price_high"] - row["price_mean"])
-    return f"{row['outcome']} {100 * row['price_mean']:+.1f} ± {half:.1f}"
+def _told(row: Row | None, kind: str) -> str:
+    if row is None or not row[f"{kind}outcome"]:
+        return ""
+    mean, high = row[f"{kind}price_mean"], row[f"{kind}price_high"]
+    return f"{row[f'{kind}outcome']} {100 * mean:+.1f} ± {100 * (high - mean):.1f}"
 
 
 def _means(made: Sequence[Row]) -> str:
-    header = ["problem", "method", "splits", "price %", "accuracy %", "coverage %", "hypervolume",
-              "unmet of 8", "fits", "CPU seconds"]  # fmt: skip
+    header = ["problem", "method", "splits", "price %", "accuracy %", "coverage %", "unmet of 8",
+              "cautiously: price %", "accuracy %", "coverage %", "unmet of 8", "hypervolume",
+              "fits", "CPU seconds"]  # fmt: skip
     rows = [
         [
             row["problem"],
             row["method"],
             str(row["splits"]),
-            f"{100 * row['price']:.1f}",
-            f"{100 * row['accuracy']:.2f}",
-            f"{100 * row['coverage']:.1f}",
+            *(
+                f"{scale * row[kind + figure]:.{digits}f}"
+                for kind in _KINDS
+                for figure, scale, digits in (
+                    ("price", 100, 1), ("accuracy", 100, 2), ("coverage", 100, 1), ("unmet", 1, 1)
+                )
+            ),
             f"{row['hypervolume']:.3f}",
-            f"{row['unmet']:.1f}",
             f"{row['fits']:,.0f}",
             f"{row['seconds']:.1f}",
         ]
         for row in made
-    ]
+    ]  # fmt: skip
     return "Means over splits, on fresh rows:\n\n" + markdown(header, rows)
 
 
 def _counts(made: Sequence[Row]) -> str:
-    def counted(method: str) -> list[Any]:
-        own = [
-            row["outcome"] for row in made if row["method"] == method and row["problem"] != BESIDE
-        ]
-        return [str(own.count(kind)) for kind in ("win", "tie", "loss")]
+    """Count the problems won, tied and lost, by the price and by the volume of fronts."""
 
-    header = ["method", "win", "tie", "loss"]
-    rows = [[method, *counted(method)] for method in _compared(made)]
-    return "Problems won, tied and lost:\n\n" + markdown(header, rows)
+    def counted(method: str, told: Callable[[Row], str]) -> str:
+        own = [told(r) for r in made if r["method"] == method and r["problem"] != BESIDE]
+        return " / ".join(str(own.count(kind)) for kind in ("win", "tie", "loss"))
+
+    ways: list[Callable[[Row], str]] = [
+        lambda row: row["outcome"],
+        lambda row: row["cautious_outcome"],
+        lambda row: _by_volume(row) if row["outcome"] else "",
+    ]
+    header = ["win / tie / loss against", "price", "chosen cautiously", "hypervolume"]
+    rows = [[method, *(counted(method, told) for told in ways)] for method in _compared(made)]
+    return markdown(header, rows)
+
+
+def _by_volume(row: Row) -> str:
+    if row["hypervolume_low"] > 0:
+        return "win"
+    return "loss" if row["hypervolume_high"] < 0 else "tie"

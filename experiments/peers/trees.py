@@ -23,9 +23,6 @@ from experiments.peers.method import (
     paid_for,
 )
 
-LEARNING_RATE = 0.1  # as in the base learner
-MIN_ROWS = 20  # in a leaf, as there
-
 
 class Tree(NamedTuple):
     """One tree as arrays, a node each; the root first; leaves have the column -1."""
