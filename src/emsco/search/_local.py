@@ -26,7 +26,7 @@ from emsco.search._problem import Assignments, Counts, Problem, SearchResult
 _LOOKED_AROUND = 8  # designs of the archive a round
 _WALKERS = 16
 _DIVISIONS = 128  # ways to divide stages anew that are tried around a design
-_FITS = 4_096  # by default: eight times as many make a front little better
+_FITS = 4_096  # by default: twice as many make a front little better
 _NEW_SETS = 512  # designs a round that need a fit, where not every set can be fitted
 
 
