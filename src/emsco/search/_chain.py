@@ -26,9 +26,9 @@ def designs_along_chain(problem: Problem, most_sets: int) -> Assignments:
 
     None where the fits do not suffice for trying every source by itself.
     """
-    ranks = _grow(problem, most_sets)
-    if ranks is None:
+    if problem.n_sources > most_sets:
         return np.empty((0, problem.n_sources), dtype=np.int8)
+    ranks = _grow(problem, most_sets)
     length = int(ranks.max()) + 1
     cuts = np.unique(np.geomspace(1, length, _CUTS).round().astype(np.intp))
     ends = [
@@ -44,7 +44,7 @@ def designs_along_chain(problem: Problem, most_sets: int) -> Assignments:
     return np.array(made, dtype=np.int8)
 
 
-def _grow(problem: Problem, most_sets: int) -> NDArray[np.intp] | None:
+def _grow(problem: Problem, most_sets: int) -> NDArray[np.intp]:
     """Say at which step each source joins the chain."""
     n_sources = problem.n_sources
     least = _LEAST_PRICE * problem.total
@@ -54,8 +54,6 @@ def _grow(problem: Problem, most_sets: int) -> NDArray[np.intp] | None:
     worth = np.full(n_sources, np.inf)  # by what a source was worth when last tried
     ranks = np.zeros(n_sources, dtype=np.intp)
     limit = len(problem.table) + most_sets
-    if n_sources > most_sets:
-        return None
     tried = np.arange(n_sources)
     step = 0
     while not now.all():
