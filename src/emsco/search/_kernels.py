@@ -109,20 +109,21 @@ def _judge(open_rows: Any, s: Any, accepted: Any, right: Any) -> Any:
 
 @njit(nogil=True, cache=True, inline="always")
 def _buy_two(open_rows: Any, s: Any, last: Any, accepted: Any, right: Any) -> Any:
-    """Buy the set `s`, then the set `last` for what stays open: both counts of both."""
+    """Buy the set `s`, then the set `last` for what stays open: what `s` accepts, and both counts.
+
+    No row is accepted twice, so one count of bits takes both sets together.
+    """
+    n_first = 0
     n_accepted = 0
     n_right = 0
-    last_accepted = 0
-    last_right = 0
-    for w in range(open_rows.shape[0]):
+    for w in range(np.uint64(open_rows.shape[0])):
         undecided = open_rows[w]
         sure = undecided & accepted[s, w]
         left = undecided ^ sure
-        n_accepted += count_bits(sure)
-        n_right += count_bits(undecided & right[s, w])
-        last_accepted += count_bits(left & accepted[last, w])
-        last_right += count_bits(left & right[last, w])
-    return n_accepted, n_right, last_accepted, last_right
+        n_first += count_bits(sure)
+        n_accepted += count_bits(sure | (left & accepted[last, w]))
+        n_right += count_bits((undecided & right[s, w]) | (left & right[last, w]))
+    return n_first, n_accepted, n_right
 
 
 @njit(nogil=True, cache=True, inline="always")
@@ -282,25 +283,25 @@ def walk(
             continue
         n_accepted, n_right, left = sums[depth, 0], sums[depth, 1], sums[depth, 3]
         here = price[s]
+        all_price = price[full]
         t = (others - 1) & others if use_all else others
         while t != 0:
-            s_next = s | t
+            s_next = np.uint64(s | t)  # unsigned: else every index is first tested for its sign
             t = (t - 1) & others
             if not exists[s_next]:
                 continue
             walked += 1
             next_paid = paid + left * (price[s_next] - here)
             if use_all:
-                got, got_right, last, last_right = _buy_two(
-                    open_rows, s_next, full, accepted, right
+                first, got, got_right = _buy_two(
+                    open_rows, s_next, np.uint64(full), accepted, right
                 )
-                next_paid += (left - got) * (price[full] - price[s_next])
-                got, got_right = got + last, got_right + last_right
+                next_paid += (left - first) * (all_price - price[s_next])
             else:
                 got, got_right = _judge(open_rows, s_next, accepted, right)
             got, got_right = n_accepted + got, n_right + got_right
             place = _place(got, got - got_right, width, step)
-            if place >= 0 and next_paid > least[place]:
+            if place >= 0 and next_paid > least[np.uint64(place)]:
                 continue
             if limited:
                 beyond = _miss(missed[depth], open_rows, s_next, accepted, right, masks, limits,
