@@ -22,7 +22,7 @@ NAME = "paper_optimal_found"
 KEYS = ("data", "stages", "elite", "generation")
 CASES = ("Pima", "Heart", "Credit")
 STAGES = (2, 3, 4)
-RUNS = 10
+RUNS = 50
 Evaluated = tuple[int, int, int]  # accepted, right, paid
 Counted = NDArray[np.int64]  # generations x (evaluations, designs)
 
