@@ -28,16 +28,15 @@ from emsco._columns import (
     read_columns,
     refuse_invalid,
 )
-from emsco._estimator import answer_codes, check_final, without_answers
+from emsco._estimator import check_final, without_answers
 from emsco._kept import Kept
 from emsco._rows import FittedRows
-from emsco._threshold import StageThreshold, resolve
+from emsco._threshold import StageThreshold
 from emsco._training import Training, read_rows, routed_estimator, tags_for
 from emsco.cascade import CascadeClassifier, Guard
 from emsco.costs import Costs, resolve_costs
 from emsco.decisions import Decisions
 from emsco.design import StageDesign
-from emsco.engine import LocalEngine
 from emsco.evaluation import Evaluation, evaluate
 from emsco.exceptions import (
     ClassesError,
@@ -51,15 +50,15 @@ from emsco.search._calibration import warn_overconfident
 from emsco.search._checkpoint import Checkpoint
 from emsco.search._choice import LEAST_AGREEMENT, AllSources, select_by_default
 from emsco.search._exhaustive import MOST_SOURCES, Exhaustive
-from emsco.search._fitting import Fold, WithFinal, make_fitter
+from emsco.search._fitting import Fold
 from emsco.search._folds import make_folds
 from emsco.search._hybrid import default_search
-from emsco.search._outcomes import OutcomeTable
 from emsco.search._problem import Problem
 from emsco.search._progress import Progress
 from emsco.search._run import describe_run
 from emsco.search._separate import STAGES, Shown, check_refit, most_alike, thresholds_anew
 from emsco.search._summary import measured_on, told_choice
+from emsco.search._tables import evaluate_afresh, make_table
 from emsco.search._thresholds import AUTO, alternatives, thresholds_by_stage
 
 
@@ -453,7 +452,6 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
     ) -> Problem:
         classes = training.classes.tolist()
         tested = np.concatenate([f.test for f in folds])
-        truth = np.searchsorted(training.classes, training.labels[tested])
         answers = None if answers is None else answers[tested]
         thresholds = alternatives(self.threshold, len(classes), final=self.final is not None)
         max_missed = dict(self.max_missed or {})
@@ -463,8 +461,9 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
                 raise SearchError(f"`max_missed` names {label!r}, which is not a class{known}")
             if not isinstance(most, Real) or not 0 <= float(most) <= 1:
                 raise SearchError(f"`max_missed` of {label!r} must be from 0 to 1, got {most!r}.")
+        truth = training.labels[tested]
         return Problem(
-            self._table(training, costs, folds, truth, thresholds, answers),
+            make_table(training, folds, truth, thresholds, answers, self.engine, self.n_jobs),
             costs,
             classes,
             thresholds,
@@ -472,32 +471,6 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
             bool(self.allow_unused) and self.final is None,
             max_missed,
         )
-
-    def _table(
-        self,
-        training: Training,
-        costs: Costs,
-        folds: list[Fold],
-        truth: NDArray[np.intp],
-        thresholds: list[StageThreshold],
-        answers: NDArray[Any] | None = None,
-    ) -> OutcomeTable:
-        fitter = make_fitter(
-            training.estimator,
-            training.columns,
-            training.container,
-            training.labels,
-            folds,
-            training.sources,
-            training.params,
-        )
-        if answers is not None:
-            fitter = WithFinal(fitter, answer_codes(answers, training.classes))
-        # Compiled batches share memory; a user's estimator may hold Python's lock.
-        engine = self.engine or LocalEngine(self.n_jobs, threads=fitter.chunk > 1)
-        classes = training.classes.tolist()
-        resolved = np.vstack([resolve(threshold, classes, 1) for threshold in thresholds])
-        return OutcomeTable(fitter, truth, len(costs.names), resolved, engine=engine)
 
     def _choose(self, select: Any, refit: bool | str) -> None:
         given = any(select is candidate for candidate in self.front_)
@@ -611,21 +584,11 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         if self.guard is not None or isinstance(training, Kept):
             # A guard sees rows, not bits; a file has stages, but no rows to fit others on.
             return [evaluate(self.cascade(c).decide(X), truth) for c in self.front_]
-        rows = np.arange(len(truth))
-        folds = [Fold(np.arange(len(training.labels)), rows, self._columns_of(X, len(truth)))]
-        thresholds = [stage for c in self.front_ for stage in _by_stage(c)]
-        known = list(dict.fromkeys(thresholds))
-        codes = np.searchsorted(self.classes_, truth)
+        columns = self._columns_of(X, len(truth))
         answers = None if self.final is None else np.asarray(self.final.predict(X))
-        table = self._table(training, self.costs_, folds, codes, known, answers)
-        max_stages = max(c.design.n_stages for c in self.front_)
-        problem = Problem(table, self.costs_, self.classes_.tolist(), known, max_stages)
-        which = np.zeros((len(self.front_), max_stages), dtype=np.int64)
-        for i, candidate in enumerate(self.front_):
-            places = [known.index(stage) for stage in _by_stage(candidate)]
-            which[i, : len(places)] = places
-        assignments = np.array([c.design.assignment for c in self.front_], dtype=np.int8)
-        return [candidate.evaluation for candidate in problem.candidates(assignments, which)]
+        return evaluate_afresh(
+            self.front_, training, columns, truth, answers, self.engine, self.n_jobs
+        )
 
     def _columns_of(self, X: Any, n_rows: int) -> Columns:
         names = list(self._training.columns)
@@ -660,8 +623,3 @@ def _n_sets(problem: Problem) -> int | None:
         return None
     numbers = np.arange(1, 2**problem.n_sources)
     return int(problem.exist((numbers[:, None] >> np.arange(problem.n_sources) & 1) > 0).sum())
-
-
-def _by_stage(candidate: Candidate) -> tuple[StageThreshold, ...]:
-    threshold = candidate.threshold
-    return threshold if isinstance(threshold, tuple) else (threshold,) * candidate.design.n_stages

@@ -1,0 +1,85 @@
+"""Rows turned into a table that designs are read off: of a search's folds, or of fresh rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emsco._columns import Columns
+from emsco._estimator import answer_codes
+from emsco._threshold import StageThreshold, resolve
+from emsco._training import Training
+from emsco.engine import Engine, LocalEngine
+from emsco.evaluation import Evaluation
+from emsco.front import Candidate, ParetoFront
+from emsco.search._fitting import Fold, WithFinal, make_fitter
+from emsco.search._outcomes import OutcomeTable
+from emsco.search._problem import Problem
+
+
+def make_table(
+    training: Training,
+    folds: list[Fold],
+    truth: NDArray[Any],
+    thresholds: Sequence[StageThreshold],
+    answers: NDArray[Any] | None,
+    engine: Engine | None,
+    n_jobs: int | None,
+) -> OutcomeTable:
+    """Make the table of what source sets say about the rows that folds test.
+
+    `truth` holds the labels of these rows, and `answers` what the final model says of them.
+    """
+    fitter = make_fitter(
+        training.estimator,
+        training.columns,
+        training.container,
+        training.labels,
+        folds,
+        training.sources,
+        training.params,
+    )
+    if answers is not None:
+        fitter = WithFinal(fitter, answer_codes(answers, training.classes))
+    # Compiled batches share memory; a user's estimator may hold Python's lock.
+    engine = engine or LocalEngine(n_jobs, threads=fitter.chunk > 1)
+    classes = training.classes.tolist()
+    resolved = np.vstack([resolve(threshold, classes, 1) for threshold in thresholds])
+    codes = np.searchsorted(training.classes, truth)
+    return OutcomeTable(fitter, codes, len(training.sources), resolved, engine=engine)
+
+
+def evaluate_afresh(
+    front: ParetoFront,
+    training: Training,
+    columns: Columns,
+    truth: NDArray[Any],
+    answers: NDArray[Any] | None,
+    engine: Engine | None,
+    n_jobs: int | None,
+) -> list[Evaluation]:
+    """Evaluate a front on other rows, as its cascades fitted on `training` would decide them.
+
+    Each source set is fitted once, whatever the candidates: one fold trains on everything.
+    """
+    fold = Fold(np.arange(len(training.labels)), np.arange(len(truth)), columns)
+    by_stage = [_thresholds(candidate) for candidate in front]
+    known = list(dict.fromkeys(threshold for each in by_stage for threshold in each))
+    table = make_table(training, [fold], truth, known, answers, engine, n_jobs)
+    max_stages = max(len(each) for each in by_stage)
+    problem = Problem(table, front.costs, training.classes.tolist(), known, max_stages)
+    place = {threshold: at for at, threshold in enumerate(known)}
+    which = np.zeros((len(front), max_stages), dtype=np.int64)
+    for row, each in zip(which, by_stage, strict=True):
+        row[: len(each)] = [place[threshold] for threshold in each]
+    assignments = np.array([c.design.assignment for c in front], dtype=np.int8)
+    return [candidate.evaluation for candidate in problem.candidates(assignments, which)]
+
+
+def _thresholds(candidate: Candidate) -> tuple[StageThreshold, ...]:
+    """Give the threshold of each stage."""
+    threshold = candidate.threshold
+    return threshold if isinstance(threshold, tuple) else (threshold,) * candidate.design.n_stages
