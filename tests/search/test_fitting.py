@@ -18,7 +18,9 @@ from emsco._columns import assemble, read_columns
 from emsco._encoding import learn, read
 from emsco._linear import default_estimator
 from emsco.exceptions import ClassesError, ValuesError
-from emsco.search._fitting import BatchedLogistic, EstimatorFits, Fold, make_fitter
+from emsco.search._fitting import BatchedLogistic, Fold, make_fitter
+from emsco.search._losses import Loss, make_rows
+from emsco.search._newton import fit_sets
 
 # File, and features a source.
 TABLES = [
@@ -36,6 +38,7 @@ TABLES = [
     ("nslkdd_train20.csv.gz", 3),
     ("emsco_example_train.csv", 1),
 ]
+SEVERAL = 1e-6  # how far from the optimum scikit-learn may stop with more than two classes
 
 
 def halves(n_rows):
@@ -124,17 +127,85 @@ def test_real_tables(data_folder, file, features_each):
     assert_same(fitter.outcomes(sets), expected, 1e-8)
 
 
-def test_three_classes(data_folder):
-    """With more than two classes the default classifier is fitted set by set."""
+@pytest.mark.parametrize("features_each", [1, 7])
+def test_three_classes(data_folder, features_each):
+    """More classes than two are fitted in batches too."""
     frame = pd.read_csv(data_folder / "thyroid_train.csv").sample(frac=1, random_state=0)[:1000]
     y = frame.pop("label").to_numpy() - 1
     columns = read_columns(frame, list(frame))
-    sources = [list(columns)[i : i + 7] for i in range(0, 21, 7)]
-    sets = random_sets(4, 3)
+    sources = [list(columns)[i : i + features_each] for i in range(0, 21, features_each)]
+    sets = random_sets(40, len(sources))
     folds = [Fold(np.arange(600), np.arange(600, 1000))]
     fitter = make_fitter(None, columns, "pandas", y, folds, sources)
-    assert isinstance(fitter, EstimatorFits)
-    assert_same(fitter.outcomes(sets), separate(columns, y, folds, sources, sets), 1e-12)
+    assert isinstance(fitter, BatchedLogistic)
+    expected = separate(columns, y, folds, sources, sets)
+    assert_same(fitter.outcomes(sets), expected, SEVERAL)
+
+
+def several(score, n_classes):
+    """Cut a score into classes of about as many rows."""
+    return np.digitize(score, np.quantile(score, np.arange(1, n_classes) / n_classes))
+
+
+@pytest.mark.parametrize("n_classes", [3, 7])
+class TestSeveralClasses:
+    """What is hard for two classes is hard for more."""
+
+    def test_separable_columns(self, n_classes):
+        rng = np.random.default_rng(0)
+        y = np.arange(280) % n_classes
+        X = rng.normal(size=(280, 5))
+        X[:, 0] += 20 * y
+        X[:, 1] = np.where(y == 1, 1e-3, -1e-3) * (1 + rng.random(280))
+        X[:, 2] = y
+        X[:, 3] = 1000 * y + rng.exponential(size=280) ** 5
+        check(X, y, tolerance=SEVERAL)
+
+    def test_collinear_duplicated_and_constant_columns(self, n_classes):
+        X, _ = normal_table(n_columns=3)
+        y = several(X.sum(axis=1), n_classes)
+        X = np.column_stack([X, X[:, 0], X[:, 0] + X[:, 1], np.full(200, 7.0), -X[:, 2]])
+        check(X, y, tolerance=SEVERAL)
+
+    def test_heavy_tails(self, n_classes):
+        rng = np.random.default_rng(0)
+        X = rng.standard_cauchy(size=(1000, 6)) ** 3
+        y = several(np.sign(X).sum(axis=1) + rng.normal(size=1000), n_classes)
+        check(X, y, tolerance=SEVERAL)
+
+    def test_classes_nearly_absent(self, n_classes):
+        X, y = normal_table(n_rows=2000)
+        y[:] = 0
+        for label in range(1, n_classes):
+            y[[3 * label, 1500 + label]] = label
+            X[3 * label] += 5
+        check(X, y, tolerance=SEVERAL)
+
+    @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6, 1e9])
+    def test_weights_of_any_size(self, scale, n_classes):
+        X, _ = normal_table()
+        y = several(X.sum(axis=1) + np.random.default_rng(0).normal(size=200), n_classes)
+        weight = scale * np.random.default_rng(1).exponential(size=200) ** 3
+        check(X, y, weight=weight, tolerance=SEVERAL)
+
+    def test_more_columns_than_go_together(self, n_classes):
+        X, _ = normal_table(n_rows=600, n_columns=45)
+        y = several(X[:, :4].sum(axis=1) + np.random.default_rng(0).normal(size=600), n_classes)
+        check(X, y, sets=random_sets(50, 45), tolerance=SEVERAL)
+
+    def test_the_gradient_vanishes(self, n_classes):
+        """Where scikit-learn stops earlier, ours has gone on to the optimum."""
+        X, _ = normal_table(n_columns=6)
+        y = several(X.sum(axis=1) + np.random.default_rng(0).normal(size=200), n_classes)
+        rows = make_rows(np.ascontiguousarray(X.T), y, None)
+        sets = random_sets(40, 6)
+        weights = fit_sets(rows, sets)
+        gradient, _ = Loss(rows, 40).evaluate(weights.reshape(-1, 40), curved=False)
+        gradient = gradient.reshape(weights.shape)
+        gradient[:, 1:] += weights[:, 1:]
+        assert np.abs(gradient[:, 0]).max() < 1e-10
+        assert np.abs(gradient[:, 1:] * sets.T).max() < 1e-10
+        assert not (weights[:, 1:] * ~sets.T).any()
 
 
 def test_separable_columns():
@@ -237,16 +308,17 @@ def test_wide_tables_take_another_way():
     assert_same(fitter.outcomes(sets), expected, 1e-9)
 
 
-def test_memory_is_bounded():
-    """20,000 rows of 60 columns and their 300 sets stay under 100 MB beyond data and result."""
+@pytest.mark.parametrize(("n_classes", "n_sets"), [(2, 300), (5, 40)])
+def test_memory_is_bounded(n_classes, n_sets):
+    """20,000 rows of 60 columns and many sets stay under 100 MB beyond data and result."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(20_000, 60))
-    y = (X[:, :5].sum(axis=1) + rng.normal(size=20_000) > 0).astype(int)
+    y = several(X[:, :5].sum(axis=1) + rng.normal(size=20_000), n_classes)
     columns = read_columns(X, [f"x{i}" for i in range(60)])
     sources = [list(columns)[i : i + 6] for i in range(0, 60, 6)]
     folds = [Fold(np.arange(20_000), np.arange(500))]
     fitter = BatchedLogistic.learn(columns, y, folds, sources)
-    sets = random_sets(300, 10)
+    sets = random_sets(n_sets, 10)
     tracemalloc.start()
     fitter.outcomes(sets)
     peak = tracemalloc.get_traced_memory()[1]
@@ -355,3 +427,9 @@ def test_random_hard_tables():
             # The separate fits may fail to reach their own tolerance.
             warnings.filterwarnings("ignore", module="sklearn|scipy")
             check(X, y, weight=weight, tolerance=1e-6)
+
+
+def test_the_default_classifier_says_what_it_does_not_take():
+    X, y = normal_table()
+    with pytest.raises(TypeError, match="takes sample_weight, but no 'colour'"):
+        make_fitter(None, {"a": X[:, 0]}, "array", y, halves(200), [["a"]], {"colour": y})

@@ -16,10 +16,10 @@ from threadpoolctl import ThreadpoolController
 from emsco._columns import Columns, assemble, has_missing, invalid, plain, refuse_invalid
 from emsco._encoding import Array, ColumnEncoding, learn, read
 from emsco._estimator import EstimatorStage
-from emsco._linear import LinearStage, fit_default
 from emsco.exceptions import ClassesError
 from emsco.masked import MaskedClassifier, positions
-from emsco.search._newton import BATCH, TrainingRows, fit_sets
+from emsco.search._losses import TrainingRows, class_base, make_rows, pull_of, softmax
+from emsco.search._newton import BATCH, fit_sets
 
 _MOST_CLASSES = 256  # that a byte tells apart
 _ROWS_AT_ONCE = 2**13  # evaluated at a time, with BATCH sets: 16 MB
@@ -68,10 +68,10 @@ def make_fitter(
     `params` are what its `fit` receives, arrays in them a value a row.
     """
     params = params or {}
-    if estimator is None and len(np.unique(labels)) == 2 and params.keys() <= {"sample_weight"}:
-        return BatchedLogistic.learn(
-            columns, labels, folds, source_features, params.get("sample_weight")
-        )
+    if estimator is None:
+        for name in params.keys() - {"sample_weight"}:
+            raise TypeError(f"The default classifier takes sample_weight, but no {name!r}.")
+        return BatchedLogistic.learn(columns, labels, folds, source_features, **params)
     if isinstance(estimator, MaskedClassifier):
         return MaskedFits.learn(
             estimator, columns, container, labels, folds, source_features, params
@@ -83,7 +83,7 @@ def make_fitter(
 
 @dataclass(frozen=True)
 class BatchedLogistic:
-    """The default classifier for two classes, all sets at once by Newton's method."""
+    """The default classifier, many sets at once by Newton's method."""
 
     folds: tuple[_EncodedFold, ...]
     n_rows: int
@@ -101,9 +101,9 @@ class BatchedLogistic:
     ) -> BatchedLogistic:
         """Learn the encoding once a fold and encode its rows."""
         _refuse_missing_class(labels, folds, sample_weight)
-        is_second = labels == np.unique(labels)[1]
+        codes = np.unique(labels, return_inverse=True)[1]
         encoded = tuple(
-            _EncodedFold.learn(columns, is_second, fold, source_features, sample_weight)
+            _EncodedFold.learn(columns, codes, fold, source_features, sample_weight)
             for fold in folds
         )
         return cls(encoded, sum(len(fold.test) for fold in folds))
@@ -138,7 +138,7 @@ class _EncodedFold:
     def learn(
         cls,
         columns: Columns,
-        is_second: NDArray[np.bool_],
+        codes: NDArray[np.intp],
         fold: Fold,
         source_features: Sequence[Sequence[str]],
         sample_weight: Array | None,
@@ -150,7 +150,7 @@ class _EncodedFold:
         features = [feature for source in source_features for feature in source]
         widths = [sum(encoding[f].width for f in source) for source in source_features]
         return cls(
-            TrainingRows.of(_encode(encoding, features, train), is_second[fold.train], weight),
+            make_rows(_encode(encoding, features, train), codes[fold.train], weight),
             _encode(encoding, features, test),
             np.repeat(np.arange(len(widths)), widths),
         )
@@ -161,22 +161,20 @@ class _EncodedFold:
         weights = fit_sets(self.train, sets[order][:, self.source])
         for first in range(0, len(order), BATCH):
             places = order[first : first + BATCH]
-            own = np.ascontiguousarray(weights[:, first : first + BATCH].T)
-            for start in range(0, self.test.shape[1], _ROWS_AT_ONCE):
-                rows = slice(start, start + _ROWS_AT_ONCE)
-                yes = own[:, 1:] @ self.test[:, rows]
-                yes += own[:, :1]
-                _logistic(yes)
-                no = 1.0 - yes
-                label[places, rows] = yes > no
-                confidence[places, rows] = np.maximum(yes, no, out=no)
+            own = np.ascontiguousarray(weights[:, :, first : first + BATCH].transpose(0, 2, 1))
+            for start in range(0, self.test.shape[1], _ROWS_AT_ONCE // len(own)):
+                rows = slice(start, start + _ROWS_AT_ONCE // len(own))
+                scores = own[:, :, 1:] @ self.test[:, rows]
+                scores += own[:, :, :1]
+                sure, said = _answers(scores)
+                confidence[places, rows], label[places, rows] = sure, said
 
     def _order(self, sets: NDArray[np.bool_]) -> NDArray[np.intp]:
         """Order sets as numbers whose highest bits are the sources that matter most.
 
         Neighbours then differ by sources that matter little, and one is a good start for the other.
         """
-        pull = np.bincount(self.source, self.train.pull, minlength=sets.shape[1])
+        pull = np.bincount(self.source, pull_of(self.train), minlength=sets.shape[1])
         packed = np.packbits(sets[:, np.argsort(-pull, kind="stable")], axis=1)
         padded = np.zeros((len(sets), -(-packed.shape[1] // 8) * 8), dtype=np.uint8)
         padded[:, : packed.shape[1]] = packed
@@ -185,18 +183,25 @@ class _EncodedFold:
         return order
 
 
-def _logistic(score: Array) -> None:
-    """Turn scores into probabilities, in place and as a linear stage does."""
-    np.maximum(score, -700.0, out=score)
-    np.negative(score, out=score)
-    np.exp(score, out=score)
-    score += 1.0
-    np.divide(1.0, score, out=score)
+def _answers(scores: Array) -> tuple[Array, NDArray[Any]]:
+    """Give confidence and code of the likeliest class, writing over scores x sets x rows."""
+    if len(scores) > 1:
+        probability = softmax(np.tensordot(class_base(len(scores) + 1), scores, axes=1))
+        return probability.max(axis=0), probability.argmax(axis=0)
+    yes = scores[0]  # as a linear stage computes it
+    np.maximum(yes, -700.0, out=yes)
+    np.negative(yes, out=yes)
+    np.exp(yes, out=yes)
+    yes += 1.0
+    np.divide(1.0, yes, out=yes)
+    no = 1.0 - yes
+    said = yes > no
+    return np.maximum(yes, no, out=no), said
 
 
 @dataclass(frozen=True)
 class EstimatorFits:
-    """Any classifier, one clone a set and fold; None stands for the default one."""
+    """Any classifier, one clone a set and fold."""
 
     estimator: Any
     columns: Columns
@@ -205,7 +210,6 @@ class EstimatorFits:
     folds: tuple[Fold, ...]
     source_features: tuple[tuple[str, ...], ...]
     params: Mapping[str, Any]
-    encodings: tuple[Mapping[str, ColumnEncoding], ...]  # a fold each; empty ones unless default
 
     chunk = 1  # a fit is long, and none is of use to another
 
@@ -220,14 +224,8 @@ class EstimatorFits:
         source_features: Sequence[Sequence[str]],
         params: Mapping[str, Any],
     ) -> EstimatorFits:
-        """Check the classes and, for the default classifier, learn the encodings."""
-        sample_weight = params.get("sample_weight")
-        _refuse_missing_class(labels, folds, sample_weight)
-        encodings: list[Mapping[str, ColumnEncoding]] = [{} for _ in folds]
-        if estimator is None:
-            for i, fold in enumerate(folds):
-                weight = None if sample_weight is None else sample_weight[fold.train]
-                encodings[i] = _learn_columns(columns, source_features, fold.train, weight)
+        """Check the classes."""
+        _refuse_missing_class(labels, folds, params.get("sample_weight"))
         return cls(
             estimator,
             columns,
@@ -236,7 +234,6 @@ class EstimatorFits:
             tuple(folds),
             tuple(tuple(features) for features in source_features),
             params,
-            tuple(encodings),
         )
 
     @property
@@ -260,19 +257,13 @@ class EstimatorFits:
 
     def _probability(self, features: list[str], number: int) -> Array:
         """Fit one set on a fold and give its test rows' probabilities, rows x classes."""
-        fold, encoding = self.folds[number], self.encodings[number]
+        fold = self.folds[number]
         params = _check_method_params(self.labels, self.params, indices=fold.train)
-        labels = self.labels[fold.train]
+        stage = EstimatorStage(clone(self.estimator), None, self.container, tuple(features))
+        train = {f: self.columns[f][fold.train] for f in features}
+        stage.fit(train, self.labels[fold.train], params)
         test_columns = fold.test_columns or self.columns
-        if self.estimator is None:
-            own = {feature: encoding[feature] for feature in features}
-            train = _encode(own, features, _read_columns(own, self.columns, fold.train)).T
-            fitted = fit_default(train, labels, **params)
-            stage = LinearStage.compile(features, own, fitted)
-            return np.column_stack(stage(_read_columns(own, test_columns, fold.test)))
-        own_stage = EstimatorStage(clone(self.estimator), None, self.container, tuple(features))
-        own_stage.fit({f: self.columns[f][fold.train] for f in features}, labels, params)
-        return np.column_stack(own_stage({f: test_columns[f][fold.test] for f in features}))
+        return np.column_stack(stage({f: test_columns[f][fold.test] for f in features}))
 
 
 @dataclass(frozen=True)
