@@ -19,7 +19,7 @@ from emsco._estimator import EstimatorStage
 from emsco.exceptions import ClassesError
 from emsco.masked import MaskedClassifier, positions
 from emsco.search._losses import TrainingRows, class_base, make_rows, pull_of, softmax
-from emsco.search._newton import BATCH, fit_sets
+from emsco.search._newton import BATCH, FAMILY, fit_sets, is_wide
 
 _MOST_CLASSES = 256  # that a byte tells apart
 _ROWS_AT_ONCE = 2**13  # evaluated at a time, with BATCH sets: 16 MB
@@ -88,7 +88,10 @@ class BatchedLogistic:
     folds: tuple[_EncodedFold, ...]
     n_rows: int
 
-    chunk = 256  # sets a task: enough to share their products, few enough for several workers
+    @property
+    def chunk(self) -> int:
+        """Enough sets to share their products, or a family's start; few enough for workers."""
+        return FAMILY if is_wide(self.folds[0].train) else 256
 
     @classmethod
     def learn(

@@ -48,7 +48,7 @@ def fit_sets(rows: TrainingRows, sets: NDArray[np.bool_]) -> Array:
     weights = np.zeros((rows.n_scores, len(rows.columns), len(sets)))
     unions = np.array([sets[i : i + FAMILY].any(axis=0) for i in range(0, len(sets), FAMILY)])
     leaders = fit_sets(rows, unions) if len(sets) > 1 else weights
-    size = FAMILY if _is_wide(rows) else BATCH
+    size = FAMILY if is_wide(rows) else BATCH
     for first in range(0, len(sets), size):
         batch = slice(first, first + size)
         families = slice(first // FAMILY, (first + size) // FAMILY)
@@ -60,7 +60,8 @@ def fit_sets(rows: TrainingRows, sets: NDArray[np.bool_]) -> Array:
     return weights
 
 
-def _is_wide(rows: TrainingRows) -> bool:
+def is_wide(rows: TrainingRows) -> bool:
+    """Say whether sets are fitted each by itself, and only start from what families share."""
     return rows.n_scores * len(rows.columns) >= _WIDE
 
 
@@ -72,13 +73,13 @@ def _fit_batch(rows: TrainingRows, sets: NDArray[np.bool_], leaders: Array) -> A
     penalty[0] = 0.0
     penalty = np.tile(penalty, (n_scores, 1))
     leaders = leaders.reshape(n_scores * n_columns, -1)
-    loss = Loss(rows, leaders.shape[1] if _is_wide(rows) else len(sets))
+    loss = Loss(rows, leaders.shape[1] if is_wide(rows) else len(sets))
     gradient, curvature = loss.evaluate(leaders, curved=True)
     assert curvature is not None
     # The ridge would add the same to the gradient and to curvature @ weights.
     target = np.einsum("ijs,js->is", curvature, leaders) - gradient
     family = np.arange(len(sets)) // FAMILY
-    if not _is_wide(rows):
+    if not is_wide(rows):
         start = _factorise(curvature[:, :, family], penalty).solve(target[:, family])
         return _descend(loss, penalty, start).reshape(n_scores, n_columns, -1)
     weights = np.zeros((n_scores, n_columns, len(sets)))
