@@ -1,9 +1,10 @@
-"""The choice that is made where none is asked for, and what it is held against."""
+"""The choice from a front, as asked or by default, and what it is held against."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,8 @@ from emsco._threshold import lowest
 from emsco.costs import Costs
 from emsco.design import StageDesign
 from emsco.evaluation import Evaluation
-from emsco.exceptions import SelectionError, SelectionWarning, warn
-from emsco.front import Candidate
+from emsco.exceptions import SelectionError, SelectionWarning, nearest, warn
+from emsco.front import Candidate, ParetoFront
 from emsco.search._problem import Problem
 
 LEAST_COVERAGE = 0.8
@@ -66,6 +67,46 @@ class AllSources:
     def _by_label(self, codes: NDArray[np.intp]) -> dict[Any, int]:
         counts = np.bincount(codes, minlength=len(self.classes))
         return dict(zip(self.classes, counts.tolist(), strict=True))
+
+
+def check_bounds(bounds: Mapping[str, Any]) -> None:
+    """Refuse what `ParetoFront.select` does not take."""
+    known = list(signature(ParetoFront.select).parameters)[1:]
+    for name in bounds:
+        if name not in known:
+            raise SelectionError(f"Nothing is selected by {name!r}{nearest(name, known)}")
+
+
+def select_as_asked(
+    select: Any,
+    front: ParetoFront,
+    all_sources: Candidate,
+    n_rows: int,
+    max_missed: Mapping[Any, float],
+    *,
+    agreement: bool,
+) -> Candidate:
+    """Give the candidate asked for: itself, by bounds, by a function of the front, or by default.
+
+    By default, where the target is `agreement` with a final model, the cheapest that agrees enough.
+    """
+    if max_missed and not len(front):
+        raise SelectionError(
+            f"No design accepts any row within max_missed={dict(max_missed)}; allow more, "
+            "or search higher thresholds."
+        )
+    if isinstance(select, Candidate):
+        return select
+    if select is None:
+        if agreement:
+            return front.select(min_accuracy=LEAST_AGREEMENT)
+        return select_by_default(front, all_sources, n_rows, max_missed)
+    if callable(select):
+        candidate = select(front)
+        if not isinstance(candidate, Candidate):
+            raise SelectionError(f"`select` must give a Candidate, gave {candidate!r}.")
+        return candidate
+    return front.select(**select)
 
 
 def cheapest_as_good(candidates: Sequence[Candidate], reference: Candidate) -> Candidate | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from inspect import signature
 from numbers import Integral, Real
 from os import PathLike
 from typing import Any, Self
@@ -48,7 +47,7 @@ from emsco.front import Candidate, ParetoFront
 from emsco.scored import ScoredCandidate, ScoredFront
 from emsco.search._calibration import warn_overconfident
 from emsco.search._checkpoint import Checkpoint
-from emsco.search._choice import LEAST_AGREEMENT, AllSources, select_by_default
+from emsco.search._choice import AllSources, check_bounds, select_as_asked
 from emsco.search._exhaustive import MOST_SOURCES, Exhaustive
 from emsco.search._fitting import Fold
 from emsco.search._folds import make_folds
@@ -252,7 +251,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
             asked for it. Weights count in the fits; the search counts rows.
         """
         if isinstance(self.select, Mapping):
-            _check_bounds(self.select)  # before the search, which may take long
+            check_bounds(self.select)  # before the search, which may take long
         check_refit(self.refit, self.estimator)
         self._check_final()
         answers = None if self.final is None else np.asarray(self.final.predict(X))
@@ -349,7 +348,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         check_is_fitted(self, "front_")
         if candidate is not None and bounds:
             raise SelectionError("Give a candidate or bounds to choose one by, not both.")
-        _check_bounds(bounds)
+        check_bounds(bounds)
         refit = self.refit if refit is None else refit
         check_refit(refit, self.estimator)
         self._choose(bounds or self.select if candidate is None else candidate, refit)
@@ -520,25 +519,14 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         )
 
     def _select(self, select: Any, shown: Shown) -> Candidate:
-        front = shown.front
-        if self.max_missed and not len(front):
-            raise SelectionError(
-                f"No design accepts any row within max_missed={dict(self.max_missed)}; allow more, "
-                "or search higher thresholds."
-            )
-        if isinstance(select, Candidate):
-            return select
-        if select is None:
-            if self.target == "agreement":
-                return front.select(min_accuracy=LEAST_AGREEMENT)
-            n_rows = self._n_selection_rows
-            return select_by_default(front, shown.all_sources, n_rows, self.max_missed or {})
-        if callable(select):
-            candidate = select(front)
-            if not isinstance(candidate, Candidate):
-                raise SelectionError(f"`select` must give a Candidate, gave {candidate!r}.")
-            return candidate
-        return front.select(**select)
+        return select_as_asked(
+            select,
+            shown.front,
+            shown.all_sources,
+            self._n_selection_rows,
+            self.max_missed or {},
+            agreement=self.target == "agreement",
+        )
 
     def _cascade(self, candidate: Candidate, refit: bool | str) -> CascadeClassifier:
         return self._cascade_on(candidate, self._shown.fitted_on(refit))
@@ -607,14 +595,6 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
             seen = self._training.missing_seen(name)
             refuse_invalid(plain(column), name, missing_seen=seen)
         return columns
-
-
-def _check_bounds(bounds: Mapping[str, Any]) -> None:
-    """Refuse what `ParetoFront.select` does not take."""
-    known = list(signature(ParetoFront.select).parameters)[1:]
-    for name in bounds:
-        if name not in known:
-            raise SelectionError(f"Nothing is selected by {name!r}{nearest(name, known)}")
 
 
 def _n_sets(problem: Problem) -> int | None:
