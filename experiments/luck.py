@@ -5,9 +5,9 @@ On Pima with Turney's prices, by the targets and splits of the comparison with o
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Sequence
-from typing import Any
+import json
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,21 +21,59 @@ from experiments.peers.method import Base, Figures, Task
 from experiments.peers.methods import METHODS
 from experiments.peers.ours import Cascades, run_search, search_cascades
 from experiments.peers.problems import make_task
+from experiments.results import Row, load, save
 from experiments.tables import markdown, percent
+
+PROBLEM = "Pima, Turney"
+COMMAND = "python -m experiments luck"
+
+
+class Part(NamedTuple):
+    """Something measured split by split, for some cases: kept in a file, told in a table."""
+
+    title: str
+    splits: int
+    case: str  # what the rows of a split are told apart by
+    columns: dict[str, str]  # the figures of a row, as the table calls them
+    measure: Callable[[str, int], Iterator[Row]]
+
+    def table(self, rows: Sequence[Row]) -> str:
+        """Give a line a case: the means over splits, with intervals; counts as they are."""
+        lines = []
+        for case in dict.fromkeys(row[self.case] for row in rows):
+            own = [row for row in rows if row[self.case] == case]
+            lines.append([case, *(_told([row[key] for row in own]) for key in self.columns)])
+        return f"{self.title}:\n\n" + markdown([self.case, *self.columns.values()], lines)
+
+
+def _told(values: Sequence[float]) -> str:
+    return f"{np.mean(values):.0f}" if isinstance(values[0], int) else percent(values)
 
 
 def run(*, small: bool, only: list[str] | None = None) -> str:
-    """Make the tables asked for, all of them where none is. Small: one split of KDD."""
-    parts = {"freedom": (_freedom, 9), "folds": (_folds, 4), "volume": (_volume, 4)}
-    problem = "KDD" if small else "Pima, Turney"
-    return "\n\n".join(
-        table(problem, range(1 if small else splits))
-        for name, (table, splits) in parts.items()
-        if not only or name in only
-    )
+    """Measure the parts asked for, all of them where none is. Small: one split of KDD, not kept."""
+    tables = []
+    for name, part in PARTS.items():
+        if only and name not in only:
+            continue
+        rows: list[Row] = []
+        for split in range(1 if small else part.splits):
+            rows = []
+            for row in part.measure("KDD" if small else PROBLEM, split):
+                rows.append(row)
+                print(json.dumps({"part": name} | row), flush=True)
+            if not small:
+                save(kept(name), f"{COMMAND} --only {name}", rows, range(part.splits))
+        tables.append(part.table(rows if small else load(kept(name))))
+    return "\n\n".join(tables)
 
 
-def _freedom(problem: str, splits: Sequence[int]) -> str:
+def kept(name: str) -> str:
+    """Name the file of a part's results."""
+    return f"luck_{name}"
+
+
+def _freedom(problem: str, split: int) -> Iterator[Row]:
     """Search with fewer stages and thresholds: fresh figures, chosen as it is and cautiously."""
     one = alternatives("auto", 2, final=False)
     options: dict[str, dict[str, Any]] = {
@@ -44,46 +82,39 @@ def _freedom(problem: str, splits: Sequence[int]) -> str:
         "at most two stages": {"max_stages": 2},
         "both": {"threshold": one, "max_stages": 2},
     }
-    rows = []
+    task, X, truth = make_task(problem, "linear", split)
+    everything = all_sources(task)
+    targets = make_targets(everything.out_of_fold[0], task.y)
     for name, chosen in options.items():
-        seen = defaultdict(list)
-        for split in splits:
-            task, X, truth = make_task(problem, "linear", split)
-            everything = all_sources(task)
-            targets = make_targets(everything.out_of_fold[0], task.y)
-            search = run_search(task, **chosen)
-            offer = Cascades(task, search, search.front_, 0, 0)
-            for error_on in (None, len(task.y)):
-                numbers = [choose(offer.figures, target, error_on) for target in targets]
-                fresh = judge(offer, numbers, everything, targets, X, truth)
-                seen[error_on is None].append(fresh)
-        told = [percent([f[i] for f in seen[plain]]) for plain in (True, False) for i in (2, 0)]
-        rows.append([name, *told])
-    header = ["search", "price", "accuracy", "cautiously: price", "accuracy"]
-    return "What freedom costs, logistic, on fresh rows:\n\n" + markdown(header, rows)
+        search = run_search(task, **chosen)
+        offer = Cascades(task, search, search.front_, 0, 0)
+        row: Row = {"split": split, "search": name}
+        for kind, error_on in (("", None), ("cautious_", len(task.y))):
+            numbers = [choose(offer.figures, target, error_on) for target in targets]
+            fresh = judge(offer, numbers, everything, targets, X, truth)
+            row |= {f"{kind}price": fresh.price, f"{kind}accuracy": fresh.accuracy}
+        yield row
 
 
-def _folds(problem: str, splits: Sequence[int]) -> str:
+def _folds(problem: str, split: int) -> Iterator[Row]:
     """Choose on four folds and look at the fifth, and hold what that sees against fresh rows."""
-    rows = []
     bases: dict[str, Base] = {"logistic": "linear", "boosted": "trees"}
     for kind, base in bases.items():
-        selected, fresh, estimates = [], [], []
-        for split in splits:
-            task, X, truth = make_task(problem, base, split)
-            everything = all_sources(task)
-            targets = make_targets(everything.out_of_fold[0], task.y)
-            offer = search_cascades(task)
-            numbers = [choose(offer.figures, target) for target in targets]
-            met = [offer.figures[n].accuracy for n in numbers if n is not None]
-            selected.append(float(np.mean(met)))
-            fresh.append(judge(offer, numbers, everything, targets, X, truth).accuracy)
-            estimates.append(_left_out(task, offer, targets))
-        optimism = np.subtract(selected, fresh)
-        rows.append([kind, percent(selected), percent(fresh), percent(optimism.tolist()),
-                     percent(estimates)])  # fmt: skip
-    header = ["stages", "selected accuracy", "fresh", "optimism", "seen by leaving a fold out"]
-    return "What folds tell:\n\n" + markdown(header, rows)
+        task, X, truth = make_task(problem, base, split)
+        everything = all_sources(task)
+        targets = make_targets(everything.out_of_fold[0], task.y)
+        offer = search_cascades(task)
+        numbers = [choose(offer.figures, target) for target in targets]
+        selected = float(np.mean([offer.figures[n].accuracy for n in numbers if n is not None]))
+        fresh = judge(offer, numbers, everything, targets, X, truth).accuracy
+        yield {
+            "split": split,
+            "stages": kind,
+            "selected": selected,
+            "fresh": fresh,
+            "optimism": selected - fresh,
+            "seen": _left_out(task, offer, targets),
+        }
 
 
 def _left_out(task: Task, offer: Cascades, targets: Sequence[Target]) -> float:
@@ -115,19 +146,56 @@ def _joined(parts: Sequence[Evaluation], total: float) -> Figures:
     return Figures(right / max(accepted, 1), accepted / rows, paid / rows / total)
 
 
-def _volume(problem: str, splits: Sequence[int]) -> str:
+def _volume(problem: str, split: int) -> Iterator[Row]:
     """Hold the volume of twenty candidates against that of all, on selection rows."""
-    rows = []
     for name in ("ours-linear", "l1"):
         base, make = METHODS[name]
-        sizes, whole, twenty = [], [], []
-        for split in splits:
-            task, _, _ = make_task(problem, base, split)
-            figures = make(task).figures
-            every = spread(figures, len(figures))
-            sizes.append(len(every))
-            whole.append(hypervolume([figures[n] for n in every], task.y))
-            twenty.append(hypervolume([figures[n] for n in spread(figures)], task.y))
-        rows.append([name, f"{np.mean(sizes):.0f}", percent(whole), percent(twenty)])
-    header = ["method", "candidates no other beats", "volume of all", "of twenty"]
-    return "What twenty candidates show, on selection rows:\n\n" + markdown(header, rows)
+        task, _, _ = make_task(problem, base, split)
+        figures = make(task).figures
+        every = spread(figures, len(figures))
+        yield {
+            "split": split,
+            "method": name,
+            "candidates": len(every),
+            "all": hypervolume([figures[n] for n in every], task.y),
+            "twenty": hypervolume([figures[n] for n in spread(figures)], task.y),
+        }
+
+
+PARTS = {
+    "freedom": Part(
+        "What freedom costs, logistic, on fresh rows",
+        9,
+        "search",
+        {
+            "price": "price",
+            "accuracy": "accuracy",
+            "cautious_price": "cautiously: price",
+            "cautious_accuracy": "accuracy",
+        },
+        _freedom,
+    ),
+    "folds": Part(
+        "What folds tell",
+        4,
+        "stages",
+        {
+            "selected": "selected accuracy",
+            "fresh": "fresh",
+            "optimism": "optimism",
+            "seen": "seen by leaving a fold out",
+        },
+        _folds,
+    ),
+    "volume": Part(
+        "What twenty candidates show, on selection rows",
+        4,
+        "method",
+        {
+            "candidates": "candidates no other beats",
+            "all": "volume of all",
+            "twenty": "of twenty",
+        },
+        _volume,
+    ),
+}

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from experiments import example, paper, results
+from experiments import example, luck, paper, results
 
 PARTS = {name: importlib.import_module(f"experiments.paper.{name}") for name in paper.PARTS}
-TOLD = (Path(__file__).parent.parent / "docs" / "paper.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parent.parent / "docs"
+TOLD = (DOCS / "paper.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", PARTS)
@@ -28,6 +29,24 @@ def test_the_public_example_measured_again_has_the_figures_kept():
     rows = list(example.measure(small=True))
     assert len(rows) == 2
     assert results.differences(example.NAME, rows, example.KEYS) == []
+
+
+@pytest.mark.parametrize("name", luck.PARTS)
+def test_what_is_luck_measured_again_has_the_figures_kept(name):
+    """The first case of the first split, to 1e-6."""
+    part = luck.PARTS[name]
+    row = next(part.measure(luck.PROBLEM, 0))
+    assert results.differences(luck.kept(name), [row], ("split", part.case)) == []
+
+
+@pytest.mark.parametrize("name", luck.PARTS)
+def test_the_documentation_holds_the_tables_of_luck(name):
+    """Word for word, but for their titles."""
+    part = luck.PARTS[name]
+    rows = results.load(luck.kept(name))
+    assert {row["split"] for row in rows} == set(range(part.splits))
+    _, table = part.table(rows).split("\n\n")
+    assert table in (DOCS / "comparison.md").read_text(encoding="utf-8")
 
 
 def test_ours_is_no_worse_than_the_public_script_at_any_threshold():

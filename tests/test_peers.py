@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 from sklearn.tree import DecisionTreeRegressor
 
 from emsco import Costs, Source
+from experiments import peers, results
 from experiments.peers import measure
 from experiments.peers.compare import (
     Interval,
@@ -227,9 +229,25 @@ def test_the_summary_is_that_of_the_splits():
         assert [row[key] for key in numbers] == pytest.approx([kept[key] for key in numbers])
 
 
+def test_a_part_measured_again_leaves_the_rest_as_it_was(tmp_path, monkeypatch):
+    """What is in the log takes the place of what was kept, and of nothing else."""
+    rows = load(SPLITS)
+    asked = [row for row in rows if (row["problem"], row["method"]) == ("KDD", "all-linear")]
+    for module in ("results", "peers", "peers.tables"):
+        place = importlib.import_module(f"experiments.{module}")
+        monkeypatch.setattr(place, "FOLDER", tmp_path)
+    monkeypatch.setattr(peers, "LOG", tmp_path / "peers.jsonl")
+    results.write(SPLITS, "# command", rows)
+    moved = [row | {"accuracy": 0.5} for row in asked]
+    peers.LOG.write_text("".join(json.dumps(row) + "\n" for row in moved), encoding="utf-8")
+    peers.run(small=False, only=["KDD:all-linear"])
+    assert load(SPLITS) == [moved[row["split"]] if row in asked else row for row in rows]
+
+
 def test_the_documentation_tells_the_results():
-    """Who wins, as the results kept have it."""
+    """Who wins, by how much, and what that is worth, as the results kept have it."""
     told = (Path(__file__).parent.parent / "docs" / "comparison.md").read_text(encoding="utf-8")
-    made = tables(load(SPLITS)).split("\n\n")
-    assert made[0] in told
-    assert made[2] in told
+    counts, _, prices, _, _, *rest = tables(load(SPLITS)).split("\n\n")
+    worth = rest[1:6:2]  # without their titles, and without the means
+    for table in (counts, prices, *worth):
+        assert table in told

@@ -1,7 +1,8 @@
 """Methods held against ours on thirteen problems, as PROTOCOL.md fixes it.
 
 A line of JSON a problem, split and method is appended to `peers.jsonl` among the results, so that a
-run can be interrupted and goes on where it was; tables are made of whatever is there.
+run can be interrupted and goes on where it was. When it ends, what is measured takes the place of
+what was kept of the same problem, split and method; the rest of what was kept stays.
 """
 
 from __future__ import annotations
@@ -16,44 +17,50 @@ from experiments.peers.all_sources import all_sources
 from experiments.peers.compare import N_SPLITS, choose, judge, judge_front, make_targets
 from experiments.peers.methods import METHODS, OURS
 from experiments.peers.problems import BESIDE, PROBLEMS, make_task
-from experiments.peers.tables import save_tables, tables
-from experiments.results import FOLDER, Row
+from experiments.peers.tables import SPLITS, save_tables, tables
+from experiments.results import FOLDER, Row, load
 
 LOG = FOLDER / "peers.jsonl"
+Key = tuple[str, int, str]
 
 
 def run(*, small: bool, only: list[str] | None = None) -> str:
-    """Compare what is asked for, as "Heart", "Heart:l1" or ":l1", and not yet in the results.
+    """Compare what is asked for, as "Heart", "Heart:l1" or ":l1", and not yet in the log.
 
     Small: three methods on one split of one problem, not kept.
     """
     if small:
         few = ("ours-linear", "all-linear", "stages-linear")
         return tables([measure("KDD", 0, name) for name in few])
-    known = read_log()
+    kept, known = read_kept(), read_log()
     asked = [(p, m) for p in (*PROBLEMS, BESIDE) for m in METHODS if _is_asked(p, m, only)]
     for split, (problem, name) in product(range(N_SPLITS), asked):
         if (problem, split, name) in known:
             continue
-        ours = known.get((problem, split, OURS["linear"]), {})
+        ours = (kept | known).get((problem, split, OURS["linear"]), {})
         row = measure(problem, split, name, evaluations=ours.get("evaluations", 0))
         known[problem, split, name] = row
         with LOG.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
         print(json.dumps(row), flush=True)
-    rows = list(known.values())
+    rows = list((kept | read_log()).values())  # read again: others may have run beside
     save_tables(rows)
     return tables(rows)
 
 
-def read_log() -> dict[tuple[str, int, str], Row]:
+def read_kept() -> dict[Key, Row]:
+    """Read the results of earlier runs."""
+    return _by_key(load(SPLITS)) if (FOLDER / f"{SPLITS}.csv").exists() else {}
+
+
+def read_log() -> dict[Key, Row]:
     """Read what is measured by now; a last line that was cut off does not count."""
-    known = {}
     lines = LOG.read_text(encoding="utf-8").split("\n")[:-1] if LOG.exists() else []
-    for line in lines:
-        row = json.loads(line)
-        known[row["problem"], row["split"], row["method"]] = row
-    return known
+    return _by_key(json.loads(line) for line in lines)
+
+
+def _by_key(rows: Iterable[Row]) -> dict[Key, Row]:
+    return {(row["problem"], row["split"], row["method"]): row for row in rows}
 
 
 def measure(problem: str, split: int, method: str, *, evaluations: int = 0) -> Row:

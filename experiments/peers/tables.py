@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from experiments.peers.compare import Interval, corrected_interval, outcome
 from experiments.peers.methods import METHODS, OURS
 from experiments.peers.problems import BESIDE, PROBLEMS
+from experiments.peers.worth import worth
 from experiments.results import FOLDER, Row, write
 from experiments.tables import markdown
 
@@ -41,6 +42,7 @@ def summarise(rows: Sequence[Row]) -> list[Row]:
             if not own:
                 continue
             row: Row = {"problem": problem, "method": method, "splits": len(own)}
+            row["selection"] = own[0]["selection"]
             for key in (*_FIGURES, "unmet", "cautious_unmet", "fits", "seconds"):
                 row[key] = sum(one[key] for one in own) / len(own)
             intervals = differences(rows, problem, method)
@@ -56,9 +58,10 @@ def summarise(rows: Sequence[Row]) -> list[Row]:
 
 
 def tables(rows: Sequence[Row]) -> str:
-    """Give the tables of win, tie and loss by both ways of choosing, and of the means."""
+    """Give the tables of win, tie and loss by both ways of choosing, their worth, and the means."""
     made = summarise(rows)
-    return "\n\n".join([_counts(made), *(_outcomes(made, kind) for kind in _KINDS), _means(made)])
+    outcomes = [_outcomes(made, kind) for kind in _KINDS]
+    return "\n\n".join([_counts(made), *outcomes, worth(made), _means(made)])
 
 
 def save_tables(rows: Sequence[Row]) -> None:
