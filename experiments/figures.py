@@ -10,6 +10,10 @@ import numpy as np
 
 from emsco.plotting._style import BLUE, INK, PALE, RED, bare
 from experiments.paper.landscape import SIDE
+from experiments.peers.method import Base
+from experiments.peers.methods import METHODS, OURS
+from experiments.peers.problems import PROBLEMS
+from experiments.peers.tables import SUMMARY
 from experiments.results import load
 
 IMAGES = Path(__file__).parent.parent / "docs" / "images"
@@ -18,11 +22,16 @@ COLOURS = {2: BLUE, 3: RED, 4: INK}  # by the most stages
 
 def run(*, small: bool, only: list[str] | None = None) -> str:  # noqa: ARG001  # all take seconds
     """Draw every figure, or `only` some, into the documentation."""
-    figures = {"optimal": optimal_found, "mutation": mutation, "landscape": landscape}
+    figures = {
+        "paper-optimal": optimal_found,
+        "paper-mutation": mutation,
+        "paper-landscape": landscape,
+        "peers": peers,
+    }
     drawn = []
     for name, draw in figures.items():
         if not only or name in only:
-            path = IMAGES / f"paper-{name}.png"
+            path = IMAGES / f"{name}.png"
             draw().savefig(path, dpi=110)
             drawn.append(f"{path.name} drawn")
     return "\n".join(drawn)
@@ -130,4 +139,51 @@ def landscape() -> Any:
         axis.set_major_locator(mpl.ticker.MultipleLocator(0.05))
         axis.set_major_formatter(mpl.ticker.PercentFormatter(1, decimals=0))
     bare(ax)
+    return figure
+
+
+def peers() -> Any:
+    """Draw the price that each method pays on each problem, and what it gives up in accuracy."""
+    pyplot = _pyplot()
+    found = {(row["problem"], row["method"]): row for row in load(SUMMARY)}
+    places = {problem: -place for place, problem in enumerate(PROBLEMS)}
+    bases: dict[Base, str] = {"linear": "logistic regression", "trees": "boosted trees"}
+    figure, axes = pyplot.subplots(2, 2, figsize=(9.6, 8.4), sharey=True, layout="constrained")
+    for (price, accuracy), (base, title) in zip(axes, bases.items(), strict=True):
+        ours, everything = OURS[base], f"all-{base}"
+        others = [name for name, (kind, _) in METHODS.items() if kind == base and name != ours]
+        looks: list[tuple[str, str, dict[str, Any]]] = [
+            (ours, "", {"marker": "*", "s": 110, "color": RED, "zorder": 3}),
+            (ours, "cautious_", {"marker": "*", "s": 80, "edgecolor": RED, "facecolor": "white"}),
+        ]
+        for method, marker in zip(others, "|s^Dvo<X", strict=False):
+            colours = {"color": INK} if marker == "|" else {"edgecolor": BLUE, "facecolor": "none"}
+            looks.append((method, "", {"marker": marker, "s": 44, **colours}))
+        for method, kind, look in looks:
+            its = {
+                problem: found[problem, method]
+                for problem in places
+                if (problem, method) in found
+                # means over other splits do not compare
+                and found[problem, method]["splits"] == found[problem, ours]["splits"]
+            }
+            up = [places[problem] for problem in its]
+            label = f"{method}, cautiously" if kind else method
+            paid = [100 * row[f"{kind}price"] for row in its.values()]
+            gained = [
+                100 * (row[f"{kind}accuracy"] - found[problem, everything]["accuracy"])
+                for problem, row in its.items()
+            ]
+            if its:
+                price.scatter(paid, up, label=label, **look)
+                accuracy.scatter(gained, up, **look)
+        price.set(xlabel="price, % of all sources", xlim=(0, 103), title=title)
+        accuracy.set(xlabel="accuracy, points above all sources at once")
+        price.set_yticks(list(places.values()), list(places))
+        handles = price.get_legend_handles_labels()
+        accuracy.legend(*handles, frameon=False, loc="upper left", bbox_to_anchor=(1.0, 1.0))
+        for ax in (price, accuracy):
+            ax.grid(axis="y", color=PALE, linewidth=0.6)
+            ax.set_axisbelow(True)
+            bare(ax)
     return figure
