@@ -8,6 +8,11 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # Workers share the cores. Boosted trees start a thread a core, and threads that find no core
+    # wait for each other: a test of eleven seconds took minutes. Read when libraries are loaded.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 settings.register_profile(
     "laws", max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
