@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 
 from experiments.peers.compare import Interval, corrected_interval, outcome
 from experiments.peers.methods import METHODS, OURS
@@ -19,10 +20,8 @@ _FIGURES = (*(kind + figure for kind in _KINDS for figure in _CHOSEN), "hypervol
 _LEAST_SPLITS = 3  # before who wins is told
 
 
-def differences(rows: Sequence[Row], problem: str, method: str) -> dict[str, Interval]:
+def differences(ours: Mapping[int, Row], its: Mapping[int, Row]) -> dict[str, Interval]:
     """Give the intervals of ours less a method's, over the splits that both have."""
-    ours = _by_split(rows, problem, OURS[METHODS[method][0]])
-    its = _by_split(rows, problem, method)
     both = sorted(ours.keys() & its.keys())
     if len(both) < _LEAST_SPLITS:
         return {}
@@ -35,17 +34,21 @@ def differences(rows: Sequence[Row], problem: str, method: str) -> dict[str, Int
 
 def summarise(rows: Sequence[Row]) -> list[Row]:
     """Give a row a problem and method: its means, ours less its, and who wins."""
+    by_split: defaultdict[tuple[str, str], dict[int, Row]] = defaultdict(dict)
+    for measured in rows:
+        by_split[measured["problem"], measured["method"]][measured["split"]] = measured
     made = []
     for problem in (*PROBLEMS, BESIDE):
-        for method in METHODS:
-            own = list(_by_split(rows, problem, method).values())
+        for method, (base, _) in METHODS.items():
+            its = by_split[problem, method]
+            own = list(its.values())
             if not own:
                 continue
             row: Row = {"problem": problem, "method": method, "splits": len(own)}
             row["selection"] = own[0]["selection"]
             for key in (*_FIGURES, "unmet", "cautious_unmet", "fits", "seconds"):
                 row[key] = sum(one[key] for one in own) / len(own)
-            intervals = differences(rows, problem, method)
+            intervals = differences(by_split[problem, OURS[base]], its)
             known = intervals and method not in OURS.values()
             for key in _FIGURES:
                 found = intervals[key] if known else Interval(0.0, 0.0, 0.0)
@@ -75,10 +78,6 @@ def save_tables(rows: Sequence[Row]) -> None:
         write(SPLITS, COMMAND, ordered)
         write(SUMMARY, COMMAND, summarise(ordered))
         (FOLDER / f"{SUMMARY}.md").write_text(tables(ordered) + "\n", encoding="utf-8")
-
-
-def _by_split(rows: Sequence[Row], problem: str, method: str) -> dict[int, Row]:
-    return {r["split"]: r for r in rows if r["problem"] == problem and r["method"] == method}
 
 
 def _compared(made: Sequence[Row]) -> list[str]:
