@@ -16,7 +16,8 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 settings.register_profile(
     "laws", max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
-settings.load_profile("laws")
+settings.register_profile("few", settings.get_profile("laws"), max_examples=50)
+settings.load_profile("laws")  # but for --hypothesis-profile=few
 
 
 @pytest.fixture(scope="session")
