@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -47,15 +48,24 @@ def test_a_reader_that_stops_is_no_error(folder, tmp_path):
     process.stderr.close()
 
 
+def _start(command, **options):
+    """Start a process that can be interrupted, also where the tests run in the background.
+
+    Shells have interrupts ignored there, and what they start inherits that.
+    """
+    heed = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=heed, **options
+    )
+
+
 def test_an_interrupted_command_leaves_no_half_file(folder, tmp_path):
     """It ends with 130, and what was there before is as it was."""
     header, _, body = (folder / "fresh.csv").read_text().partition("\n")
     out = tmp_path / "out.csv"
     out.write_text("before")
     command = [*EMSCO, "decide", str(folder / "run"), "-", "--out", str(out)]
-    process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+    process = _start(command, stdin=subprocess.PIPE)
     process.stdin.write((header + "\n" + body * 100).encode())
     process.stdin.flush()
     deadline = time.monotonic() + 60
@@ -73,15 +83,13 @@ def test_an_interrupted_command_leaves_no_half_file(folder, tmp_path):
 def test_an_interrupted_search_goes_on(tmp_path):
     """It says so and leaves a checkpoint; the same command ends as if nothing had happened."""
     rng = np.random.default_rng(0)
-    y = rng.integers(3, size=150)  # three classes are fitted set by set, which takes a while
+    y = rng.integers(3, size=150)
     table = pd.DataFrame({f"f{i}": y + rng.normal(0, 1 + i, 150).round(2) for i in range(6)})
     table.assign(y=y).to_csv(tmp_path / "rows.csv", index=False)
     options = ["--label", "y", "--cv", "2", "--threshold", "0.7", "--max-stages", "2"]
     command = ["search", str(tmp_path / "rows.csv"), *options, "--n-jobs", "1", "-q", "--out"]
     checkpoint = tmp_path / "run" / "checkpoint.emsco"
-    process = subprocess.Popen(
-        [*EMSCO, *command, str(tmp_path / "run")], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
+    process = _start([*EMSCO, *command, str(tmp_path / "run")])
     deadline = time.monotonic() + 60
     while not checkpoint.with_name("checkpoint.emsco.previous").exists():  # until some are fitted
         assert time.monotonic() < deadline
