@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 from emsco import Costs, Source
 from experiments import peers, results
-from experiments.peers import measure
+from experiments.peers import measure, nsga2
 from experiments.peers.compare import (
     Interval,
     Target,
@@ -215,6 +216,28 @@ def test_results_are_what_their_command_gives():
     """The smallest case, measured again."""
     rows = [measure("Pima", 0, method) for method in ("ours-linear", "all-linear", "stages-linear")]
     assert not differences(SPLITS, rows, ("problem", "method", "split"))
+
+
+def test_a_search_by_nsga2_has_the_figures_kept():
+    """With the budget that ours had on the same rows; the smallest case."""
+    (ours,) = [
+        row for row in load(SPLITS)
+        if (row["problem"], row["split"], row["method"]) == ("KDD", 0, "ours-linear")
+    ]  # fmt: skip
+    row = measure("KDD", 0, "nsga2", ours["evaluations"], ours["fits"])
+    assert not differences(SPLITS, [row], ("problem", "method", "split"))
+
+
+@pytest.mark.parametrize("fits", [25, 40])
+def test_nsga2_is_held_to_a_budget_of_fits(fits, monkeypatch):
+    """Spent to the last on a problem of fifteen source sets, all of which it would meet."""
+    task, *_ = make_task("KDD", "linear", 0)
+    offers = {}
+    for many in (4, 3):  # sources, above which fits are counted; KDD has 4
+        monkeypatch.setattr(nsga2, "_MANY", many)
+        offers[many] = nsga2.nsga2(replace(task, evaluations=2000, fits=fits))
+    assert (offers[4].fits, offers[3].fits) == (75, fits)
+    assert 0 < len(offers[3].candidates) < len(offers[4].candidates)
 
 
 def test_the_summary_is_that_of_the_splits():

@@ -38,7 +38,7 @@ def run(*, small: bool, only: list[str] | None = None) -> str:
         if (problem, split, name) in known:
             continue
         ours = (kept | known).get((problem, split, OURS["linear"]), {})
-        row = measure(problem, split, name, evaluations=ours.get("evaluations", 0))
+        row = measure(problem, split, name, ours.get("evaluations", 0), ours.get("fits", 0))
         known[problem, split, name] = row
         with LOG.open("a", encoding="utf-8") as file:
             file.write(json.dumps(row) + "\n")
@@ -63,14 +63,17 @@ def _by_key(rows: Iterable[Row]) -> dict[Key, Row]:
     return {(row["problem"], row["split"], row["method"]): row for row in rows}
 
 
-def measure(problem: str, split: int, method: str, *, evaluations: int = 0) -> Row:
-    """Let one method learn on the selection rows of a split, and judge it on the fresh ones."""
+def measure(problem: str, split: int, method: str, evaluations: int = 0, fits: int = 0) -> Row:
+    """Let one method learn on the selection rows of a split, and judge it on the fresh ones.
+
+    Evaluations and fits are what our own search had there, for a search that is to have as many.
+    """
     base, make = METHODS[method]
     task, X, truth = make_task(problem, base, split)
     everything = all_sources(task)
     targets = make_targets(everything.out_of_fold[0], task.y)
     start = time.process_time()  # of the processor: others may be at work beside
-    offer = make(replace(task, evaluations=evaluations))
+    offer = make(replace(task, evaluations=evaluations, fits=fits))
     figures = offer.figures
     seconds = time.process_time() - start
     chosen = [choose(figures, target) for target in targets]

@@ -63,7 +63,8 @@ class Task:
     folds: Sequence[tuple[Codes, Codes]]
     base: Base
     seed: int
-    evaluations: int = 0  # what our own search had, for a search that is to have as many
+    evaluations: int = 0  # what our own search had, and its fits
+    fits: int = 0
 
     @property
     def estimator(self) -> Any:

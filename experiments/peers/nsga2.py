@@ -2,6 +2,9 @@
 
 A gene a source says at which stage it is bought, or that it never is; a gene a stage says which
 threshold of the grid it has. Of all designs met, those that no other beats are offered.
+
+Of many sources, designs share hardly any source sets, and every evaluation takes fits. There it has
+as many fits as ours too: once they are spent, what would take further ones is infeasible.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from experiments.peers.ours import Cascades, run_search
 
 MOST_EVALUATIONS = 100_000
 _POPULATION = 200
+_MANY = 32  # sources, above which fits are counted: all sets of fewer are soon met again
 _KEPT = 20_000  # points met before those that are beaten are dropped
 
 Genes = NDArray[np.int64]
@@ -39,6 +43,14 @@ def canonical(stages: Genes) -> NDArray[np.int8]:
     place = np.cumsum(used, axis=1) - 1
     renumbered = np.take_along_axis(place, np.maximum(stages, 0), axis=1)
     return np.where(stages < 0, -1, renumbered).astype(np.int8)
+
+
+def _affordable(problem: Problem, designs: NDArray[np.int8], sets: float) -> NDArray[np.bool_]:
+    """Say which designs can be evaluated one after another with a table of so many source sets."""
+    lacking = problem.lacking(designs)
+    affordable = np.cumsum(lacking) <= sets - len(problem.table)
+    affordable[lacking == 0] = True
+    return affordable
 
 
 class _Met:
@@ -64,6 +76,7 @@ class _NSGA2:
     """The search, as `CascadeSearchCV` runs one."""
 
     evaluations: int
+    sets: float = np.inf
 
     def run(
         self,
@@ -80,20 +93,21 @@ class _NSGA2:
         from pymoo.operators.sampling.rnd import IntegerRandomSampling
         from pymoo.optimize import minimize
 
-        n_sources, n_stages = problem.n_sources, problem.max_stages
+        n_sources, n_stages, sets = problem.n_sources, problem.max_stages, self.sets
         met = _Met(n_sources + n_stages)
 
         class Designs(Questions):
             def _evaluate(self, x: Genes, out: dict[str, Any], *_: Any, **__: Any) -> None:
                 designs = canonical(x[:, :n_sources])
-                buys = designs.max(axis=1) >= 0
+                known = designs.max(axis=1) >= 0  # buys anything, with fits that can be had
+                known[known] = _affordable(problem, designs[known], sets)
                 points = np.zeros((len(x), 3))
-                feasible = buys.copy()
-                counts = problem.evaluate(designs[buys], x[buys, n_sources:])
-                feasible[buys] = counts.feasible & (counts.accepted > 0)
+                feasible = known.copy()
+                counts = problem.evaluate(designs[known], x[known, n_sources:])
+                feasible[known] = counts.feasible & (counts.accepted > 0)
                 share = counts.paid / (problem.n_rows * problem.total)
                 accuracy = counts.right / np.maximum(counts.accepted, 1)
-                points[buys] = np.column_stack(
+                points[known] = np.column_stack(
                     [-accuracy, -counts.accepted / problem.n_rows, share]
                 )
                 out["F"], out["G"] = points, 1.0 - feasible[:, None]
@@ -124,6 +138,7 @@ def nsga2(task: Task) -> Cascades:
     """Search with the grid of thresholds that ours has."""
     seen = {"source_sets": 0}
     evaluations = min(task.evaluations, MOST_EVALUATIONS)
-    grid = alternatives(AUTO, 2)
-    search = run_search(task, search=_NSGA2(evaluations), threshold=grid, callback=seen.update)
+    sets = task.fits // len(task.folds) if len(task.costs.names) > _MANY else np.inf
+    method, grid = _NSGA2(evaluations, sets), alternatives(AUTO, 2)
+    search = run_search(task, search=method, threshold=grid, callback=seen.update)
     return Cascades(task, search, search.front_, seen["source_sets"] * len(task.folds), evaluations)
