@@ -50,7 +50,7 @@ class Case:
         X, labels, costs = CASES[name]()
         y = np.unique(labels, return_inverse=True)[1]
         rows = np.arange(len(y))
-        most = 400 if small else 40_000
+        most = 200 if small else 40_000
         if len(rows) > most:
             rows = train_test_split(rows, train_size=most, stratify=y, random_state=0)[0]
         train, test = train_test_split(rows, test_size=0.3, stratify=y[rows], random_state=0)
