@@ -23,7 +23,7 @@ from experiments.peers.ours import Cascades, run_search
 
 MOST_EVALUATIONS = 100_000
 _POPULATION = 200
-_MANY = 32  # sources, above which fits are counted: all sets of fewer are soon met again
+_MANY = 32  # sources, above which fits are counted: with fewer, a split ends within minutes
 _KEPT = 20_000  # points met before those that are beaten are dropped
 
 Genes = NDArray[np.int64]
