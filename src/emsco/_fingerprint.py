@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from functools import cached_property
 from hashlib import sha256
 from typing import Any
 
@@ -35,6 +36,17 @@ def fingerprint(cascade: CascadeClassifier) -> str:
     >>> fingerprint(cascade) == fingerprint(CascadeClassifier().fit(X[1:], y[1:]))
     False
     """
+    return fingerprints([cascade])[0]
+
+
+def fingerprints(cascades: Iterable[CascadeClassifier]) -> list[str]:
+    """Give the sha256 of each of several: a classifier that they share is pickled once."""
+    seen: dict[int, Pickled] = {}
+    return [digest_of(_parts(cascade, seen)) for cascade in cascades]
+
+
+def _parts(cascade: CascadeClassifier, seen: dict[int, Pickled]) -> list[Any]:
+    """List all that decisions depend on; `seen` has what is pickled of this and other cascades."""
     parts: list[Any] = [
         _FORMAT,
         cascade.design_.assignment,
@@ -48,12 +60,12 @@ def fingerprint(cascade: CascadeClassifier) -> str:
     parts += [
         (stage.coef_, stage.intercept_)
         if cascade.estimator is None and stage is not cascade.final
-        else Pickled(stage)
+        else seen.setdefault(id(stage), Pickled(stage))
         for stage in cascade.estimators_
     ]
     if cascade.guard is not None:
         parts.append(Pickled(cascade.guard_))
-    return digest_of(parts)
+    return parts
 
 
 def digest_of(value: Any) -> str:
@@ -71,6 +83,7 @@ class Pickled:
     def __init__(self, value: Any) -> None:
         self.value = value
 
+    @cached_property
     def told(self) -> bytes:
         try:
             # A copy: what would be pickled is told, not how it happened to lie in memory.
@@ -85,7 +98,7 @@ class Pickled:
 def _told(value: Any) -> Iterator[bytes]:
     """Spell a value out, the same whether it came from a fit, a pickle or a file."""
     if isinstance(value, Pickled):
-        yield value.told()
+        yield value.told
     elif isinstance(value, np.generic):
         yield from _told(value.item())
     elif isinstance(value, np.ndarray) and value.dtype.kind in "fiub":

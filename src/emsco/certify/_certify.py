@@ -13,7 +13,7 @@ from sklearn.utils import _safe_indexing, check_random_state, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
 from emsco._columns import Columns, container_of, pick_columns, read_columns
-from emsco._fingerprint import fingerprint
+from emsco._fingerprint import fingerprint, fingerprints
 from emsco._rows import FittedRows, Spent, hash_keys, hash_values
 from emsco.cascade import CascadeClassifier
 from emsco.certify._binomial import cost_p_value, cost_upper
@@ -153,6 +153,8 @@ def certify(
     certified = [tested[place] for place in passed(levels, p_value)]
     # One for every candidate that might be listed and every bound told: the worst must hold too.
     each = level / (len(family.candidates) * (_BOUNDS + len(model.classes_)))
+    told = fingerprints(one.cascade for one in certified)
+    listed = [one.certified(each, own) for one, own in zip(certified, told, strict=True)]
     fitted.spend(wanted)
     return Certificate(
         targets=targets,
@@ -161,7 +163,7 @@ def certify(
         rows=len(truth),
         rows_given=len(values),
         tried=len(family.candidates),
-        candidates=tuple(one.certified(each) for one in certified),
+        candidates=tuple(listed),
         shortfalls=() if certified else _lacking(tested, targets, levels),
         rows_fingerprint=rows_fingerprint,
         twins=twins,
@@ -224,15 +226,18 @@ class _Tested(NamedTuple):
         """What a row has paid that bought each stage."""
         return tuple(self.cascade._plan.costs.tolist())
 
-    def certified(self, level: float) -> CertifiedCandidate:
-        """Tell all about one that passed, with bounds that are each false at most at `level`."""
+    def certified(self, level: float, own: str) -> CertifiedCandidate:
+        """Tell all about one that passed, with bounds that are each false at most at `level`.
+
+        `own` is its cascade's fingerprint.
+        """
         candidate, evaluation = self.candidate, self.evaluation
         if not candidate.evaluation.rows:  # a cascade by itself was not selected by anything
             candidate = Candidate(candidate.design, candidate.threshold, evaluation)
         labels = self.cascade.classes_.tolist()
         return CertifiedCandidate(
             candidate,
-            fingerprint(self.cascade),
+            own,
             evaluation,
             self.reached,
             self.prices,

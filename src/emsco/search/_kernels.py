@@ -57,7 +57,8 @@ def evaluate_chains(
     for d in range(begins.shape[0] - 1):
         if positions[begins[d]] < 0:
             continue
-        undecided[:] = everyone
+        for w in range(words):  # by a slice, numba compiles what would tell of its shape: 6 s
+            undecided[w] = everyone[w]
         n_accepted = 0
         n_right = 0
         paid = 0
