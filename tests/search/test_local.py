@@ -12,7 +12,7 @@ from emsco.exceptions import SearchError
 from emsco.search._emsco import EMSCO
 from emsco.search._exhaustive import Exhaustive
 from emsco.search._hybrid import Hybrid, default_search
-from emsco.search._local import LocalSearch
+from emsco.search._local import LocalSearch, _Descent
 from emsco.search._thresholds import thresholds_by_stage
 
 REQUIRING = Costs(
@@ -55,6 +55,20 @@ def test_a_start_that_is_not_feasible_is_left_behind():
     exact = Exhaustive().run(problem).front
     assert len(exact)
     assert LocalSearch().run(problem, np.random.default_rng(0)).front == exact
+
+
+def test_nobody_looks_around_once_every_design_is_met(monkeypatch):
+    problem = problem_of(n_sources=3, max_stages=2)
+    step, met = _Descent.step, []
+
+    def counting(descent):
+        met.append(len(descent.seen))
+        step(descent)
+
+    monkeypatch.setattr(_Descent, "step", counting)
+    history = LocalSearch().run(problem, np.random.default_rng(0)).history
+    assert history[-1]["designs"] == problem.n_designs
+    assert max(met) < problem.n_designs
 
 
 def test_nothing_is_evaluated_beyond_the_budget():

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emsco.design import StageDesign
 from emsco.engine import LocalEngine
 from emsco.exceptions import SearchError
 from emsco.search._outcomes import Sets, Words
@@ -78,7 +77,7 @@ class Exhaustive:
 
     def _refuse_too_many(self, problem: Problem) -> None:
         n_sources, words = problem.n_sources, -(-problem.n_rows // 64)
-        designs = StageDesign.count(n_sources, problem.max_stages, unused=problem.allow_unused)
+        designs = problem.n_designs
         if n_sources > MOST_SOURCES or designs * words * problem.n_thresholds > self.most:
             raise SearchError(
                 f"An exhaustive search of {n_sources} sources in up to {problem.max_stages} stages "
@@ -209,10 +208,7 @@ class _Walk:
 
     def _n_parts(self) -> int:
         problem = self.problem
-        designs = StageDesign.count(
-            problem.n_sources, problem.max_stages, unused=problem.allow_unused
-        )
-        words = designs * len(problem.table.everyone)
+        words = problem.n_designs * len(problem.table.everyone)
         return int(np.clip(words / _PART, 1, min(_MOST_PARTS, self.exists.sum())))
 
     def _walk_chunk(

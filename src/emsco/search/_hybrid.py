@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from emsco.design import StageDesign
 from emsco.search._emsco import EMSCO
 from emsco.search._exhaustive import MOST_SOURCES, Exhaustive
 from emsco.search._local import LocalSearch
@@ -81,9 +80,8 @@ def default_search(problem: Problem) -> Search:
     Where sets are fitted one by one, which is slow, fewer are.
     """
     words = -(-problem.n_rows // 64) * problem.n_thresholds
-    designs = StageDesign.count(problem.n_sources, problem.max_stages, unused=problem.allow_unused)
     few_sets = problem.table.batched or 2.0**problem.n_sources <= _FITTED_ONE_BY_ONE
-    if problem.n_sources <= MOST_SOURCES and designs * words <= _EXHAUSTIVE and few_sets:
+    if problem.n_sources <= MOST_SOURCES and problem.n_designs * words <= _EXHAUSTIVE and few_sets:
         return Exhaustive()
     evaluations = max(LocalSearch().evaluations // problem.n_thresholds, _LEAST_EVALUATIONS)
     return LocalSearch(evaluations, fits=None if problem.table.batched else _FITTED_ONE_BY_ONE)

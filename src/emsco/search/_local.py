@@ -140,9 +140,10 @@ class _Descent:
         self.weights = np.empty((0, 3))
 
     def is_spent(self) -> bool:
-        """Say whether the budget is used up, or nothing new has been met for long."""
+        """Say whether the budget is used up, or nothing new is there or has been met for long."""
         return (
             self.evaluated >= self.most
+            or len(self.seen) >= self.problem.n_designs
             or len(self.problem.table) >= self.most_sets
             or time.monotonic() > self.deadline
             or self.idle >= 20

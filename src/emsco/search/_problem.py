@@ -91,6 +91,11 @@ class Problem:
         """How many sources there are."""
         return len(self.costs.names)
 
+    @cached_property
+    def n_designs(self) -> int:
+        """How many designs there are."""
+        return StageDesign.count(self.n_sources, self.max_stages, unused=self.allow_unused)
+
     @property
     def n_rows(self) -> int:
         """How many evaluation rows there are."""
