@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import moocore
 import numpy as np
 import pytest
@@ -20,14 +22,14 @@ def candidate(accepted, right, paid, assignment=(0, 1, 2), threshold=0.75, **mor
     )
 
 
-counts = st.integers(0, 10).flatmap(
-    lambda accepted: st.tuples(st.just(accepted), st.integers(0, accepted), st.integers(0, 80))
-)
-designs = st.lists(st.integers(-1, 2), min_size=3, max_size=3).filter(lambda a: max(a) >= 0)
+# Listed, not built of draws: drawing took longer than what was tested.
+accepted_and_right = [(accepted, right) for accepted in range(11) for right in range(accepted + 1)]
+designs = [a for a in product([-1, 0, 1, 2], repeat=3) if max(a) >= 0]
 candidates = st.builds(
-    lambda counted, assignment, threshold: candidate(*counted, assignment, threshold),
-    counts,
-    designs,
+    lambda counted, paid, assignment, threshold: candidate(*counted, paid, assignment, threshold),
+    st.sampled_from(accepted_and_right),
+    st.integers(0, 80),
+    st.sampled_from(designs),
     st.sampled_from([0.6, 0.75, (0.6, 0.7), {"x": 0.6, "y": 0.9}]),
 )
 fronts = st.lists(candidates, max_size=12).map(lambda some: ParetoFront(some, COSTS))
