@@ -34,7 +34,7 @@ def run(*, small: bool, only: list[str] | None = None) -> str:  # noqa: ARG001
             np.arange(len(y)), test_size=0.25, stratify=y, random_state=split
         )
         for rule, options in RULES.items():
-            search = LocalSearch(20_000, fits=1_000 if small else 4_000)
+            search = LocalSearch(5_000, fits=250) if small else LocalSearch(20_000, fits=4_000)
             model = CascadeSearchCV(
                 costs=costs, search=search, n_jobs=2, random_state=split, **options
             )
