@@ -7,7 +7,7 @@ import importlib
 
 NAMES = (
     "certificates", "headline", "missed", "optimism", "guard", "monitor", "loading", "masked",
-    "savings", "survival", "paper", "example", "figures", "peers", "luck",
+    "savings", "survival", "paper", "example", "figures", "peers", "luck", "budget",
 )  # fmt: skip
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 
 import pytest
 
-from experiments import example, luck, paper, results
+from experiments import budget, example, luck, paper, results
+from experiments.peers.tables import SPLITS as COMPARED
 
 PARTS = {name: importlib.import_module(f"experiments.paper.{name}") for name in paper.PARTS}
 DOCS = Path(__file__).parent.parent / "docs"
@@ -47,6 +48,25 @@ def test_the_documentation_holds_the_tables_of_luck(name):
     assert {row["split"] for row in rows} == set(range(part.splits))
     _, table = part.table(rows).split("\n\n")
     assert table in (DOCS / "comparison.md").read_text(encoding="utf-8")
+
+
+def test_a_budget_measured_again_has_the_figures_kept():
+    """The fewest fits on the first split, to 1e-6."""
+    rows = list(budget.measure(small=True))
+    assert len(rows) == 1
+    assert results.differences(budget.NAME, rows, budget.KEYS) == []
+
+
+def test_the_documentation_holds_the_table_of_budgets():
+    """Word for word; and as many fits as ours are those of the comparison."""
+    rows = results.load(budget.NAME)
+    assert {(r["times"], r["split"]) for r in rows} == set(product(budget.TIMES, budget.SPLITS))
+    assert budget.table(rows) in (DOCS / "comparison.md").read_text(encoding="utf-8")
+    for row in rows:
+        if row["times"] == 1:
+            same = {"problem": budget.PROBLEM, "method": "nsga2", "split": row["split"]}
+            own = next(r for r in results.load(COMPARED) if same.items() <= r.items())
+            assert [row[name] for name in budget.FIGURES] == [own[name] for name in budget.FIGURES]
 
 
 def test_ours_is_no_worse_than_the_public_script_at_any_threshold():
