@@ -10,6 +10,7 @@ from itertools import product
 from math import ceil, comb
 from pathlib import Path
 
+import joblib
 import numpy as np
 import pandas as pd
 import polars as pl
@@ -33,6 +34,7 @@ from emsco import (
     evaluate,
     load,
 )
+from emsco._fingerprint import fingerprints
 from emsco.certify import Targets, certify, fingerprint, required_rows
 from emsco.certify._binomial import cost_p_value, cost_upper, lower, tail, upper
 from emsco.certify._order import in_order
@@ -608,6 +610,24 @@ def test_a_fingerprint_survives_pickling_and_tells_fits_apart(data, estimator, g
     assert fingerprint(same) == fingerprint(cascade)
     other = CascadeClassifier(estimator, **options).fit(X[:290], y[:290])
     assert fingerprint(other) != fingerprint(cascade)
+
+
+def test_a_classifier_that_cascades_share_is_pickled_once(data, monkeypatch):
+    X, y, costs = data
+    search = CascadeSearchCV(boosted(), costs=costs, max_stages=2, cv=2).fit(X[:600], y[:600])
+    cascades = [search.cascade(candidate) for candidate in search.front_]
+    alone = [fingerprint(cascade) for cascade in cascades]
+    hashed = []
+
+    def counting(value, **params):
+        hashed.append(value)
+        return joblib_hash(value, **params)
+
+    joblib_hash = joblib.hash
+    monkeypatch.setattr(joblib, "hash", counting)
+    assert fingerprints(cascades) == alone
+    stages = [stage for cascade in cascades for stage in cascade.estimators_]
+    assert len(hashed) == len({id(stage) for stage in stages}) < len(stages)
 
 
 def test_text_and_missing_values_are_part_of_the_fingerprint():
