@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -19,21 +19,26 @@ STAGES = (1, 2, 3, 4, 5)
 CLASSES = (2, 3, 5, 8)
 
 
-def run() -> Iterator[Result]:
-    """Vary one size at a time; all else as most users have it: 2,000 rows, 8 sources, 4 stages."""
+def run(*, small: bool = False) -> Iterator[Result]:
+    """Vary one size at a time; all else as most users have it: 2,000 rows, 8 sources, 4 stages.
+
+    Small: two sizes of each, with all else small too.
+    """
     _seconds(200, 3, 2, 2)  # compiles the kernels
-    yield from _series("rows", ROWS, [(n, 8, 4, 2) for n in ROWS])
-    yield from _series("sources", SOURCES, [(2_000, n, 4, 2) for n in SOURCES])
-    yield from _series("stages", STAGES, [(2_000, 8, n, 2) for n in STAGES])
-    yield from _series("classes", CLASSES, [(2_000, 8, 4, n) for n in CLASSES])
+    rows, sources, stages = (300, 4, 2) if small else (2_000, 8, 4)
+    most = 2 if small else None
+    yield from _series("rows", (200, 400) if small else ROWS, lambda n: (n, sources, stages, 2))
+    yield from _series("sources", SOURCES[:most], lambda n: (rows, n, stages, 2))
+    yield from _series("stages", STAGES[:most], lambda n: (rows, sources, n, 2))
+    yield from _series("classes", CLASSES[:most], lambda n: (rows, sources, stages, n))
 
 
 def _series(
-    what: str, sizes: tuple[int, ...], shapes: list[tuple[int, int, int, int]]
+    what: str, sizes: tuple[int, ...], shape: Callable[[int], tuple[int, int, int, int]]
 ) -> Iterator[Result]:
     times = []
-    for size, shape in zip(sizes, shapes, strict=True):
-        seconds, facts = _seconds(*shape)
+    for size in sizes:
+        seconds, facts = _seconds(*shape(size))
         times.append(seconds)
         yield Result(f"growth.{what}_{size}", seconds, facts=facts)
     slope = np.polyfit(np.log(sizes[-3:]), np.log(times[-3:]), 1)[0]

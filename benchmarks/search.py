@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,28 +22,58 @@ from emsco.search._exhaustive import Exhaustive, _Walk
 from emsco.search._fitting import Fold, make_fitter
 from emsco.search._hybrid import Hybrid
 from emsco.search._kernels import count_bits
+from emsco.search._local import LocalSearch
 from emsco.search._problem import Problem
 from emsco.search._thresholds import thresholds_by_stage
 
-SEEDS = 10
+
+@dataclass(frozen=True)
+class Size:
+    """How much is measured of what takes minutes."""
+
+    seeds: int = 10
+    splits: int = 20
+    problems: int = 3  # the first so many of a part
+    thresholds: int = 26
+    rows: int | None = None  # of each part, for the thresholds; None: all
+    emsco: EMSCO = field(default_factory=EMSCO)  # where no exact front can be had
+    evaluations: int = LocalSearch().evaluations  # of the hybrid search
+    bars: bool = True
+
+    def bar(self, bar: float | None) -> float | None:
+        """Give a bar that means something at this size."""
+        return bar if self.bars else None
+
+    @property
+    def hybrid(self) -> Hybrid:
+        """The hybrid search of this size."""
+        return Hybrid(local=LocalSearch(self.evaluations))
 
 
-def run() -> Iterator[Result]:
-    """Measure everything; some of it takes minutes."""
-    yield from run_quick()
-    yield from genetic()
-    yield from hybrid()
-    yield from large()
-    yield from thresholds()
-    yield from fresh()
+SMALL = Size(
+    seeds=1,
+    splits=2,
+    problems=1,
+    thresholds=4,
+    rows=500,
+    emsco=EMSCO(population=50, generations=10),
+    evaluations=20_000,
+    bars=False,
+)
 
 
-def run_quick() -> Iterator[Result]:
-    """Measure what takes seconds."""
+def run(*, small: bool = False) -> Iterator[Result]:
+    """Measure everything, which takes minutes; small, the same code in seconds."""
+    size = SMALL if small else Size()
     yield from fits()
     yield from exact()
     yield from kernel()
     yield from proposing()
+    yield from genetic(size)
+    yield from hybrid(size)
+    yield from large(size)
+    yield from thresholds(size)
+    yield from fresh(size)
 
 
 def every_set(n_sources: int) -> NDArray[np.bool_]:
@@ -189,54 +220,53 @@ def _exactly(data: Data, seed: int = 0) -> tuple[Problem, ParetoFront]:
     return problem, Exhaustive().run(problem).front
 
 
-def genetic() -> Iterator[Result]:
+def genetic(size: Size) -> Iterator[Result]:
     """Hold the genetic search's hypervolume against the exact one: worst of ten seeds."""
-    for name, data in (("Pima", pima()), ("Heart", heart()), ("Credit", credit())):
+    for name, data in _by_size(size):
         problem, front = _exactly(data)
         for elite, bar in (("evaluations", 0.985), ("designs", None)):
             shares = [
                 EMSCO(elite=elite).run(problem, np.random.default_rng(seed)).front.hypervolume()
                 / front.hypervolume()
-                for seed in range(SEEDS)
+                for seed in range(size.seeds)
             ]
             title = f'EMSCO, elite="{elite}", share of the exact hypervolume, {name}'
             facts = {"mean": round(float(np.mean(shares)), 4)}
-            yield Result(title, min(shares), bar, False, facts)
+            yield Result(title, min(shares), size.bar(bar), False, facts)
 
 
-def hybrid() -> Iterator[Result]:
+def _by_size(size: Size) -> Iterator[tuple[str, Data]]:
+    for name, load in (("Pima", pima), ("Heart", heart), ("Credit", credit))[: size.problems]:
+        yield name, load()
+
+
+def hybrid(size: Size) -> Iterator[Result]:
     """Hold the hybrid search's hypervolume against the exact one: worst of ten seeds."""
-    for name, data, bar in (("Heart", heart(), 0.995), ("Credit", credit(), 0.9999)):
-        problem, front = _exactly(data)
+    problems = (("Heart", heart, 0.995), ("Credit", credit, 0.9999))
+    for name, load, bar in problems[: size.problems]:
+        problem, front = _exactly(load())
         exact_points = {candidate._objectives for candidate in front}
         shares, found, designs = [], [], []
         start = time.perf_counter()
-        for seed in range(SEEDS):
-            result = Hybrid().run(problem, np.random.default_rng(seed))
+        for seed in range(size.seeds):
+            result = size.hybrid.run(problem, np.random.default_rng(seed))
             shares.append(result.front.hypervolume() / front.hypervolume())
             points = {candidate._objectives for candidate in result.front}
             found.append(len(points & exact_points) / len(exact_points))
-            designs.append(_evaluated(result.history))
-        assert max(designs) <= 1_000_000
+            # Local search counts on from what the genetic search has evaluated.
+            designs.append(result.history[-1]["designs"])
+        assert max(designs) <= size.evaluations
         facts = {
             "share_of_evaluations": round(float(np.mean(found)), 3),
             "fewest_of_evaluations": round(min(found), 3),
             "designs": max(designs),
-            "seconds": round((time.perf_counter() - start) / SEEDS, 1),
+            "seconds": round((time.perf_counter() - start) / size.seeds, 1),
         }
-        yield Result(
-            f"Hybrid, share of the exact hypervolume, {name}", min(shares), bar, False, facts
-        )
+        title = f"Hybrid, share of the exact hypervolume, {name}"
+        yield Result(title, min(shares), size.bar(bar), False, facts)
 
 
-def _evaluated(history: Sequence[dict[str, Any]]) -> int:
-    """Add up what the two parts of a hybrid search evaluated."""
-    genetic = [entry["designs"] for entry in history if "generation" in entry]
-    local = [entry["designs"] for entry in history if "generation" not in entry]
-    return max(genetic, default=0) + max(local, default=0)
-
-
-def large() -> Iterator[Result]:
+def large(size: Size) -> Iterator[Result]:
     """Run both where no exact front can be had: hypervolume, and time with the fits."""
     data, train, select, _ = example()
     synthetic = synthetic50()
@@ -244,7 +274,7 @@ def large() -> Iterator[Result]:
     for name, these, rows, max_stages in (
         ("the example", data, (train, select), 7),
         ("Synthetic50", synthetic, split[:2], 10),
-    ):
+    )[: size.problems]:
 
         def timed(search: Any, seed: int, these: Data = these, rows: Any = rows,
                   max_stages: int = max_stages) -> tuple[float, float, int]:  # fmt: skip
@@ -254,8 +284,8 @@ def large() -> Iterator[Result]:
             return front.hypervolume(), time.perf_counter() - start, len(problem.table)
 
         timed(EMSCO(generations=1), 0)
-        runs = [timed(EMSCO(), seed) for seed in range(SEEDS)]
-        ours = [timed(Hybrid(), seed) for seed in range(3)]
+        runs = [timed(size.emsco, seed) for seed in range(size.seeds)]
+        ours = [timed(size.hybrid, seed) for seed in range(min(size.seeds, 3))]
         best, seconds = max(run[0] for run in runs), min(run[1] for run in runs)
         facts = {
             "emsco_best": round(best, 5),
@@ -266,11 +296,11 @@ def large() -> Iterator[Result]:
         }
         worst = min(run[0] for run in ours)
         yield Result(f"Hybrid on {name}, worst hypervolume against EMSCO's best",
-                     worst / best, 1.0, False, facts)  # fmt: skip
+                     worst / best, size.bar(1.0), False, facts)  # fmt: skip
         slowest = max(run[1] for run in ours)
         facts = {"seconds": [round(run[1], 1) for run in ours]}
-        yield Result(f"Hybrid on {name}, time against EMSCO's shortest", slowest / seconds, 1.0,
-                     True, facts)  # fmt: skip
+        title = f"Hybrid on {name}, time against EMSCO's shortest"
+        yield Result(title, slowest / seconds, size.bar(1.0), True, facts)
 
 
 def _cascade(data: Data, candidate: Candidate, train: NDArray[np.intp]) -> CascadeClassifier:
@@ -296,11 +326,11 @@ def _by_position(data: Data) -> Any:
     return type(data.costs)(sources)
 
 
-def thresholds() -> Iterator[Result]:
+def thresholds(size: Size) -> Iterator[Result]:
     """Price eight targets with thresholds by stage, against shared ones, on fresh rows."""
     data = phishing()
-    train, select, fresh_rows = data.split(0)
-    grid = [round(0.5 + 0.0192 * i, 4) for i in range(1, 27)]
+    train, select, fresh_rows = (rows[: size.rows] for rows in data.split(0))
+    grid = [round(0.5 + 0.4992 * (i + 1) / size.thresholds, 4) for i in range(size.thresholds)]
     problem = data.problem(
         train, select, max_stages=4, thresholds=grid, allow_unused=True, engine=LocalEngine(-1)
     )
@@ -329,21 +359,21 @@ def thresholds() -> Iterator[Result]:
         ratios.append(prices[1] / prices[0])
     facts = {"ratios": [round(r, 3) for r in ratios], "fronts": [len(shared), len(own)]}
     lower = sum(ratio < 1 for ratio in ratios)
-    yield Result("thresholds by stage, targets priced lower on fresh rows", lower, 5, False, facts)
+    title = "thresholds by stage, targets priced lower on fresh rows"
+    yield Result(title, lower, size.bar(5), False, facts)
     facts = {"coverage_accuracy_selected_fresh": told}
-    yield Result(
-        "thresholds by stage, highest price against shared", max(ratios), 1.05, True, facts
-    )
+    title = "thresholds by stage, highest price against shared"
+    yield Result(title, max(ratios), size.bar(1.05), True, facts)
 
 
-def fresh() -> Iterator[Result]:
+def fresh(size: Size) -> Iterator[Result]:
     """Show fronts on fresh rows beside what they were selected on: 20 splits, no bar."""
-    for name, data in (("Pima", pima()), ("Heart", heart()), ("Credit", credit())):
+    for name, data in _by_size(size):
         rows: dict[str, list[tuple[float, float]]] = {"exact": [], "Hybrid": []}
-        for seed in range(20):
+        for seed in range(size.splits):
             train, _, fresh_rows = data.split(seed)
             problem, front = _exactly(data, seed)
-            found = Hybrid().run(problem, np.random.default_rng(seed)).front
+            found = size.hybrid.run(problem, np.random.default_rng(seed)).front
             unseen = data.problem(train, fresh_rows, max_stages=4)
             for search, its_front in (("exact", front), ("Hybrid", found)):
                 designs = np.array([c.design.assignment for c in its_front], dtype=np.int8)
@@ -352,8 +382,9 @@ def fresh() -> Iterator[Result]:
         for search, pairs in rows.items():
             selected, unseen_share = np.array(pairs).T
             facts = {
+                "splits": size.splits,
                 "selected": round(float(selected.mean()), 4),
                 "deviation": round(float((unseen_share - selected).std(ddof=1)), 4),
             }
-            title = f"{search} front of {name}, hypervolume on fresh rows, mean of 20 splits"
+            title = f"{search} front of {name}, hypervolume on fresh rows, mean of splits"
             yield Result(title, float(unseen_share.mean()), facts=facts)

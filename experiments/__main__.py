@@ -6,8 +6,9 @@ import argparse
 import importlib
 
 NAMES = (
-    "certificates", "headline", "missed", "optimism", "guard", "monitor", "loading", "masked",
-    "savings", "survival", "paper", "example", "figures", "peers", "luck", "budget",
+    "certificates", "headline", "missed", "optimism", "guard", "monitor", "loading", "mutations",
+    "masked", "savings", "survival", "disguises", "differential", "paper", "example", "figures",
+    "peers", "luck", "budget",
 )  # fmt: skip
 
 

@@ -18,7 +18,7 @@ from scipy.stats import binom  # type: ignore[import-untyped]  # scipy ships no 
 from sklearn.dummy import DummyClassifier
 
 from emsco import Candidate, CascadeClassifier, Costs, Evaluation, StageDesign
-from emsco.certify import Targets, certify
+from emsco.certify import Targets, certify_together
 from emsco.certify._binomial import cost_upper, lower, tail, upper
 from emsco.certify._certify import one_row_a_group
 from emsco.certify._order import in_order
@@ -415,20 +415,20 @@ def _groups(plan: Plan, broken: list[str]) -> str:
 def _constant(plan: Plan, broken: list[str]) -> str:
     """Certify a classifier that always says the same, on random halves of thyroid."""
     X, y, costs = load_thyroid()
-    asked: dict[str, dict[str, Any]] = {
-        "accuracy 0.9": {"accuracy": 0.9},
-        "accuracy 0.9, sick missed at most 0.5": {"accuracy": 0.9, "max_missed": {"sick": 0.5}},
-        "sick missed at most 0.9": {"max_missed": {"sick": 0.9}},
+    asked = {
+        "accuracy 0.9": Targets(accuracy=0.9),
+        "accuracy 0.9, sick missed at most 0.5": Targets(accuracy=0.9, max_missed={"sick": 0.5}),
+        "sick missed at most 0.9": Targets(max_missed={"sick": 0.9}),
     }
     issued: dict[str, int] = dict.fromkeys(asked, 0)
     for split in range(plan.splits):
         order = np.random.default_rng(split).permutation(len(y))
         train, fresh = order[: len(y) // 2], order[len(y) // 2 :]
-        for name, targets in asked.items():
-            # Fitted for each, so that each has all of the confidence.
-            model = CascadeClassifier(DummyClassifier(strategy="prior"), costs=costs)
-            model.fit(X.iloc[train], y[train])
-            issued[name] += certify(model, X.iloc[fresh], y[fresh], **targets).certified
+        model = CascadeClassifier(DummyClassifier(strategy="prior"), costs=costs)
+        model.fit(X.iloc[train], y[train])
+        answers = certify_together(model, X.iloc[fresh], y[fresh], list(asked.values()))
+        for name, answer in zip(asked, answers, strict=True):
+            issued[name] += answer.certified
     broken += [f"constant: {name}" for name, count in issued.items() if "sick" in name and count]
     rows = [[name, f"{plan.splits}", f"{count}"] for name, count in issued.items()]
     return "A constant classifier on thyroid:\n\n" + markdown(["asked", "splits", "issued"], rows)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd  # type: ignore[import-untyped]  # pandas ships no types
+import pandas as pd
 
 from emsco import EMSCO, Evaluation, StageDesign
 from emsco.datasets import CostlyData, load_example

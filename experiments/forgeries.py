@@ -45,11 +45,11 @@ def opened(data: bytes) -> tuple[dict[str, Any], dict[str, bytes]]:
 
 def seal(manifest: dict[str, Any], members: Mapping[str, bytes], path: Path) -> None:
     """Write a file whose every hash is right, whatever it holds."""
-    seal_listed(manifest, list(members.items()), path)
+    path.write_bytes(sealed(manifest, list(members.items())))
 
 
-def seal_listed(manifest: dict[str, Any], listed: list[tuple[str, bytes]], path: Path) -> None:
-    """Write such a file with names that may be there twice."""
+def sealed(manifest: dict[str, Any], listed: list[tuple[str, bytes]]) -> bytes:
+    """Give the bytes of such a file; its members may have one name twice."""
     if "members" in manifest:
         manifest["members"] = {
             name: {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
@@ -58,7 +58,7 @@ def seal_listed(manifest: dict[str, Any], listed: list[tuple[str, bytes]], path:
     if {"kind", "model", "members", "fingerprint"} <= set(manifest):
         content = {name: manifest[name] for name in ("kind", "model", "members")}
         manifest["fingerprint"] = hashlib.sha256(_json.write(content)).hexdigest()
-    path.write_bytes(packed(json.dumps(manifest).encode(), listed))
+    return packed(json.dumps(manifest).encode(), listed)
 
 
 def packed(written: bytes, members: Mapping[str, bytes] | list[tuple[str, bytes]]) -> bytes:

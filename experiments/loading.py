@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-import pandas as pd  # type: ignore[import-untyped]  # its types are a package of their own
+import pandas as pd
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
@@ -23,8 +23,8 @@ from sklearn.preprocessing import StandardScaler
 
 from emsco import CascadeClassifier, CascadeSearchCV, InputGuard, StageDesign, dump, load
 from emsco.exceptions import ArtifactError, EmscoWarning
+from experiments.damage import DAMAGES
 from experiments.forgeries import MARKER
-from experiments.mutations import MUTATIONS
 from experiments.tables import markdown
 
 MOST_MEMORY = 100.0  # MB above what there was before a file was loaded
@@ -74,7 +74,7 @@ def run(*, small: bool, only: list[str] | None = None) -> str:
             files = valid_files(Path(folder))
             gc.freeze()  # what is there to stay need not be looked at before every file
             watch = Watch()
-            for name, (mutate, count) in MUTATIONS.items():
+            for name, (mutate, count) in DAMAGES.items():
                 if only is not None and name not in only:
                     continue
                 path = Path(folder, "mutated.emsco")
@@ -135,7 +135,7 @@ def valid_files(folder: Path) -> dict[str, bytes]:
 
 
 def _load(path: Path, name: str, watch: Watch, told: dict[str, Any]) -> None:
-    before = _reset_peak()
+    before = reset_peak()
     known = set(sys.modules)
     started = time.perf_counter()
     watch.on = True
@@ -148,7 +148,7 @@ def _load(path: Path, name: str, watch: Watch, told: dict[str, Any]) -> None:
         watch.on = False
     added = [f"module {module}" for module in set(sys.modules) - known]
     told["seconds"] = max(told["seconds"], time.perf_counter() - started)
-    told["memory"] = max(told["memory"], _peak() - before)
+    told["memory"] = max(told["memory"], peak() - before)
     if type(error) is not ArtifactError:
         kept = Path("/tmp") / f"not-refused-{os.getpid()}.emsco"
         kept.write_bytes(path.read_bytes()[: 2**24])
@@ -160,7 +160,7 @@ def _load(path: Path, name: str, watch: Watch, told: dict[str, Any]) -> None:
         raise SystemExit(f"{name}: {error} came with {told['memory']:.0f} MB more memory.")
 
 
-def _reset_peak() -> float:
+def reset_peak() -> float:
     """Begin to measure the peak of memory anew, and give what there is now, in MB.
 
     What making the file left free is given back first, or it would hide what loading takes.
@@ -171,7 +171,8 @@ def _reset_peak() -> float:
     return _status("VmRSS")
 
 
-def _peak() -> float:
+def peak() -> float:
+    """Give the most memory that there was since then, in MB."""
     return _status("VmHWM")
 
 

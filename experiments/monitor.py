@@ -17,6 +17,7 @@ from experiments.tables import markdown
 
 DECISIONS = 20_000
 AT_ONCE = 5_000  # decisions; alarms name the very one, whatever the portions
+AT_ONCE_DRAWN = 500  # alarms name rows drawn, not decisions; so a delay is known to so many
 CALIBRATION_ROWS = 2_000
 ALPHA = 0.01
 COSTS = np.array([1.0, 6.0, 30.0])  # paid by a row that leaves at each stage
@@ -31,15 +32,25 @@ class World:
     exits: tuple[float, ...] = (0.6, 0.25, 0.15)
     accepted_last: float = 1 / 3  # of the rows that get to the last stage; others leave accepted
     accuracy: float = 0.95
+    agreement: float | None = None  # with a final model, which is the last stage
 
     def decide(self, rng: np.random.Generator, n_rows: int) -> tuple[Decisions, NDArray[Any]]:
-        """Draw decisions and the true labels."""
+        """Draw decisions and the truth: labels, or what the final model answers."""
         last = len(self.exits) - 1
         stage = rng.choice(last + 1, size=n_rows, p=self.exits)
+        right = np.full(n_rows, self.accuracy)
         accepted = (stage < last) | (rng.random(n_rows) < self.accepted_last)
+        if self.agreement is not None:
+            accepted[:] = True
+            right = np.where(stage < last, 1 - (1 - self.agreement) / (1 - self.exits[-1]), 1.0)
         label = rng.integers(2, size=n_rows)
-        truth = np.where(rng.random(n_rows) < self.accuracy, label, 1 - label)
+        truth = np.where(rng.random(n_rows) < right, label, 1 - label)
         return Decisions(label, accepted, stage, np.ones(n_rows), COSTS[stage]), truth
+
+    @property
+    def missed(self) -> float:
+        """The share of either class accepted under the other label."""
+        return (1 - self.exits[-1] * (1 - self.accepted_last)) * (1 - self.accuracy)
 
 
 @dataclass(frozen=True)
@@ -48,15 +59,21 @@ class Labels:
 
     share: float = 1.0
     wrong_share: float | None = None  # of rows with a wrong answer; None: the same
-    late: int = 0  # decisions at most
+    rejected_share: float = 0.0  # of rejected rows
+    late: int = 0  # decisions at most; of rejected rows labels come at once
 
     def due(
-        self, rng: np.random.Generator, wrong: NDArray[np.bool_]
-    ) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
-        """Choose rows, and how many decisions later their labels come."""
+        self, rng: np.random.Generator, decisions: Decisions, wrong: NDArray[np.bool_]
+    ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Choose rows; give them in the order that their labels come in, and when they come."""
         share = self.share if self.wrong_share is None else self.wrong_share
-        chosen = rng.random(len(wrong)) < np.where(wrong, share, self.share)
-        return chosen, rng.integers(self.late + 1, size=len(wrong))
+        accepted = decisions.accepted
+        likely = np.where(accepted, np.where(wrong, share, self.share), self.rejected_share)
+        rows = np.flatnonzero(rng.random(len(wrong)) < likely)
+        late = rng.integers(self.late + 1, size=len(wrong)) * accepted
+        comes = rows + late[rows]
+        order = np.argsort(comes, kind="stable")
+        return rows[order], comes[order]
 
 
 @dataclass(frozen=True)
@@ -69,11 +86,25 @@ class Case:
     labels: Labels = Labels()
     change: int = CHANGE
     estimated: bool = True  # coverage, cost and exits, on calibration rows drawn for every run
+    promised: str = "accuracy"  # or "agreement" or "missed", watched by a share of rows drawn
+    share: float = 1.0
+    keep: int = 100_000
     watched: str | None = None  # the promise that breaks; None: whichever alarms
     bar: bool = True
 
+    @property
+    def runs(self) -> int:
+        """How many runs tell enough."""
+        many, few = (1_000, 150) if self.promised == "accuracy" else (200, 100)
+        return many if self.after is None and self.bar else few
+
 
 FEW_AND_LATE = Labels(share=0.2, late=2_000)
+ALL = Labels(rejected_share=1.0)
+ALL_LATE = Labels(rejected_share=1.0, late=2_000)
+SOME_LOST = Labels(share=0.98, rejected_share=0.98, late=2_000)
+AGREES = World(agreement=0.98)
+DIFFERS, DIFFERS_MORE = World(agreement=0.95), World(agreement=0.93)
 WORSE = World(accuracy=0.90)
 # Twice as many rows at the last stage, and as many accepted as before.
 BUSIER = World(exits=(0.6 * 70 / 85, 0.25 * 70 / 85, 0.30), accepted_last=2 / 3)
@@ -112,6 +143,23 @@ CASES = (
         watched="accuracy",
         bar=False,
     ),
+    Case("nothing changes, agreement 98%", AGREES, promised="agreement"),
+    Case("nothing changes, agreement 98%; a fifth drawn, answers up to 2,000 decisions late",
+         AGREES, labels=ALL_LATE, promised="agreement", share=0.2),
+    Case("agreement 98% to 95%", AGREES, DIFFERS, promised="agreement", watched="agreement"),
+    Case("agreement 98% to 93%; a fifth drawn, answers up to 2,000 decisions late",
+         AGREES, DIFFERS_MORE, ALL_LATE, promised="agreement", share=0.2, watched="agreement"),
+    Case("nothing changes, 4.5% of each class missed", labels=ALL, promised="missed"),
+    Case("nothing changes, 4.5% missed; half drawn, accepted rows labelled up to 2,000 decisions "
+         "later than rejected ones", labels=ALL_LATE, promised="missed", share=0.5),
+    Case("nothing changes, 4.5% missed; rejected rows never labelled", labels=Labels(),
+         promised="missed"),
+    Case("missed 4.5% to 9%", after=WORSE, labels=ALL, promised="missed", watched="missed"),
+    Case("missed 4.5% to 9%; half drawn, accepted rows labelled up to 2,000 decisions later than "
+         "rejected ones", after=WORSE, labels=ALL_LATE, promised="missed", share=0.5,
+         watched="missed"),
+    Case("missed 4.5% to 9%; the same, and one label in fifty never comes", after=WORSE,
+         labels=SOME_LOST, promised="missed", share=0.5, keep=1_500, watched="missed", bar=False),
 )  # fmt: skip
 
 
@@ -121,16 +169,16 @@ def run(*, small: bool, only: list[str] | None = None) -> str:
     for number, case in enumerate(CASES):
         if only and str(number) not in only:
             continue
-        runs = 5 if small else 1_000 if case.after is None and case.bar else 150
+        runs = 5 if small else case.runs
         workers = Parallel(n_jobs=1 if small else 2)  # five runs are over before workers have begun
         found = workers(delayed(simulate)(case, (number, seed)) for seed in range(runs))
         figures = summary(case, found)
         print(json.dumps({"case": case.name, "runs": runs} | figures), flush=True)
-        lines.append([case.name, f"{runs:,}", *_cells(figures)])
+        lines.append([case.name, f"{runs:,}", *_cells(figures, runs)])
         missed += _missed(case, figures, runs)
     header = ["what happens", "runs", "alarms without cause %", "noticed %",
-              "median delay, decisions",
-              "9 of 10 within", "median delay, labels"]  # fmt: skip
+              "median delay, decisions", "9 of 10 within", "median delay, labels or answers",
+              "said not to be watched %"]  # fmt: skip
     report = (
         f"Runs of {DECISIONS:,} decisions, alpha {ALPHA:.0%}; changes come after "
         f"{CHANGE:,} decisions; coverage, cost and exits are estimated on {CALIBRATION_ROWS:,} "
@@ -149,20 +197,37 @@ def simulate(case: Case, seed: tuple[int, int]) -> dict[str, Any]:
     parts = [case.before.decide(rng, change), (case.after or case.before).decide(rng, DECISIONS)]
     decisions = Decisions.concatenate([parts[0][0], parts[1][0]])[:DECISIONS]
     truth = np.concatenate([parts[0][1], parts[1][1]])[:DECISIONS]
-    chosen, late = case.labels.due(rng, decisions.label != truth)
-    rows = np.flatnonzero(chosen & decisions.accepted)
-    comes = rows + late[rows]
-    rows, comes = (order[np.argsort(comes, kind="stable")] for order in (rows, comes))
+    rows, comes = case.labels.due(rng, decisions, decisions.label != truth)
     alarms: dict[str, tuple[int, int]] = {}
-    for start in range(0, DECISIONS, AT_ONCE):
-        raised = [*monitor.decided(decisions[start : start + AT_ONCE])]
-        due = rows[(comes >= start) & (comes < start + AT_ONCE)]
-        raised += monitor.labelled(due, truth[due])
-        for alarm in raised:
-            by_label = alarm.what == "accuracy"
-            alarms[alarm.what] = (int(comes[alarm.at - 1]) + 1 if by_label else alarm.at, alarm.at)
+    drawn = case.promised != "accuracy"
+    at_once = AT_ONCE_DRAWN if drawn else AT_ONCE
     labels_before = int((comes < change).sum())
-    return {"change": change, "labels_before": labels_before, "alarms": alarms}
+    for start in range(0, DECISIONS, at_once):
+        if start == change and drawn:
+            labels_before = _used(monitor)
+        raised = [*monitor.decided(decisions[start : start + at_once])]
+        due = rows[(comes >= start) & (comes < start + at_once)]
+        tell = monitor.answered if case.promised == "agreement" else monitor.labelled
+        raised += tell(due, truth[due])
+        for alarm in raised:
+            what = alarm.what.split()[0]  # of two classes missed, whichever is first
+            if what == "accuracy":
+                at = int(comes[alarm.at - 1]) + 1, alarm.at
+            elif what in ("agreement", "missed"):
+                at = start + at_once, _used(monitor)
+            else:
+                at = alarm.at, alarm.at
+            alarms.setdefault(what, at)
+    return {
+        "change": change,
+        "labels_before": labels_before,
+        "alarms": alarms,
+        "not_watched": [*monitor.not_watched],
+    }
+
+
+def _used(monitor: CertificateMonitor) -> int:
+    return monitor.counts["labelled"] + monitor.counts["answered"]
 
 
 def _monitor(case: Case, rng: np.random.Generator) -> CertificateMonitor:
@@ -175,8 +240,16 @@ def _monitor(case: Case, rng: np.random.Generator) -> CertificateMonitor:
         seen, _ = world.decide(rng, rows)
         exits = np.bincount(seen.exit_stage, minlength=len(COSTS)) / rows
         coverage = float(seen.accepted.mean())
+    promised: dict[str, Any] = {"accuracy": 0.95}
+    if case.promised == "agreement":
+        coverage, promised = 1.0, {"agreement": world.agreement}
+    elif case.promised == "missed":
+        promised = {"max_missed": {0: world.missed, 1: world.missed}}
+    if case.promised != "accuracy":
+        seed = int(rng.integers(2**32))
+        promised |= {"share": case.share, "random_state": seed, "keep": case.keep}
     return CertificateMonitor(
-        accuracy=0.95,
+        **promised,
         coverage=coverage,
         cost=float(exits @ COSTS),
         exits=exits.tolist(),
@@ -205,12 +278,17 @@ def summary(case: Case, found: list[dict[str, Any]]) -> dict[str, Any]:
                 "median": float(np.median(decisions)),
                 "nine_of_ten": float(np.quantile(decisions, 0.9, method="higher")),
             }
-        if case.watched == "accuracy" and noticed.any():
+        if case.watched in ("accuracy", "agreement", "missed") and noticed.any():
             figures["median_labels"] = float(np.median(labels))
+    figures |= {"not_watched": sum(case.promised in one for one in map(_names, found))}
     return figures | {"early_share": early / len(found)}
 
 
-def _cells(figures: dict[str, Any]) -> list[str]:
+def _names(one: dict[str, Any]) -> set[str]:
+    return {what.split()[0] for what in one["not_watched"]}
+
+
+def _cells(figures: dict[str, Any], runs: int) -> list[str]:
     def whole(name: str) -> str:
         number = figures.get(name)
         return "-" if number is None else f"{number:,.0f}" if np.isfinite(number) else "never"
@@ -218,7 +296,8 @@ def _cells(figures: dict[str, Any]) -> list[str]:
     followed = figures.get("followed")
     noticed = f"{100 * figures['noticed'] / followed:.1f}" if followed else "-"
     early = f"{100 * figures['early_share']:.1f}"
-    return [early, noticed, whole("median"), whole("nine_of_ten"), whole("median_labels")]
+    said = f"{100 * figures['not_watched'] / runs:.0f}"
+    return [early, noticed, whole("median"), whole("nine_of_ten"), whole("median_labels"), said]
 
 
 def _missed(case: Case, figures: dict[str, Any], runs: int) -> list[str]:

@@ -20,6 +20,7 @@ from sklearn.datasets import make_classification
 
 import emsco
 from emsco import Candidate, CascadeSearchCV, Costs, Evaluation, StageDesign
+from emsco._ledger import forget_all
 from emsco._threshold import lowest, resolve
 from emsco.certify import certify
 from emsco.datasets import make_costly_classification
@@ -83,7 +84,12 @@ def _simulate(kind: str, number: int, pool: int, sources: int) -> Front:
             undecided &= ~sure
     figures = [(c.evaluation.accepted, c.evaluation.right, c.evaluation.cost) for c in front]
     drawn = np.random.default_rng(number).integers(pool, size=1000)
-    certificate = certify(search, rows[drawn], truth[drawn], accuracy=0.95, confidence=0.95)
+    # Drawn twice, a row of the pool is two rows: the population has as many of each as one likes.
+    keys = np.arange(len(drawn))
+    forget_all()  # what was asked of other searches on the pool: here it is every population anew
+    certificate = certify(
+        search, rows[drawn], truth[drawn], accuracy=0.95, confidence=0.95, keys=keys
+    )
     places = {candidate: i for i, candidate in enumerate(front)}
     certified = [places[c.candidate] for c in certificate.candidates]
     return Front(

@@ -23,6 +23,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from emsco import CascadeSearchCV, LocalSearch
+from emsco._ledger import forget_all
 from emsco.certify import Targets, certify
 from emsco.certify._order import in_order
 from emsco.certify._sequence import passed, shares
@@ -213,7 +214,12 @@ def _certified(
 
 def _check(search: CascadeSearchCV, X: Any, counts: NDArray[np.intp]) -> None:
     """Make sure that `certify` lists the same on the same rows."""
-    certificate = certify(search, X, agreement=0.98, confidence=CONFIDENCE)
+    # Drawn twice, a row counts as two: the truth here is about draws from these rows. What was
+    # asked of them before does not count either.
+    forget_all()
+    certificate = certify(
+        search, X, agreement=0.98, confidence=CONFIDENCE, keys=[f"drawn {i}" for i in range(len(X))]
+    )
     listed = _certified(search, counts[:, None], 0.98, 1 - CONFIDENCE)[:, 0]
     own = {c for c, is_listed in zip(search.front_, listed, strict=True) if is_listed}
     if {one.candidate for one in certificate.candidates} != own:

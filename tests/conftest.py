@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from emsco._ledger import forget_all
+
 if "PYTEST_XDIST_WORKER" in os.environ:
     # Workers share the cores. Boosted trees start a thread a core, and threads that find no core
     # wait for each other: a test of eleven seconds took minutes. Read when libraries are loaded.
@@ -18,6 +20,12 @@ settings.register_profile(
 )
 settings.register_profile("few", settings.get_profile("laws"), max_examples=50)
 settings.load_profile("laws")  # but for --hypothesis-profile=few
+
+
+@pytest.fixture(autouse=True)
+def _a_process_of_its_own() -> None:
+    """Let no test know what another asked of rows."""
+    forget_all()
 
 
 @pytest.fixture(scope="session")

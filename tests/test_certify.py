@@ -35,7 +35,8 @@ from emsco import (
     load,
 )
 from emsco._fingerprint import fingerprints
-from emsco.certify import Targets, certify, fingerprint, required_rows
+from emsco._ledger import forget_all
+from emsco.certify import Targets, certify, certify_together, fingerprint, required_rows
 from emsco.certify._binomial import cost_p_value, cost_upper, lower, tail, upper
 from emsco.certify._order import in_order
 from emsco.certify._sequence import passed, shares
@@ -362,7 +363,7 @@ def test_the_order_is_by_the_selected_p_value_of_those_that_meet_the_targets():
     few, many, low = candidate(50, 50), candidate(90, 89), candidate(90, 70)
     assert in_order([low, few, many], Targets(accuracy=0.9), costs) == [many, few]
     assert in_order([low], Targets(accuracy=0.9), costs) == [low]
-    missing = candidate(90, 89, sick=(50, 40, 30))
+    missing = candidate(90, 83, sick=(50, 40, 33))
     both = Targets(accuracy=0.9, max_missed={"sick": 0.1})
     assert in_order([missing, few], both, costs) == [few]
     dear = candidate(90, 89, paid=500.0)
@@ -527,11 +528,10 @@ def test_a_constant_classifier_is_never_certified_for_what_it_misses(data_folder
         train, fresh = order[:3600], order[3600:]
         model = CascadeClassifier(DummyClassifier(strategy="prior"), costs=costs)
         model.fit(X.iloc[train], y[train])
-        shared = {"share": 0.25}
-        assert certify(model, X.iloc[fresh], y[fresh], accuracy=0.9, **shared).certified
-        for most in (0.5, 0.9, 0.99):
-            asked = {"accuracy": 0.9, "max_missed": {"sick": most}}
-            assert not certify(model, X.iloc[fresh], y[fresh], **asked, **shared).certified
+        questions = [Targets(accuracy=0.9)]
+        questions += [Targets(accuracy=0.9, max_missed={"sick": m}) for m in (0.5, 0.9, 0.99)]
+        answers = certify_together(model, X.iloc[fresh], y[fresh], questions)
+        assert [answer.certified for answer in answers] == [True, False, False, False]
 
 
 def test_a_label_that_fit_did_not_see_is_an_error(data):
@@ -552,10 +552,12 @@ def test_a_label_that_fit_did_not_see_is_an_error(data):
 def test_of_each_group_one_random_row_is_used(search, data):
     X, y, _ = data
     groups = np.repeat([f"card {i}" for i in range(600)], 5)
-    asked = {"accuracy": 0.9, "groups": groups, "share": 0.3}
-    first, again, other = (
-        certify(search, X[1000:], y[1000:], **asked, random_state=seed) for seed in (0, 0, 1)
-    )
+    asked = {"accuracy": 0.9, "groups": groups}
+    first, again = (certify(search, X[1000:], y[1000:], **asked, random_state=0) for _ in range(2))
+    with pytest.raises(CertificateError, match="carry a certificate already"):
+        certify(search, X[1000:], y[1000:], **asked, random_state=1)
+    forget_all()
+    other = certify(search, X[1000:], y[1000:], **asked, random_state=1)
     assert (first.rows, first.rows_given) == (600, 3000)
     assert first.candidates[0].evaluation.rows == 600
     assert first.candidates[0].evaluation == again.candidates[0].evaluation
@@ -709,7 +711,7 @@ def test_twins_are_no_proof_where_the_table_is_full_of_them(data_folder):
     certificate = certify(cascade, rows, y[fresh], accuracy=0.9)
     assert 0.05 < certificate.twins / len(fresh) < 0.15
     mixed = np.concatenate([fresh, train[:700]])
-    with pytest.raises(CertificateError, match="could be chance"):
+    with pytest.raises(CertificateError, match="more than chance explains"):
         certify(cascade, X.iloc[mixed].reset_index(drop=True), y[mixed], accuracy=0.9)
 
 
@@ -730,23 +732,15 @@ def test_text_booleans_and_missing_values_have_twins_too():
         certify(cascade, X[:300].astype({"unique": float}), y[:300], accuracy=0.6)
 
 
-def test_columns_that_are_not_needed_may_lack_but_then_twins_are_unknown(data):
-    X, y, costs = data
-    design = StageDesign.from_stages([["s2"], ["s1"]])
-    cascade = CascadeClassifier(design=design, costs=costs, threshold=0.9).fit(X[:1000], y[:1000])
-    certificate = certify(cascade, X.loc[1000:, ["s1", "s2"]], y[1000:], accuracy=0.9)
-    assert certificate.certified
-    assert certificate.twins is None
-    assert "could not be told" in str(certificate)
-
-
-def test_a_second_certificate_on_the_same_rows_must_share(search, data):
+def test_a_second_question_on_the_same_rows_is_refused(search, data):
     X, y, _ = data
-    certify(search, X[1000:], y[1000:], accuracy=0.9)
-    with pytest.raises(CertificateError, match="0 of the error that their confidence allows"):
+    certify(search, X[1000:], y[1000:], accuracy=0.9, share=0.5)
+    with pytest.raises(CertificateError, match="carry a certificate already"):
         certify(search, X[1000:], y[1000:], accuracy=0.95)
     with pytest.raises(CertificateError, match="carry a certificate already"):
-        certify(search, X[1000:], y[1000:], accuracy=0.95, share=0.1)
+        certify(search, X[1000:], y[1000:], accuracy=0.95, share=0.5)
+    with pytest.raises(CertificateError, match="carry a certificate already"):
+        certify(search, X[1000:], y[1000:], accuracy=0.9, share=1.0)
     shuffled = np.random.default_rng(0).permutation(np.arange(1000, 4000))
     with pytest.raises(CertificateError, match="carry a certificate already"):
         certify(search, X.iloc[shuffled].to_numpy(), y[shuffled], accuracy=0.95)
@@ -757,14 +751,36 @@ def test_a_second_certificate_on_the_same_rows_must_share(search, data):
         certify(cascade, X[1000:2000], y[1000:2000], accuracy=0.95)
 
 
-def test_shares_of_one_set_of_rows_add_up_to_one_at_most(search, data):
+def test_questions_asked_together_share_the_error(search, data):
     X, y, _ = data
-    first = certify(search, X[1000:2000], y[1000:2000], accuracy=0.9, share=0.6)
+    rows = X[1000:2000], y[1000:2000]
+    questions = [Targets(accuracy=0.9), Targets(max_missed={1: 0.1})]
+    first, second = certify_together(search, *rows, questions, shares=[0.6, 0.4])
     assert "is at most 0.6%" in first.sentence
-    assert certify(search, X[1000:2000], y[1000:2000], max_missed={1: 0.1}, share=0.4).share == 0.4
-    with pytest.raises(CertificateError, match="0 of the error"):
-        certify(search, X[1000:2000], y[1000:2000], accuracy=0.8, share=0.1)
+    assert "is at most 0.4%" in second.sentence
+    assert certify(search, *rows, accuracy=0.9, share=0.6) == first, "declared, so free"
+    with pytest.raises(CertificateError, match="carry a certificate already"):
+        certify(search, *rows, accuracy=0.8, share=0.1)
     assert certify(search, X[2000:], y[2000:], accuracy=0.8).certified  # other rows
+    forget_all()
+    alone = certify(search, *rows, accuracy=0.9, share=0.6)
+    assert alone == first, "one question's answer does not depend on the others"
+
+
+@pytest.mark.parametrize(
+    ("questions", "shares", "message"),
+    [
+        ([], None, "`questions` must be Targets, at least one"),
+        ([{"accuracy": 0.9}], None, "`questions` must be Targets"),
+        ([Targets(accuracy=0.9)] * 2, [0.6, 0.5], "in sum at most 1"),
+        ([Targets(accuracy=0.9)] * 2, [0.5], "one for each of 2 questions"),
+        ([Targets(accuracy=0.9), Targets(agreement=0.9)], None, "certify one, then the other"),
+    ],
+)
+def test_questions_that_cannot_be_asked_together(search, data, questions, shares, message):
+    X, y, _ = data
+    with pytest.raises(CertificateError, match=message):
+        certify_together(search, X[1000:], y[1000:], questions, shares=shares)
 
 
 def test_the_same_question_again_has_the_same_answer_and_costs_nothing(search, data):
@@ -791,11 +807,13 @@ def test_a_certificate_that_failed_for_bad_rows_spends_nothing(data):
 def test_the_fingerprint_of_rows_does_not_depend_on_their_order(data):
     X, y, costs = data
     prints = []
-    for rows in (np.arange(1000, 4000), np.arange(1000, 4000)[::-1], np.arange(1000, 3999)):
-        cascade = CascadeClassifier(costs=costs, threshold=0.9).fit(X[:1000], y[:1000])
-        prints.append(certify(cascade, X.iloc[rows], y[rows], accuracy=0.9).rows_fingerprint)
-    assert prints[0] == prints[1] != prints[2]
     cascade = CascadeClassifier(costs=costs, threshold=0.9).fit(X[:1000], y[:1000])
+    for rows in (np.arange(1000, 4000), np.arange(1000, 4000)[::-1], np.arange(1000, 3999)):
+        prints.append(certify(cascade, X.iloc[rows], y[rows], accuracy=0.9).rows_fingerprint)
+        if len(prints) == 2:
+            forget_all()
+    assert prints[0] == prints[1] != prints[2]
+    forget_all()
     relabelled = np.append(y[1000:-1], 1 - y[-1])
     certificate = certify(cascade, X[1000:], relabelled, accuracy=0.9)
     assert certificate.rows_fingerprint not in prints
@@ -810,8 +828,8 @@ def test_a_certificate_holds_for_what_comes_back_from_a_file(search, data, tmp_p
     dump(cascade, tmp_path / "cascade.emsco")
     loaded = load(tmp_path / "cascade.emsco")
     certificate.check(loaded)
-    assert loaded.certificate_["sentence"] == certificate.sentence
-    assert fingerprint(loaded) in loaded.certificate_["cascades"]
+    assert loaded.certificate_ == certificate
+    assert loaded.certificate_.holds_for(loaded)
     with pytest.raises(ArtifactError, match="before it was fitted again"):
         dump(cascade.fit(X[:900], y[:900]), tmp_path / "stale.emsco")
 
@@ -838,7 +856,9 @@ def test_a_model_that_remembers_no_rows_says_so(data):
     X, y, costs = data
     cascade = CascadeClassifier(costs=costs, threshold=0.9).fit(X[:1000], y[:1000])
     del cascade._fitted_rows
-    assert certify(cascade, X[1000:], y[1000:], accuracy=0.9).twins is None
+    certificate = certify(cascade, X[1000:], y[1000:], accuracy=0.9)
+    assert certificate.twins is None
+    assert "could not be told whether the model was fitted on these rows" in certificate.sentence
     with pytest.raises(CertificateError, match="carry a certificate already"):
         certify(cascade, X[1000:], y[1000:], accuracy=0.8)
 

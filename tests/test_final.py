@@ -30,6 +30,7 @@ from emsco import (
     load,
 )
 from emsco._fingerprint import fingerprint
+from emsco._ledger import forget_all
 from emsco.certify import certify
 from emsco.datasets import make_costly_classification
 from emsco.exceptions import (
@@ -43,6 +44,7 @@ from emsco.exceptions import (
 )
 from emsco.final import LoggedAnswers, OnnxModel
 from emsco.io import load_final
+from emsco.report import report
 
 X, Y, COSTS = make_costly_classification(900, 4, class_sep=1.5, random_state=0)
 FRESH, X = X[600:].reset_index(drop=True), X[:600]
@@ -59,6 +61,13 @@ class Noting:
     def predict(self, X):
         self.given.append(X)
         return np.where(np.asarray(X["town"] == "Bern"), "yes", "no")
+
+
+class Wild:
+    """A model that answers what it never did before."""
+
+    def predict(self, X):
+        return np.full(len(X), 7)
 
 
 @pytest.fixture(scope="module")
@@ -159,6 +168,7 @@ def test_agreement_is_certified_without_labels(search):
     assert cheapest.evaluation.rows - cheapest.evaluation.right == changed.sum()
     expected = certify(search, FRESH, agreement=0.9, confidence=0.9)
     assert expected.sentence == certificate.sentence, "the same question is free"
+    forget_all()
     refused = certify(another, FRESH[:40], agreement=0.99)
     assert "40 decisions with 0 changed are too few" in refused.sentence
 
@@ -174,6 +184,54 @@ def test_agreement_is_certified_without_labels(search):
 def test_agreement_is_a_target_of_its_own(search, y, asked, message):
     with pytest.raises(CertificateError, match=message):
         certify(search, FRESH, y, **asked)
+
+
+def test_under_agreement_labels_are_ignored_by_fit_and_score_and_refused_by_all_else(
+    search, tmp_path
+):
+    """scikit-learn hands `y` on to `fit` and `score`; whoever gives it elsewhere is mistaken."""
+    y, answers = Y[600:], MODEL.predict(FRESH)
+    assert not search.needs_labels
+    np.testing.assert_array_equal(search.truth(FRESH), answers)
+    told = clone(search).set_params(final=FrozenEstimator(MODEL)).fit(X, 1 - Y[:600])
+    assert list(told.front_) == list(search.front_)
+    agreed = np.mean(search.predict(FRESH) == answers)
+    assert search.score(FRESH) == search.score(FRESH, y) == agreed
+    for refusing in (
+        lambda: search.truth(FRESH, y),
+        lambda: search.score_front(FRESH, y),
+        lambda: report(search, tmp_path / "report.html", FRESH, y),
+    ):
+        with pytest.raises(ClassesError, match="takes no `y`"):
+            refusing()
+    assert not (tmp_path / "report.html").exists()
+    for given in (y, None):
+        with pytest.raises(CertificateError, match="certify `agreement`"):
+            certify(search, FRESH, given, accuracy=0.9)
+        with pytest.raises(CertificateError, match="certify `agreement`"):
+            certify(search, FRESH, given, max_missed={1: 0.5})
+    cascade = search.best_cascade_
+    assert certify(cascade, FRESH, y, accuracy=0.5).certified, "of it labels may be"
+    forget_all()
+    assert certify(cascade, FRESH, agreement=0.5).certified
+
+
+def test_a_search_for_labels_needs_them():
+    asked = {"costs": COSTS, "threshold": 0.8, "max_stages": 2, "select": {"by": "accuracy"}}
+    search = CascadeSearchCV(final=MODEL, **asked).fit(X, Y[:600])
+    assert search.needs_labels
+    np.testing.assert_array_equal(search.truth(FRESH, Y[600:]), Y[600:])
+    assert search.score(FRESH, Y[600:]) == np.mean(search.predict(FRESH) == Y[600:])
+    for lacking in (search.truth, search.score_front, search.score):
+        with pytest.raises(ClassesError, match="`y` is needed"):
+            lacking(FRESH)
+
+
+def test_an_answer_that_fit_did_not_see_is_told_as_the_models(search):
+    wild = copy.deepcopy(search)
+    wild.final = Wild()
+    with pytest.raises(ClassesError, match="The final model answers 7, which `fit` did not see"):
+        wild.score_front(FRESH)
 
 
 def test_agreement_needs_a_final_model():

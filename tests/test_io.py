@@ -291,11 +291,11 @@ def test_what_was_certified_is_known_again(guard, tmp_path):
     assert fingerprint(again(cascade, tmp_path)) == fingerprint(cascade)
 
 
-def test_a_certificate_travels_along(tmp_path):
+def test_only_a_certificate_travels_as_one(tmp_path):
     cascade = CascadeClassifier().fit(NUMBERS, WORDS)
-    cascade.certificate_ = {"accuracy": 0.95, "confidence": 0.99, "rows": 400, "by": ["a", (1,)]}
-    assert again(cascade, tmp_path).certificate_ == cascade.certificate_
-    assert json.loads(manifest(tmp_path / "model.emsco"))["certificate"] is not None
+    cascade.certificate_ = {"sentence": "All is well.", "confidence": 0.99}
+    with pytest.raises(ArtifactError, match="`certificate_` must be a Certificate, got a dict"):
+        dump(cascade, tmp_path / "model.emsco")
 
 
 # Fronts and searches
@@ -468,7 +468,7 @@ def test_any_zip_tool_reads_it(mixed, tmp_path):
         archive.extractall(tmp_path / "extracted")
     told = json.loads((tmp_path / "extracted/manifest.json").read_text())
     assert set(told) >= {"format", "kind", "versions", "certificate", "fingerprint", "members"}
-    assert told["format"] == emsco.io.FORMAT == 1
+    assert told["format"] == emsco.io.FORMAT == 2
     assert told["model"]["design"] == [["talk"], ["blood"], ["more"]]
     weights = np.load(tmp_path / "extracted" / told["model"]["training"]["stages"][0]["weights"])
     np.testing.assert_array_equal(weights, mixed.estimators_[0].coef_)
@@ -515,11 +515,28 @@ def test_a_file_of_format_1_stays_loadable():
             assert getattr(decisions, field).tolist() == told[field], field
 
 
+@pytest.mark.parametrize("kind", ["cascade", "guarded", "estimator", "certified", "search"])
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.InconsistentVersionWarning")
+@pytest.mark.filterwarnings("ignore::emsco.exceptions.CertificateWarning")
+def test_every_kind_of_file_of_format_1_decides_as_it_did(kind):
+    model = load(FOLDER / "format1" / f"{kind}.emsco")
+    told = json.loads((FOLDER / "format1" / "decisions.json").read_text(encoding="utf-8"))
+    decided = model.decide(pd.DataFrame(told["rows"])).to_frame().to_dict("list")
+    np.testing.assert_allclose(decided.pop("confidence"), told[kind].pop("confidence"), rtol=1e-12)
+    assert decided == told[kind]
+
+
+def test_a_front_of_format_1_stays_loadable():
+    told = json.loads((FOLDER / "format1" / "decisions.json").read_text(encoding="utf-8"))
+    front = load(FOLDER / "format1" / "front.emsco")
+    assert [str(candidate) for candidate in front] == told["front"]
+
+
 def test_a_later_format_says_so(mixed, tmp_path, monkeypatch):
-    monkeypatch.setattr("emsco.io._file.FORMAT", 2)
+    monkeypatch.setattr("emsco.io._file.FORMAT", 3)
     dump(mixed, tmp_path / "model.emsco")
     monkeypatch.undo()
-    with pytest.raises(ArtifactError, match="has the format 2, and this emsco reads 1"):
+    with pytest.raises(ArtifactError, match="has the format 3, and this emsco reads up to 2"):
         load(tmp_path / "model.emsco")
 
 
@@ -544,7 +561,7 @@ def test_a_full_disk_leaves_what_was_there(mixed, forest, tmp_path):
 def test_a_folder_that_is_not_there_is_named(mixed, tmp_path):
     with pytest.raises(ArtifactError, match=r"nowhere.model\.emsco cannot be written: No such"):
         dump(mixed, tmp_path / "nowhere" / "model.emsco")
-    with pytest.raises(ArtifactError, match="cannot be written"):
+    with pytest.raises(ArtifactError, match="is a folder; name a file to write"):
         dump(mixed, tmp_path)
     assert os.listdir(tmp_path) == []
 

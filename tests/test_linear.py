@@ -73,6 +73,23 @@ def test_extreme_scores_are_sure_and_warn_of_nothing():
     assert probability.max(axis=1).tolist() == [1, 1]
 
 
+@pytest.mark.parametrize("n_classes", [2, 3])
+def test_values_near_the_largest_float_are_judged_alike_and_warn_of_nothing(n_classes):
+    """A score may overflow; where infinities cancel, no class is surer than another."""
+    rng = np.random.default_rng(0)
+    labels = np.arange(300) % n_classes
+    X = np.column_stack([labels, labels]) + rng.normal(scale=0.3, size=(300, 2))
+    cascade = CascadeClassifier().fit(X, labels)
+    largest = np.finfo(np.float64).max
+    rows = np.array([[largest, largest], [largest, -largest], [-largest, largest], [0.0, 0.0]])
+    decisions = cascade.decide(rows)
+    assert [cascade.decide(rows[i : i + 1])[0] for i in range(4)] == list(decisions)
+    assert decisions.accepted[0]
+    assert decisions.confidence[0] == 1
+    assert decisions.confidence[1] == pytest.approx(1 / n_classes)
+    assert not decisions.accepted[1:3].any()
+
+
 def test_a_start_that_is_the_optimum_already_warns_of_nothing():
     """Columns that say nothing: scikit-learn's Newton solver may find no better step."""
     X = np.zeros((9, 2))

@@ -5,10 +5,21 @@ from __future__ import annotations
 import os
 import re
 import secrets
+import stat
+import sys
 from collections.abc import Iterable
 from contextlib import suppress
+from typing import BinaryIO
 
 from emsco.exceptions import ArtifactError
+
+try:
+    import fcntl
+except ImportError:  # on Windows, where a file that is open cannot be deleted
+    fcntl = None  # type: ignore[assignment]
+
+STDOUT = "/dev/stdout"
+_AS_THEY_ARE = (os.devnull, STDOUT)  # written to, never replaced
 
 
 def write_whole(
@@ -20,39 +31,105 @@ def write_whole(
     """Write a file beside its place and move it there once it is on the disk.
 
     Whatever goes wrong, a file that was there before stays as it was, and no half file is left.
-    With `keep`, what was there before is moved to that name.
+    With `keep`, what was there before is moved to that name. /dev/null and /dev/stdout are written
+    to as they are; anything else that is no regular file is refused.
     """
-    target = os.path.realpath(path)  # a link keeps pointing where it did
-    folder, name = os.path.split(target)
-    draft = os.path.join(folder, f"{_draft_of(name)}{secrets.token_hex(8)}")
     try:
-        try:
-            with open(draft, "xb") as file:
-                for part in parts:
-                    file.write(part)
-                file.flush()
-                os.fsync(file.fileno())
-            with suppress(FileNotFoundError):
-                os.chmod(draft, os.stat(target).st_mode)  # who may read it is not ours to change
-            if keep is not None:
-                with suppress(FileNotFoundError):
-                    os.replace(target, keep)
-            os.replace(draft, target)
-        except BaseException:
-            with suppress(FileNotFoundError):
-                os.unlink(draft)
-            raise
-        if os.name == "posix":  # elsewhere a folder cannot be opened
-            descriptor = os.open(folder, os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
+        refuse_irregular(path)
+        if is_as_it_is(path):
+            _write_through(path, parts)
+        else:
+            _replace(os.path.realpath(path), parts, keep)  # a link keeps pointing where it did
+    except BrokenPipeError:
+        raise  # whoever read /dev/stdout has stopped reading
     except OSError as error:
         raise ArtifactError(
             f"{os.fspath(path)} cannot be written: {error.strerror or error}; what was there "
             "before is unchanged."
         ) from error
+
+
+def is_as_it_is(path: str | os.PathLike[str]) -> bool:
+    """Say whether a path is written to as it is: /dev/null and /dev/stdout."""
+    return os.path.abspath(path) in _AS_THEY_ARE
+
+
+def is_stdout(path: str | os.PathLike[str] | None) -> bool:
+    """Say whether a path names standard output."""
+    return path is not None and os.path.abspath(path) == STDOUT
+
+
+def refuse_irregular(path: str | os.PathLike[str]) -> None:
+    """Refuse what moving a file into place would destroy: devices, pipes, sockets and folders."""
+    try:
+        mode = os.stat(path).st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    if not stat.S_ISREG(mode) and not is_as_it_is(path):
+        what = next((word for test, word in _KINDS if test(mode)), "no regular file")
+        raise ArtifactError(
+            f"{os.fspath(path)} is {what}; name a file to write, /dev/null or /dev/stdout."
+        )
+
+
+_KINDS = (
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def _write_through(path: str | os.PathLike[str], parts: Iterable[bytes | memoryview]) -> None:
+    if is_stdout(path) and sys.stdout is not None:
+        sys.stdout.flush()  # what was printed before comes before
+    with open(1 if is_stdout(path) else path, "wb", closefd=not is_stdout(path)) as file:
+        for part in parts:
+            file.write(part)
+            file.flush()
+
+
+def _replace(
+    target: str, parts: Iterable[bytes | memoryview], keep: str | os.PathLike[str] | None
+) -> None:
+    remove_drafts(target)
+    folder, name = os.path.split(target)
+    file = _new_draft(folder, name)
+    try:
+        with file:
+            for part in parts:
+                file.write(part)
+            file.flush()
+            os.fsync(file.fileno())
+        with suppress(FileNotFoundError):
+            os.chmod(file.name, os.stat(target).st_mode)  # who may read it is not ours to change
+        if keep is not None:
+            with suppress(FileNotFoundError):
+                os.replace(target, keep)
+        os.replace(file.name, target)
+    except BaseException:
+        with suppress(FileNotFoundError):
+            os.unlink(file.name)
+        raise
+    if os.name == "posix":  # elsewhere a folder cannot be opened
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _new_draft(folder: str, name: str) -> BinaryIO:
+    """Open a draft, locked as long as it is open, so that nobody takes it for one left behind."""
+    while True:
+        draft = os.path.join(folder, f"{_draft_of(name)}{secrets.token_hex(8)}")
+        file = open(draft, "xb")  # noqa: SIM115  # closed by whoever asked for it
+        with suppress(OSError):  # not every file system has locks
+            _lock(file)
+        if os.fstat(file.fileno()).st_nlink:  # not removed before it was locked
+            return file
+        file.close()
 
 
 def remove_drafts(path: str | os.PathLike[str]) -> None:
@@ -62,7 +139,20 @@ def remove_drafts(path: str | os.PathLike[str]) -> None:
     with suppress(OSError):
         for found in os.listdir(folder):
             if found.startswith(start) and re.fullmatch("[0-9a-f]{16}", found[len(start) :]):
-                os.unlink(os.path.join(folder, found))
+                _remove_unlocked(os.path.join(folder, found))
+
+
+def _remove_unlocked(draft: str) -> None:
+    """Remove a draft unless a process is writing it."""
+    with suppress(OSError), open(draft, "rb") as file:
+        _lock(file)
+        os.unlink(draft)
+
+
+def _lock(file: BinaryIO) -> None:
+    """Lock a file until it is closed; raise where somebody else has."""
+    if fcntl is not None:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _draft_of(name: str) -> str:

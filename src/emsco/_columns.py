@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import isfinite
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from emsco._values import UNREADABLE, is_missing, is_number, to_number, unjudged
 from emsco.exceptions import ColumnsError, ValuesError, nearest, quoted
 
 # One value a row, and `column[rows]` takes rows by an integer array: a numpy array, a pandas
@@ -19,7 +21,6 @@ Columns: TypeAlias = Mapping[str, Column]
 
 NUMERIC = "fiub"  # kinds of numpy's dtypes
 _TURNED_ROWS = 1024
-_NUMBERS = (bool, int, float, np.number)
 
 
 def container_of(X: Any) -> str:
@@ -66,7 +67,8 @@ def transpose_blocks(
 def pick_columns(frame: Any, names: Sequence[str]) -> dict[str, Column]:
     """Read columns of a frame by name; columns that are not asked for are ignored."""
     held = list(frame.columns)
-    missing = [name for name in names if name not in held]
+    there = set(held)
+    missing = [name for name in names if name not in there]
     if missing:
         raise ColumnsError(
             f"X lacks the column {quoted(missing)}"
@@ -76,10 +78,26 @@ def pick_columns(frame: Any, names: Sequence[str]) -> dict[str, Column]:
     return {name: _unwrap(frame[name]) for name in names}
 
 
+def known_columns(X: Any, names: Sequence[str], *, named: bool) -> dict[str, Column]:
+    """Read the columns of X that `fit` saw too: by name where it saw names, else by position.
+
+    A frame may lack some of them; the order of its columns does not matter then.
+    """
+    if container_of(X) == "array":
+        X = np.asarray(X)
+    elif named:
+        held = set(X.columns)
+        return pick_columns(X, [name for name in names if name in held])
+    if len(X.shape) != 2 or X.shape[1] != len(names):
+        raise ColumnsError(f"X must have {len(names)} columns, its shape is {X.shape}.")
+    return read_columns(X, names)
+
+
 def refuse_twice(names: Sequence[object], *, among: Sequence[str] | None = None) -> None:
     """Refuse columns of one name, which cannot be told apart."""
-    considered = set(names if among is None else among)
-    twice = sorted({str(n) for n in names if n in considered and list(names).count(n) > 1})
+    counts = Counter(names)
+    considered = counts if among is None else among
+    twice = sorted({str(name) for name in considered if counts[name] > 1})
     if twice:
         raise ColumnsError(f"Every column of X needs its own name, named twice: {quoted(twice)}.")
 
@@ -105,17 +123,93 @@ def is_category(column: Column) -> bool:
     return type(dtype).__name__ in ("CategoricalDtype", "Categorical", "Enum")
 
 
+def unmask(X: Any) -> Any:
+    """Give an array without its mask: what is masked is missing, whatever hides below it."""
+    if isinstance(X, list | tuple) and any(isinstance(row, np.ma.MaskedArray) for row in X):
+        X = np.ma.array(X)
+    if not isinstance(X, np.ma.MaskedArray):
+        return X
+    hidden, data = np.ma.getmaskarray(X), np.ma.getdata(X)
+    if not hidden.any():
+        return data
+    if data.dtype.kind == "f":
+        return np.where(hidden, np.array(np.nan, dtype=data.dtype), data)
+    if data.dtype.kind in NUMERIC:
+        return np.where(hidden, np.nan, data.astype(np.float64))
+    return np.where(hidden, np.array(None, dtype=object), data.astype(object))
+
+
 def plain(column: Column) -> NDArray[Any]:
     """Turn any column into numbers with NaN, or into objects with None for what is missing."""
-    array: NDArray[Any] = column if isinstance(column, np.ndarray) else _plain_foreign(column)
+    array = _as_array(column)
     if array.dtype.kind not in "OU":
         return array
     values = [None if is_missing(value) else value for value in array.tolist()]
-    if all(value is None or isinstance(value, _NUMBERS) for value in values):
-        return np.array(values, dtype=np.float64)
+    if all(value is None or is_number(value) for value in values):
+        return np.array([to_number(value) for value in values], dtype=np.float64)
+    return _objects(values)
+
+
+def numbers(column: Column) -> NDArray[Any]:
+    """Read a column where training had numbers: NaN where a value is missing."""
+    array = _as_array(column)
+    if array.dtype.kind in NUMERIC:
+        return array
+    return np.array([to_number(value) for value in listed(array)], dtype=np.float64)
+
+
+def categories(column: Column, read: Callable[[object], Any]) -> NDArray[np.object_]:
+    """Read a column where training had text or categories: None where a value is missing."""
+    values = listed(column)
+    distinct = _distinct(values)
+    if distinct is not None and all(read(value) is value for value in distinct):
+        return _objects(values)
+    return _objects([read(value) for value in values])
+
+
+def _distinct(values: list[Any]) -> set[Any] | None:
+    """Give every value once: usually few. None where some cannot be compared that way."""
+    try:
+        return set(values)
+    except TypeError:
+        return None
+
+
+def listed(column: Column) -> list[Any]:
+    """Give the values of a column one by one, as exact as they are in it."""
+    column = unmask(column)
+    if isinstance(column, np.ndarray):  # whose dates would be listed as whole numbers
+        return list(column) if column.dtype.kind in "mM" else list(column.tolist())
+    if not hasattr(column, "dtype"):
+        return list(column)
+    values = column.to_list() if _is_polars(column) else column.to_numpy(dtype=object).tolist()
+    return list(values)
+
+
+def _is_polars(column: Column) -> bool:
+    return hasattr(column.dtype, "is_numeric")
+
+
+def _objects(values: list[Any]) -> NDArray[np.object_]:
     objects = np.empty(len(values), dtype=object)
     objects[:] = values
     return objects
+
+
+def _as_array(column: Column) -> NDArray[Any]:
+    """Turn any column into a numpy array without a mask, its floats no wider than a float."""
+    if type(column) is not np.ndarray:
+        column = unmask(column) if isinstance(column, np.ndarray) else _plain_foreign(column)
+    array: NDArray[Any] = column
+    return narrow(array) if array.dtype.itemsize > 8 else array
+
+
+def narrow(array: NDArray[Any]) -> NDArray[Any]:
+    """Turn floats wider than usual into floats: what is too large for one becomes infinity."""
+    if array.dtype.kind != "f" or array.dtype.itemsize <= 8:
+        return array
+    with np.errstate(over="ignore"):
+        return array.astype(np.float64)
 
 
 def as_objects(values: NDArray[Any]) -> NDArray[np.object_]:
@@ -148,21 +242,19 @@ def _plain_foreign(column: Column) -> NDArray[Any]:
     """Turn a pandas extension array, a polars Series or a list into a numpy array."""
     if not hasattr(column, "dtype"):
         return np.asarray(column)
-    if hasattr(column.dtype, "is_numeric"):  # polars
-        if column.dtype.is_numeric() or str(column.dtype) == "Boolean":
+    if _is_polars(column):
+        is_plain = column.dtype.is_numeric() and not column.dtype.is_decimal()
+        if is_plain or str(column.dtype) == "Boolean":
             return np.asarray(column.to_numpy(), dtype=np.float64)
-        return np.array(column.to_list(), dtype=object)
+        return _objects(column.to_list())
     if getattr(column.dtype, "kind", "O") in NUMERIC:
         return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
     return np.asarray(column.to_numpy(dtype=object))
 
 
-def is_missing(value: object) -> bool:
-    """Say whether a value stands for none."""
-    if isinstance(value, str):
-        return False
-    # NaN and NaT differ from themselves; pandas.NA will not even say whether it does.
-    return value is None or type(value).__name__ == "NAType" or bool(value != value)
+def is_level(value: object) -> bool:
+    """Say whether a value can be one of a column of categories: a text or a number, not missing."""
+    return isinstance(value, str | bool | int | float | np.generic) and not is_missing(value)
 
 
 def all_finite(values: NDArray[Any]) -> bool:
@@ -190,32 +282,37 @@ def invalid(values: NDArray[Any], *, missing_seen: bool) -> NDArray[np.bool_] | 
             return None
         bad = np.isinf(values) if missing_seen else ~np.isfinite(values)
     else:
-        if missing_seen:
+        given = values.tolist()
+        distinct = _distinct(given)
+        faulty = {UNREADABLE, -UNREADABLE} if missing_seen else {UNREADABLE, -UNREADABLE, None}
+        if distinct is not None and distinct.isdisjoint(faulty):
             return None
-        bad = np.array([value is None for value in values.tolist()])
+        bad = np.array([isinstance(v, float | None) and v in faulty for v in given], dtype=np.bool_)
     return bad if bad.any() else None
 
 
 def refuse_invalid(
-    values: NDArray[Any], name: str, *, missing_seen: bool, first_row: int = 0
+    values: NDArray[Any],
+    name: str,
+    *,
+    missing_seen: bool,
+    first_row: int = 0,
+    given: Column | None = None,
 ) -> None:
-    """Raise for the first value that cannot be judged, naming its row and column."""
+    """Raise for the first value that cannot be judged, naming its row and column.
+
+    `given` is what these values were read from, if they were.
+    """
     bad = invalid(values, missing_seen=missing_seen)
     if bad is None:
         return
-    value = values[np.argmax(bad)]
-    row = first_row + int(np.argmax(bad))
-    if value is None or value != value:
-        raise ValuesError(
-            f"Row {row} of column {name!r} is missing (NaN), but training had no missing value "
-            f"there; fill it, or train with missing values in {name!r}.",
-            row=row,
-            column=name,
-        )
-    raise ValuesError(
-        f"Row {row} of column {name!r} is infinity ({value}); values must be finite.",
-        row=row,
-        column=name,
+    at = int(np.argmax(bad))
+    raise unjudged(
+        (values if given is None else given)[at],
+        name,
+        first_row + at,
+        missing=is_missing(values[at]),
+        held="text" if values.dtype.kind == "O" else "numbers",
     )
 
 

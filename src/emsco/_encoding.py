@@ -9,6 +9,7 @@ on the rows it came with.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -16,8 +17,16 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from emsco._columns import Column, as_objects, has_missing, is_category, plain, refuse_unknown
-from emsco.exceptions import ValuesError
+from emsco._columns import (
+    Column,
+    categories,
+    has_missing,
+    is_category,
+    numbers,
+    plain,
+    refuse_unknown,
+)
+from emsco._values import reader_like
 
 Array: TypeAlias = NDArray[np.float64]
 
@@ -148,29 +157,20 @@ def learn(
     may hold every row that does.
     """
     values = plain(column)
-    if is_category(column):
-        return _learn_category(values, weight, may_be_missing)
     refuse_unknown(values, name)
-    if values.dtype.kind == "O":
+    if is_category(column) or values.dtype.kind == "O":
         return _learn_category(values, weight, may_be_missing)
     return _learn_number(values.astype(np.float64, copy=False), weight, may_be_missing)
 
 
-def read(encoding: ColumnEncoding, column: Column, name: str) -> NDArray[Any]:
-    """Give the values of a column as its encoding needs them, or say what they should be."""
-    values = plain(column)
-    refuse_unknown(values, name)
-    is_text = values.dtype.kind == "O"
-    if isinstance(encoding, Number) and is_text:
-        row = next(i for i, value in enumerate(values.tolist()) if value is not None)
-        raise ValuesError(
-            f"Column {name!r} held numbers in training; row {row} is {values[row]!r}.",
-            row=row,
-            column=name,
-        )
-    if isinstance(encoding, Category) and not is_text:
-        return as_objects(values)
-    return values if is_text else values.astype(np.float64, copy=False)
+def read(encoding: ColumnEncoding, column: Column, levels: Sequence[Any] = ()) -> NDArray[Any]:
+    """Give the values of a column as its encoding needs them.
+
+    `levels` are other values that training held, where the encoding keeps none.
+    """
+    if isinstance(encoding, Category):
+        return categories(column, reader_like(encoding.levels or levels))
+    return numbers(column).astype(np.float64, copy=False)
 
 
 def _learn_number(values: Array, weight: Array, may_be_missing: bool) -> Number:
@@ -202,7 +202,7 @@ def _median(values: Array, weight: Array) -> float:
 def _learn_category(values: NDArray[Any], weight: Array, missing_seen: bool) -> Category:
     counts: dict[Any, float] = {}
     for value, counted in zip(values.tolist(), weight.tolist(), strict=True):
-        if value is None or value != value:  # NaN among numeric categories
+        if value is None or value == "" or value != value:  # NaN among numeric categories
             missing_seen |= counted > 0
         else:
             counts[value] = counts.get(value, 0.0) + counted

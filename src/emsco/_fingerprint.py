@@ -12,17 +12,23 @@ from typing import Any
 import joblib
 import numpy as np
 
+from emsco._estimator import EstimatorStage, FinalStage
 from emsco.cascade import CascadeClassifier
 from emsco.exceptions import CertificateError
+from emsco.final import LoggedAnswers, OnnxModel
+from emsco.guard import InputGuard
 
-_FORMAT = "emsco cascade 1"  # another where the same cascade would get another digest
+_FORMAT = "emsco cascade 2"  # another where the same cascade would get another digest
+_WIDEST = {"f": "<f8", "i": "<i8", "u": "<u8", "b": "|b1"}  # by kind of number
 
 
 def fingerprint(cascade: CascadeClassifier) -> str:
-    """Give the sha256 of a fitted cascade: design, costs, thresholds, encodings and weights.
+    """Give the sha256 of a fitted cascade: of all that its decisions depend on.
 
-    A stage of the default classifier counts by its weights, bit by bit; any other by all that is
-    pickled of it, so that another version of its library may give another digest.
+    Design, prices, thresholds, labels, encodings, the weights of the default classifier, what an
+    `InputGuard` has learned, and emsco's own final models count as data, bit by bit. Any other
+    stage, final model or guard counts by all that is pickled of it: there is no other way to tell
+    it from another, and another version of its library may give another digest.
 
     Examples
     --------
@@ -54,18 +60,30 @@ def _parts(cascade: CascadeClassifier, seen: dict[int, Pickled]) -> list[Any]:
         cascade.thresholds_,
         cascade.classes_,
         cascade._names,
+        hasattr(cascade, "feature_names_in_"),  # or columns are read by their place
         cascade._missing_seen,
         cascade._encoding,
+        cascade._plan.default,
     ]
-    parts += [
-        (stage.coef_, stage.intercept_)
-        if cascade.estimator is None and stage is not cascade.final
-        else seen.setdefault(id(stage), Pickled(stage))
-        for stage in cascade.estimators_
-    ]
+    judges = [stage.judge for stage in cascade._plan.stages]
+    for judge, fitted in zip(judges, cascade.estimators_, strict=True):
+        if isinstance(judge, EstimatorStage | FinalStage):
+            parts.append((judge.container, _foreign(fitted, seen)))
+        else:
+            parts.append((fitted.coef_, fitted.intercept_))
     if cascade.guard is not None:
-        parts.append(Pickled(cascade.guard_))
+        guard = cascade.guard_
+        parts.append(guard.to_data() if type(guard) is InputGuard else Pickled(guard))
     return parts
+
+
+def _foreign(model: Any, seen: dict[int, Pickled]) -> Any:
+    """Tell a classifier of the user's or a final model: as data where it is emsco's own."""
+    if isinstance(model, LoggedAnswers):
+        return model
+    if isinstance(model, OnnxModel):
+        return ("ONNX", model.content)
+    return seen.setdefault(id(model), Pickled(model))
 
 
 def digest_of(value: Any) -> str:
@@ -101,8 +119,9 @@ def _told(value: Any) -> Iterator[bytes]:
         yield value.told
     elif isinstance(value, np.generic):
         yield from _told(value.item())
-    elif isinstance(value, np.ndarray) and value.dtype.kind in "fiub":
-        yield from _told([value.shape, value.astype(np.float64).tobytes()])
+    elif isinstance(value, np.ndarray) and value.dtype.kind in _WIDEST:
+        widest = value.astype(_WIDEST[value.dtype.kind])
+        yield from _told([value.shape, value.dtype.kind, widest.tobytes()])
     elif isinstance(value, list | tuple | np.ndarray):
         yield f"[{len(value)}".encode()
         for item in value:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from emsco._estimator import EstimatorStage, FinalStage
 from emsco._frozen import FrozenMapping
 from emsco._linear import LinearStage, ReadFirst
 from emsco.exceptions import ArtifactError, quoted
-from emsco.guard import InputGuard
+from emsco.guard import InputGuard, Range
 
 
 @dataclass(frozen=True)
@@ -37,6 +37,8 @@ class Kept:
         Every column, in the order of X.
     missing : mapping of str to bool
         Whether training had missing values, by column.
+    numbers : mapping of str to bool
+        Whether training had numbers, by column, where that is known and no encoding tells it.
     encodings : mapping of str to ColumnEncoding
         How the default classifier reads a column.
     fitted : mapping of tuple of str to classifier
@@ -53,6 +55,7 @@ class Kept:
     most_frequent: int
     names: Sequence[str]
     missing: Mapping[str, bool]
+    numbers: Mapping[str, bool]
     encodings: Mapping[str, ColumnEncoding]
     fitted: Mapping[tuple[str, ...], Any]
     guard: InputGuard | None = None
@@ -70,6 +73,12 @@ class Kept:
     def missing_seen(self, name: str) -> bool:
         """Say whether training had missing values in a column."""
         return self.missing[name] if name in self.missing else self._refuse([name])
+
+    def numeric(self, used: Iterable[str]) -> dict[str, bool]:
+        """Say in which columns training had numbers; where no file tells it, a guard may."""
+        learned = {} if self.guard is None else self.guard.learned_
+        by_guard = {name: True for name in used if isinstance(learned.get(name), Range)}
+        return by_guard | {name: self.numbers[name] for name in used if name in self.numbers}
 
     def stage(self, features: tuple[str, ...], number: int) -> tuple[Any, Judge]:
         """Find the classifier of a stage; give it and what judges by it."""

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import isnan
 from typing import Any
 
 import numpy as np
@@ -13,11 +14,12 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
-from emsco._columns import Columns
+from emsco._columns import Columns, all_finite
 from emsco._encoding import Array, ColumnEncoding, Number, Term, read
 
 # exp(700) still fits a double; a score beyond it changes no probability.
 _LOWEST_SCORE = np.float64(-700.0)
+_HIGHEST_SCORE = np.finfo(np.float64).max
 
 
 def default_estimator() -> LogisticRegression:
@@ -81,11 +83,14 @@ class LinearStage:
         values = [columns[feature] for feature in self.plain]
         if len(self.intercept) == 1 and values and len(values[0]) == 1:
             return self._judge_one(values, columns)
-        score = self._plain_score(values)
-        for feature, term in self.others:
-            score = score + term(columns[feature])
-        score = score + self.intercept
-        return _logistic(score[0]) if len(score) == 1 else _softmax(score)
+        with np.errstate(over="ignore", invalid="ignore"):  # of values near the largest float
+            score = self._plain_score(values)
+            for feature, term in self.others:
+                score = score + term(columns[feature])
+            score = score + self.intercept
+            if not all_finite(score):
+                score = _bounded(score)
+            return _logistic(score[0]) if len(score) == 1 else _softmax(score)
 
     def _plain_score(self, values: list[NDArray[Any]]) -> Array:
         """Add slope * value over the plain features, in their order."""
@@ -104,13 +109,21 @@ class LinearStage:
             score += slope * value.item()
         for feature, term in self.others:
             score += term(columns[feature]).item()
-        no, yes = _logistic(np.float64(score + self.intercept.item()))
+        score += self.intercept.item()
+        no, yes = _logistic(np.float64(0.0 if isnan(score) else score))
         return np.array([no]), np.array([yes])
 
     @cached_property
     def _first_slopes(self) -> list[float]:
         slopes: list[float] = self.slopes[0].tolist()
         return slopes
+
+
+def _bounded(score: Array) -> Array:
+    """Bound scores that overflowed; a row whose infinities cancel has the same for every class."""
+    bounded = np.clip(score, -_HIGHEST_SCORE, _HIGHEST_SCORE)
+    bounded[:, np.isnan(score).any(axis=0)] = 0.0
+    return bounded
 
 
 def _logistic(score: Any) -> Sequence[Any]:
@@ -133,4 +146,4 @@ class ReadFirst:
 
     def __call__(self, columns: Columns) -> Sequence[Array]:
         """Give the probability of each class, a value a row."""
-        return self.stage({f: read(own, columns[f], f) for f, own in self.encodings.items()})
+        return self.stage({f: read(own, columns[f]) for f, own in self.encodings.items()})

@@ -1,186 +1,245 @@
-"""Which rows these are: by key, and by the values they hold; as 64-bit hashes, never as values."""
+"""What makes two rows the same, and which rows a model knows: hashes of rows, never values.
+
+Two rows are the same where every column holds the same value, in whatever form: a number is the
+same as float64, float32, integer, boolean or text, and with 15 digits. A row is hashed as a whole,
+over all columns and over those that a cascade uses, at three resolutions: as float32 tells numbers
+apart, and rounded to 1/256 and to 1/8 of the spread that a column's middle half has. The rough ones
+know a row again that was written with fewer digits, or measured again.
+
+Equal values alone prove nothing, because some tables repeat themselves. How many twins chance
+explains is seen from the rows themselves: among rows drawn alike, those that have a twin in the
+other table are as frequent as those that have one in their own.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from hashlib import blake2b
-from typing import Any
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from hashlib import sha256
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
+from scipy.special import betainc  # type: ignore[import-untyped]  # scipy has no types
 
-from emsco._columns import Columns, container_of, plain
-from emsco.exceptions import CertificateError
+from emsco._columns import Columns
+from emsco._hashes import Hashes, Values, digest_of_names, hash_keys, hash_rows
 
-Hashes = NDArray[np.uint64]
+MOST_REMEMBERED = 100_000  # fitted rows whose hashes are kept; of more, so many are drawn
 
-_MARGIN = 0.01  # of twins, allowed beyond twice the share that the fitted rows have themselves
-
-
-def hash_values(columns: Columns) -> Hashes:
-    """Give a hash of each row's values; the order of columns does not matter, their names do."""
-    total = np.zeros(1, dtype=np.uint64)
-    for name, column in columns.items():
-        total = total + _mix(_hash(plain(column)) ^ _hash(np.array([name], dtype=object)))
-    return total
-
-
-def hash_keys(X: Any, keys: ArrayLike | None = None) -> Hashes | None:
-    """Give a hash of each row's key: of those given, or else of a frame's index.
-
-    None where rows have no keys: the index that pandas numbers rows by says nothing of them.
-    """
-    if keys is not None:
-        given = np.asarray(keys)
-        if given.shape != (len(X),):
-            raise CertificateError(f"`keys` must name {len(X)} rows, has shape {given.shape}.")
-        return _hash(given)
-    if container_of(X) != "pandas":
-        return None
-    index = X.index
-    if type(index).__name__ == "RangeIndex" and (index.start, index.step) == (0, 1):
-        return None
-    return _hash(index.to_numpy())
-
-
-def _mix(bits: Hashes) -> Hashes:
-    """Spread every bit over all of them, as splitmix64 does."""
-    bits = bits + np.uint64(0x9E3779B97F4A7C15)
-    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return bits ^ (bits >> np.uint64(31))
-
-
-def _hash(values: NDArray[Any]) -> Hashes:
-    """Hash values so that equal ones are equal, whole numbers of any type included."""
-    if values.dtype.kind in "mM":  # whatever the unit
-        values = values.astype(f"{values.dtype.kind}8[ns]").view(np.int64)
-    if values.dtype.kind in "iub":
-        number = values.astype(np.float64)
-        # What a double cannot hold of a long number, such as a card's.
-        held = np.clip(number, -(2.0**63), 2.0**63 - 2**10).astype(np.int64)
-        lost = values.astype(np.uint64) - held.astype(np.uint64)
-        return _mix(_bits(number) + _mix(lost))
-    if values.dtype.kind == "f":
-        number = values.astype(np.float64)
-        return _mix(_bits(number) + _mix(np.zeros(len(number), dtype=np.uint64)))
-    known: dict[str, int] = {}
-    hashed = np.empty(len(values), dtype=np.uint64)
-    for i, value in enumerate(values.tolist()):
-        text = str(value)
-        if text not in known:
-            known[text] = int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
-        hashed[i] = known[text]
-    return hashed
-
-
-def _bits(number: NDArray[np.float64]) -> Hashes:
-    # One zero and one NaN, whatever their bits.
-    same = np.where(np.isnan(number), np.nan, number) + 0.0
-    return np.ascontiguousarray(same).view(np.uint64)
+_CHANCE = 1e-4  # of seeing so many twins without any row being known
+_ENOUGH = 20  # different rows: two tables with the same ones are the same table
 
 
 @dataclass(frozen=True)
-class Spent:
-    """Calibration rows that a certificate was asked on, and the part of the error it took."""
+class View:
+    """Rows as some columns show them.
 
-    names: tuple[str, ...]
-    values: Hashes
-    keys: Hashes | None
-    question: str
-    share: float
+    Parameters
+    ----------
+    columns : str
+        Which columns these are, as a digest of their names.
+    hashes : tuple of arrays
+        A hash a row, one array a resolution, the finest first.
+    """
 
-    def repeats(self, other: Spent) -> bool:
-        """Say whether the same was asked on the same rows, which has the same answer."""
-        return (self.question, self.share) == (other.question, other.share)
+    columns: str
+    hashes: tuple[Hashes, ...]
+
+
+@dataclass(frozen=True)
+class HashedRows:
+    """Rows that were fitted on, asked on or shown, as a model's hashes tell them.
+
+    Parameters
+    ----------
+    views : tuple of View
+        The rows as sets of columns show them, the widest first.
+    keys : array of hashes or None
+        A hash of each row's key, where rows have keys.
+    """
+
+    views: tuple[View, ...] = ()
+    keys: Hashes | None = None
+
+    def take(self, rows: NDArray[np.intp]) -> HashedRows:
+        """Give some of the rows."""
+        views = tuple(View(v.columns, tuple(h[rows] for h in v.hashes)) for v in self.views)
+        return HashedRows(views, None if self.keys is None else self.keys[rows])
+
+    def in_no_order(self) -> HashedRows:
+        """Give the same hashes sorted, so that nothing tells which belong to one row."""
+        views = tuple(View(v.columns, tuple(map(np.sort, v.hashes))) for v in self.views)
+        return HashedRows(views, None if self.keys is None else np.sort(self.keys))
+
+    def __len__(self) -> int:
+        return len(self.views[0].hashes[0]) if self.views else 0
+
+
+class Likeness(NamedTuple):
+    """How rows compare with others.
+
+    Parameters
+    ----------
+    twins : int or None
+        How many have a twin among the others, to the last digit of float32; None where no columns
+        can be compared.
+    beyond : int
+        How many have one, where that is more than chance explains; else 0.
+    rounded : bool
+        Whether those are twins but for rounding only.
+    tells : bool
+        Whether it would have been noticed if half of the rows were among the others.
+    """
+
+    twins: int | None
+    beyond: int
+    rounded: bool
+    tells: bool
+
+
+def compare(rows: HashedRows, others: HashedRows) -> Likeness:
+    """Say whether rows are among others, or what cannot be told of it."""
+    twins, tells = None, False
+    beyond: dict[bool, int] = {}  # by whether rounded
+    known = {view.columns: view for view in others.views}
+    for view in rows.views:
+        if view.columns not in known:
+            continue
+        pairs = zip(view.hashes, known[view.columns].hashes, strict=True)
+        for resolution, (own, other) in enumerate(pairs):
+            found = int(np.isin(own, other).sum())
+            twins = found if twins is None else twins
+            by_other = _repeated(other), len(own) / len(other)
+            by_own = _repeated(own), max(1.0, len(other) / max(len(own) - 1, 1))
+            half = (len(own) + found) // 2
+            same = _is_same_table(own, other)
+            for repeated, ratio in (by_other, by_own):
+                same |= _beyond_chance(found, repeated // 2, 2 * ratio)
+                tells |= _beyond_chance(half, repeated // 2, 2 * ratio)
+            if same:
+                beyond[resolution > 0] = max(found, beyond.get(resolution > 0, 0))
+    rounded = False not in beyond
+    return Likeness(twins, beyond.get(rounded, 0), rounded, tells)
+
+
+def compare_within(rows: HashedRows, others: HashedRows | None) -> Likeness:
+    """Say whether rows repeat one another more than chance explains.
+
+    Rows drawn alike repeat one another as often as they repeat `others`, and as others repeat one
+    another.
+    """
+    view = rows.views[0]
+    own = view.hashes[0]
+    repeated = _repeated(own)
+    known = {v.columns: v.hashes[0] for v in (others.views if others is not None else ())}
+    if view.columns not in known:
+        return Likeness(repeated, 0, rounded=False, tells=not repeated)
+    other = known[view.columns]
+    share = len(own) / len(other)
+    by_twins = int(np.isin(own, other).sum()), max(1.0, share) / 2
+    by_other = _repeated(other) // 2, max(share, share**2)
+    same = tells = False
+    for events, ratio in (by_twins, by_other):
+        same |= _beyond_chance(repeated // 2, events, ratio)
+        tells |= _beyond_chance(len(own) // 2, events, ratio)
+    return Likeness(repeated, repeated if same else 0, rounded=False, tells=tells)
+
+
+def _beyond_chance(found: int, events: int, ratio: float) -> bool:
+    """Say whether so many were found, where chance gives at most `ratio` of them for each event.
+
+    Of rare things counted together, each is one of those found with the same probability.
+    """
+    if not found:
+        return False
+    share = ratio / (1 + ratio)
+    return bool(betainc(found, events + 1, share) <= _CHANCE)
+
+
+def _is_same_table(own: Hashes, other: Hashes) -> bool:
+    """Say whether these are the very same rows, however often values repeat."""
+    if len(own) != len(other):
+        return False
+    ordered = np.sort(own)
+    is_rich = int((np.diff(ordered) != 0).sum()) + 1 >= _ENOUGH
+    return is_rich and bool((ordered == np.sort(other)).all())
+
+
+def _repeated(hashes: Hashes) -> int:
+    """Count the rows with a twin among them."""
+    counts = np.unique(hashes, return_counts=True)[1]
+    return int(counts[counts > 1].sum())
 
 
 @dataclass(frozen=True)
 class FittedRows:
-    """What a model remembers of the rows it was fitted on, and of those it was certified on.
+    """What a model remembers of the rows it was fitted on.
 
     Parameters
     ----------
-    names : tuple of str
-        The columns that are hashed.
-    values, keys : arrays of hashes, default=None
-        A hash a row; None where nothing is known.
-    spent : list of Spent
-        What was certified; a search and its cascades share it.
+    digest : str, default=""
+        Which rows these are, in whatever order and form; "" where nothing is known of them.
+    names : tuple of str, default=()
+        The columns.
+    spreads : mapping of str to float, default={}
+        The spread of numbers in the middle half of a column, which rounding goes by.
+    sets : tuple of tuple of str, default=()
+        The sets of columns that rows are hashed over, all of them first.
+    rows : HashedRows or None, default=None
+        The rows themselves; None where they were left out of a file.
     """
 
+    digest: str = ""
     names: tuple[str, ...] = ()
-    values: Hashes | None = None
-    keys: Hashes | None = None
-    spent: list[Spent] = field(default_factory=list)
+    spreads: Mapping[str, float] = field(default_factory=dict)
+    sets: tuple[tuple[str, ...], ...] = ()
+    rows: HashedRows | None = None
 
     @classmethod
-    def of(cls, X: Any, columns: Columns) -> FittedRows:
-        """Remember rows."""
-        return cls(tuple(columns), hash_values(columns), hash_keys(X))
+    def of(cls, X: Any, columns: Columns, used: Iterable[str]) -> FittedRows:
+        """Remember rows, over all columns and over those that are used."""
+        values = {name: Values.read(column) for name, column in columns.items()}
+        fine = hash_rows(values, tuple(columns), {}, b"", resolutions=1)[0]
+        digest = sha256(np.sort(fine).tobytes()).hexdigest()
+        spreads = {n: spread for n, v in values.items() if (spread := v.spread())}
+        fitted = cls(digest, tuple(columns), spreads)
+        return fitted._over(values, (tuple(columns), tuple(used)), hash_keys(X))
 
-    def _twins_allowed(self, values: Hashes) -> float:
-        """Give the share of other rows that may equal one of these by chance.
+    def using(self, columns: Columns, used: Iterable[str]) -> FittedRows:
+        """Remember the same rows over the columns that another cascade uses."""
+        sets = tuple(dict.fromkeys((self.names, tuple(used))))
+        if sets == self.sets or self.rows is None:
+            return self
+        values = {name: Values.read(column) for name, column in columns.items()}
+        return self._over(values, sets, self.rows.keys)
 
-        Some tables repeat themselves; where nothing is known of the fitted rows, how much the other
-        rows do must tell.
-        """
-        return 2 * _repeated(values if self.values is None else self.values) + _MARGIN
+    def _over(
+        self,
+        values: Mapping[str, Values],
+        sets: tuple[tuple[str, ...], ...],
+        keys: Hashes | None,
+    ) -> FittedRows:
+        fitted = replace(self, sets=tuple(dict.fromkeys(sets)))
+        kept = np.arange(len(next(iter(values.values())).numbers))
+        if keys is not None:  # drawn twice, as by a bootstrap, a row is one row
+            kept = np.sort(np.unique(keys, return_index=True)[1])
+        if len(kept) > MOST_REMEMBERED:
+            seed = int(self.digest[:16], 16)
+            drawn = np.random.default_rng(seed).choice(kept, MOST_REMEMBERED, replace=False)
+            kept = np.sort(drawn)
+        some = {name: column.take(kept) for name, column in values.items()}
+        return replace(fitted, rows=HashedRows(fitted._views(some), keys))
 
-    def refuse_known(self, rows: Spent) -> int | None:
-        """Refuse rows that the model was fitted on; count those that merely equal one.
+    def look(self, columns: Columns, keys: Hashes | None = None) -> HashedRows:
+        """Hash other rows as these were, over each set of columns that they have."""
+        values = {name: Values.read(columns[name]) for name in self.names if name in columns}
+        return HashedRows(self._views(values), keys)
 
-        None where that cannot be told, because X or the model lacks columns.
-        """
-        if rows.keys is not None and self.keys is not None:
-            same = int(np.isin(rows.keys, self.keys).sum())
-            if same:
-                raise CertificateError(
-                    f"{same:,} of {len(rows.keys):,} calibration rows were searched or fitted on, "
-                    "by their key or index; take rows that the model has not seen (or, if the "
-                    "index means nothing, X.reset_index(drop=True))."
-                )
-        if self.values is None or set(rows.names) != set(self.names):
-            return None
-        twins = int(np.isin(rows.values, self.values).sum())
-        allowed = self._twins_allowed(rows.values)
-        if twins > allowed * len(rows.values):
-            raise CertificateError(
-                f"{twins:,} of {len(rows.values):,} calibration rows equal a row that the model "
-                f"was fitted on, value by value; {allowed:.1%} could be chance, so these are "
-                "likely the same rows; take rows that the model has not seen."
-            )
-        return twins
-
-    def refuse_overspent(self, wanted: Spent) -> None:
-        """Refuse a certificate for which earlier ones on the same rows leave no share."""
-        earlier = [spent for spent in self.spent if self._overlaps(wanted, spent)]
-        if any(wanted.repeats(spent) for spent in earlier):
-            return
-        left = max(1 - sum(spent.share for spent in earlier), 0.0)
-        if wanted.share > left + 1e-9:
-            raise CertificateError(
-                f"These rows carry a certificate already, and {left:.3g} of the error that their "
-                f"confidence allows is left, but {wanted.share:.3g} was asked for; take fresh "
-                "rows, or give every certificate on one set of rows its own `share=`, in sum at "
-                "most 1."
-            )
-
-    def spend(self, wanted: Spent) -> None:
-        """Note a certificate; one that only repeats another costs nothing."""
-        if not any(wanted.repeats(spent) for spent in self.spent):
-            self.spent.append(wanted)
-
-    def _overlaps(self, wanted: Spent, earlier: Spent) -> bool:
-        if wanted.keys is not None and earlier.keys is not None:
-            return bool(np.isin(wanted.keys, earlier.keys).any())
-        if set(wanted.names) != set(earlier.names):
-            return False
-        same = float(np.isin(wanted.values, earlier.values).mean())
-        return same > self._twins_allowed(wanted.values)
-
-
-def _repeated(values: Hashes) -> float:
-    """Give the share of rows with a twin among them."""
-    counts = np.unique(values, return_counts=True)[1]
-    return float(counts[counts > 1].sum() / len(values))
+    def _views(self, values: Mapping[str, Values]) -> tuple[View, ...]:
+        salt = self.digest.encode()
+        return tuple(
+            View(digest_of_names(names), hash_rows(values, names, self.spreads, salt))
+            for names in self.sets
+            if all(name in values for name in names)
+        )

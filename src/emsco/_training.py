@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Iterable, Sequence, Set
 from functools import cached_property
 from typing import Any
 
@@ -21,6 +21,7 @@ from sklearn.utils.validation import (
 )
 
 from emsco._columns import (
+    NUMERIC,
     Column,
     Columns,
     as_objects,
@@ -31,6 +32,7 @@ from emsco._columns import (
     read_columns,
     refuse_invalid,
     refuse_twice,
+    unmask,
 )
 from emsco._decide import Judge
 from emsco._encoding import Array, ColumnEncoding, learn, read
@@ -67,6 +69,7 @@ def read_rows(owner: Any, X: Any, y: ArrayLike | None) -> tuple[dict[str, Column
     `owner` is the estimator being fitted: it learns what scikit-learn wants to know of X.
     """
     if container_of(X) == "array":
+        X = unmask(X)
         X = validate_data(owner, X, y, dtype=None, ensure_all_finite=False, multi_output=True)[0]
     else:
         refuse_twice(list(X.columns))
@@ -79,6 +82,9 @@ def read_rows(owner: Any, X: Any, y: ArrayLike | None) -> tuple[dict[str, Column
 
 
 def _read_labels(y: ArrayLike | None, n_rows: int) -> NDArray[Any]:
+    if isinstance(y, np.ma.MaskedArray) and y.mask.any():
+        row = int(np.argmax(y.mask))
+        raise ValuesError(f"Row {row} has no label: it is masked; leave the row out.", row=row)
     labels: NDArray[Any] = column_or_1d(y, warn=True)
     if labels.dtype.kind == "f":
         assert_all_finite(labels, input_name="y")
@@ -186,7 +192,7 @@ class Training:
         """Give a column as plain values; infinity raises."""
         if name not in self._values:
             values = plain(self.columns[name])
-            refuse_invalid(values, name, missing_seen=True)
+            refuse_invalid(values, name, missing_seen=True, given=self.columns[name])
             self._values[name] = values
         return self._values[name]
 
@@ -204,6 +210,14 @@ class Training:
         if self.estimator is None:
             return self.encoding(name).missing_seen
         return name in self._may_be_missing or has_missing(values)
+
+    def numeric(self, used: Iterable[str]) -> dict[str, bool]:
+        """Say which columns hold numbers, but for those that are declared to be categories."""
+        return {
+            name: self.values(name).dtype.kind in NUMERIC
+            for name in used
+            if not is_category(self.columns[name])
+        }
 
     @property
     def most_frequent(self) -> int:
@@ -257,5 +271,5 @@ class Training:
     def _block(self, name: str) -> Array:
         if name not in self._blocks:
             encoding = self.encoding(name)
-            self._blocks[name] = encoding.encode(read(encoding, self.columns[name], name))
+            self._blocks[name] = encoding.encode(read(encoding, self.columns[name]))
         return self._blocks[name]

@@ -14,8 +14,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from emsco._compiled import compiled
 
 
 def predict_proba_of(
@@ -51,14 +52,14 @@ def predict_proba_of(
     return probability.reshape(len(sets), len(X), -1)
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _add_leaf(leaf: Any, sets: Any, known: Any, bought: Any, total: Any) -> None:
     """Add a leaf to the sets that it holds for; without a branch, so many at an instruction."""
     for s in range(sets.shape[0]):
         total[s] += leaf if sets[s] & known == bought else 0.0
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def _add_leaves(
     X: Any,
     sets: Any,  # a word each

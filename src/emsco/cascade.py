@@ -21,16 +21,20 @@ from sklearn.utils.validation import (
 
 from emsco._columns import (
     NUMERIC,
+    Column,
     Columns,
     all_finite,
     container_of,
     invalid,
+    narrow,
+    numbers,
     pick_columns,
     plain,
     read_columns,
     refuse_invalid,
     slice_columns,
     transpose_blocks,
+    unmask,
 )
 from emsco._decide import Judge, Plan, Stage, decide_block
 from emsco._encoding import ColumnEncoding, read
@@ -178,7 +182,7 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
             self.estimator, container_of(X), columns, labels, params, sources, final=self.final
         )
         self._fit(training)
-        self._fitted_rows = FittedRows.of(X, columns)
+        self._fitted_rows = FittedRows.of(X, columns, self._missing_seen)
         return self
 
     def _fit(self, training: Training | Kept) -> Self:
@@ -259,8 +263,11 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
         """Learn the used columns: where missing values are known, encodings, and the guard."""
         self._missing_seen = {name: training.missing_seen(name) for name in used}
         self._encoding: dict[str, ColumnEncoding] = {}
+        self._numbers: dict[str, bool] = {}
         if self.estimator is None:
             self._encoding = {name: training.encoding(name) for name in used}
+        else:
+            self._numbers = training.numeric(used)
         if self.guard is not None:
             self.guard_ = training.guarded(self.guard, used)
 
@@ -285,7 +292,7 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self)
         size = _LINEAR_BLOCK if self.estimator is None else _ESTIMATOR_BLOCK
         if container_of(X) == "array":
-            X = without_answers(self.final, X)
+            X = unmask(without_answers(self.final, X))
             X = validate_data(self, X, reset=False, dtype=None, ensure_all_finite=False)
             if X.dtype.kind in NUMERIC:
                 return self._array_blocks(X, size)
@@ -296,29 +303,53 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
             rest = without_answers(self.final, X)
             validate_data(self, rest, reset=False, skip_check_array=True)
             columns = read_columns(rest, self._names) | pick_columns(X, logged(self.final))
-        used = {name: columns[name] for name in self._columns_read}
-        if self.estimator is None and self.final is None:
-            used = {name: read(self._encoding[name], used[name], name) for name in used}
-        self._refuse_invalid(used)
-        return slice_columns(used, size)
+        given = {name: columns[name] for name in self._columns_read}
+        values = {name: self._read(name, given[name]) for name in self._missing_seen}
+        self._refuse_invalid(values, given)
+        return slice_columns(values if self.final is None else given, size)
 
     @property
     def _columns_read(self) -> list[str]:
         """What some stage reads of X."""
         return [*self._missing_seen, *logged(self.final)]
 
+    def _read(self, name: str, column: Column) -> Column:
+        """Read a column as what it held in training; an own estimator has the rest as it is."""
+        if name in self._encoding:
+            return read(self._encoding[name], column, self._levels(name))
+        return numbers(column) if self._numbers.get(name) else column
+
+    def _levels(self, name: str) -> Sequence[Any]:
+        """Give the categories of a column that the guard knows; all may be rare in an encoding."""
+        learned = getattr(getattr(self, "guard_", None), "learned_", {})
+        return getattr(learned.get(name), "values", ())
+
     def _array_blocks(self, X: NDArray[Any], size: int) -> Iterator[Columns]:
-        dtype = np.float64 if self.estimator is None else X.dtype
-        for number, (rows, columns) in enumerate(transpose_blocks(X, self._names, size, dtype)):
+        narrowed = narrow(X)
+        dtype = np.float64 if self.estimator is None else narrowed.dtype
+        blocks = transpose_blocks(narrowed, self._names, size, dtype)
+        for number, (rows, columns) in enumerate(blocks):
             if not all_finite(rows):
-                self._refuse_invalid(columns, first_row=number * size)
+                first = number * size
+                given = read_columns(X[first : first + size], self._names)
+                self._refuse_invalid(columns, given, first_row=first)
             yield columns
 
-    def _refuse_invalid(self, columns: Columns, *, first_row: int = 0) -> None:
-        """Refuse values that cannot be judged; a guard rejects their rows instead."""
-        if self.guard is None:
-            for name, seen in self._missing_seen.items():
-                refuse_invalid(plain(columns[name]), name, missing_seen=seen, first_row=first_row)
+    def _refuse_invalid(self, values: Columns, given: Columns, *, first_row: int = 0) -> None:
+        """Refuse values that cannot be judged, by stage; a guard rejects their rows instead."""
+        if self.guard is not None:
+            return
+        for stage in self._plan.stages:
+            for name in stage.features:
+                if name in self._missing_seen:
+                    is_read = name in self._encoding
+                    refuse_invalid(
+                        values[name] if is_read else plain(values[name]),
+                        name,
+                        missing_seen=self._missing_seen[name],
+                        first_row=first_row,
+                        given=given[name],
+                    )
 
     def _decide(
         self, block: Columns, *, probability: NDArray[np.float64] | None = None
@@ -328,7 +359,9 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
 
     def _examine(self, columns: Columns) -> NDArray[np.object_] | None:
         """Say why rows must be rejected: the guard's reason, or an invalid value."""
-        values = {name: plain(column) for name, column in columns.items()}
+        values = columns
+        if not self._encoding:  # else they are read already
+            values = {name: plain(column) for name, column in columns.items()}
         reasons = self.guard_.reasons(values)
         if reasons is not None:
             reasons = np.asarray(reasons, dtype=object)

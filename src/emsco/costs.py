@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
 from decimal import Decimal
 from functools import cached_property
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +180,9 @@ class Costs:
                     f"Source {source.name!r} names the setup {source.setup!r}, which has no price"
                     + nearest(source.setup, setups)
                 )
+        latencies = sum(source.latency for source in self.sources)
+        if not isfinite(self.total) or not isfinite(latencies):
+            raise CostsError("All prices together, and all latencies, must add up to a number.")
         idle = set(setups) - {source.setup for source in self.sources}
         if idle:
             raise CostsError(f"No source names the setup {quoted(sorted(idle))}; remove it.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import isclose
+from math import inf, isclose
 from typing import Any
 
 import numpy as np
@@ -65,10 +65,11 @@ class Evaluation:
     worst_latency: float = 0.0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.right <= self.accepted <= self.rows or self.paid < 0:
-            raise DecisionsError(
-                f"0 <= right <= accepted <= rows and paid >= 0 must hold: {self!r}."
-            )
+        if not 0 <= self.right <= self.accepted <= self.rows < inf:
+            raise DecisionsError(f"0 <= right <= accepted <= rows must hold: {self!r}.")
+        for total in ("paid", "waited", "worst_latency"):
+            if not 0 <= getattr(self, total) < inf:
+                raise DecisionsError(f"{total} must be a number >= 0: {self!r}.")
         for count in ("rows", "accepted", "right"):
             by_class = FrozenMapping(getattr(self, f"class_{count}"))
             object.__setattr__(self, f"class_{count}", by_class)
@@ -78,6 +79,11 @@ class Evaluation:
                 raise DecisionsError(f"class_{count} must sum to {count}: {self!r}.")
         if not self.class_rows.keys() == self.class_accepted.keys() == self.class_right.keys():
             raise DecisionsError(f"The counts by class must name the same classes: {self!r}.")
+        for label, rows in self.class_rows.items():
+            if not 0 <= self.class_right[label] <= self.class_accepted[label] <= rows:
+                raise DecisionsError(
+                    f"0 <= right <= accepted <= rows must hold for {label!r}: {self!r}."
+                )
 
     @property
     def accuracy(self) -> float:

@@ -102,12 +102,24 @@ class SelectionWarning(EmscoWarning):
     """A choice that is likely to look better than it is, or that fell back on all sources."""
 
 
+class SearchWarning(EmscoWarning):
+    """A search that may take long."""
+
+
 class CalibrationWarning(EmscoWarning):
     """Confidences that promise more than they keep."""
 
 
 class GuardWarning(EmscoWarning):
     """A guard that will reject many rows without a fault."""
+
+
+class MonitorWarning(EmscoWarning):
+    """A monitor that does not watch all that was promised."""
+
+
+class CertificateWarning(EmscoWarning):
+    """A certificate out of a file that is not about the cascade beside it, or cannot be checked."""
 
 
 class CheckpointWarning(EmscoWarning):

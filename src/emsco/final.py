@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emsco._columns import container_of, is_missing, pick_columns, plain
+from emsco._columns import container_of, pick_columns, plain
+from emsco._values import is_missing
 from emsco.exceptions import ClassesError, ColumnsError, ModelError, require
 
 _NUMPY_OF = {"float": np.float32, "double": np.float64, "int64": np.int64, "int32": np.int32,

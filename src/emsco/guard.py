@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import isfinite
@@ -15,10 +15,20 @@ from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
-from emsco._columns import Column, is_category, is_missing, plain, refuse_invalid
+from emsco._columns import (
+    NUMERIC,
+    Column,
+    is_category,
+    is_level,
+    numbers,
+    plain,
+    refuse_invalid,
+    refuse_unknown,
+)
 from emsco._frozen import FrozenMapping
+from emsco._values import UNREADABLE, is_missing
 from emsco.decisions import ACCEPTED, INVALID_VALUE
-from emsco.exceptions import ColumnsError, GuardWarning, nearest, warn
+from emsco.exceptions import ArtifactError, ColumnsError, GuardWarning, nearest, warn
 
 OUT_OF_RANGE = "out of range"
 UNSEEN_CATEGORY = "unseen category"
@@ -77,8 +87,8 @@ class Range:
 
     def faults(self, values: NDArray[Any]) -> Found | None:
         """Find what lies outside; a missing value lies nowhere."""
-        if values.dtype.kind == "O":
-            return self._faults_among_objects(values)
+        if values.dtype.kind not in NUMERIC:
+            values = numbers(values)
         if len(values) == 1:
             value = values.item()
             if self.low <= value <= self.high or value != value:
@@ -88,25 +98,12 @@ class Range:
             self.low <= float(values.min()) and float(values.max()) <= self.high
         ):
             return None
-        numbers = values.astype(np.float64, copy=False)  # single precision would round the limits
-        rows = np.flatnonzero((numbers < self.low) | (numbers > self.high))
+        values = values.astype(np.float64, copy=False)  # single precision would round the limits
+        rows = np.flatnonzero((values < self.low) | (values > self.high))
         if not rows.size:
             return None
-        infinite = np.isinf(numbers[rows]).tolist()
+        infinite = np.isinf(values[rows]).tolist()
         return rows, [INVALID_VALUE if is_so else OUT_OF_RANGE for is_so in infinite]
-
-    def _faults_among_objects(self, values: NDArray[Any]) -> Found | None:
-        """Look at values one by one, where some are no numbers."""
-
-        def is_number(value: object) -> bool:
-            return isinstance(value, bool | int | float | np.number)
-
-        reasons = {
-            row: OUT_OF_RANGE if is_number(value) and isfinite(value) else INVALID_VALUE
-            for row, value in enumerate(values.tolist())
-            if not is_missing(value) and not (is_number(value) and self.low <= value <= self.high)
-        }
-        return (np.array(list(reasons)), list(reasons.values())) if reasons else None
 
 
 @dataclass(frozen=True)
@@ -142,14 +139,20 @@ class Categories:
 
     def faults(self, values: NDArray[Any]) -> Found | None:
         """Find what training did not hold; what is missing is not looked for."""
-        listed = values.tolist()
-        seen = self._seen
-        if seen.issuperset(listed):
-            return None
-        unseen = [
-            row for row, value in enumerate(listed) if value not in seen and not is_missing(value)
-        ]
-        return (np.array(unseen), [UNSEEN_CATEGORY] * len(unseen)) if unseen else None
+        given = values.tolist()
+        try:
+            if self._seen.issuperset(given):
+                return None
+        except TypeError:  # a list, or another value that cannot be looked up
+            pass
+        reasons = {row: self._fault(value) for row, value in enumerate(given)}
+        found = {row: reason for row, reason in reasons.items() if reason}
+        return (np.array(list(found)), list(found.values())) if found else None
+
+    def _fault(self, value: Any) -> str:
+        if not isinstance(value, Hashable) or value == UNREADABLE:
+            return INVALID_VALUE
+        return ACCEPTED if value in self._seen or is_missing(value) else UNSEEN_CATEGORY
 
 
 @dataclass(frozen=True)
@@ -159,6 +162,24 @@ class Anything:
     def faults(self, values: NDArray[Any]) -> Found | None:  # noqa: ARG002
         """Find nothing."""
         return None
+
+
+def _learned_from(name: str, told: Any) -> Range | Categories | Anything:
+    """Give back what was learned of a column; what no column teaches would judge rows wrongly."""
+    if isinstance(told, dict) and not told:
+        return Anything()
+    if isinstance(told, dict) and told.keys() == {"low", "high"}:
+        limits = told["low"], told["high"]
+        if all(type(limit) is float and isfinite(limit) for limit in limits) and (
+            limits[0] <= limits[1] or limits == (_LARGEST, -_LARGEST)
+        ):
+            return Range(*limits)
+    elif isinstance(told, dict) and told.keys() == {"values"}:
+        values = told["values"]
+        levels = isinstance(values, list) and all(is_level(value) for value in values)
+        if levels and len(set(values)) == len(values):
+            return Categories(tuple(values))
+    raise ArtifactError(f"its guard cannot have learned {told!r:.80} of the column {name!r:.80}")
 
 
 class InputGuard(BaseEstimator):
@@ -171,8 +192,9 @@ class InputGuard(BaseEstimator):
     - ``"out of range"``: a number beyond the range of training by more than a margin, or of a sign
       that training never saw;
     - ``"unseen category"``: a text or category that training never saw;
-    - ``"invalid value"``: infinity, or a value missing where training had none. The second the
-      cascade tells with any guard; used alone, this one lets missing values pass.
+    - ``"invalid value"``: infinity, what is no number among numbers, or a value missing where
+      training had none. The last the cascade tells with any guard; used alone, this one lets
+      missing values pass.
 
     It sees one value at a time: not a value that belongs to another row, nor one that was replaced
     by a plausible one. It is learned with the cascade and part of it: what is evaluated or
@@ -277,16 +299,17 @@ class InputGuard(BaseEstimator):
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self:
-        """Make the fitted guard that `to_data` described."""
-        learned: dict[str, Range | Categories | Anything] = {}
-        for name, told in data["columns"].items():
-            if "low" in told:
-                learned[name] = Range(float(told["low"]), float(told["high"]))
-            else:
-                learned[name] = Categories(tuple(told["values"])) if told else Anything()
-        guard = cls(margin=data["margin"], pool=data["pool"])
+        """Make the guard that `to_data` described, fitted where it tells columns; or refuse it."""
+        told = dict(data)
+        columns = told.pop("columns", None)
+        is_one = told.keys() == {"margin", "pool"} and isinstance(told["pool"], list | tuple)
+        if not is_one or not all(isinstance(name, str) for name in told["pool"]):
+            raise ArtifactError(f"no guard has the parameters {told!r:.80}")
+        guard = cls(**told)
         guard._validate_params()
-        guard.learned_ = FrozenMapping(learned)
+        if columns is not None:
+            learned = {name: _learned_from(name, parts) for name, parts in columns.items()}
+            guard.learned_ = FrozenMapping(learned)
         return guard
 
     def _learn(self, name: str, column: Column) -> Range | Categories | Anything:
@@ -296,7 +319,8 @@ class InputGuard(BaseEstimator):
             return Anything() if name in self.pool else Categories.learn(values, name)
         if name in self.pool:
             raise ColumnsError(f"`pool` is for text and categories; {name!r} holds numbers.")
-        refuse_invalid(values, name, missing_seen=True)
+        refuse_unknown(values, name)
+        refuse_invalid(values, name, missing_seen=True, given=column)
         return Range.learn(values, self.margin)
 
     def _faults(self, columns: Mapping[str, Column]) -> Iterator[tuple[str, NDArray[Any], Found]]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing, check_random_state
 
-from emsco.certify import Certificate, CertifiedCandidate, certify
+from emsco.certify import Certificate, CertifiedCandidate, Targets, certify_together
 from emsco.exceptions import CertificateError
 from emsco.search import CascadeSearchCV
 
@@ -127,7 +127,7 @@ def savings(
     >>> bool(len(saving.changed) <= 0.05 * len(found.certified_on))
     True
     """
-    if search.final is None or search.target != "agreement":
+    if search.final is None or search.needs_labels:
         raise CertificateError(
             "Savings are those of stages before a model: give CascadeSearchCV(final=model, "
             "target='agreement')."
@@ -137,11 +137,11 @@ def savings(
     searched, kept = (np.sort(half) for half in np.array_split(order, 2))
     search.fit(_safe_indexing(X, searched))
     fresh = _safe_indexing(X, kept)
-    answers = np.asarray(search.final.predict(fresh))
-    each = []
-    for target in targets:
-        certificate = certify(
-            search, fresh, agreement=target, confidence=confidence, share=1 / len(targets)
-        )
-        each.append(Saving.of(search, target, certificate, fresh, answers, kept))
-    return Savings(search, searched, kept, float(confidence), tuple(each))
+    answers = search.truth(fresh)
+    questions = [Targets(agreement=target) for target in targets]
+    certificates = certify_together(search, fresh, None, questions, confidence=confidence)
+    each = tuple(
+        Saving.of(search, target, certificate, fresh, answers, kept)
+        for target, certificate in zip(targets, certificates, strict=True)
+    )
+    return Savings(search, searched, kept, float(confidence), each)

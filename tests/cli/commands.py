@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet
 from typer.testing import CliRunner
 
+from emsco._ledger import forget_all
 from emsco.cli._app import app
 
 COSTS = """\
@@ -33,10 +34,13 @@ class Called(NamedTuple):
 
 
 def call(*arguments: object, stdin: Any = None) -> Called:
-    """Run a command in this process; a bug keeps its traceback."""
-    result = CliRunner().invoke(app, [str(a) for a in arguments], input=stdin)
+    """Run a command in this process, as one of its own; a bug shows its traceback."""
+    forget_all()
+    environment = {"EMSCO_TRACEBACK": "1"}
+    result = CliRunner(env=environment).invoke(app, [str(a) for a in arguments], input=stdin)
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
+    assert result.exit_code != 70, result.stderr
     return Called(result.exit_code, result.stdout, result.stderr)
 
 

@@ -207,3 +207,45 @@ def test_columns_of_the_input_never_pass_for_the_decisions_own(folder, model):
     assert list(kept.columns) == ["row", *FIELDS]
     assert kept.row.tolist() == [7] * 20
     assert call("decide", model, rows, "--keep", "cost").err.startswith("emsco: --keep cost: ")
+
+
+def test_true_and_a_number_in_one_column_are_numbers(tmp_path, monkeypatch):
+    """In CSV, in Parquet and in Python, with and without a guard, in any block."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=300)
+    rows = pd.DataFrame({"n": 2 * y + rng.normal(size=300), "m": rng.normal(size=300)})
+    cells = ["true", "2", "False", "0.5", "TRUE", "1"] * 3
+    fresh = pd.DataFrame({"n": cells, "m": 0.25})
+    fresh.to_csv(tmp_path / "rows.csv", index=False)
+    fresh.to_parquet(tmp_path / "rows.parquet")
+    numbers = fresh.assign(n=[1, 2, 0, 0.5, 1, 1] * 3)
+    typed = fresh.assign(n=np.array([True, 2, False, 0.5, True, 1] * 3, dtype=object))
+    for guard in (None, InputGuard()):
+        cascade = CascadeClassifier(guard=guard).fit(rows, y)
+        expected = list(cascade.decide(numbers))
+        assert list(cascade.decide(typed)) == expected
+        assert list(cascade.decide(fresh)) == expected
+        dump(cascade, tmp_path / "model.emsco")
+        for block in (2**22, 40):
+            monkeypatch.setattr(_tables, "_BLOCK_BYTES", block)
+            for name in ("rows.csv", "rows.parquet"):
+                called = call("decide", tmp_path / "model.emsco", tmp_path / name)
+                assert called.code == 0, called.err
+                confidence = as_frame(called.out).confidence.tolist()
+                assert confidence == [row.confidence for row in expected]
+
+
+def test_a_column_of_dates_where_training_had_numbers_is_no_number(tmp_path):
+    """Nor is one of bytes, even where they spell a number; the message names row and column."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=300)
+    rows = pd.DataFrame({"n": 2 * y + rng.normal(size=300)})
+    dump(CascadeClassifier().fit(rows, y), tmp_path / "plain.emsco")
+    dump(CascadeClassifier(guard=InputGuard()).fit(rows, y), tmp_path / "guarded.emsco")
+    path = tmp_path / "rows.parquet"
+    for values in (pa.array([1, 2], pa.date32()), pa.array([b"1", b"2"]), pa.array([[1.0], [2.0]])):
+        pa.parquet.write_table(pa.table({"n": values}), path)
+        decided = call("decide", tmp_path / "guarded.emsco", path)
+        assert as_frame(decided.out).reason.tolist() == ["invalid value"] * 2
+        stopped = call("decide", tmp_path / "plain.emsco", path)
+        assert stopped.err.startswith("emsco: Column 'n' held numbers in training; row 0 is ")

@@ -30,8 +30,9 @@ def test_a_wrong_column_is_answered_with_the_nearest_one(folder, tmp_path):
     refused(search(folder, label="stat"), "no column 'stat'; did you mean 'state'?")
     (tmp_path / "costs.toml").write_text("[sources]\nagee = 1\n")
     called = call(
-        "search", folder / "train.csv", "--label", "state", "--costs", tmp_path / "costs.toml"
-    )
+        "search", folder / "train.csv", "--label", "state", "--costs", tmp_path / "costs.toml",
+        "--out", tmp_path / "run",
+    )  # fmt: skip
     refused(called, "no column 'agee'; did you mean 'age'?")
     rows = patients(5, 0).rename(columns={"scan": "scann"})
     write_csv(rows, tmp_path / "rows.csv")
@@ -64,6 +65,12 @@ def test_a_wrong_column_is_answered_with_the_nearest_one(folder, tmp_path):
         (("decide", "run", "latin.csv"), "not text in UTF-8"),
         (("decide", "run", "empty.csv"), "must begin with a line that names its columns"),
         (("decide", "run", "broken.parquet"), "broken.parquet cannot be read"),
+        (("decide", "run", "cr.csv"), "cr.csv ends its lines by carriage returns alone"),
+        (("decide", "run", "quoted-cr.csv"), "-cr.csv ends its lines by carriage returns alone"),
+        (("decide", "run", "open.csv"), "open.csv has a row longer than 4 MB; is a quote left"),
+        (("decide", "run", "cell.csv"), "cell.csv has a row longer than 4 MB; is a quote left"),
+        (("decide", "run", "head.csv"), "cannot be read: field larger than field limit"),
+        (("decide", "run", "wide.csv"), "wide.csv begins with a line longer than 4 MB"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_done_is_told_in_one_line(folder, monkeypatch, arguments, part):
@@ -76,6 +83,15 @@ def test_what_cannot_be_done_is_told_in_one_line(folder, monkeypatch, arguments,
     (folder / "latin.csv").write_bytes(header.replace("town", "größe").encode("latin-1"))
     (folder / "empty.csv").write_text("")
     (folder / "broken.parquet").write_text("PAR1 not")
+    (folder / "cr.csv").write_bytes(f"{header}1,true,Bern,1,2,3\n".replace("\n", "\r").encode())
+    (folder / "quoted-cr.csv").write_bytes(b'"age","smoker"\r1,true\r')
+    row = "1,true,Bern,1,2,3\n"
+    (folder / "open.csv").write_text(f'{header}{row}1,true,"Bern,1,2,3\n{row * 500_000}')
+    (folder / "cell.csv").write_text(f"{header}{row}1,true,{'x' * 50_000_000},1,2,3\n{row * 99}")
+    (folder / "head.csv").write_text(f"{'x' * 50_000_000},age\n{row}")
+    (folder / "wide.csv").write_text(",".join(f"x{i}" for i in range(800_000)) + f"\n{row}")
+    if arguments[0] == "search" and "--out" not in arguments:
+        arguments += ("--out", "another")  # the folder `run` is there
     called = call(*arguments)
     notes = [line for line in called.err.splitlines(keepends=True) if line.startswith(NOTES)]
     refused(called._replace(err=called.err.removeprefix("".join(notes))), part)

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 
@@ -48,6 +49,122 @@ def test_a_reader_that_stops_is_no_error(folder, tmp_path):
     process.stderr.close()
 
 
+def _leaves(command, *, stdout, rows=b"", **options):
+    """Give the exit code and what was told, of a command that cannot print.
+
+    Rows stop coming and the pipe stays open: a thread waits for more when the command ends.
+    """
+    with open(stdout, "wb") as full:
+        process = subprocess.Popen(
+            [*EMSCO, *map(str, command)], stdin=subprocess.PIPE, stdout=full,
+            stderr=subprocess.PIPE, **options,
+        )  # fmt: skip
+        with suppress(BrokenPipeError):  # it has ended without reading all of it
+            process.stdin.write(rows)
+            process.stdin.flush()
+        told = process.stderr.read().decode()
+        code = process.wait(timeout=60)
+    for pipe in (process.stdin, process.stderr):
+        with suppress(BrokenPipeError):
+            pipe.close()
+    return code, told
+
+
+FULL = "emsco: Standard output cannot be written: No space left on device.\n"
+
+
+@pytest.mark.parametrize(
+    "command", [("show", "run"), ("show", "run", "--json"), ("decide", "run", "fresh.csv"),
+                ("--help",), ("--version",), ("search", "--help")]
+)  # fmt: skip
+def test_a_full_disk_under_standard_output_is_told(folder, command):
+    """In one line, with the code of what cannot be done."""
+    assert _leaves(command, stdout="/dev/full", cwd=folder) == (2, FULL)
+
+
+def test_a_full_disk_is_told_while_rows_still_come(folder):
+    """A thread that reads must not end the process by a fatal error."""
+    header, _, body = (folder / "fresh.csv").read_bytes().partition(b"\n")
+    rows = header + b"\n" + body * 200
+    command = ("decide", folder / "run", "-")
+    assert _leaves(command, stdout="/dev/full", rows=rows) == (2, FULL)
+
+
+def test_a_row_too_long_is_told_while_rows_still_come(folder):
+    """As above, where what is read is at fault."""
+    header, _, body = (folder / "fresh.csv").read_bytes().partition(b"\n")
+    rows = header + b"\n" + body + b"x" * 50_000_000
+    code, told = _leaves(("decide", folder / "run", "-"), stdout=os.devnull, rows=rows)
+    assert (code, told) == (2, "emsco: - has a row longer than 4 MB; is a quote left open?\n")
+
+
+def test_a_disk_that_is_full_leaves_what_was_there(folder, tmp_path):
+    """A file that grows too large, for a disk as for a limit, is not written at all."""
+    import resource
+
+    out = tmp_path / "out.csv"
+    out.write_text("before")
+    limit = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (10_000, 10_000))
+    command = [*EMSCO, "decide", "run", "fresh.csv", "--out", str(out), "--force"]
+    ended = subprocess.run(command, cwd=folder, capture_output=True, text=True, preexec_fn=limit)
+    assert ended.returncode == 2
+    assert "out.csv cannot be written: File too large" in ended.stderr
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"out.csv": "before"}
+
+
+def test_nobody_hears_of_a_full_standard_error(folder):
+    """The exit code is what it would be otherwise."""
+    with open("/dev/full", "wb") as full:
+        ended = subprocess.run([*EMSCO, "show", "nothing.emsco"], cwd=folder, stderr=full)
+        assert ended.returncode == 2
+        command = [*EMSCO, "select", "run"]
+        ended = subprocess.run(command, cwd=folder, stderr=full, stdout=subprocess.PIPE)
+        assert ended.returncode == 0
+
+
+def test_closed_standard_output_is_told(folder):
+    """As by `>&-` of a shell."""
+    command = shlex.join([*EMSCO, "decide", "run", "fresh.csv"])
+    ended = subprocess.run(["bash", "-c", f"{command} >&-"], cwd=folder, capture_output=True)
+    assert ended.returncode == 2
+    assert ended.stderr == b"emsco: Standard output is closed; name a file by --out.\n"
+
+
+BUG = r"""
+import sys
+from emsco import cli
+from emsco.cli import _models
+def load_any(*_): raise KeyError("nobody\nforesaw")
+_models.load_any = load_any
+sys.argv = ["emsco", "show", "run"]
+cli.main()
+"""
+
+
+@pytest.mark.parametrize("traceback", [False, True])
+def test_an_error_that_nobody_foresaw_has_a_code_of_its_own(traceback):
+    """One line asks to report it; the traceback is there for the asking."""
+    environment = {**os.environ, **({"EMSCO_TRACEBACK": "1"} if traceback else {})}
+    ended = subprocess.run(
+        [sys.executable, "-c", BUG], capture_output=True, text=True, env=environment
+    )
+    assert ended.returncode == 70
+    *before, last = ended.stderr.splitlines()
+    assert last.startswith("emsco: an error that nobody foresaw: KeyError: 'nobody")
+    assert last.endswith("Please report it, with what EMSCO_TRACEBACK=1 in the environment prints.")
+    assert bool(before) == traceback
+    assert ("Traceback (most recent call last):" in before) == traceback
+
+
+def test_a_reader_that_stops_reading_help_is_no_error():
+    """It is not the code that means "not certified"."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    ended = subprocess.run([*EMSCO, "--help"], stdout=writing, stderr=subprocess.PIPE)
+    os.close(writing)
+    assert (ended.returncode, ended.stderr) == (141, b"")
+
+
 def _start(command, **options):
     """Start a process that can be interrupted, also where the tests run in the background.
 
@@ -59,12 +176,16 @@ def _start(command, **options):
     )
 
 
-def test_an_interrupted_command_leaves_no_half_file(folder, tmp_path):
-    """It ends with 130, and what was there before is as it was."""
+@pytest.mark.parametrize(
+    ("number", "code", "what"),
+    [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
+)
+def test_an_interrupted_command_leaves_no_half_file(folder, tmp_path, number, code, what):
+    """It ends with a code that says so, and what was there before is as it was."""
     header, _, body = (folder / "fresh.csv").read_text().partition("\n")
     out = tmp_path / "out.csv"
     out.write_text("before")
-    command = [*EMSCO, "decide", str(folder / "run"), "-", "--out", str(out)]
+    command = [*EMSCO, "decide", str(folder / "run"), "-", "--out", str(out), "--force"]
     process = _start(command, stdin=subprocess.PIPE)
     process.stdin.write((header + "\n" + body * 100).encode())
     process.stdin.flush()
@@ -72,10 +193,10 @@ def test_an_interrupted_command_leaves_no_half_file(folder, tmp_path):
     while len(list(tmp_path.iterdir())) < 2:  # until the draft is there: it is deciding
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     error = process.communicate(timeout=60)[1].decode()
-    assert process.returncode == 130
-    assert error == "emsco: interrupted; nothing is half written.\n"
+    assert process.returncode == code
+    assert error == f"emsco: {what}; nothing is half written.\n"
     assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
     assert out.read_text() == "before"
 

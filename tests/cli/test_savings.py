@@ -15,8 +15,18 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
+from emsco import CascadeSearchCV, Costs, Source, dump
 from emsco.cli._frames import read_features
+from emsco.final import LoggedAnswers
 
+COSTS_OF = Costs(
+    [
+        Source("form", features=("age", "smoker", "town"), cost=1),
+        Source("visits", cost=2),
+        Source("marker", cost=12),
+        Source("scan", cost=100),
+    ]
+)
 NAMES = ["visits", "marker", "scan", "age", "smoker", "town"]  # not in the order of the file
 
 
@@ -122,6 +132,50 @@ def test_agreement_is_certified_without_labels(folder, logged, tmp_path):
     assert none.code == 1
     assert "Not certified" in none.out
     assert call("certify", model, log, "--accuracy", 0.9).code == 2
+
+
+@pytest.mark.parametrize("final", ["model", "answers"])
+def test_a_search_for_agreement_takes_no_label(folder, model, trust, final, tmp_path):
+    """Neither to show nor to report nor to certify; the column of logged answers is no label."""
+    run, fresh = tmp_path / "run.emsco", tmp_path / "fresh.csv"
+    rows, (_, fitted) = read_features(folder / "train.csv", NAMES), model
+    answers = fitted.predict(rows)
+    asked = {"target": "agreement", "threshold": 0.8, "max_stages": 2, "costs": COSTS_OF}
+    if final == "model":
+        search, trusted = CascadeSearchCV(final=fitted, **asked).fit(rows), trust
+    else:
+        search = CascadeSearchCV(final=LoggedAnswers("verdict"), **asked)
+        search, trusted = search.fit(rows.assign(verdict=answers)), ()
+    for candidate in [*search.front_, search.all_sources_]:
+        search.cascade(candidate)  # so that the file keeps its stages
+    dump(search, run)
+    unseen = patients(1500, 3)
+    fresh = write_csv(unseen, fresh)
+    unseen["verdict"] = fitted.predict(read_features(fresh, NAMES))
+    write_csv(unseen, fresh)
+    shown = json.loads(call("show", run, "--fresh", fresh, "--json", *trusted).out)
+    expected = search.score_front(read_features(fresh, NAMES).assign(verdict=unseen["verdict"]))
+    told = [candidate["fresh"]["accuracy"] for candidate in shown["candidates"]]
+    assert told == [scored.fresh.accuracy for scored in expected]
+    page = tmp_path / "report.html"
+    written = call("report", run, "--out", page, "--fresh", fresh, *trusted)
+    assert written.code == 0, written.err
+    assert '"fresh_rows":1500' in page.read_text()
+    for command in (
+        ("show", run, "--fresh", fresh),
+        ("report", run, "--out", tmp_path / "none.html", "--fresh", fresh),
+        ("certify", run, fresh, "--agreement", 0.9),
+        ("certify", run, fresh, "--accuracy", 0.9),
+    ):
+        refused = call(*command, "--label", "state", *trusted)
+        assert refused.code == 2
+        assert "takes no --label" in refused.err
+    without = call("certify", run, fresh, "--accuracy", 0.9, *trusted)
+    assert without.code == 2
+    assert "certify --agreement" in without.err
+    assert call("certify", run, fresh, "--agreement", 0.9, *trusted).code == 0
+    alone = call("show", run, "--label", "state", *trusted)
+    assert alone.code == 2
 
 
 def test_a_model_is_trusted_by_name(folder, model, trust, logged):

@@ -155,7 +155,7 @@ def test_certify_ends_with_0_and_a_certified_model_or_with_1(folder, tmp_path):
     data = json.loads(called.out)
     assert data["certified"]
     assert data["bounds"]["accuracy"] > 0.85
-    assert load(out).certificate_["sentence"] == data["sentence"]
+    assert load(out).certificate_.sentence == data["sentence"]
     assert data["sentence"] in call("show", out).out
     failed = call("certify", run, other, "--label", "state", "--accuracy", 0.9999)
     assert failed.code == 1
@@ -184,7 +184,7 @@ def test_rows_serve_for_one_certificate_of_a_run_only(folder, tmp_path):
     refused = call(*arguments, 0.9)
     assert refused.code == 2
     assert "These rows carry a certificate already" in refused.err
-    assert "--share" in refused.err
+    assert "by giving --accuracy or --agreement several times" in refused.err
     searched_on = call("certify", run, folder / "train.csv", *arguments[3:], 0.9)
     assert searched_on.code == 2
     assert "equal a row that the model was fitted on" in searched_on.err
@@ -195,7 +195,7 @@ def test_a_report_holds_fresh_figures_and_the_certificate(folder, tmp_path):
     run = shutil.copytree(folder / "run", tmp_path / "run")
     call(
         "certify", run, folder / "fresh.csv", "--label", "state", "--accuracy", 0.9,
-        "--out", run / "model.emsco",
+        "--out", run / "model.emsco", "--force",
     )  # fmt: skip
     out = tmp_path / "report.html"
     called = call(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -52,10 +53,9 @@ def search(rows):
 
 
 # As a file keeps it; of cascades that are not there.
-CERTIFICATE = {
-    "sentence": "At most 7 % of <accepted> rows are wrong & that holds with 95 % confidence.",
-    "cascades": ["0" * 64],
-}
+CERTIFICATE = SimpleNamespace(
+    sentence="At most 7 % of <accepted> rows are wrong & that holds with 95 % confidence."
+)
 
 
 @pytest.fixture(scope="session")

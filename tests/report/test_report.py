@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import replace
 from html import escape, unescape
 from types import SimpleNamespace
 
@@ -23,7 +24,7 @@ from emsco import (
     StageDesign,
     evaluate,
 )
-from emsco.certify import certify
+from emsco.certify import OlderCertificate, certify
 from emsco.exceptions import MissingExtraError, SelectionError
 from emsco.io import dump, load
 from emsco.report import _data, _report, report
@@ -177,19 +178,25 @@ def test_the_command_line_makes_the_same_search_or_says_what_it_cannot(
     assert all(name in _report._not_in_shell(unsaid) for name in unsaid)
 
 
-def test_a_certificate_says_whether_it_is_about_the_choice(search, rows, page, tmp_path):
-    assert "It is not about the cascade" in page.read_text(encoding="utf-8")
+def test_a_certificate_says_whether_it_is_about_the_choice(search, rows, tmp_path):
     X, y = rows[1]
     certificate = certify(search.best_cascade_, X, y, accuracy=0.6)
+    other = replace(certificate, candidates=())
+    text = report(search, tmp_path / "other.html", certificate=other).read_text("utf-8")
+    assert "It is not about the cascade that the search chose" in text
     text = report(search, tmp_path / "one.html", certificate=certificate).read_text("utf-8")
     assert escape(certificate.sentence) in text
     assert "It is about the cascade" in text
-    search.best_cascade_.certificate_ = certificate.to_data()  # as one out of a file has it
+    search.best_cascade_.certificate_ = certificate
     try:
         text = report(search, tmp_path / "two.html").read_text("utf-8")
     finally:
         del search.best_cascade_.certificate_
     assert escape(certificate.sentence) in text
+    older = OlderCertificate({"sentence": "All is well."})
+    text = report(search, tmp_path / "older.html", certificate=older).read_text("utf-8")
+    assert "All is well. This certificate is of an earlier format and cannot be checked" in text
+    assert "Whether it is about the cascade that the search chose cannot be checked" in text
     sentence = SimpleNamespace(sentence="Sound & safe.")
     text = report(search, tmp_path / "three.html", certificate=sentence).read_text("utf-8")
     assert "Sound &amp; safe." in text
@@ -284,3 +291,21 @@ def test_evaluations_without_classes_have_no_missed():
     columns = _data._columns([Evaluation(10, 8, 6, paid=50.0)], [])
     assert columns["class_rows"] == []
     assert columns["paid"] == [50]
+
+
+def test_under_agreement_fresh_rows_need_no_labels(rows, data_of, tmp_path):
+    """What is right on the page is what the final model answers."""
+    (X, y), (fresh, _) = rows
+    model = LogisticRegression().fit(X.to_numpy(), y)
+    search = CascadeSearchCV(final=model, target="agreement", threshold=[0.7, 0.9], max_stages=2)
+    search.fit(X.to_numpy())
+    page = report(search, tmp_path / "report.html", fresh.to_numpy())
+    data, answers = data_of(page), model.predict(fresh.to_numpy())
+    expected = [scored.fresh for scored in search.score_front(fresh.to_numpy())]
+    assert_holds(data["fresh"], expected, search.classes_.tolist())
+    all_sources = evaluate(search.cascade(search.all_sources_).decide(fresh.to_numpy()), answers)
+    assert_holds(data["all_sources"]["fresh"], [all_sources], search.classes_.tolist())
+    assert data["fresh_rows"] == len(answers)
+    assert "Right is what the final model answers." in unescape(page.read_text())
+    assert "search.fit(X)" in data["python"]
+    assert "score_front(X)" in search.front_.measured_on

@@ -20,6 +20,7 @@ class AnyFits:
         self.truth, self.n_classes, self.seed, self.slope = truth, n_classes, seed, slope
         self.n_rows = len(truth)
         self.chunk = 1024
+        self.is_slow = False
         self.asked = 0
 
     def outcomes(self, sets):

@@ -200,6 +200,63 @@ def test_arrays_of_another_length_are_refused(kept, change, told, tmp_path):
         small(checkpoint=path).fit(X, Y)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("seed", True),
+        ("seed", -1),
+        ("seed", 10**20),
+        ("sets", True),
+        ("sets", 2.0),
+        ("sets", 10**30),
+        ("kept", [-1]),
+        ("kept", [0, 0]),
+        ("kept", [0.0]),
+        ("kept", {}),
+        ("run", {"rows": 1}),
+        ("more", 1),
+    ],
+)
+def test_heads_that_no_run_writes_are_refused(name, value, kept, tmp_path):
+    path = tmp_path / "checkpoint"
+    path.write_bytes(kept[0])
+    head, arrays = _head(path), kept[0][-_n_bytes(path) - 32 : -32]
+    _write(path, head | {name: value}, arrays)
+    with pytest.raises(CheckpointError, match=r"does not say what it holds|less than it says"):
+        small(checkpoint=path).fit(X, Y)
+
+
+@pytest.mark.parametrize("forged", ["accepted", "right", "confidence", "label", "rows beyond"])
+def test_outcomes_that_no_fit_gives_are_refused(forged, kept, tmp_path):
+    """Sealed again, they would end in an error of the search, or in another front."""
+    path = tmp_path / "checkpoint"
+    path.write_bytes(kept[0])
+    head, arrays = _head(path), bytearray(kept[0][-_n_bytes(path) - 32 : -32])
+    n_sets, n_kept, n_rows = head["sets"], len(head["kept"]), len(X)
+    assert n_kept
+    n_words = -(-n_rows // 64)
+    starts = np.cumsum([0, 8 * n_sets, 8 * n_sets * n_words, 8 * n_sets * n_words])
+    starts = dict(zip(["sets", "accepted", "right", "confidence"], starts.tolist(), strict=True))
+    starts["label"] = starts["confidence"] + 8 * n_kept * n_rows
+    assert starts["label"] + n_kept * n_rows == len(arrays)
+    if forged == "rows beyond":
+        last_word = starts["accepted"] + 8 * (n_words - 1)
+        assert n_rows % 64
+        arrays[last_word + 7] |= 0x80
+    elif forged == "confidence":
+        arrays[starts["confidence"] : starts["confidence"] + 8] = np.float64(1e-9).tobytes()
+        arrays[starts["confidence"] + 8 : starts["confidence"] + 16] = np.float64(1.0).tobytes()
+    elif forged == "label":
+        arrays[starts["label"]] = 200
+    else:
+        arrays[starts[forged] : starts[forged] + 8 * n_words] = (
+            bytes(8 * n_words) if forged == "accepted" else b"\xff" * 8 * n_words
+        )
+    _write(path, head, bytes(arrays))
+    with pytest.raises(CheckpointError, match="holds outcomes that contradict"):
+        small(checkpoint=path).fit(X, Y)
+
+
 def test_on_a_full_disk_the_last_checkpoint_stays_as_it_was(tmp_path):
     path = tmp_path / "checkpoint"
     with pytest.raises(StopError):

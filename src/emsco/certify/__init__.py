@@ -7,8 +7,10 @@ bounds the chance of *any* false one, so that one may choose freely among the ce
 """
 
 from emsco._fingerprint import fingerprint
-from emsco.certify._certificate import Bounds, Certificate, CertifiedCandidate
-from emsco.certify._certify import certify
+from emsco._ledger import keep_ledger
+from emsco.certify._certificate import Bounds, Certificate, CertifiedCandidate, problem_with
+from emsco.certify._certify import certify, certify_together
+from emsco.certify._older import OlderCertificate
 from emsco.certify._required import required_rows
 from emsco.certify._targets import Shortfall, Targets
 
@@ -16,9 +18,13 @@ __all__ = [
     "Bounds",
     "Certificate",
     "CertifiedCandidate",
+    "OlderCertificate",
     "Shortfall",
     "Targets",
     "certify",
+    "certify_together",
     "fingerprint",
+    "keep_ledger",
+    "problem_with",
     "required_rows",
 ]

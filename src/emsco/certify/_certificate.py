@@ -12,9 +12,26 @@ from emsco._frozen import FrozenMapping
 from emsco._table import html_table, shown, text_table
 from emsco.cascade import CascadeClassifier
 from emsco.certify._binomial import cost_upper, lower, upper
+from emsco.certify._plain import (
+    by_label,
+    candidate_from,
+    candidate_to,
+    evaluation_from,
+    evaluation_keys,
+    evaluation_to,
+    expect_keys,
+    listed,
+    names_of,
+    number,
+    shortfall_from,
+    targets_from,
+    text,
+    whole,
+)
+from emsco.certify._required import check_between
 from emsco.certify._targets import Shortfall, Targets, percent
 from emsco.evaluation import Evaluation
-from emsco.exceptions import CertificateError, nearest
+from emsco.exceptions import CertificateError, EmscoError, nearest
 from emsco.front import Candidate
 from emsco.search import CascadeSearchCV
 
@@ -80,6 +97,67 @@ class CertifiedCandidate:
     p_value: float
     bounds: Bounds
 
+    def to_data(self) -> dict[str, Any]:
+        """Tell it as plain values, none of them nested deeper than in lists."""
+        return {
+            **candidate_to(self.candidate),
+            "fingerprint": self.fingerprint,
+            **evaluation_to(self.evaluation, "fresh"),
+            "reached": list(self.reached),
+            "prices": list(self.prices),
+            "p_value": self.p_value,
+            "least_accuracy": self.bounds.accuracy,
+            "coverage": list(self.bounds.coverage),
+            "most_cost": self.bounds.cost,
+            "labels": list(self.bounds.missed),
+            "most_missed": list(self.bounds.missed.values()),
+        }
+
+    @classmethod
+    def from_data(cls, data: Any, names: tuple[str, ...] | None) -> CertifiedCandidate:
+        """Give back what `to_data` told; `names` are those of the sources."""
+        expect_keys(data, _TOLD)
+        candidate = candidate_from(data, names)
+        evaluation = evaluation_from(data, "fresh")
+        reached = tuple(
+            whole(n, "rows that bought a stage") for n in listed(data["reached"], "reached")
+        )
+        prices = tuple(number(price, "price") for price in listed(data["prices"], "prices"))
+        low, high = (
+            number(share, "coverage", 0, 1) for share in listed(data["coverage"], "coverage")
+        )
+        missed = by_label(data["labels"], data["most_missed"], "bounds of missed rows")
+        if (
+            {len(reached), len(prices)} != {candidate.design.n_stages}
+            or reached[0] != evaluation.rows
+            or list(reached) != sorted(reached, reverse=True)
+            or low > high
+            or max(missed.values(), default=0) > 1
+        ):
+            raise CertificateError(
+                "A certificate tells counts or bounds that contradict one another."
+            )
+        return cls(
+            candidate,
+            text(data["fingerprint"], "fingerprint"),
+            evaluation,
+            reached,
+            prices,
+            number(data["p_value"], "p-value", 0, 1),
+            Bounds(
+                accuracy=number(data["least_accuracy"], "accuracy", 0, 1),
+                coverage=(low, high),
+                cost=number(data["most_cost"], "cost"),
+                missed=missed,
+            ),
+        )
+
+
+_TOLD = [
+    "assignment", "threshold", *evaluation_keys("selected"), "fingerprint",
+    *evaluation_keys("fresh"), "reached", "prices", "p_value", "least_accuracy", "coverage",
+    "most_cost", "labels", "most_missed",
+]  # fmt: skip
 
 _BEST: dict[str, Callable[[Evaluation], float]] = {
     "cost": lambda evaluation: evaluation.cost,
@@ -114,6 +192,8 @@ class Certificate:
         Calibration rows that equal a fitted row in every value; None where that is not known.
     unit : str
         The unit of costs.
+    doubts : tuple of str, default=()
+        Sentences that say what could not be told of the rows; told with the promise.
     """
 
     targets: Targets
@@ -127,6 +207,7 @@ class Certificate:
     rows_fingerprint: str
     twins: int | None
     unit: str = ""
+    doubts: tuple[str, ...] = ()
 
     @property
     def certified(self) -> bool:
@@ -144,17 +225,18 @@ class Certificate:
 
     @property
     def sentence(self) -> str:
-        """The promise and its assumption, or why there is none."""
+        """The promise, its assumption and what is in doubt; or why there is no promise."""
         if not self.certified:
             return f"Not certified: {'; '.join(map(str, self.shortfalls))}."
         grouped = self.rows < self.rows_given
         drawn = f"{self.rows:,} calibration rows" + (", one of each group" if grouped else "")
         alike = "a random row of a random new group is" if grouped else "future rows are"
-        return (
+        promise = (
             f"Over the draw of the {drawn}, the chance that a certificate is issued for a cascade "
             f"that in truth {self.targets.broken(self.unit)} is at most "
             f"{percent((1 - self.confidence) * self.share)}, if {alike} exchangeable with them."
         )
+        return " ".join([promise, *self.doubts])
 
     def select(self, by: str = "cost") -> CertifiedCandidate:
         """Choose among the certified: the lowest cost, or the highest coverage or accuracy.
@@ -185,20 +267,85 @@ class Certificate:
         return found
 
     def _find(self, model: CascadeClassifier | CascadeSearchCV) -> CertifiedCandidate | None:
-        cascade = model if isinstance(model, CascadeClassifier) else model.best_estimator_
+        cascade = model if isinstance(model, CascadeClassifier) else _chosen(model)
+        if cascade is None:
+            return None
         own = fingerprint(cascade)
         return next((c for c in self.candidates if c.fingerprint == own), None)
 
     def to_data(self) -> dict[str, Any]:
-        """Give what a file keeps beside a model: the promise, and the fingerprints it is about."""
-        return {
-            "sentence": self.sentence,
-            "confidence": self.confidence,
-            "share": self.share,
-            "rows": self.rows,
-            "rows_fingerprint": self.rows_fingerprint,
-            "cascades": [c.fingerprint for c in self.candidates],
+        """Tell all of it as plain values, for files.
+
+        Examples
+        --------
+        >>> from emsco import CascadeClassifier
+        >>> from emsco.certify import Certificate, certify
+        >>> from emsco.datasets import make_costly_classification
+        >>> X, y, costs = make_costly_classification(800, 3, class_sep=3, random_state=0)
+        >>> cascade = CascadeClassifier(costs=costs).fit(X[:400], y[:400])
+        >>> certificate = certify(cascade, X[400:], y[400:], accuracy=0.8)
+        >>> Certificate.from_data(certificate.to_data()) == certificate
+        True
+        """
+        told = {name: getattr(self, name) for name in names_of(Certificate)}
+        names = self.candidates[0].candidate.design.names if self.candidates else None
+        return told | {
+            "targets": {name: getattr(self.targets, name) for name in names_of(Targets)},
+            "sources": None if names is None else list(names),
+            "candidates": [candidate.to_data() for candidate in self.candidates],
+            "shortfalls": [shortfall._asdict() for shortfall in self.shortfalls],
+            "doubts": list(self.doubts),
         }
+
+    @classmethod
+    def from_data(cls, data: Any) -> Certificate:
+        """Give back the certificate that `to_data` told, if it can be one; else raise."""
+        try:
+            return cls._from_data(data)
+        except CertificateError:
+            raise
+        except (EmscoError, TypeError, ValueError) as error:  # of a part that checks itself
+            raise CertificateError(f"What was told is no certificate: {error}") from error
+
+    @classmethod
+    def _from_data(cls, data: Any) -> Certificate:
+        expect_keys(data, [*names_of(Certificate), "sources"])
+        check_between("confidence", number(data["confidence"], "confidence"))
+        sources = data["sources"]
+        names = (
+            None
+            if sources is None
+            else tuple(text(n, "source") for n in listed(sources, "sources"))
+        )
+        rows_given = whole(data["rows_given"], "rows given")
+        twins = data["twins"]
+        certificate = cls(
+            targets=targets_from(data["targets"]),
+            confidence=data["confidence"],
+            share=number(data["share"], "share", 0, 1),
+            rows=whole(data["rows"], "rows", rows_given),
+            rows_given=rows_given,
+            tried=whole(data["tried"], "number of candidates"),
+            candidates=tuple(
+                CertifiedCandidate.from_data(told, names)
+                for told in listed(data["candidates"], "candidates")
+            ),
+            shortfalls=tuple(map(shortfall_from, listed(data["shortfalls"], "shortfalls"))),
+            rows_fingerprint=text(data["rows_fingerprint"], "fingerprint of rows"),
+            twins=None if twins is None else whole(twins, "twins", rows_given),
+            unit=text(data["unit"], "unit"),
+            doubts=tuple(text(doubt, "doubt") for doubt in listed(data["doubts"], "doubts")),
+        )
+        if (
+            not certificate.rows
+            or not certificate.share
+            or len(certificate.candidates) > certificate.tried
+            or (certificate.candidates and certificate.shortfalls)
+            or any(c.evaluation.rows != certificate.rows for c in certificate.candidates)
+            or len({frozenset(c.bounds.missed) for c in certificate.candidates}) > 1
+        ):
+            raise CertificateError("A certificate tells counts that contradict one another.")
+        return certificate
 
     def _cells(self) -> tuple[list[str], list[list[object] | None], str]:
         header = ["", "design", "threshold", "accepted", "wrong", "accuracy >=", "coverage >=",
@@ -225,7 +372,7 @@ class Certificate:
     def _told_rows(self) -> str:
         used = f"{self.rows:,} of {self.rows_given:,} calibration rows used"
         if self.twins is None:
-            return f"{used}; whether the model was fitted on them could not be told."
+            return f"{used}."
         return f"{used}; {self.twins:,} equal a fitted row in every value."
 
     def __repr__(self) -> str:
@@ -235,3 +382,16 @@ class Certificate:
     def _repr_html_(self) -> str:
         table = html_table(*self._cells()) if self.candidates else escape(self._told_rows())
         return f"<p>{escape(self.sentence)}</p>{table}"
+
+
+def problem_with(certificate: Any, model: CascadeClassifier | CascadeSearchCV) -> str:
+    """Say why a certificate, of any format, does not hold for a model; "" where it does."""
+    try:
+        certificate.check(model)
+    except CertificateError as error:
+        return str(error)
+    return ""
+
+
+def _chosen(search: CascadeSearchCV) -> CascadeClassifier | None:
+    return getattr(search, "best_cascade_", None)

@@ -1,34 +1,32 @@
-"""Certify: take fresh rows, refuse known ones, and test candidates in order."""
+"""Certify: take fresh rows, refuse known ones, and ask questions of them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import os
+from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import _safe_indexing, check_random_state, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
-from emsco._columns import Columns, container_of, pick_columns, read_columns
-from emsco._fingerprint import fingerprint, fingerprints
-from emsco._rows import FittedRows, Spent, hash_keys, hash_values
+from emsco._columns import Columns, known_columns
+from emsco._fingerprint import Pickled, digest_of, fingerprint
+from emsco._hashes import hash_exactly, hash_keys
+from emsco._ledger import ledger_of
+from emsco._rows import FittedRows
 from emsco.cascade import CascadeClassifier
-from emsco.certify._binomial import cost_p_value, cost_upper
-from emsco.certify._certificate import Bounds, Certificate, CertifiedCandidate
-from emsco.certify._order import in_order
+from emsco.certify._certificate import Certificate
+from emsco.certify._fresh import asking, check_fresh
 from emsco.certify._required import check_between
-from emsco.certify._sequence import passed, shares
-from emsco.certify._targets import Shortfall, Targets
+from emsco.certify._targets import Targets
+from emsco.certify._testing import Counted, answer
 from emsco.costs import generated_names
-from emsco.evaluation import Evaluation, evaluate
-from emsco.exceptions import CertificateError, ClassesError, ColumnsError, nearest
-from emsco.front import Candidate
+from emsco.exceptions import CertificateError, ClassesError, nearest
 from emsco.search import CascadeSearchCV
-
-_BOUNDS = 4  # told of a candidate, besides one a class
 
 
 def certify(
@@ -45,6 +43,7 @@ def certify(
     groups: ArrayLike | None = None,
     keys: ArrayLike | None = None,
     share: float | None = None,
+    ledger: str | os.PathLike[str] | None = None,
     random_state: Any = None,
 ) -> Certificate:
     """Certify cascades on rows that they have not seen.
@@ -52,6 +51,9 @@ def certify(
     Of a search, every candidate of the front whose selected figures meet the targets is built by
     `search.cascade(candidate)` and tested; what is certified is those fitted cascades. Of one
     cascade, itself. All targets given must hold together.
+
+    Rows serve once: a second question on them is refused, whatever form they come in. Where that,
+    or whether the model was fitted on them, cannot be told, the certificate's sentence says so.
 
     Parameters
     ----------
@@ -80,8 +82,11 @@ def certify(
         What names each row, as the index of the training frame does. None: the index of X, unless
         it merely numbers the rows.
     share : float, default=None
-        The part of 1 - `confidence` spent here, where these rows serve for several certificates of
-        one model; in sum at most 1. None: all of it.
+        The part of 1 - `confidence` spent here. None: all of it. Several questions on the same rows
+        are asked by `certify_together`.
+    ledger : str or path, default=None
+        A file that keeps what was asked of which rows, for all processes that name it. None: only
+        this process knows.
     random_state : int, RandomState or None, default=None
         Draws the row of each group.
 
@@ -118,57 +123,148 @@ def certify(
         min_coverage=min_coverage,
         max_cost=max_cost,
     )
+    return certify_together(
+        model,
+        X,
+        y,
+        [targets],
+        confidence=confidence,
+        groups=groups,
+        keys=keys,
+        shares=[1.0 if share is None else share],
+        ledger=ledger,
+        random_state=random_state,
+    )[0]
+
+
+def certify_together(
+    model: CascadeSearchCV | CascadeClassifier,
+    X: Any,
+    y: ArrayLike | None,
+    questions: Sequence[Targets],
+    *,
+    confidence: float = 0.99,
+    groups: ArrayLike | None = None,
+    keys: ArrayLike | None = None,
+    shares: Sequence[float] | None = None,
+    ledger: str | os.PathLike[str] | None = None,
+    random_state: Any = None,
+) -> tuple[Certificate, ...]:
+    """Ask several questions on one set of rows, all of them before any answer.
+
+    Parameters
+    ----------
+    model, X, y, confidence, groups, keys, ledger, random_state
+        As in `certify`; the confidence is that of all answers together.
+    questions : sequence of Targets
+        What to certify, each by itself.
+    shares : sequence of float, default=None
+        The part of 1 - `confidence` that each question takes, in sum at most 1. None: equal ones.
+
+    Examples
+    --------
+    >>> from emsco import CascadeSearchCV
+    >>> from emsco.certify import Targets, certify_together
+    >>> from emsco.datasets import make_costly_classification
+    >>> X, y, costs = make_costly_classification(2000, 3, class_sep=3, random_state=1)
+    >>> search = CascadeSearchCV(costs=costs, threshold=0.95).fit(X[:1000], y[:1000])
+    >>> questions = [Targets(accuracy=0.9), Targets(accuracy=0.99)]
+    >>> [c.certified for c in certify_together(search, X[1000:], y[1000:], questions)]
+    [True, False]
+    """
     check_between("confidence", confidence)
-    part = 1.0 if share is None else share
-    if not isinstance(part, Real) or not 0 < part <= 1:
-        raise CertificateError(f"`share` must be above 0 and at most 1, got {share!r}.")
-    truth = _labels(model, targets, X, _answers(model, X, y) if agreement is not None else y)
-    rows = _rows_used(len(truth), groups, random_state)
+    parts = _check_shares(questions, shares)
+    _check_model(model, questions)
+    truth = _labels(model, X, _truth(model, questions[0], X, y))
+    drawn = _rows_used(len(truth), groups, random_state)
     columns = _known_columns(model, X)
-    fitted: FittedRows = model.__dict__.setdefault("_fitted_rows", FittedRows())
-    family = _family(model, targets)
-    values = hash_values(columns)
-    rows_fingerprint = _fingerprint_of(values, truth)
-    asked = (targets, confidence, family.name, rows_fingerprint, values.tobytes(), rows.tobytes())
-    wanted = Spent(
-        names=tuple(columns),
-        values=values,
-        keys=hash_keys(X, keys),
-        question=sha256(repr(asked).encode()).hexdigest(),
-        share=float(part),
+    fitted: FittedRows = getattr(model, "_fitted_rows", FittedRows())
+    if not fitted.sets:  # nothing is known of its rows; what is asked of them can still be
+        fitted = FittedRows(sets=(tuple(columns),), names=tuple(columns))
+    hashed = fitted.look(columns, hash_keys(X, keys))
+    checked = check_fresh(hashed.take(drawn) if groups is not None else hashed, fitted)
+    exact = hash_exactly(columns)
+    rows_fingerprint = _fingerprint_of(exact, truth)
+    decides = digest_of(_deciding(model))
+    asked = [
+        digest_of(
+            [_asked(targets), part, confidence, decides, rows_fingerprint, np.sort(exact[drawn])]
+        )
+        for targets, part in zip(questions, parts, strict=True)
+    ]
+    book = ledger_of(fitted.digest or decides)
+    if ledger is not None:
+        book.keep_in(ledger)
+    with asking(book, asked, parts, hashed) as before:
+        if groups is not None:
+            X, truth = _safe_indexing(X, drawn), truth[drawn]
+        counted: dict[int, Counted] = {}
+        answers = [
+            answer(model, targets, (1 - confidence) * part, before.shown, counted, X, truth)
+            for targets, part in zip(questions, parts, strict=True)
+        ]
+    return tuple(
+        Certificate(
+            targets=targets,
+            confidence=float(confidence),
+            share=float(part),
+            rows=len(truth),
+            rows_given=len(exact),
+            tried=found.tried,
+            candidates=found.candidates,
+            shortfalls=found.shortfalls,
+            rows_fingerprint=rows_fingerprint,
+            twins=checked.twins,
+            unit=model.costs_.unit,
+            doubts=checked.doubts + before.doubts,
+        )
+        for targets, part, found in zip(questions, parts, answers, strict=True)
     )
-    twins = fitted.refuse_known(wanted)
-    fitted.refuse_overspent(wanted)
-    if groups is not None:
-        X, truth = _safe_indexing(X, rows), truth[rows]
-    level = (1 - confidence) * part
-    levels = level * shares(len(family.candidates), family.among)
-    tested: dict[int, _Tested] = {}
 
-    def p_value(place: int) -> float:
-        candidate = family.candidates[place]
-        tested[place] = _test(candidate, family.build(candidate), targets, X, truth)
-        return tested[place].p_value
 
-    certified = [tested[place] for place in passed(levels, p_value)]
-    # One for every candidate that might be listed and every bound told: the worst must hold too.
-    each = level / (len(family.candidates) * (_BOUNDS + len(model.classes_)))
-    told = fingerprints(one.cascade for one in certified)
-    listed = [one.certified(each, own) for one, own in zip(certified, told, strict=True)]
-    fitted.spend(wanted)
-    return Certificate(
-        targets=targets,
-        confidence=float(confidence),
-        share=float(part),
-        rows=len(truth),
-        rows_given=len(values),
-        tried=len(family.candidates),
-        candidates=tuple(listed),
-        shortfalls=() if certified else _lacking(tested, targets, levels),
-        rows_fingerprint=rows_fingerprint,
-        twins=twins,
-        unit=model.costs_.unit,
-    )
+def _check_shares(questions: Sequence[Targets], shares: Sequence[float] | None) -> list[float]:
+    """Check what is asked together, and how the allowed error is parted among it."""
+    if not questions or not all(isinstance(question, Targets) for question in questions):
+        raise CertificateError(f"`questions` must be Targets, at least one, got {questions!r}.")
+    if len({question.agreement is None for question in questions}) > 1:
+        raise CertificateError(
+            "`agreement` is with the final model, other targets are with labels; certify one, "
+            "then the other on other rows."
+        )
+    parts = [1 / len(questions)] * len(questions) if shares is None else list(shares)
+    for part in parts:
+        if not isinstance(part, Real) or not 0 < part <= 1:
+            raise CertificateError(f"`share` must be above 0 and at most 1, got {part!r}.")
+    if len(parts) != len(questions) or sum(parts) > 1 + 1e-9:
+        raise CertificateError(
+            f"`shares` must be one for each of {len(questions)} questions, in sum at most 1; got "
+            f"{parts}."
+        )
+    return [float(part) for part in parts]
+
+
+def _asked(targets: Targets) -> list[Any]:
+    return [
+        targets.accuracy,
+        targets.agreement,
+        targets.max_missed,
+        targets.min_coverage,
+        targets.max_cost,
+    ]
+
+
+def _deciding(model: CascadeSearchCV | CascadeClassifier) -> list[Any]:
+    """List all that the decisions of a model, and of every candidate it has, depend on."""
+    if isinstance(model, CascadeClassifier):
+        return [fingerprint(model)]
+    others = (model.estimator, model.guard, model.final)
+    return [
+        [[c.design.assignment, c.threshold] for c in model.front_],
+        model.costs_,
+        model.classes_,
+        model.refit,
+        [None if other is None else Pickled(other) for other in others],
+    ]
 
 
 def one_row_a_group(groups: NDArray[Any], random_state: Any) -> NDArray[np.intp]:
@@ -190,87 +286,20 @@ def _rows_used(n_rows: int, groups: ArrayLike | None, random_state: Any) -> NDAr
 
 def _fingerprint_of(values: NDArray[np.uint64], truth: NDArray[Any]) -> str:
     """Digest rows with their labels, whatever their order."""
-    return sha256(np.sort(values + hash_values({"label": truth})).tobytes()).hexdigest()
+    return sha256(np.sort(values + hash_exactly({"label": truth})).tobytes()).hexdigest()
 
 
-class _Family(NamedTuple):
-    """The candidates to test, in order, of how many, and how each becomes a cascade."""
-
-    name: str
-    candidates: Sequence[Candidate]
-    among: int
-    build: Callable[[Candidate], CascadeClassifier]
-
-
-def _family(model: CascadeSearchCV | CascadeClassifier, targets: Targets) -> _Family:
-    if isinstance(model, CascadeClassifier):
-        itself = Candidate(model.design_, model.threshold, Evaluation(0, 0, 0, 0))
-        return _Family(fingerprint(model), [itself], 1, lambda _: model)
-    if not len(model.front_):
-        raise CertificateError("The front is empty: there is no candidate to certify.")
-    candidates = in_order(model.front_, targets, model.costs_)
-    return _Family("front", candidates, len(model.front_), model.cascade)
-
-
-class _Tested(NamedTuple):
-    """A candidate, its cascade, and what was counted of it on the calibration rows."""
-
-    candidate: Candidate
-    cascade: CascadeClassifier
-    evaluation: Evaluation
-    reached: tuple[int, ...]
-    p_value: float
-
-    @property
-    def prices(self) -> tuple[float, ...]:
-        """What a row has paid that bought each stage."""
-        return tuple(self.cascade._plan.costs.tolist())
-
-    def certified(self, level: float, own: str) -> CertifiedCandidate:
-        """Tell all about one that passed, with bounds that are each false at most at `level`.
-
-        `own` is its cascade's fingerprint.
-        """
-        candidate, evaluation = self.candidate, self.evaluation
-        if not candidate.evaluation.rows:  # a cascade by itself was not selected by anything
-            candidate = Candidate(candidate.design, candidate.threshold, evaluation)
-        labels = self.cascade.classes_.tolist()
-        return CertifiedCandidate(
-            candidate,
-            own,
-            evaluation,
-            self.reached,
-            self.prices,
-            self.p_value,
-            Bounds.of(evaluation, self.reached, self.prices, labels, level),
-        )
-
-
-def _lacking(
-    tested: Mapping[int, _Tested], targets: Targets, levels: NDArray[np.float64]
-) -> tuple[Shortfall, ...]:
-    """Say what the closest candidate lacks, where none has passed."""
-    place = min(tested, key=lambda place: tested[place].p_value / levels[place])
-    closest, level = tested[place], levels[place]
-    cost = float(cost_upper(closest.reached, closest.prices, level))
-    return tuple(targets.shortfalls(closest.evaluation, cost, level))
-
-
-def _test(
-    candidate: Candidate, cascade: CascadeClassifier, targets: Targets, X: Any, truth: NDArray[Any]
-) -> _Tested:
-    decisions = cascade.decide(X)
-    evaluation = evaluate(decisions, truth)
-    stages = range(len(cascade.stages_))
-    reached = tuple(int((decisions.exit_stage >= stage).sum()) for stage in stages)
-    tested = _Tested(candidate, cascade, evaluation, reached, 1.0)
-    most = targets.max_cost
-    cost = 0.0 if most is None else cost_p_value(reached, tested.prices, most)
-    return tested._replace(p_value=targets.p_value(evaluation, cost))
-
-
-def _answers(model: CascadeSearchCV | CascadeClassifier, X: Any, y: ArrayLike | None) -> Any:
-    """Give what the final model answers."""
+def _truth(
+    model: CascadeSearchCV | CascadeClassifier, targets: Targets, X: Any, y: ArrayLike | None
+) -> Any:
+    """Give what is right: what the final model answers where agreement is asked, else `y`."""
+    if targets.agreement is None:
+        if not getattr(model, "needs_labels", True):
+            raise CertificateError(
+                "A search for agreement has no labels: certify `agreement`, or one of its cascades "
+                "with labels."
+            )
+        return y
     if getattr(model, "final", None) is None:
         raise CertificateError("`agreement` is with a final model, and this one has none.")
     if y is not None:
@@ -278,38 +307,33 @@ def _answers(model: CascadeSearchCV | CascadeClassifier, X: Any, y: ArrayLike | 
     return model.final.predict(X)
 
 
-def _labels(
-    model: CascadeSearchCV | CascadeClassifier, targets: Targets, X: Any, y: ArrayLike | None
-) -> NDArray[Any]:
-    """Check what is certified and the truth; a label that `fit` did not see is never right."""
+def _check_model(model: CascadeSearchCV | CascadeClassifier, questions: Sequence[Targets]) -> None:
     if not isinstance(model, CascadeSearchCV | CascadeClassifier):
         raise CertificateError(
             f"A CascadeSearchCV or a CascadeClassifier can be certified, got {model!r}."
         )
     check_is_fitted(model)
     classes = model.classes_.tolist()
-    for label in targets.max_missed:
+    for label in (label for question in questions for label in question.max_missed):
         if label not in classes:
             known = nearest(label, map(str, classes))
             raise CertificateError(f"`max_missed` names {label!r}, which is not a class{known}")
+
+
+def _labels(
+    model: CascadeSearchCV | CascadeClassifier, X: Any, y: ArrayLike | None
+) -> NDArray[Any]:
+    """Check the truth; a label that `fit` did not see is never right."""
     truth: NDArray[Any] = column_or_1d(y, warn=True)
     n_rows = len(X)
     if len(truth) != n_rows or not n_rows:
         raise CertificateError(f"X has {n_rows} rows and `y` {len(truth)}; give as many, and some.")
-    if not set(truth.tolist()) & set(classes):
+    if not set(truth.tolist()) & set(model.classes_.tolist()):
         raise ClassesError(f"`y` holds none of the classes that `fit` saw, but {truth[0]!r}.")
     return truth
 
 
 def _known_columns(model: CascadeSearchCV | CascadeClassifier, X: Any) -> Columns:
-    """Read the columns of X that `fit` saw too."""
     names = getattr(model, "feature_names_in_", None)
-    if container_of(X) == "array":
-        X = np.asarray(X)
-    elif names is not None:
-        held = set(X.columns)
-        return pick_columns(X, [name for name in names.tolist() if name in held])
-    if len(X.shape) != 2 or X.shape[1] != model.n_features_in_:
-        raise ColumnsError(f"X must have {model.n_features_in_} columns, its shape is {X.shape}.")
-    named = generated_names(model.n_features_in_) if names is None else names.tolist()
-    return read_columns(X, named)
+    listed = generated_names(model.n_features_in_) if names is None else names.tolist()
+    return known_columns(X, listed, named=names is not None)

@@ -18,5 +18,6 @@ def main() -> None:
                 print(f"emsco: {error}", file=sys.stderr)  # noqa: T201
                 sys.exit(2)
     from emsco.cli._app import app
+    from emsco.cli._told import run_as_process
 
-    app(prog_name="emsco")
+    run_as_process(app)

@@ -19,7 +19,7 @@ app = typer.Typer(
     help="Decide cheaply and honestly: buy features in stages, exit when confident, or reject.",
     no_args_is_help=True,
     rich_markup_mode=None,  # by rich, `emsco --help` would take three times as long
-    pretty_exceptions_enable=False,  # a bug keeps the traceback that Python gives it
+    pretty_exceptions_enable=False,
 )
 costs = typer.Typer(
     help="Prices of sources, in a TOML file.", no_args_is_help=True, rich_markup_mode=None

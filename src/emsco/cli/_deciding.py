@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from emsco._columns import invalid, refuse_invalid
+from emsco._columns import invalid, numbers, refuse_invalid
 from emsco._decide import Answer, Ask, decide_rows, drive
-from emsco._encoding import Category, Number
+from emsco._encoding import Category, ColumnEncoding, Number
 from emsco.cascade import CascadeClassifier
 from emsco.cli._frames import read_values
 from emsco.cli._tables import Block, Rows, check_columns
@@ -87,7 +87,8 @@ class Driver:
 
     def __init__(self, cascade: CascadeClassifier) -> None:
         self._cascade = cascade
-        self._encodings = dict(cascade._encoding)
+        self._encodings: dict[str, ColumnEncoding] = dict(cascade._encoding)
+        self._encodings |= {name: _like(is_so) for name, is_so in cascade._numbers.items()}
         # Labels as their places: Arrow takes those, instead of reading text back from Python.
         self._plan = replace(cascade._plan, classes=np.arange(len(cascade.classes_)))
         self._labels = pa.array(cascade.classes_.tolist())
@@ -100,13 +101,11 @@ class Driver:
             if ask.rows.size < block.n_rows:
                 columns = [column.take(pa.array(ask.rows)) for column in columns]
             rows = block.first_row + ask.rows
-            read = self._checked if self._cascade.guard is None else self._values
-            found = {
-                name: read(name, column, rows)
-                for name, column in zip(ask.features, columns, strict=True)
-            }
-            guarded = self._cascade.guard is not None
-            return Answer(list(found.values()), self._cascade._examine(found) if guarded else None)
+            asked = zip(ask.features, columns, strict=True)
+            if self._cascade.guard is None:
+                return Answer([self._checked(name, column, rows) for name, column in asked])
+            found = {name: self._values(name, column) for name, column in asked}
+            return Answer(list(found.values()), self._cascade._examine(found))
 
         return drive(decide_rows(self._plan, block.n_rows), answer)
 
@@ -132,20 +131,25 @@ class Driver:
             texts = Texts.read(column, encoding.levels)
             values, places = texts.words, texts.places
         else:
-            values, places = self._values(name, column, rows), np.arange(len(rows))
+            values, places = self._values(name, column), np.arange(len(rows))
         bad = invalid(values, missing_seen=seen)
         if bad is not None and bad[places].any():
             at = int(np.argmax(bad[places]))
-            value = values[places[at : at + 1]]
-            refuse_invalid(value, name, missing_seen=seen, first_row=int(rows[at]))
+            value, given = values[places[at : at + 1]], [column[at].as_py()]
+            refuse_invalid(value, name, missing_seen=seen, first_row=int(rows[at]), given=given)
         return encoding.codes(values)[places] if isinstance(encoding, Category) else values
 
-    def _values(self, name: str, column: pa.Array, rows: NDArray[np.intp]) -> NDArray[Any]:
-        """Read a column; where there is a guard, what is no number among numbers is for it."""
-        guarded = self._cascade.guard is not None
-        values = read_values(column, name, self._encodings.get(name), rows, odd=guarded)
-        if name not in self._encodings:
-            # A cascade of other estimators does not say what it was fitted on; the first block may.
-            is_text = values.dtype.kind == "O"
-            self._encodings[name] = Category((), False, True) if is_text else Number(0, 1, None)
-        return values
+    def _values(self, name: str, column: pa.Array) -> NDArray[Any]:
+        """Read a column."""
+        cascade = self._cascade
+        encoding = self._encodings.get(name)
+        values = read_values(column, name, encoding, cascade._levels(name))
+        if encoding is None:
+            # Numbers that an own estimator has as categories: as the first block has them.
+            self._encodings[name] = _like(values.dtype.kind != "O")
+        return numbers(values) if isinstance(encoding, Number) else values
+
+
+def _like(is_number: bool) -> ColumnEncoding:
+    """Say how to read a column that no encoding tells of."""
+    return Number(0, 1, None) if is_number else Category((), False, True)

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from emsco._encoding import Category, ColumnEncoding
 from emsco.cli._tables import check_columns, open_rows
 from emsco.cli._told import note
-from emsco.cli._values import Texts, as_numbers, first_odd, is_number, read_labels
-from emsco.exceptions import ArtifactError, ValuesError, quoted, require
+from emsco.cli._values import Texts, as_numbers, as_objects, is_number, read_labels
+from emsco.exceptions import ArtifactError, quoted, require
 
 _FEW = 0.1  # of cells that are no numbers: the column was likely meant to hold numbers
 
@@ -84,36 +84,22 @@ def read_names(path: Path, column: str) -> NDArray[Any]:
 
 
 def read_values(
-    column: pa.Array,
-    name: str,
-    encoding: ColumnEncoding | None = None,
-    rows: NDArray[np.intp] | None = None,
-    *,
-    odd: bool = False,
+    column: pa.Array, name: str, encoding: ColumnEncoding | None = None, levels: Sequence[Any] = ()
 ) -> NDArray[Any]:
     """Read a column as a model knows it; where none does, as numbers if all of it are.
 
-    `rows` numbers the rows for messages. Where `odd` is allowed, what is no number among numbers
-    becomes infinity, which a guard rejects; else it raises.
+    Where numbers are expected and some value is none, values are left to the library as they are.
     """
     if isinstance(encoding, Category):
-        return Texts.read(column, encoding.levels).each()
+        return Texts.read(column, encoding.levels or levels).each()
     try:
         return as_numbers(column)
-    except pa.ArrowInvalid as error:
-        if encoding is None:
-            texts = Texts.read(column).each()
-            _tell_odd(texts, name)
-            return texts
-        if odd:
-            return as_numbers(column.cast(pa.string()), odd=float("inf"))
-        place, value = first_odd(column)
-        row = place if rows is None else int(rows[place])
-        raise ValuesError(
-            f"Column {name!r} held numbers in training; row {row} is {value!r}.",
-            row=row,
-            column=name,
-        ) from error
+    except pa.ArrowInvalid:
+        if encoding is not None:
+            return as_objects(column)
+        texts = Texts.read(column).each()
+        _tell_odd(texts, name)
+        return texts
 
 
 def _tell_odd(texts: NDArray[Any], name: str) -> None:

@@ -14,11 +14,29 @@ if TYPE_CHECKING:
 
 SEARCH = "search.emsco"
 MODEL = "model.emsco"
+LEDGER = "ledger.jsonl"
 
 
 def load_search(run: Path, trusted: Sequence[str] | None = None) -> CascadeSearchCV:
-    """Load the search of a run."""
-    return as_search(load_any(run, trusted), run)
+    """Load the search of a run, and what was asked of its rows."""
+    return as_search(load_asked(run, trusted), run)
+
+
+def load_asked(path: Path, trusted: Sequence[str] | None = None) -> Any:
+    """Load a file, or the search of a run folder, and what was asked of its rows."""
+    from emsco.certify import keep_ledger
+
+    model = load_any(path, trusted)
+    keep_ledger(model, ledger_of(path))
+    return model
+
+
+def ledger_of(path: Path) -> Path:
+    """Name the file that keeps what was asked: one a run folder, or one beside a single model."""
+    folder = path if path.is_dir() else path.parent
+    if path.is_dir() or (path.name in (SEARCH, MODEL) and (folder / SEARCH).exists()):
+        return folder / LEDGER
+    return path.with_name(f"{path.name}.ledger")
 
 
 def as_search(model: Any, run: Path) -> CascadeSearchCV:
@@ -73,16 +91,24 @@ def telling_trust() -> Iterator[None]:
 def read_fresh(model: Any, path: Path, label: str | None) -> Any:
     """Read rows that a model has not seen, each column and the label as the model knows them.
 
-    Where there is no label, what a final model has answered may stand in a column.
+    Columns that it knows and does not use are read where they are there: rows are known by them
+    too. Where there is no label, what a final model has answered may stand in a column. A search
+    for agreement with its final model takes none.
     """
     from emsco import CascadeClassifier
     from emsco._estimator import logged
     from emsco.cli._frames import read_features, read_labelled
+    from emsco.cli._tables import open_rows
 
+    if label is not None:
+        _refuse_needless(model, label)
     if isinstance(model, CascadeClassifier):
-        encodings, names = model._encoding, list(model._missing_seen)
+        encodings, used, every = model._encoding, model._missing_seen, model._names
     else:
-        encodings, names = model._training.encodings, list(model._training.missing)
+        kept = model._training
+        encodings, used, every = kept.encodings, kept.missing, kept.names
+    held = set(open_rows(path).names) - {label}
+    names = [name for name in every if name in used or name in held]
     known = {"encodings": encodings, "classes": model.classes_}
     if label is not None:
         return read_labelled(path, label, names, **known)
@@ -93,10 +119,21 @@ def read_fresh(model: Any, path: Path, label: str | None) -> Any:
 
 
 def read_optional(model: Any, fresh: Path | None, label: str | None) -> tuple[Any, Any]:
-    """Read fresh rows where a file of them is named; its label must be too."""
+    """Read fresh rows where a file of them is named; its label must be too, if there is one."""
+    if label is not None:
+        _refuse_needless(model, label)
     if fresh is None and label is None:
         return None, None
-    if fresh is None or label is None:
+    if fresh is None or (label is None and model.needs_labels):
         raise ColumnsError("--fresh names a file and --label its column of labels; give both.")
     X, y = read_fresh(model, fresh, label)
     return X, y
+
+
+def _refuse_needless(model: Any, label: str) -> None:
+    """Refuse labels where the final model's answers are what is right."""
+    if not getattr(model, "needs_labels", True):
+        raise ColumnsError(
+            f"A search for agreement takes no --label, got {label!r}: right is what its final "
+            "model answers."
+        )

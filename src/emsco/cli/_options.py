@@ -14,7 +14,10 @@ Label = Annotated[str, typer.Option(help="The column that holds the label.")]
 Fresh = Annotated[
     Path | None, typer.Option(help="Rows that the search has not seen, to hold the front against.")
 ]
-FreshLabel = Annotated[str | None, typer.Option(help="The column of --fresh with the label.")]
+FreshLabel = Annotated[
+    str | None, typer.Option(help="The column of --fresh with the label, if it needs one.")
+]
+Force = Annotated[bool, typer.Option("--force", help="Write over files that are there.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Trust = Annotated[
     list[str] | None,

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
+from emsco.cli._told import writing_output
+from emsco.exceptions import ArtifactError
+
 if TYPE_CHECKING:
     from emsco import Candidate, Evaluation
 
@@ -24,6 +27,20 @@ def _width() -> int | None:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
+def _echo(text: str) -> None:
+    with writing_output():
+        typer.echo(text)
+
+
+def print_bytes(part: bytes) -> None:
+    """Print bytes, at once."""
+    if sys.stdout is None:
+        raise ArtifactError("Standard output is closed; name a file by --out.")
+    with writing_output():
+        sys.stdout.buffer.write(part)
+        sys.stdout.buffer.flush()
+
+
 def print_text(text: str) -> None:
     """Print prose, broken between words where a terminal ends."""
     width = _width()
@@ -32,12 +49,12 @@ def print_text(text: str) -> None:
         wrapped = [line] if width is None else textwrap.wrap(
             line, width, subsequent_indent=indent if line.startswith(" ") else ""
         )  # fmt: skip
-        typer.echo("\n".join(wrapped))
+        _echo("\n".join(wrapped))
 
 
 def print_json(data: Any) -> None:
     """Print data for programs; labels and thresholds may be of numpy."""
-    typer.echo(json.dumps(data, indent=2, default=lambda value: value.item()))
+    _echo(json.dumps(data, indent=2, default=lambda value: value.item()))
 
 
 def figures(evaluation: Evaluation) -> dict[str, Any]:
@@ -99,7 +116,7 @@ def print_candidates(
     for *figures, design in lines:
         padded = [cell.rjust(width) for cell, width in zip(figures, widths, strict=True)]
         line = "  ".join([*padded, design]).rstrip()
-        typer.echo(line if most is None or len(line) <= most else f"{line[: most - 1]}…")
+        _echo(line if most is None or len(line) <= most else f"{line[: most - 1]}…")
 
 
 def evenly(n_candidates: int, wanted: Sequence[int], most: int) -> list[int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -85,13 +86,14 @@ def open_rows(path: Path, *, stdin: bool = False) -> Rows:
 
 def check_columns(rows: Rows, wanted: Sequence[str]) -> None:
     """Refuse a file that lacks a column, and name the nearest one it has."""
+    counts = Counter(rows.names)
     for name in wanted:
-        if name not in rows.names:
+        if name not in counts:
             raise ColumnsError(
                 f"{rows.path} has no column {name!r}{nearest(name, rows.names)} It has "
                 f"{quoted(rows.names)}."
             )
-        if list(rows.names).count(name) > 1:
+        if counts[name] > 1:
             raise ColumnsError(f"{rows.path} has more than one column {name!r}; rename them.")
 
 
@@ -102,8 +104,20 @@ def _reading(path: Path) -> Iterator[None]:
         yield
     except UnicodeDecodeError as error:
         raise ArtifactError(f"{path} is not text in UTF-8; convert it (iconv -t UTF-8).") from error
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, csv.Error) as error:
+        if "new-line character" in str(error):
+            raise ArtifactError(
+                f"{path} ends its lines by carriage returns alone; convert it (tr '\\r' '\\n')."
+            ) from error
+        if "straddl" in str(error):
+            raise _too_long(path, "has a row") from error
         raise ArtifactError(f"{path} cannot be read: {str(error).rstrip('.')}.") from error
+
+
+def _too_long(path: Path, what: str) -> ArtifactError:
+    return ArtifactError(
+        f"{path} {what} longer than {_BLOCK_BYTES // 2**20} MB; is a quote left open?"
+    )
 
 
 class CsvRows:
@@ -116,10 +130,13 @@ class CsvRows:
             if path != STDIN:
                 native = pa.input_stream(str(path), compression="detect", buffer_size=2**16)
                 self._stream = io.BufferedReader(native, 2**16)
-            line = self._stream.readline().decode("utf-8-sig")
+            begin = self._stream.readline(_BLOCK_BYTES)
+            line = begin.decode("utf-8-sig")
             self._delimiter = max(_DELIMITERS, key=line.count)  # the first of equals
             lines = chain([line], (more.decode() for more in self._stream))
             self.names = next(csv.reader(lines, delimiter=self._delimiter), [])
+            if len(begin) == _BLOCK_BYTES:
+                raise _too_long(path, "begins with a line")
         if not any(self.names):
             raise ArtifactError(f"{path} must begin with a line that names its columns.")
         self.types = dict.fromkeys(self.names, pa.string())

@@ -1,36 +1,53 @@
 """What people are told when something goes wrong, and what programs are: the exit code.
 
 0: done. 1: a certificate was asked for and cannot be given. 2: the command cannot be done as it was
-given; one message says why. 130: interrupted. 141: whoever read the output has stopped reading. A
-bug is none of these: it keeps its traceback.
+given; one message says why. 70: an error that nobody foresaw; EMSCO_TRACEBACK=1 shows where. 130:
+interrupted. 141: whoever read the output has stopped reading. 143: terminated.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
+import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import wraps
-from typing import Any, ParamSpec
+from typing import Any, NoReturn, ParamSpec
 
 import typer
 
+from emsco.exceptions import ArtifactError, EmscoError
+
 P = ParamSpec("P")
 
+REFUSED = 2
+UNFORESEEN = 70  # EX_SOFTWARE of sysexits.h
 INTERRUPTED = 130  # as the shell counts: 128 + SIGINT
 STOPPED_READING = 141  # 128 + SIGPIPE
+TERMINATED = 143  # 128 + SIGTERM
+
+TRACEBACK = "EMSCO_TRACEBACK"  # the environment variable that asks for one
+_MOST_TOLD = 300  # letters of an error that nobody foresaw
 
 # What the library calls by its Python name has another one here.
 _IN_SHELL = {
     "score_front(X, y)": "`emsco show --fresh`",
+    "score_front(X)": "`emsco show --fresh`",
     "choose(...)": "`emsco select`",
-    "`share=`": "--share",
+    "in one call, certify_together(...)": "by giving --accuracy or --agreement several times",
+    "keys=": "--keys",
+    "groups=": "--groups",
     "`max_missed`": "--max-missed",
     "`max_cost`": "--max-cost",
     "`accuracy`": "--accuracy",
+    "`agreement`": "--agreement",
     "`confidence`": "--confidence",
     "`min_coverage`": "--min-coverage",
+    "`max_rows`": "--max-rows",
+    "`cv`": "--cv",
 }
 
 
@@ -43,7 +60,48 @@ def in_shell(text: str) -> str:
 
 def note(text: str) -> None:
     """Tell something by the way: on standard error, where it does not mix with results."""
-    typer.echo(text, err=True)
+    with suppress(OSError):  # where that is full or closed, nobody can be told
+        typer.echo(text, err=True)
+
+
+class Terminated(KeyboardInterrupt):
+    """Somebody asked the process to end: it ends as if interrupted, without half files."""
+
+
+@contextmanager
+def writing_output() -> Iterator[None]:
+    """Name what is wrong with standard output; a reader that stopped reading is no fault."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise ArtifactError(
+            f"Standard output cannot be written: {error.strerror or error}."
+        ) from error
+
+
+def _told_of(error: Exception) -> int:
+    """Say in one line what went wrong, and give the exit code."""
+    if isinstance(error, BrokenPipeError):
+        # What Python still holds for the closed pipe would raise again at its very end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return STOPPED_READING
+    if isinstance(error, EmscoError):
+        note(f"emsco: {in_shell(str(error))}")
+        return REFUSED
+    if isinstance(error, MemoryError):
+        note("emsco: there is not enough memory for this; take fewer rows or columns.")
+        return REFUSED
+    if os.environ.get(TRACEBACK):
+        note("".join(traceback.format_exception(error)).rstrip())
+    what = " ".join(f"{type(error).__name__}: {error}".split())
+    what = what if len(what) <= _MOST_TOLD else f"{what[:_MOST_TOLD]}..."
+    note(
+        f"emsco: an error that nobody foresaw: {what.removesuffix(':')}. Please report it, with "
+        f"what {TRACEBACK}=1 in the environment prints."
+    )
+    return UNFORESEEN
 
 
 def told(command: Callable[P, None]) -> Callable[P, None]:
@@ -51,27 +109,64 @@ def told(command: Callable[P, None]) -> Callable[P, None]:
 
     @wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
-        from emsco.exceptions import EmscoError
-
         with warnings.catch_warnings():
             warnings.simplefilter("default")
             warnings.showwarning = _show_warning
             try:
                 command(*args, **kwargs)
-                sys.stdout.flush()
-            except EmscoError as error:
-                note(f"emsco: {in_shell(str(error))}")
-                raise typer.Exit(2) from None
-            except KeyboardInterrupt:
-                note("emsco: interrupted; nothing is half written.")
+                _flush()
+            except (typer.Exit, typer.BadParameter):
+                raise  # an exit code, or an option that typer tells of
+            except KeyboardInterrupt as error:
+                terminated = isinstance(error, Terminated)
+                what = "terminated" if terminated else "interrupted"
+                note(f"emsco: {what}; nothing is half written.")
                 # At once: a thread that fits would be waited for, one that reads would crash.
-                os._exit(INTERRUPTED)
-            except BrokenPipeError:
-                # What Python still holds for the closed pipe would raise again at its very end.
-                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-                raise typer.Exit(STOPPED_READING) from None
+                os._exit(TERMINATED if terminated else INTERRUPTED)
+            except Exception as error:
+                raise typer.Exit(_told_of(error)) from None
 
     return run
+
+
+def run_as_process(app: Callable[..., Any]) -> NoReturn:
+    """Run the command line as all that this process does, and end it with the exit code."""
+    with suppress(ValueError):  # outside the main thread
+        signal.signal(signal.SIGTERM, _terminate)
+    code: Any
+    try:
+        with writing_output():  # of help, which no command prints
+            app(prog_name="emsco")
+        code = 0
+    except SystemExit as ended:
+        # For a reader that stopped reading help, typer has the code that means "not certified".
+        code = STOPPED_READING if isinstance(ended.__context__, BrokenPipeError) else ended.code
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    except Exception as error:
+        code = _told_of(error)
+    if not code:
+        try:
+            _flush()
+        except Exception as error:
+            code = _told_of(error)
+    if not code:
+        sys.exit()
+    with suppress(Exception):
+        sys.stderr.flush()
+    # At once: threads that still read or write would end the interpreter with "Fatal Python error".
+    os._exit(code if isinstance(code, int) else UNFORESEEN)
+
+
+def _terminate(*_: Any) -> NoReturn:
+    raise Terminated
+
+
+def _flush() -> None:
+    """Write out what is printed; a disk that is full tells only now."""
+    if sys.stdout is not None:
+        with writing_output():
+            sys.stdout.flush()
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:

@@ -16,11 +16,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from emsco._values import BOOLEANS, MISSING, UNREADABLE, reader_like, to_number
 from emsco.exceptions import ValuesError
 
-# Where a number is expected, these stand for none; in a column of text only an empty cell does.
-MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "#N/A")
 _MISSING = pa.array(MISSING)
+_WORDS = pa.array(list(BOOLEANS))
+_NUMERALS = pa.array([repr(number) for number in BOOLEANS.values()])
 
 
 def is_text(column: pa.Array) -> bool:
@@ -29,16 +30,16 @@ def is_text(column: pa.Array) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def as_numbers(column: pa.Array, *, odd: float | None = None) -> NDArray[np.float64]:
-    """Read numbers and booleans, NaN where there is none.
+def as_numbers(column: pa.Array) -> NDArray[np.float64]:
+    """Read numbers and booleans, NaN where there is none; what is neither raises ArrowInvalid.
 
-    What is neither becomes `odd`; None: it raises ArrowInvalid.
+    It reads a whole column as `to_number` reads a value.
     """
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
+    if pa.types.is_decimal(column.type):
+        column = column.cast(pa.string())  # a cast to float would round twice
     if is_text(column):
-        if odd is not None:
-            column = _replace_odd(column, odd)
         column = _parse(column)
     elif not _is_number(column.type):
         raise pa.ArrowInvalid(f"a column of {column.type}")
@@ -46,15 +47,6 @@ def as_numbers(column: pa.Array, *, odd: float | None = None) -> NDArray[np.floa
         zero_copy_only=False
     )
     return numbers
-
-
-def _replace_odd(column: pa.Array, odd: float) -> pa.Array:
-    """Replace cells one by one, as few blocks need."""
-    words = column.unique().to_pylist()
-    numbers = {
-        word: as_numbers(pa.array([word])).item() if is_number(word) else odd for word in words
-    }
-    return pa.array([numbers[word] for word in column.to_pylist()], pa.float64()).cast(pa.string())
 
 
 def _is_number(kind: pa.DataType) -> bool:
@@ -73,7 +65,9 @@ def _parse(column: pa.Array) -> pa.Array:
     try:
         return known.cast(pa.float64())
     except pa.ArrowInvalid:
-        return known.cast(pa.bool_())
+        words = pc.index_in(pc.ascii_lower(known), value_set=_WORDS.cast(known.type))
+        numerals = _NUMERALS.cast(known.type).take(words)
+        return pc.coalesce(numerals, known).cast(pa.float64())
 
 
 def known_cells(column: pa.Array) -> pa.Array:
@@ -81,6 +75,13 @@ def known_cells(column: pa.Array) -> pa.Array:
     trimmed = pc.utf8_trim_whitespace(column)
     missing = pc.is_in(trimmed, value_set=_MISSING.cast(trimmed.type))
     return pc.if_else(missing, pa.scalar(None, trimmed.type), trimmed)
+
+
+def as_objects(column: pa.Array) -> NDArray[np.object_]:
+    """Give values as Python has them."""
+    objects = np.empty(len(column), dtype=object)
+    objects[:] = column.to_pylist()
+    return objects
 
 
 class Texts(NamedTuple):
@@ -91,19 +92,18 @@ class Texts(NamedTuple):
 
     @classmethod
     def read(cls, column: pa.Array, levels: Sequence[Any] = ()) -> Texts:
-        """Read text, None where there is none.
+        """Read text, None where there is none; `levels` are those that a model knows.
 
-        Models made in Python may know `levels` that are numbers or booleans; so words are read.
+        Dates and other types are the text that Arrow writes for them.
         """
         if not pa.types.is_dictionary(column.type):
-            column = (column if is_text(column) else column.cast(pa.string())).dictionary_encode()
-        is_numeric = any(not isinstance(level, str) for level in levels)
-        known = column.dictionary.cast(pa.string()).to_pylist()
-        words = np.empty(len(known) + 1, dtype=object)
-        words[:-1] = [None if word == "" else word for word in known]
-        if is_numeric:
-            words = np.array([_number_or_word(word) for word in words.tolist()], dtype=object)
-        places = column.indices.fill_null(len(known)).cast(pa.int64()).to_numpy()
+            if not is_text(column) and not _is_number(column.type):
+                column = column.cast(pa.string())
+            column = column.dictionary_encode()
+        read = reader_like(levels or ("text",))
+        words = np.empty(len(column.dictionary) + 1, dtype=object)
+        words[:-1] = [read(word) for word in column.dictionary.to_pylist()]
+        places = column.indices.fill_null(len(words) - 1).cast(pa.int64()).to_numpy()
         return cls(words, places)
 
     def each(self) -> NDArray[np.object_]:
@@ -111,22 +111,9 @@ class Texts(NamedTuple):
         return self.words[self.places]
 
 
-def _number_or_word(word: str | None) -> Any:
-    return as_numbers(pa.array([word])).item() if word is not None and is_number(word) else word
-
-
-def is_number(value: Any) -> bool:
-    """Say whether a value can be read as a number or a boolean, or stands for none."""
-    try:
-        as_numbers(pa.array([value]))
-    except pa.ArrowInvalid:
-        return False
-    return True
-
-
-def first_odd(column: pa.Array) -> tuple[int, Any]:
-    """Give the first row, and its value, that is no number where numbers are expected."""
-    return next((row, v) for row, v in enumerate(column.to_pylist()) if not is_number(v))
+def is_number(text: str) -> bool:
+    """Say whether a text spells a number or a boolean, or stands for a missing one."""
+    return abs(to_number(text)) != UNREADABLE
 
 
 def read_labels(column: pa.Array, name: str, classes: NDArray[Any] | None = None) -> NDArray[Any]:

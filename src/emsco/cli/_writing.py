@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
+from emsco._atomic import is_as_it_is
 from emsco.cli._tables import CSV_ENDINGS, PARQUET_ENDINGS
 from emsco.exceptions import ArtifactError
 
@@ -23,10 +24,10 @@ _FEW = {"exit_stage", "cost", "latency"}
 
 
 def parts_for(path: Path) -> Parts:
-    """Choose by the ending of the file to be written."""
+    """Choose by the ending of the file to be written; /dev/null and /dev/stdout take CSV."""
     if path.suffix.lower() in PARQUET_ENDINGS:
         return parquet_parts
-    if path.suffix.lower() == CSV_ENDINGS[0]:
+    if path.suffix.lower() == CSV_ENDINGS[0] or is_as_it_is(path):
         return csv_parts
     known = ", ".join((CSV_ENDINGS[0], *PARQUET_ENDINGS))
     raise ArtifactError(f"{path} must end in one of {known}, to tell how it is to be written.")

@@ -9,6 +9,7 @@ import typer
 
 from emsco.cli._options import (
     AsJson,
+    Force,
     MaxCost,
     MaxMissed,
     MinCoverage,
@@ -31,11 +32,17 @@ def certify(
         str | None, typer.Option(help="The column that holds the label; not for --agreement.")
     ] = None,
     accuracy: Annotated[
-        float | None, typer.Option(help="The least share of accepted rows labelled right.")
+        list[float] | None,
+        typer.Option(
+            help="The least share of accepted rows labelled right; given again, another question."
+        ),
     ] = None,
     agreement: Annotated[
-        float | None,
-        typer.Option(help="The least share of decisions left as the final model makes them."),
+        list[float] | None,
+        typer.Option(
+            help="The least share of decisions left as the final model makes them; given again, "
+            "another question."
+        ),
     ] = None,
     max_missed: MaxMissed = None,
     min_coverage: MinCoverage = None,
@@ -43,16 +50,16 @@ def certify(
     confidence: Annotated[
         float, typer.Option(help="One minus the chance of any false certificate.")
     ] = 0.99,
-    share: Annotated[
-        float | None,
-        typer.Option(help="The part of that chance spent here, where rows serve several times."),
-    ] = None,
     groups: Annotated[
         str | None,
         typer.Option(
             metavar="COLUMN",
             help="What rows belong together by, such as a patient: one row of each is used.",
         ),
+    ] = None,
+    keys: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN", help="What names each row, so that none counts twice."),
     ] = None,
     by: Annotated[
         str, typer.Option(help="Which certified candidate is best: cost, coverage or accuracy.")
@@ -61,53 +68,71 @@ def certify(
         Path | None, typer.Option(help="The certified model to write, with its certificate.")
     ] = None,
     trust: Trust = None,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Certify a search or a model on rows not seen before.
 
-    The file certified remembers the rows, by hashes, and refuses them for another certificate.
+    Rows serve once: what is asked is written to a ledger beside the model before it is answered,
+    and other questions on the same rows are refused. To ask several, give --accuracy or
+    --agreement several times.
 
-    Ends with 0 where one is certified and with 1 where none is.
+    Ends with 0 where each question has a certified model and with 1 where one has none.
     """
     from emsco import CascadeClassifier, dump
-    from emsco.certify import certify as certify_model
+    from emsco.certify import Targets, certify_together
     from emsco.cli._frames import read_names
-    from emsco.cli._models import file_of, load_any, read_fresh
+    from emsco.cli._models import file_of, ledger_of, load_asked, read_fresh
+    from emsco.cli._outputs import check_outputs
     from emsco.cli._print import print_json, print_text
     from emsco.exceptions import ColumnsError
 
+    check_outputs([out], [file_of(model), rows], force=force)
     shares = shares_by_label(max_missed)
-    known = load_any(model, trust)
-    if label is None and agreement is None:
+    known = load_asked(model, trust)
+    if label is None and not agreement and getattr(known, "needs_labels", True):
         raise ColumnsError("--label names the column of labels; without labels only --agreement.")
+    missed = by_class(shares, known.classes_.tolist()) or {}
+    asked = [
+        Targets(
+            accuracy=least,
+            agreement=agrees,
+            max_missed=missed,
+            min_coverage=min_coverage,
+            max_cost=max_cost,
+        )
+        for least in accuracy or (None,)
+        for agrees in agreement or (None,)
+    ]
     X, y = read_fresh(known, rows, label)
-    certificate = certify_model(
+    certificates = certify_together(
         known,
         X,
         y,
-        accuracy=accuracy,
-        agreement=agreement,
-        max_missed=by_class(shares, known.classes_.tolist()),
+        asked,
         confidence=confidence,
-        min_coverage=min_coverage,
-        max_cost=max_cost,
-        share=share,
         groups=None if groups is None else read_names(rows, groups),
+        keys=None if keys is None else read_names(rows, keys),
+        ledger=ledger_of(model),
         random_state=0,
     )
-    best = certificate.select(by) if certificate.certified else None
-    dump(known, file_of(model))  # rows that were asked on are spent, whatever the answer
-    if best is not None and out is not None:
-        cascade = known if isinstance(known, CascadeClassifier) else known.cascade(best.candidate)
-        cascade.certificate_ = certificate
+    found = [(c, c.select(by) if c.certified else None) for c in certificates]
+    first = next(((c, best) for c, best in found if best is not None), None)
+    if first is not None and out is not None:
+        chosen = first[1].candidate
+        cascade = known if isinstance(known, CascadeClassifier) else known.cascade(chosen)
+        cascade.certificate_ = first[0]
         dump(cascade, out)
     if as_json:
-        print_json(_data(certificate, best))
+        told = [_data(certificate, best) for certificate, best in found]
+        print_json(told[0] if len(told) == 1 else {"certificates": told})
     else:
-        print_text("\n".join([certificate.sentence, *_lines(certificate, best)]))
-    if best is None:
+        for certificate, best in found:
+            print_text("\n".join([certificate.sentence, *_lines(certificate, best)]))
+    if first is not None:
+        note(f"Written: {out}" if out else "Nothing is written; --out model.emsco writes it.")
+    if any(best is None for _, best in found):
         raise typer.Exit(NOT_CERTIFIED)
-    note(f"Written: {out}" if out else "Nothing is written; --out model.emsco writes it.")
 
 
 def _lines(certificate: Certificate, best: CertifiedCandidate | None) -> list[str]:

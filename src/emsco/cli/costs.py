@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from emsco.cli._options import Data, Label
+from emsco.cli._options import Data, Force, Label
 from emsco.cli._told import note
 
 _HEAD = """\
@@ -39,22 +39,21 @@ def init(
     data: Data,
     label: Label,
     out: Annotated[Path, typer.Option(help="The file to write.")] = Path("costs.toml"),
-    force: Annotated[bool, typer.Option(help="Write over a file that is there.")] = False,
+    force: Force = False,
 ) -> None:
     """Write a file of prices to fill in: one source a column, each of cost 1."""
     from emsco._atomic import write_whole
     from emsco._toml import toml_key
     from emsco.cli._frames import read_labelled
-    from emsco.exceptions import ArtifactError
+    from emsco.cli._outputs import check_outputs
 
-    if out.exists() and not force:
-        raise ArtifactError(f"{out} is there already; name another --out, or say --force.")
+    check_outputs([out], [data], force=force)
     X, _ = read_labelled(data, label)
     keys = [toml_key(name) for name in X.columns]
     width = max(map(len, keys), default=0)
     lines = [
-        f"{key:<{width}} = 1  # {_held(X[name])}\n"
-        for key, name in zip(keys, X.columns, strict=True)
+        f"{key:<{width}} = 1  # {_held(column.to_numpy())}\n"
+        for key, (_, column) in zip(keys, X.items(), strict=True)
     ]
     write_whole(out, [(_HEAD + "".join(lines) + _TAIL).encode()])
     note(
@@ -63,20 +62,22 @@ def init(
     )
 
 
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)  # not None, nor the NaN that pandas makes of it
+
+
 def _held(column: Any) -> str:
     """Say what a column holds, for whoever fills in its price."""
-    present = column.dropna()
-    missing = (
-        f", {1 - len(present) / len(column):.0%} missing" if len(present) < len(column) else ""
-    )
+    is_number = column.dtype.kind == "f"
+    present: Any = column[column == column] if is_number else [t for t in column if _is_text(t)]
+    share = 1 - len(present) / len(column)
+    missing = f", {share:.0%} missing" if len(present) < len(column) else ""
     if not len(present):
         return "nothing: every cell is empty"
-    n_values = present.nunique()
-    if column.dtype.kind == "f":
+    n_values = len(set(present))
+    if is_number:
         told = f"numbers from {present.min():g} to {present.max():g}"
     else:
-        told = f"text, {n_values} values such as {present.iloc[0][:30]!r}"
-    is_id = n_values == len(column) and (
-        column.dtype.kind != "f" or bool((present == present.round()).all())
-    )
+        told = f"text, {n_values} values such as {present[0][:30]!r}"
+    is_id = n_values == len(column) and (not is_number or bool((present == present.round()).all()))
     return told + missing + ("; differs in every row: an id?" if is_id else "")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from emsco.cli._options import Trust
+from emsco.cli._options import Force, Trust
 from emsco.cli._told import note
 
 
@@ -26,6 +25,7 @@ def decide(
         ),
     ] = None,
     trust: Trust = None,
+    force: Force = False,
 ) -> None:
     """Decide rows, stage by stage.
 
@@ -36,10 +36,13 @@ def decide(
     """
     from emsco._atomic import write_whole
     from emsco.cli._deciding import Tally, decided, schema_of
-    from emsco.cli._models import load_cascade
+    from emsco.cli._models import MODEL, load_cascade
+    from emsco.cli._outputs import check_outputs
+    from emsco.cli._print import print_bytes
     from emsco.cli._tables import open_rows
     from emsco.cli._writing import csv_parts, parts_for
 
+    check_outputs([out], [model / MODEL if model.is_dir() else model, rows], force=force)
     make_parts = csv_parts if out is None else parts_for(out)
     cascade = load_cascade(model, trust)
     opened, tally = open_rows(rows, stdin=True), Tally()
@@ -51,5 +54,4 @@ def decide(
         note(f"Written: {out}. {tally.told(cascade.costs_.unit)}")
         return
     for part in parts:
-        sys.stdout.buffer.write(part)
-        sys.stdout.buffer.flush()
+        print_bytes(part)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from emsco.cli._options import Fresh, FreshLabel, Run, Trust
+from emsco.cli._options import Force, Fresh, FreshLabel, Run, Trust
 from emsco.cli._told import note
 
 
@@ -18,11 +18,14 @@ def report(
     label: FreshLabel = None,
     title: Annotated[str | None, typer.Option(help="The title of the page.")] = None,
     trust: Trust = None,
+    force: Force = False,
 ) -> None:
     """Write a run as one HTML page that works offline."""
-    from emsco.cli._models import load_search, read_optional
+    from emsco.cli._models import MODEL, file_of, load_search, read_optional
+    from emsco.cli._outputs import check_outputs
     from emsco.report import report as write_report
 
+    check_outputs([out], [file_of(run), run / MODEL, fresh], force=force)
     found = load_search(run, trust)
     X, y = read_optional(found, fresh, label)
     write_report(found, out, X, y, certificate=_certificate(run, trust), title=title)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from emsco.cli._options import AsJson, Trust
+from emsco.cli._options import AsJson, Force, Trust
 from emsco.cli._told import note
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ def savings(
         Path | None, typer.Option(help="A cascade to write, of the largest agreement certified.")
     ] = None,
     trust: Trust = None,
+    force: Force = False,
     n_jobs: Annotated[int, typer.Option(help="How many workers fit; -1: one a core.")] = -1,
     random_state: Annotated[int, typer.Option(help="The seed of all randomness.")] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
@@ -70,9 +71,14 @@ def savings(
     are needed. One half of the log is searched; the other says what can be promised.
     """
     from emsco import CascadeSearchCV, dump
+    from emsco.cli._outputs import check_outputs
     from emsco.cli._print import print_json, print_text
+    from emsco.cli._writing import parts_for
     from emsco.savings import savings as find_savings
 
+    check_outputs([changed, out], [log, costs, model], force=force)
+    if changed is not None:
+        parts_for(changed)  # refuses an ending that it does not know before anything is searched
     final, X, prices = _read(log, costs, model, answers, trust)
     search = CascadeSearchCV(
         _estimator(stages, X, random_state),

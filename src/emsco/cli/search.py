@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from emsco.cli._options import AsJson, Data, Label, MaxMissed, by_class, shares_by_label
+from emsco.cli._options import AsJson, Data, Force, Label, MaxMissed, by_class, shares_by_label
 from emsco.cli._told import note
 
 if TYPE_CHECKING:
@@ -41,6 +41,7 @@ def search(
         Path | None,
         typer.Option(help="Keeps what is fitted until done; else checkpoint.emsco in the folder."),
     ] = None,
+    force: Force = False,
     n_jobs: Annotated[int, typer.Option(help="How many workers fit; -1: one a core.")] = -1,
     random_state: Annotated[int, typer.Option(help="The seed of all randomness.")] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
@@ -54,15 +55,19 @@ def search(
     """
     from emsco import CascadeSearchCV, InputGuard, dump
     from emsco.cli._models import MODEL, SEARCH
+    from emsco.cli._outputs import check_outputs
     from emsco.cli._print import print_json, print_text
     from emsco.cli._told import in_shell
-    from emsco.search._checkpoint import remove
+    from emsco.search._checkpoint import is_there, remove
 
+    kept = checkpoint or out / "checkpoint.emsco"
+    # A search that was interrupted goes on, also where a run before it was to be written over.
+    outputs = [kept, out / SEARCH, out / MODEL]
+    check_outputs(outputs, [data, costs], force=force or is_there(kept))
     shares = shares_by_label(max_missed)
     X, y, prices = _read(data, label, costs)
     _check_folds(y, cv)
     _make_folder(out)
-    kept = checkpoint or out / "checkpoint.emsco"
     found = CascadeSearchCV(
         costs=prices,
         max_stages=max_stages,
@@ -112,11 +117,11 @@ def priced(data: Path, label: str | None, prices: Costs, costs: Path) -> list[st
     from emsco.cli._tables import check_columns, open_rows
     from emsco.exceptions import ColumnsError, quoted
 
-    features = [feature for source in prices.sources for feature in source.features]
+    features = {f: None for source in prices.sources for f in source.features}  # in their order
     if label in features:
         raise ColumnsError(f"{costs} prices {label!r}, which is the label; delete its line.")
     rows = open_rows(data)
-    check_columns(rows, features if label is None else [*features, label])
+    check_columns(rows, [*features] if label is None else [*features, label])
     unpriced = [name for name in rows.names if name != label and name not in features]
     if unpriced:
         note(f"emsco: not used, because {costs} has no price for it: {quoted(unpriced)}.")

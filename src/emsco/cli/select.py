@@ -9,6 +9,7 @@ import typer
 
 from emsco.cli._options import (
     AsJson,
+    Force,
     MaxCost,
     MaxMissed,
     MinCoverage,
@@ -41,14 +42,17 @@ def select(
         Path | None, typer.Option(help="The model to write. Without it, nothing is.")
     ] = None,
     trust: Trust = None,
+    force: Force = False,
     as_json: AsJson = False,
 ) -> None:
     """Choose the best candidate within bounds, and write its cascade."""
     from emsco import dump
-    from emsco.cli._models import load_search
+    from emsco.cli._models import file_of, load_search
+    from emsco.cli._outputs import check_outputs
     from emsco.cli._print import candidate_data, print_json, print_text
     from emsco.cli._told import in_shell
 
+    check_outputs([out], [file_of(run)], force=force)
     shares = shares_by_label(max_missed)
     found = load_search(run, trust)
     found.choose(

@@ -28,9 +28,9 @@ def show(
     Candidates of the front are listed cheapest first; the one chosen has a star.
     """
     from emsco import CascadeClassifier
-    from emsco.cli._models import as_search, load_any, read_optional
+    from emsco.cli._models import as_search, load_asked, read_optional
 
-    model = load_any(run, trust)
+    model = load_asked(run, trust)
     if isinstance(model, CascadeClassifier):
         _show_cascade(model, as_json=as_json)
     else:
@@ -59,7 +59,8 @@ def _show_search(found: CascadeSearchCV, scored: Any, *, everything: bool, as_js
         for data, evaluation in zip(candidates, fresh or (), strict=bool(fresh)):
             data["fresh"] = figures(evaluation)
         chosen_data, reference = candidate_data(chosen), candidate_data(found.all_sources_)
-        print_json({"chosen": chosen_data, "all_sources": reference, "candidates": candidates})
+        told = {"chosen": chosen_data, "all_sources": reference, "candidates": candidates}
+        print_json(told | {"certificate": _certificate_data(found)})
         return
     marked = [front.index(chosen)] if chosen in front else []
     most = len(front) if everything else MOST_CANDIDATES
@@ -68,6 +69,7 @@ def _show_search(found: CascadeSearchCV, scored: Any, *, everything: bool, as_js
     if len(places) < len(front):
         note(f"{len(places)} of {len(front)} candidates; --all shows every one.")
     print_text(in_shell(found.summary()))
+    _print_certificate(_certificate_data(found))
 
 
 def _show_cascade(cascade: CascadeClassifier, *, as_json: bool) -> None:
@@ -88,7 +90,7 @@ def _show_cascade(cascade: CascadeClassifier, *, as_json: bool) -> None:
         }
         for i, sources in enumerate(cascade.stages_)
     ]
-    certificate: dict[str, Any] | None = getattr(cascade, "certificate_", None)
+    certificate = _certificate_data(cascade)
     if as_json:
         told = {"stages": stages, "unit": costs.unit, "certificate": certificate}
         print_json({"labels": cascade.classes_.tolist(), **told})
@@ -101,5 +103,24 @@ def _show_cascade(cascade: CascadeClassifier, *, as_json: bool) -> None:
             f"  stage {i}: buy {', '.join(stage['sources'])} for {price}; accept from "
             f"{' to '.join(dict.fromkeys((needed[0], needed[-1])))}"
         )
+    _print_certificate(certificate)
+
+
+def _certificate_data(model: CascadeClassifier | CascadeSearchCV) -> dict[str, Any] | None:
+    """Give the promise, whether it is about the cascade that decides, and if not, why."""
+    certificate = getattr(model, "certificate_", None)
+    if certificate is None:
+        return None
+    from emsco.certify import problem_with
+
+    problem = problem_with(certificate, model)
+    return {"sentence": certificate.sentence, "holds": not problem, "problem": problem}
+
+
+def _print_certificate(certificate: dict[str, Any] | None) -> None:
+    from emsco.cli._print import print_text
+
     if certificate is not None:
         print_text(certificate["sentence"])
+        if certificate["problem"] not in certificate["sentence"]:
+            print_text(certificate["problem"])

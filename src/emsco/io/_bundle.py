@@ -27,9 +27,16 @@ _LONGEST_HEADER = 256
 
 
 class Writer:
-    """Collects members; what is given twice is kept once."""
+    """Collects members; what is given twice is kept once.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    rows : bool, default=True
+        Whether hashes of rows may be kept.
+    """
+
+    def __init__(self, *, rows: bool = True) -> None:
+        self.rows = rows
         self.members: dict[str, bytes] = {}
         self._names: dict[int, tuple[str, Any]] = {}  # with the object: a number may be used again
 
@@ -121,6 +128,8 @@ class Reader:
         if name not in self._made:
             data = read_member(self._file, member)
             flat = np.frombuffer(data, dtype, offset=start).copy()
+            if dtype == np.bool_ and (flat.view(np.uint8) > 1).any():
+                raise ArtifactError(f"{name!r} holds what is neither true nor false")
             in_columns = header[2] == b"True"
             self._made[name] = flat.reshape(found[::-1]).T if in_columns else flat.reshape(found)
         array: NDArray[Any] = self._made[name]

@@ -13,17 +13,27 @@ from sklearn.utils.validation import check_is_fitted
 from emsco._encoding import ColumnEncoding
 from emsco._estimator import EstimatorStage, FinalStage
 from emsco._kept import Kept
-from emsco._linear import default_estimator
+from emsco._linear import LinearStage, default_estimator
 from emsco._rows import FittedRows
 from emsco._threshold import resolve
 from emsco._training import Training
 from emsco.cascade import CascadeClassifier
 from emsco.exceptions import ArtifactError, ThresholdError, require
-from emsco.final import LoggedAnswers, OnnxModel
 from emsco.guard import InputGuard
 from emsco.io._bundle import Reader, Writer
+from emsco.io._foreign import (
+    ANSWERS,
+    check_answers,
+    check_final_stage,
+    classifier_from,
+    estimator_from,
+    final_from,
+    final_to,
+    told_of_final,
+)
 from emsco.io._json import from_plain, to_plain
 from emsco.io._known import known_from, known_to
+from emsco.io._probe import answers, answers_by_default
 from emsco.io._words import (
     Data,
     costs_from,
@@ -34,12 +44,14 @@ from emsco.io._words import (
     encoding_to,
     expect,
     expect_keys,
+    expect_place,
     expect_texts,
     labels_from,
     labels_to,
 )
 
 FINAL = frozenset({"final"})  # told only where there is one
+_NUMBERS = frozenset({"numbers"})  # told only where it is known
 _CONTAINERS = ("array", "pandas", "polars")
 
 
@@ -108,11 +120,13 @@ def kept_to(writer: Writer, kept: Kept) -> Data:
         "estimator": None if is_default else writer.estimator(kept.estimator, "`estimator`"),
         "guard": None if kept.guard is None else to_plain(kept.guard.to_data(), "the guard"),
         "columns": {
-            name: encoding_to(kept.encodings[name], name) if is_default else {"missing": missing}
-            for name, missing in kept.missing.items()
+            name: encoding_to(kept.encodings[name], name) if is_default else _column_to(kept, name)
+            for name in kept.missing
         },
         "stages": [],
     }
+    if kept.final is not None:
+        data["final"] = told_of_final(final_stage(kept))
     for features, fitted in kept.fitted.items():
         stage: Data = {"columns": list(features)}
         if is_default:
@@ -120,14 +134,23 @@ def kept_to(writer: Writer, kept: Kept) -> Data:
             stage["intercepts"] = writer.array(fitted.intercept_)
             stage["iterations"] = np.asarray(fitted.n_iter_).tolist()
         else:
+            judge = EstimatorStage(fitted, None, kept.container, features)
             stage["fitted"] = writer.estimator(fitted, f"the stage on {features}")
+            stage["answers"] = answers(judge, len(kept.classes))
         data["stages"].append(stage)
     return data
 
 
+def _column_to(kept: Kept, name: str) -> Data:
+    """Keep what is known of a column that an own estimator reads."""
+    known = {"numbers": kept.numbers[name]} if name in kept.numbers else {}
+    return {"missing": kept.missing[name], **known}
+
+
 def kept_from(reader: Reader, data: Data, rows: Data, final: Any) -> Kept:
     """Give the stages back; `rows` tells what is known of the rows they were fitted on."""
-    expect_keys(data, "container", "estimator", "guard", "columns", "stages")
+    keys = ("container", "estimator", "guard", "columns", "stages")
+    expect_keys(data, *keys, *FINAL & expect(data, dict).keys())
     classes, names = labels_from(rows["classes"]), expect_texts(rows["columns"])
     most_frequent = expect(rows["most_frequent"], int)
     columns = expect(data["columns"], dict)
@@ -135,8 +158,11 @@ def kept_from(reader: Reader, data: Data, rows: Data, final: Any) -> Kept:
         raise ArtifactError("it names a column twice, or one that X does not have")
     if not 0 <= most_frequent < len(classes) or data["container"] not in _CONTAINERS:
         raise ArtifactError("it was fitted on rows that cannot be")
+    if data["container"] != "array" and not (data["estimator"] is final is None):
+        require(data["container"])  # what the stages want their columns in
     fitted: dict[tuple[str, ...], Any] = {}
     encodings: dict[str, ColumnEncoding] = {}
+    numbers: dict[str, bool] = {}
     estimator = None
     if data["estimator"] is None:
         encodings = {name: encoding_from(told) for name, told in columns.items()}
@@ -146,65 +172,50 @@ def kept_from(reader: Reader, data: Data, rows: Data, final: Any) -> Kept:
             features = tuple(expect_texts(stage["columns"]))
             width = sum(encodings[feature].width for feature in features)
             fitted[features] = _logistic_regression(reader, stage, classes, width)
+            judge = LinearStage.compile(features, encodings, fitted[features])
+            used = {feature: encodings[feature] for feature in features}
+            if not answers_by_default(judge, used, len(classes)):
+                raise ArtifactError("the weights of a stage judge nothing")
     else:
         estimator = estimator_from(reader, data["estimator"])
-        missing = {
-            name: expect(expect_keys(told, "missing")["missing"], bool)
-            for name, told in columns.items()
-        }
+        for told in columns.values():
+            expect_keys(expect(told, dict), "missing", *_NUMBERS & told.keys())
+        missing = {name: expect(told["missing"], bool) for name, told in columns.items()}
+        numbers = {n: expect(told["numbers"], bool) for n, told in columns.items() if len(told) > 1}
         for stage in expect(data["stages"], list):
-            expect_keys(stage, "columns", "fitted")
+            expect_keys(stage, "columns", "fitted", *ANSWERS & expect(stage, dict).keys())
             features = tuple(expect_texts(stage["columns"]))
-            fitted[features] = _classifier(reader.estimator(stage["fitted"]), classes)
-    if data["container"] != "array" and not (estimator is final is None):
-        require(data["container"])  # what the stages want their columns in
-    guard = None if data["guard"] is None else InputGuard.from_data(from_plain(data["guard"]))
-    return Kept(
+            fitted[features] = classifier_from(reader.estimator(stage["fitted"]), classes)
+            asked = EstimatorStage(fitted[features], None, data["container"], features)
+            check_answers(stage, asked, len(classes))
+    kept = Kept(
         estimator=estimator,
         container=data["container"],
         classes=classes,
         most_frequent=most_frequent,
         names=names,
         missing=missing,
+        numbers=numbers,
         encodings=encodings,
         fitted=fitted,
-        guard=guard,
+        guard=guard_from(data["guard"], "margin", "pool", "columns"),
         final=final,
     )
+    if final is not None:
+        check_final_stage(data.get("final"), final_stage(kept))
+    return kept
 
 
-def final_to(writer: Writer, final: Any) -> Data:
-    """Keep the model that answers last, where there is one: as data if it can be."""
-    if final is None:
-        return {}
-    if isinstance(final, LoggedAnswers):
-        return {"final": {"column": final.column}}
-    if isinstance(final, OnnxModel):
-        return {"final": {"onnx": writer.onnx(final.content)}}
-    return {"final": {"skops": writer.estimator(final, "`final`")}}
+def final_stage(kept: Kept) -> FinalStage:
+    """Give the last stage where there is a final model."""
+    return FinalStage.of(kept.final, kept.container, tuple(kept.names), kept.classes)
 
 
-def final_from(reader: Reader, data: Data) -> Any:
-    """Give back the model that answers last."""
-    if "final" not in data:
+def guard_from(data: Any, *keys: str) -> InputGuard | None:
+    """Give a guard back, where there is one, of which just this is told."""
+    if data is None:
         return None
-    ((kind, told),) = expect(data["final"], dict).items()
-    if kind == "column":
-        return LoggedAnswers(expect(told, str))
-    if kind == "onnx":
-        return OnnxModel(reader.onnx(told))
-    final = reader.estimator(told)
-    if kind != "skops" or not hasattr(final, "predict"):
-        raise ArtifactError(f"its `final`, a {type(final).__name__}, cannot answer")
-    return final
-
-
-def estimator_from(reader: Reader, name: Any) -> Any:
-    """Give back what stages are clones of."""
-    estimator = reader.estimator(name)
-    if not (hasattr(estimator, "fit") and hasattr(estimator, "predict_proba")):
-        raise ArtifactError(f"its `estimator`, a {type(estimator).__name__}, is no classifier")
-    return estimator
+    return InputGuard.from_data(expect_keys(from_plain(data), *keys))
 
 
 def checked_guard(guard: Any) -> InputGuard:
@@ -225,20 +236,13 @@ def _logistic_regression(
     fitted.classes_ = classes
     fitted.coef_ = reader.array(stage["weights"], n_scores, width)
     fitted.intercept_ = reader.array(stage["intercepts"], n_scores)
-    fitted.n_iter_ = np.array([expect(n, int) for n in stage["iterations"]], dtype=np.int32)
+    fitted.n_iter_ = np.array(
+        [expect_place(n, 2**31) for n in expect(stage["iterations"], list)], dtype=np.int32
+    )
     fitted.n_features_in_ = width
     for numbers in (fitted.coef_, fitted.intercept_):
         if numbers.dtype != np.float64 or not np.isfinite(numbers).all():
             raise ArtifactError("the weights of a stage must be finite numbers")
-    return fitted
-
-
-def _classifier(fitted: Any, classes: NDArray[Any]) -> Any:
-    known = np.asarray(getattr(fitted, "classes_", classes))
-    if not hasattr(fitted, "predict_proba") or not np.array_equal(known, classes):
-        raise ArtifactError(
-            f"one of its stages, a {type(fitted).__name__}, does not know its labels"
-        )
     return fitted
 
 
@@ -263,6 +267,7 @@ def _taken_apart(cascade: CascadeClassifier) -> Kept:
         most_frequent=cascade._plan.default,
         names=cascade._names,
         missing=cascade._missing_seen,
+        numbers=cascade._numbers,
         encodings=cascade._encoding,
         fitted=dict(zip(acquired, fitted, strict=False)),
         guard=None if cascade.guard is None else checked_guard(cascade.guard_),

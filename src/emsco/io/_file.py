@@ -7,21 +7,20 @@ import os
 import platform
 import re
 import stat
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 import sklearn
 
 from emsco._atomic import write_whole
-from emsco._fingerprint import fingerprint
 from emsco.cascade import CascadeClassifier
 from emsco.exceptions import ArtifactError
 from emsco.front import ParetoFront
 from emsco.io import _json
 from emsco.io._bundle import Reader, Writer
 from emsco.io._cascades import cascade_from, cascade_to
-from emsco.io._json import from_plain, to_plain
+from emsco.io._certificates import certificate_from, certificate_to, warn_of_misfit
 from emsco.io._searches import search_from, search_to
 from emsco.io._words import (
     Data,
@@ -37,8 +36,8 @@ from emsco.io._words import (
 from emsco.io._zip import Member, open_zip, pack, read_member, read_parts
 from emsco.search import CascadeSearchCV
 
-FORMAT = 1
-
+FORMAT = 2  # what is written; to change it, keep files of the last one in the tests
+_READABLE = (1, FORMAT)
 _MANIFEST = "manifest.json"
 _MEMBER = re.compile(r"arrays/\d{1,5}\.npy|stages/\d{1,5}\.skops|final/0\.onnx")
 _KEYS = ("format", "versions", "kind", "model", "members", "certificate", "fingerprint")
@@ -46,7 +45,7 @@ _SEAL = b"emsco sha256 "  # then that of the manifest, which has that of every o
 _SEAL_SIZE = len(_SEAL) + 64
 
 
-def dump(model: Any, path: str | os.PathLike[str]) -> None:
+def dump(model: Any, path: str | os.PathLike[str], *, rows: bool = True) -> None:
     """Write a fitted cascade, a front or a fitted search to a file.
 
     The file is a zip with a readable `manifest.json`. Cascades of the default classifier are data
@@ -59,6 +58,10 @@ def dump(model: Any, path: str | os.PathLike[str]) -> None:
         What to keep; a cascade or a search must be fitted.
     path : str or path
         Where to; `.emsco` is the usual ending.
+    rows : bool, default=True
+        Whether to keep salted hashes of the rows that the model was fitted on and asked about, so
+        that it knows them again. False: no certificate of the loaded model can tell whether it was
+        given on known rows, and its sentence says so.
 
     Raises
     ------
@@ -86,16 +89,17 @@ def dump(model: Any, path: str | os.PathLike[str]) -> None:
             f"Files keep a CascadeClassifier, a ParetoFront or a CascadeSearchCV, got a "
             f"{type(model).__name__}."
         )
-    writer = Writer()
+    writer = Writer(rows=rows)
     try:
         data = _KINDS[name].to_data(model, writer)
+        certificate = certificate_to(writer, model)
         listed = {known: _listed(len(part), [part]) for known, part in writer.members.items()}
         content = {"kind": name, "model": data, "members": listed}
         manifest = {
             "format": FORMAT,
             "versions": _versions(),
             **content,
-            "certificate": _certificate_of(model),
+            "certificate": certificate,
             "fingerprint": _sha256([_json.write(content)]),
         }
         written = _json.write(manifest, indent=1)
@@ -112,6 +116,10 @@ def load(path: str | os.PathLike[str], *, trusted: Sequence[str] = ()) -> Any:
 
     Nothing is made of a file before every byte of it was checked. That tells damage, not who wrote
     it: whether to trust a file that others may have written is a matter of signatures.
+
+    A certificate in the file becomes the model's `certificate_` and is held against the cascade
+    beside it. Where it is not about that one, or is of format 1 and cannot be checked, a
+    `CertificateWarning` says so, as `certificate_.holds_for(model)` does.
 
     Parameters
     ----------
@@ -140,10 +148,12 @@ def load(path: str | os.PathLike[str], *, trusted: Sequence[str] = ()) -> Any:
             raise ArtifactError("it is not a file")
         with open(path, "rb") as file:
             manifest, members = _checked(file)
-            return _made(manifest, Reader(file, members, trusted))
+            model = _made(manifest, Reader(file, members, trusted))
     except (ArtifactError, OSError) as error:
         told = error.strerror if isinstance(error, OSError) else error
         raise ArtifactError(f"{os.fspath(path)} is not loaded: {told}.") from error
+    warn_of_misfit(os.fspath(path), model)
+    return model
 
 
 def _checked(file: BinaryIO) -> tuple[Data, list[Member]]:
@@ -155,10 +165,10 @@ def _checked(file: BinaryIO) -> tuple[Data, list[Member]]:
     if seal != _SEAL + _sha256([written]).encode("ascii"):
         raise ArtifactError(f"its {_MANIFEST} was changed")
     manifest = expect(_json.parse(written), dict)
-    if expect(manifest.get("format"), int) != FORMAT:
+    if expect(manifest.get("format"), int) not in _READABLE:
         raise ArtifactError(
-            f"it has the format {manifest['format']}, and this emsco reads {FORMAT}; install a "
-            "later one"
+            f"it has the format {manifest['format']}, and this emsco reads up to {FORMAT}; install "
+            "a later one"
         )
     expect_keys(manifest, *_KEYS)
     expect_texts(list(expect(manifest["versions"], dict).values()))
@@ -180,30 +190,16 @@ def _made(manifest: Data, reader: Reader) -> Any:
     """Make the model; to whatever a forged manifest leads, it is one error."""
     try:
         model = _KINDS[manifest["kind"]].from_data(manifest["model"], reader)
-        certificate = from_plain(manifest["certificate"])
+        older = manifest["format"] == 1
+        certificate = certificate_from(reader, manifest["certificate"], older=older)
         if certificate is not None:
-            model.certificate_ = expect(certificate, dict)
+            model.certificate_ = certificate
         reader.check_all_read()
     except (ArtifactError, ImportError):
         raise
     except Exception as error:
         raise ArtifactError(f"it describes no model: {error!r:.200}") from error
     return model
-
-
-def _certificate_of(model: Any) -> Any:
-    """Give the certificate of a model, if it has one, as plain values."""
-    certificate: Any = getattr(model, "certificate_", None)
-    if hasattr(certificate, "to_data"):
-        certificate = certificate.to_data()
-    if isinstance(certificate, Mapping) and isinstance(model, CascadeClassifier):
-        certified = certificate.get("cascades")
-        if certified is not None and fingerprint(model) not in certified:
-            raise ArtifactError(
-                "its `certificate_` is about another cascade, or about this one before it was "
-                "fitted again; certify it anew, or `del cascade.certificate_`"
-            )
-    return to_plain(certificate, "the certificate")
 
 
 def _listed(size: int, parts: Iterable[bytes]) -> Data:

@@ -6,50 +6,120 @@ from typing import Any
 
 import numpy as np
 
-from emsco._rows import FittedRows, Hashes, Spent
+from emsco._hashes import CELLS, Hashes
+from emsco._ledger import Entry, ledger_of
+from emsco._rows import FittedRows, HashedRows, View
 from emsco.exceptions import ArtifactError
 from emsco.io._bundle import Reader, Writer
 from emsco.io._words import Data, expect, expect_keys, expect_texts
 
 
-def known_to(writer: Writer, rows: FittedRows) -> Data:
-    """Keep the rows that a model was fitted on, in no order, and those it was certified on."""
-    spent = [
-        _hashed_to(writer, one) | {"question": one.question, "share": one.share}
-        for one in rows.spent
-    ]
-    return _hashed_to(writer, rows) | {"spent": spent}
+def known_to(writer: Writer, fitted: FittedRows) -> Data:
+    """Keep the rows that a model was fitted on, in no order, and what was asked of others.
 
-
-def known_from(reader: Reader, data: Any) -> FittedRows:
-    """Give them back."""
-    expect_keys(data, "names", "values", "keys", "spent")
-    spent = []
-    for one in expect(data["spent"], list):
-        expect_keys(one, "names", "values", "keys", "question", "share")
-        names, values, keys = _hashed_from(reader, one)
-        question, share = expect(one["question"], str), expect(one["share"], float)
-        if values is None or not 0 < share <= 1:
-            raise ArtifactError("it was certified on rows that cannot be")
-        spent.append(Spent(names, values, keys, question, share))
-    return FittedRows(*_hashed_from(reader, data), spent)
-
-
-def _hashed_to(writer: Writer, rows: FittedRows | Spent) -> Data:
+    No hash of any row, where the writer is told to leave rows out.
+    """
+    rows = writer.rows
+    asked: tuple[Entry, ...] = ()
+    if rows and fitted.digest:
+        ledger = ledger_of(fitted.digest)
+        ledger.refresh()
+        asked = ledger.entries
     return {
-        "names": list(rows.names),
-        "values": None if rows.values is None else writer.array(np.sort(rows.values)),
-        "keys": None if rows.keys is None else writer.array(np.sort(rows.keys)),
+        "digest": fitted.digest,
+        "names": list(fitted.names),
+        "spreads": dict(fitted.spreads),
+        "sets": [list(names) for names in fitted.sets],
+        "rows": None if fitted.rows is None or not rows else _rows_to(writer, fitted.rows),
+        "asked": [_entry_to(writer, entry) for entry in asked],
     }
 
 
-def _hashed_from(
-    reader: Reader, data: Data
-) -> tuple[tuple[str, ...], Hashes | None, Hashes | None]:
-    found = []
-    for name in ("values", "keys"):
-        hashes = None if data[name] is None else reader.array(data[name], None)
-        if hashes is not None and (hashes.dtype != np.uint64 or not len(hashes)):
-            raise ArtifactError("the hashes of its rows are none")
-        found.append(hashes)
-    return tuple(expect_texts(data["names"])), found[0], found[1]
+def known_from(reader: Reader, data: Any) -> FittedRows:
+    """Give them back, and tell the ledger of this process what was asked."""
+    if "values" in expect(data, dict):
+        return _older(reader, data)
+    expect_keys(data, "digest", "names", "spreads", "sets", "rows", "asked")
+    names = tuple(expect_texts(data["names"]))
+    sets = tuple(tuple(expect_texts(one)) for one in expect(data["sets"], list))
+    spreads = expect(data["spreads"], dict)
+    known = set(names)
+    if not (spreads.keys() <= known and all(known.issuperset(one) for one in sets)):
+        raise ArtifactError("the rows that it was fitted on have other columns")
+    if not all(0 < expect(spread, float) < np.inf for spread in spreads.values()):
+        raise ArtifactError("the columns that it was fitted on are spread as none can be")
+    fitted = FittedRows(
+        expect(data["digest"], str),
+        names,
+        spreads,
+        sets,
+        None if data["rows"] is None else _rows_from(reader, data["rows"]),
+    )
+    entries = [_entry_from(reader, entry) for entry in expect(data["asked"], list)]
+    if fitted.digest:
+        ledger_of(fitted.digest).add(entries)
+    elif entries:
+        raise ArtifactError("it tells what was asked, but not of which model")
+    return fitted
+
+
+def _older(reader: Reader, data: Data) -> FittedRows:
+    """Read past hashes of an earlier kind, which are compared with nothing any more."""
+    expect_keys(data, "names", "values", "keys", "spent")
+    for one in (data, *(expect(spent, dict) for spent in expect(data["spent"], list))):
+        for name in ("values", "keys"):
+            if one.get(name) is not None:
+                reader.array(one[name], None)
+    return FittedRows()
+
+
+def _entry_to(writer: Writer, entry: Entry) -> Data:
+    return {
+        "question": entry.question,
+        "share": entry.share,
+        "candidates": entry.candidates,
+        "number": entry.number,
+        "rows": _rows_to(writer, entry.rows),
+    }
+
+
+def _entry_from(reader: Reader, data: Any) -> Entry:
+    expect_keys(data, "question", "share", "candidates", "number", "rows")
+    share, candidates = expect(data["share"], float), expect(data["candidates"], int)
+    if not 0 <= share <= 1 or candidates < 0:
+        raise ArtifactError("it was asked what cannot be asked")
+    rows = _rows_from(reader, data["rows"])
+    question, number = expect(data["question"], str), expect(data["number"], str)
+    return Entry(question, share, candidates, rows, number)
+
+
+def _rows_to(writer: Writer, rows: HashedRows) -> Data:
+    ordered = rows.in_no_order()
+    return {
+        "keys": None if ordered.keys is None else writer.array(ordered.keys),
+        "views": [
+            {"columns": view.columns, "hashes": [writer.array(h) for h in view.hashes]}
+            for view in ordered.views
+        ],
+    }
+
+
+def _rows_from(reader: Reader, data: Any) -> HashedRows:
+    expect_keys(data, "keys", "views")
+    views = []
+    for view in expect(data["views"], list):
+        expect_keys(view, "columns", "hashes")
+        hashes = tuple(_hashes(reader, name) for name in expect(view["hashes"], list))
+        if len(hashes) != 1 + len(CELLS) or len({len(h) for h in hashes}) != 1:
+            raise ArtifactError("the hashes of its rows are not as many as they must be")
+        views.append(View(expect(view["columns"], str), hashes))
+    if len({len(view.hashes[0]) for view in views}) > 1:
+        raise ArtifactError("the hashes of its rows are not as many as they must be")
+    return HashedRows(tuple(views), None if data["keys"] is None else _hashes(reader, data["keys"]))
+
+
+def _hashes(reader: Reader, name: Any) -> Hashes:
+    hashes = reader.array(name, None)
+    if hashes.dtype != np.uint64 or not len(hashes):
+        raise ArtifactError("the hashes of its rows are none")
+    return hashes

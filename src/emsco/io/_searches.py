@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -10,23 +11,23 @@ import numpy as np
 from sklearn.utils.validation import check_is_fitted
 
 from emsco._kept import Kept
+from emsco._threshold import resolve
 from emsco._training import Training
 from emsco.cascade import CascadeClassifier
 from emsco.exceptions import ArtifactError, GuardWarning
-from emsco.guard import InputGuard
+from emsco.front import Candidate
 from emsco.io._bundle import Reader, Writer
 from emsco.io._cascades import (
     FINAL,
     checked_guard,
-    estimator_from,
     expect_rows,
-    final_from,
-    final_to,
+    guard_from,
     kept_from,
     kept_to,
     rows_to,
     tell_rows,
 )
+from emsco.io._foreign import estimator_from, final_from, final_to
 from emsco.io._json import from_plain, to_plain
 from emsco.io._words import (
     Data,
@@ -37,13 +38,14 @@ from emsco.io._words import (
     expect,
     expect_fields,
     expect_keys,
+    expect_place,
     expect_texts,
     front_from,
-    history_from,
-    history_to,
+    records_from,
+    records_to,
 )
 from emsco.search import EMSCO, CascadeSearchCV, Exhaustive, Hybrid, LocalSearch
-from emsco.search._choice import AllSources
+from emsco.search._choice import AllSources, check_bounds
 
 _STRATEGIES = {kind.__name__: kind for kind in (EMSCO, Exhaustive, Hybrid, LocalSearch)}
 # Parameters that are kept where they are plain values; `engine`, `callback` and `checkpoint`, which
@@ -86,7 +88,7 @@ def search_to(search: CascadeSearchCV, writer: Writer) -> Data:
             "truth": writer.array(search._reference.truth.astype(np.int64)),
             "right": writer.array(search._reference.right),
         },
-        "history": history_to(writer, search.history_),
+        "history": records_to(writer, search.history_, "the history"),
         "chosen": _chosen_of(search),
         "training": kept_to(writer, _kept_by(search, search._training)),
         "evaluated": (
@@ -106,10 +108,13 @@ def search_from(data: Data, reader: Reader) -> CascadeSearchCV:
     search = CascadeSearchCV(
         None if data["estimator"] is None else estimator_from(reader, data["estimator"]),
         costs=costs,
-        guard=None if data["guard"] is None else InputGuard(**from_plain(data["guard"])),
+        guard=guard_from(data["guard"], "margin", "pool"),
         final=final,
         **_parameters_from(data["parameters"]),
     )
+    search._validate_params()
+    if isinstance(search.select, Mapping):
+        check_bounds(search.select)
     tell_rows(search, rows, reader)
     training = kept_from(reader, data["training"], rows, final)
     evaluated = data["evaluated"]
@@ -118,21 +123,32 @@ def search_from(data: Data, reader: Reader) -> CascadeSearchCV:
     search.classes_, search.costs_ = training.classes, costs
     search.n_splits_ = expect(rows["n_splits"], int)
     search._n_selection_rows = expect(rows["n_selected_on"], int)
+    if search.n_splits_ < 1 or search._n_selection_rows < 1:
+        raise ArtifactError("it was searched on no rows")
     search.search_ = _strategy_from(data["strategy"])
-    search.history_ = history_from(reader, data["history"])
+    search.history_ = records_from(reader, data["history"])
     search._reference = _reference_from(search, data["all_sources"], reader)
     candidates = candidates_from(reader, data["candidates"], costs)
-    n_front = expect(data["n_front"], int)
+    _check_candidates(candidates, search.classes_.tolist())
+    n_front = expect_place(data["n_front"], len(candidates))
     search.front_ = front_from(candidates[:n_front], costs, data["measured_on"])
     search.all_sources_ = candidates[n_front]
     if data["best"] is not None:
         # The front aligns designs anew; what was one of its candidates is so again.
         known = [*search.front_, *candidates[n_front:]]
-        search.best_candidate_ = known[expect(data["best"], int)]
+        search.best_candidate_ = known[expect_place(data["best"], len(known))]
     if data["chosen"] is not None:
         refit = {"training": True, "evaluated": False}[data["chosen"]]
         search.best_cascade_ = search._cascade(search.best_candidate_, refit)
     return search
+
+
+def _check_candidates(candidates: Sequence[Candidate], classes: list[Any]) -> None:
+    """Refuse candidates that could not be chosen: other classes, or thresholds of another shape."""
+    for candidate in candidates:
+        resolve(candidate.threshold, classes, candidate.design.n_stages)
+        if not candidate.evaluation.class_rows.keys() <= set(classes):
+            raise ArtifactError("its candidates were evaluated on other labels")
 
 
 def _parameters_to(search: CascadeSearchCV) -> Data:
@@ -191,11 +207,12 @@ def _guard_parameters(search: CascadeSearchCV) -> Data:
 
 def _reference_from(search: CascadeSearchCV, data: Data, reader: Reader) -> AllSources:
     expect_keys(data, "truth", "right")
-    truth = reader.array(data["truth"], None).astype(np.intp)
+    truth = reader.array(data["truth"], None)
     right = reader.array(data["right"], len(truth))
-    if right.dtype != np.bool_ or not ((truth >= 0) & (truth < len(search.classes_))).all():
+    known = (truth >= 0) & (truth < len(search.classes_))
+    if truth.dtype != np.int64 or right.dtype != np.bool_ or not known.all():
         raise ArtifactError("all sources at once were right on rows that cannot be")
-    return AllSources(search.costs_, search.classes_.tolist(), truth, right)
+    return AllSources(search.costs_, search.classes_.tolist(), truth.astype(np.intp), right)
 
 
 def _kept_by(search: CascadeSearchCV, training: Training | Kept) -> Kept:
@@ -216,6 +233,7 @@ def _kept_by(search: CascadeSearchCV, training: Training | Kept) -> Kept:
         most_frequent=training.most_frequent,
         names=list(training.columns),
         missing={name: training.missing_seen(name) for name in used},
+        numbers={} if is_default else training.numeric(used),
         encodings={name: training.encoding(name) for name in used} if is_default else {},
         fitted=training.fitted,
         guard=guard,

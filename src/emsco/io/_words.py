@@ -8,12 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from math import isfinite
+from math import inf, isfinite
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from emsco._columns import is_level
 from emsco._encoding import Category, ColumnEncoding, Number
 from emsco._threshold import freeze
 from emsco.costs import Costs, Review, Source
@@ -28,6 +29,7 @@ Data = dict[str, Any]
 Kind = TypeVar("Kind")
 
 _LABELS = re.compile(r"[<|][biuf][1248]|<U\d{1,4}|\|O")
+_MOST_LABELS = 2**25  # bytes
 _TOTALS = ("rows", "accepted", "right", "paid", "waited", "worst_latency")
 _BY_CLASS = ("class_rows", "class_accepted", "class_right")
 
@@ -37,6 +39,14 @@ def expect(value: Any, kind: type[Kind]) -> Kind:
     if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
         raise ArtifactError(f"it holds {value!r:.80} where a value of {kind.__name__} belongs")
     return value
+
+
+def expect_place(value: Any, length: int) -> int:
+    """Give a place that must be one of a list so long."""
+    place = expect(value, int)
+    if not 0 <= place < length:
+        raise ArtifactError(f"it holds {place!r:.80} where a number from 0 to {length - 1} belongs")
+    return place
 
 
 def expect_texts(values: Any) -> list[str]:
@@ -62,6 +72,7 @@ def labels_to(classes: NDArray[Any]) -> Data:
     """Keep labels and what numpy holds them in."""
     if classes.dtype.kind not in "Ubiuf" and classes.dtype != object:
         raise ArtifactError(f"files keep labels of text, numbers or booleans, got {classes.dtype}")
+    _check_room(classes.dtype, len(classes))
     dtype = classes.dtype.newbyteorder("<").str
     return {"dtype": dtype, "labels": to_plain(classes.tolist(), "a label")}
 
@@ -73,11 +84,20 @@ def labels_from(data: Data) -> NDArray[Any]:
     dtype = expect(data["dtype"], str)
     if not _LABELS.fullmatch(dtype) or len(labels) < 2 or len(set(labels)) != len(labels):
         raise ArtifactError("it needs two labels or more, each once and of a type that files keep")
+    _check_room(np.dtype(dtype), len(labels))
     classes = np.empty(len(labels), dtype=dtype)
     classes[:] = labels
     if classes.tolist() != labels:
         raise ArtifactError(f"its labels are not of the type {dtype}")
+    if not (classes[:-1] < classes[1:]).all():
+        raise ArtifactError("its labels are not in order")
     return classes
+
+
+def _check_room(dtype: np.dtype[Any], n_labels: int) -> None:
+    """Refuse labels for which numpy would make more room than any file is worth."""
+    if dtype.itemsize * n_labels > _MOST_LABELS:
+        raise ArtifactError(f"its labels would take more than {_MOST_LABELS // 2**20} MB")
 
 
 def costs_to(costs: Costs) -> Data:
@@ -144,13 +164,13 @@ def encoding_from(data: Data) -> ColumnEncoding:
     if "levels" in expect(data, dict):
         expect_keys(data, "levels", "pooled", "missing")
         levels = tuple(from_plain(expect(data["levels"], list)))
-        if len(set(levels)) != len(levels):
-            raise ArtifactError("it has a category twice")
+        if not all(map(is_level, levels)) or len(set(levels)) != len(levels):
+            raise ArtifactError("it has a category twice, or one that is none")
         return Category(levels, expect(data["pooled"], bool), expect(data["missing"], bool))
     expect_keys(data, "centre", "scale", "median")
     median = None if data["median"] is None else expect(data["median"], float)
     number = Number(expect(data["centre"], float), expect(data["scale"], float), median)
-    if not number.scale > 0 or not isfinite(number.centre):
+    if not 0 < number.scale < inf or not isfinite(number.centre):
         raise ArtifactError(f"no column has the scale {number.scale}")
     return number
 
@@ -187,6 +207,8 @@ def candidates_from(reader: Reader, data: Data, costs: Costs) -> list[Candidate]
     """Give the candidates back."""
     expect_keys(data, "assignment", "threshold", "labels", "label", *_TOTALS, *_BY_CLASS)
     assignments = reader.array(data["assignment"], None, len(costs.names))
+    if assignments.dtype.kind not in "iu":
+        raise ArtifactError("its candidates assign sources to no stages")
     labels = from_plain(expect(data["labels"], list))
     table = {name: reader.column(data[name]) for name in (*_TOTALS, *_BY_CLASS, "label")}
     thresholds = reader.column(data["threshold"])
@@ -194,7 +216,7 @@ def candidates_from(reader: Reader, data: Data, costs: Costs) -> list[Candidate]
         raise ArtifactError("its candidates are not as many in every column")
     candidates = []
     for i, assignment in enumerate(assignments):
-        named = [labels[place] for place in table["label"][i]]
+        named = [labels[expect_place(place, len(labels))] for place in table["label"][i]]
         counts: Data = {name: table[name][i] for name in _TOTALS}
         for name in _BY_CLASS:
             counts[name] = dict(zip(named, table[name][i], strict=True))
@@ -211,32 +233,35 @@ def front_from(candidates: Sequence[Candidate], costs: Costs, measured_on: Any) 
     return front
 
 
-def history_to(writer: Writer, history: Sequence[Mapping[str, Any]]) -> Data:
-    """Keep the steps of a search as a table, a column a word; steps may tell different words."""
+def records_to(writer: Writer, records: Sequence[Mapping[str, Any]], what: str) -> Data:
+    """Keep records, such as the steps of a search, as a table, a column a word.
+
+    Records may tell different words; `what` names them where one cannot be kept.
+    """
     shapes: dict[tuple[str, ...], int] = {}
-    which = [shapes.setdefault(tuple(entry), len(shapes)) for entry in history]
+    which = [shapes.setdefault(tuple(record), len(shapes)) for record in records]
     words = dict.fromkeys(word for shape in shapes for word in shape)
-    told = {word: [entry[word] for entry in history if word in entry] for word in words}
+    told = {word: [record[word] for record in records if word in record] for word in words}
     return {
         "words": [list(shape) for shape in shapes],
-        "which": writer.column(which, "the history"),
-        "told": {w: writer.column(values, f"{w!r} of the history") for w, values in told.items()},
+        "which": writer.column(which, what),
+        "told": {w: writer.column(values, f"{w!r} of {what}") for w, values in told.items()},
     }
 
 
-def history_from(reader: Reader, data: Data) -> list[dict[str, Any]]:
-    """Give the steps of a search back."""
+def records_from(reader: Reader, data: Any) -> list[dict[str, Any]]:
+    """Give records back."""
     expect_keys(data, "words", "which", "told")
     shapes = [expect_texts(shape) for shape in expect(data["words"], list)]
     columns = expect(data["told"], dict).items()
     told = {word: iter(reader.column(column)) for word, column in columns}
-    history = [
+    records = [
         {word: _frozen(word, next(told[word])) for word in shapes[number]}
         for number in reader.column(data["which"])
     ]
     if any(True for rest in told.values() for _ in rest):
-        raise ArtifactError("its history tells more than it has steps for")
-    return history
+        raise ArtifactError("one of its tables tells more than it has records for")
+    return records
 
 
 def _frozen(word: str, value: Any) -> Any:

@@ -2,68 +2,62 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from math import exp
+from dataclasses import asdict
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from emsco._columns import is_missing
 from emsco._frozen import FrozenMapping
 from emsco._table import text_table
 from emsco.decisions import Decisions
-from emsco.exceptions import MonitorError
-from emsco.monitor._watches import Promises, Watch
+from emsco.exceptions import MonitorError, MonitorWarning, warn
+from emsco.monitor._given import kind_of, listed_keys, listed_labels
+from emsco.monitor._promises import UNBREAKABLE, Promises
+from emsco.monitor._sample import Accepted, Counted, Sample
+from emsco.monitor._watches import DRAWN_ANSWERS, DRAWN_LABELS, LABELS
+from emsco.monitor._watching import Alarm, Raised, Watching
 
-_FORMAT = 1  # of the state; another number where an older state could not be read any more
-_LARGEST = 700.0  # exp(700) still fits a double
-
-
-@dataclass(frozen=True)
-class Alarm:
-    """A promise that no longer holds.
-
-    Attributes
-    ----------
-    what : str
-        "accuracy", "coverage", "cost" or "exits".
-    at : int
-        After how many decisions, or for accuracy after how many labels of accepted rows.
-    evidence : float
-        How much a gambler would have won who bet against the promise, starting with 1.
-    message : str
-        What was seen of late, and what was promised.
-    """
-
-    what: str
-    at: int
-    evidence: float
-    message: str
+_FORMAT = 2  # of the state; another number where an older state could not be read any more
+_DRAWN = {
+    DRAWN_ANSWERS: "the final model's answer",
+    DRAWN_LABELS: "a label, which rejected rows need too",
+}
 
 
 class CertificateMonitor:
     """Watches decisions as they happen, and labels as they come, for broken promises.
 
-    It alarms when accuracy among accepted rows or coverage falls below, cost rises above, or the
-    traffic of a stage leaves what was promised. As long as all promises hold it alarms with a
-    probability of at most `alpha`, ever, however often one looks and however late a change comes:
+    It alarms when accuracy, agreement or coverage falls below, a share missed or cost rises above,
+    or the traffic of a stage leaves what was promised. As long as all promises hold it alarms with
+    a probability of at most `alpha`, ever, however often one looks and however late a change comes:
     the evidence is what a gambler wins who bets against the promise, which no rule of stopping can
-    inflate. `alpha` is shared evenly among what is watched.
+    inflate. `alpha` is shared evenly among what is watched. `not_watched` names what is promised
+    and cannot be watched, and a monitor that could watch nothing is refused.
 
     Accuracy needs labels of accepted rows, and these must be a fair sample of them: chosen without
     a look at whether the answer was right. Labels that come because someone complained, or only
     where a decision had consequences, are not, and no test can make them so. Choose a random share
     of the accepted rows at the time of the decision, find out their labels, and give the monitor
-    those alone. Labels of accepted rows say nothing about rejected ones: for the share missed of a
-    class, or to train anew, a random share of the rejected rows must be labelled as well.
+    those alone.
+
+    Agreement and shares missed need more: the final model's answer on rows that never got to it,
+    and labels of rejected rows. So the monitor draws a random `share` of all rows itself, as they
+    are decided. `to_answer` and `to_label` name those whose truth it needs; give that by `answered`
+    and `labelled`, whenever it comes. It counts in the order of the decisions, so that it does not
+    matter which truth comes first. A row whose truth never comes holds back those after it, until
+    you `give_up` on it or `keep` more are drawn; then it counts as right, which may hide a change
+    but never makes an alarm.
 
     Parameters
     ----------
     accuracy : float, default=None
         The share of accepted rows labelled right that was promised. None: not watched, as below.
+    agreement : float, default=None
+        The share of rows decided as the final model, which is the last stage, would; needs `share`.
+    max_missed : mapping of label to float, default=None
+        By true class, the share of its rows accepted under another label; needs `share`.
     coverage : float, default=None
         The share of rows accepted.
     cost : float, default=None
@@ -71,6 +65,8 @@ class CertificateMonitor:
     exits : sequence of float, default=None
         The share of rows that leave at each stage; they sum to 1. What is watched is the traffic of
         each stage after the first, in both directions.
+    stages : int, default=None
+        How many stages there are; None: as many as `exits` has.
     total : float, default=None
         What a row pays that buys everything; one that pays more counts as much.
     rows : float, default=None
@@ -82,10 +78,15 @@ class CertificateMonitor:
     tolerance : float, default=0.0
         By how much coverage and traffic may differ without counting as a change, as a share of
         rows; and cost, as a share of `total`.
+    share : float, default=None
+        The share of rows drawn for agreement and shares missed. None: these are not watched.
+    random_state : int, default=None
+        Which rows are drawn. None: a seed of its own, which `state` keeps.
     alpha : float, default=0.01
         The probability of any alarm, ever, while the promises hold.
     keep : int, default=100_000
-        How many accepted rows may wait for a label; beyond it the oldest are forgotten.
+        How many accepted rows may wait for a label, and how many rows drawn for their truth; beyond
+        it the oldest are forgotten, or given up.
 
     Attributes
     ----------
@@ -120,76 +121,136 @@ class CertificateMonitor:
         self,
         *,
         accuracy: float | None = None,
+        agreement: float | None = None,
+        max_missed: Mapping[Any, float] | None = None,
         coverage: float | None = None,
         cost: float | None = None,
         exits: Sequence[float] | None = None,
+        stages: int | None = None,
         total: float | None = None,
         rows: float | None = None,
         candidates: int = 1,
         tolerance: float = 0.0,
+        share: float | None = None,
+        random_state: int | None = None,
         alpha: float = 0.01,
         keep: int = 100_000,
     ) -> None:
-        self._promises = Promises(
-            accuracy=accuracy,
-            coverage=coverage,
-            cost=cost,
-            exits=None if exits is None else tuple(exits),
-            total=total,
-            rows=rows,
-            candidates=candidates,
-            tolerance=tolerance,
-            alpha=alpha,
-            keep=keep,
+        self._begin(
+            Promises(
+                accuracy=accuracy,
+                agreement=agreement,
+                max_missed=max_missed,
+                coverage=coverage,
+                cost=cost,
+                exits=None if exits is None else tuple(exits),
+                stages=stages,
+                total=total,
+                rows=rows,
+                candidates=candidates,
+                tolerance=tolerance,
+                share=share,
+                random_state=random_state,
+                alpha=alpha,
+                keep=keep,
+            )
         )
-        self._watches = {watch.what: watch for watch in self._promises.watches()}
-        self._alarms: dict[str, Alarm] = {}
-        self._pending: OrderedDict[Any, Any] = OrderedDict()
-        self._counts = {"decided": 0, "labelled": 0, "unmatched": 0, "forgotten": 0}
+        self._warn_lacking()
+
+    def _begin(self, promises: Promises) -> None:
+        self._promises = promises
+        self._watching = Watching(promises.watches())
+        watches = self._watching.watches.values()
+        if not watches:
+            reasons = "; ".join(f"{what}: {why}" for what, why in promises.not_watched.items())
+            raise MonitorError(f"Nothing can be watched, so no alarm could ever come: {reasons}.")
+        share, seed = promises.share or 0.0, promises.random_state or 0
+        self._samples = {
+            watch.comes_with: Sample(share, seed, promises.keep, _DRAWN[watch.comes_with])
+            for watch in watches
+            if watch.comes_with in _DRAWN
+        }
+        self._accepted = Accepted(promises.keep)
+        self._counts = {"decided": 0, "labelled": 0, "answered": 0, "unmatched": 0}
+        named = [label for label, _ in promises.max_missed]
+        self._kind = kind_of(np.array(named, dtype=object), None)  # of labels: text, or numbers
+
+    def _warn_lacking(self) -> None:
+        """Say at once what was promised and is not watched."""
+        for what, reason in self._promises.lacking.items():
+            warn(f"Not watched: {what}, which {reason.removeprefix('it ')}.", MonitorWarning)
 
     @classmethod
     def of(cls, certificate: Any, cascade: Any, **options: Any) -> Self:
-        """Watch a certified cascade: the accuracy promised, and what its calibration rows showed.
+        """Watch a certified cascade: what was promised, and what its calibration rows showed.
 
         Parameters
         ----------
         certificate : Certificate
-            Gives the accuracy that was promised; raises unless it holds for the cascade. Coverage,
-            cost and exits are expected to stay as they were on its rows.
+            Gives what was promised; raises unless it holds for the cascade. Coverage, cost and
+            exits are expected to stay as they were on its rows, besides what was promised of them.
         cascade : CascadeClassifier or CascadeSearchCV
             The very cascade at work, or the search that has chosen it.
         **options : dict
             Other parameters of the monitor, and promises to replace these; None: not watched.
         """
-        certified = certificate.check(cascade)
-        reached, total = np.array([*certified.reached, 0]), certified.prices[-1]
-        shown = {
-            "accuracy": certificate.targets.accuracy,
-            "coverage": certified.evaluation.coverage,
-            "cost": certified.evaluation.cost if total else None,
-            "exits": ((reached[:-1] - reached[1:]) / reached[0]).tolist(),
-            "total": total,
-            "rows": certified.evaluation.rows,
-            "candidates": certificate.tried,
-        }
-        return cls(**shown | options)
+        monitor = cls.__new__(cls)
+        monitor._begin(Promises.of(certificate, cascade, options))
+        monitor._warn_lacking()
+        return monitor
 
     @property
     def alarms(self) -> tuple[Alarm, ...]:
         """The first alarm on each promise, as they came."""
-        return tuple(self._alarms.values())
+        return tuple(self._watching.alarms.values())
 
     @property
     def evidence(self) -> Mapping[str, float]:
         """The evidence against each promise now; it alarms at 1 / its share of `alpha`."""
-        return FrozenMapping(
-            {what: exp(min(watch.log_evidence, _LARGEST)) for what, watch in self._watches.items()}
-        )
+        return FrozenMapping(self._watching.evidence)
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """How many rows were decided, labels used, labels unmatched, and waiting rows forgotten."""
-        return FrozenMapping({**self._counts, "waiting": len(self._pending)})
+        """Rows decided, forgotten, given up and waiting; labels and answers used, or unmatched."""
+        return FrozenMapping(
+            {
+                **self._counts,
+                "forgotten": self._accepted.forgotten,
+                "given_up": sum(sample.given_up for sample in self._samples.values()),
+                "waiting": len(self._accepted.waiting.keys() | set(self.to_label)),
+                "unanswered": len(self.to_answer),
+            }
+        )
+
+    @property
+    def not_watched(self) -> Mapping[str, str]:
+        """Why promises are not watched, by their name.
+
+        One that needs labels or answers is named too while none have come, and one that needs
+        rows drawn while fewer than half of them have counted.
+        """
+        lacking = {
+            what: self._rows[watch.comes_with].lacking
+            for what, watch in self._watching.watches.items()
+            if watch.comes_with in self._rows
+        }
+        now = {what: why for what, why in lacking.items() if why}
+        return FrozenMapping(self._promises.not_watched | now)
+
+    @property
+    def _rows(self) -> dict[str, Accepted | Sample]:
+        """The rows that wait, by what makes them count."""
+        return {LABELS: self._accepted, **self._samples}
+
+    @property
+    def to_answer(self) -> tuple[Any, ...]:
+        """The keys of early exits that were drawn and wait for the final model's answer."""
+        return tuple(self._samples[DRAWN_ANSWERS].waiting) if DRAWN_ANSWERS in self._samples else ()
+
+    @property
+    def to_label(self) -> tuple[Any, ...]:
+        """The keys of rows, accepted or not, that were drawn and wait for a label."""
+        return tuple(self._samples[DRAWN_LABELS].waiting) if DRAWN_LABELS in self._samples else ()
 
     def decided(self, decisions: Decisions, keys: Iterable[Any] | None = None) -> tuple[Alarm, ...]:
         """Take decisions in, in their order; give the alarms they raise.
@@ -203,24 +264,27 @@ class CertificateMonitor:
             decisions.
         """
         first = self._counts["decided"]
-        listed = list(range(first, first + len(decisions))) if keys is None else _listed(keys)
+        listed = list(range(first, first + len(decisions))) if keys is None else listed_keys(keys)
         if len(listed) != len(decisions):
             raise MonitorError(f"{len(decisions)} decisions have {len(listed)} keys.")
         self._refuse_foreign(decisions)
-        raised: list[Alarm] = []
-        for watch in self._watches.values():
-            if watch.what != "accuracy":
-                raised += self._add(watch, [mean.numbers(decisions) for mean in watch.means], first)
+        self._kind = kind_of(decisions.label, self._kind)
+        raised = self._watching.decided(decisions)
         self._counts["decided"] += len(decisions)
-        if "accuracy" in self._watches:
-            self._wait(decisions, listed)
+        if "accuracy" in self._watching.watches:
+            self._accepted.decided(decisions, listed)
+        for name, sample in self._samples.items():
+            # The final model is the last stage: rows that left there agree with it.
+            last = (self._promises.stages or 0) - 1 if name == DRAWN_ANSWERS else None
+            rows = sample.decided(decisions, listed, first, last)
+            raised += self._watching.counted(name, rows)
         return self._raise(raised)
 
     def labelled(self, keys: Iterable[Any], labels: ArrayLike) -> tuple[Alarm, ...]:
         """Take the true labels of earlier rows in; give the alarms they raise.
 
-        A missing label, None or NaN, is no label. One of a row that was rejected, forgotten,
-        labelled before or never decided is counted as unmatched, and ignored.
+        A missing label, None or NaN, is no label. One of a row that was forgotten, labelled before,
+        never decided, or rejected and not drawn is counted as unmatched, and ignored.
 
         Parameters
         ----------
@@ -229,21 +293,38 @@ class CertificateMonitor:
         labels : array
             Their labels.
         """
-        named, given = _listed(keys), _listed(labels)
-        if len(named) != len(given):
-            raise MonitorError(f"{len(named)} keys have {len(given)} labels.")
-        wrong = []
-        for key, label in zip(named, given, strict=True):
-            if is_missing(label):
-                continue
-            if key in self._pending:
-                wrong.append(self._pending.pop(key) != label)
-            else:
-                self._counts["unmatched"] += 1
-        first = self._counts["labelled"]
-        self._counts["labelled"] += len(wrong)
-        watch = self._watches.get("accuracy")
-        return self._raise(self._add(watch, [np.array(wrong)], first)) if watch and wrong else ()
+        named = listed_keys(keys)
+        given = listed_labels(labels, named, self._kind)
+        return self._told("labelled", (LABELS, DRAWN_LABELS), named, given)
+
+    def answered(self, keys: Iterable[Any], answers: ArrayLike) -> tuple[Alarm, ...]:
+        """Take in what the final model answers on rows drawn; give the alarms this raises.
+
+        A missing answer, None or NaN, is none. One of a row that does not wait for it is counted as
+        unmatched, and ignored.
+
+        Parameters
+        ----------
+        keys : iterable of int or str
+            What `decided` called the rows, as `to_answer` lists them.
+        answers : array
+            What the final model answers on them.
+        """
+        named = listed_keys(keys)
+        given = listed_labels(answers, named, self._kind)
+        return self._told("answered", (DRAWN_ANSWERS,), named, given)
+
+    def give_up(self, keys: Iterable[Any]) -> tuple[Alarm, ...]:
+        """Wait no longer for the truth of rows drawn, which then count as right.
+
+        What waited behind them counts now; give the alarms this raises.
+        """
+        named = listed_keys(keys)
+        raised: list[Raised] = []
+        for name, sample in self._samples.items():
+            rows = [row for place, key in enumerate(named) for row in sample.gave_up(place, key)]
+            raised += self._watching.counted(name, rows)
+        return self._raise(raised)
 
     def state(self) -> dict[str, Any]:
         """Give all that the monitor knows as plain values, ready for JSON.
@@ -254,12 +335,10 @@ class CertificateMonitor:
             "format": _FORMAT,
             "promised": asdict(self._promises),
             "counts": dict(self._counts),
-            "evidence": {
-                what: [mean.evidence.state() for mean in watch.means]
-                for what, watch in self._watches.items()
-            },
-            "alarms": [asdict(alarm) for alarm in self._alarms.values()],
-            "waiting": [[key, label] for key, label in self._pending.items()],
+            **self._watching.state(),
+            "accepted": self._accepted.state(),
+            "drawn": {name: sample.state() for name, sample in self._samples.items()},
+            "kind": self._kind,
         }
 
     @classmethod
@@ -268,76 +347,53 @@ class CertificateMonitor:
         if state.get("format") != _FORMAT:
             raise MonitorError(f"The state has the format {state.get('format')!r}, not {_FORMAT}.")
         try:
-            monitor = cls(**state["promised"])
-            for what, watch in monitor._watches.items():
-                for mean, kept in zip(watch.means, state["evidence"][what], strict=True):
-                    mean.evidence.restore(kept)
+            monitor = cls.__new__(cls)
+            monitor._begin(Promises(**state["promised"]))
+            monitor._watching.restore(state)
             monitor._counts = {name: int(state["counts"][name]) for name in monitor._counts}
-            monitor._alarms = {alarm["what"]: Alarm(**alarm) for alarm in state["alarms"]}
-            monitor._pending.update((key, label) for key, label in state["waiting"])
-        except (KeyError, TypeError, ValueError) as error:
+            monitor._accepted.restore(state["accepted"])
+            for name, sample in monitor._samples.items():
+                sample.restore(state["drawn"][name])
+            monitor._kind = state["kind"]
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise MonitorError(f"The state is incomplete or altered: {error!r}.") from error
         return monitor
 
     def __repr__(self) -> str:
-        rows = [
-            [
-                what,
-                exp(min(watch.log_evidence, _LARGEST)),
-                1 / watch.alpha,
-                self._alarms[what].at if what in self._alarms else "",
-                watch.tell(),
-            ]
-            for what, watch in self._watches.items()
-        ]
-        return text_table(["promise", "evidence", "alarm from", "alarm at", "of late"], rows)
+        header = ["promise", "evidence", "alarm from", "alarm at", "of late"]
+        return text_table(header, self._watching.cells(self.not_watched))
 
-    def _add(self, watch: Watch, numbers: Sequence[NDArray[Any]], first: int) -> list[Alarm]:
-        """Take numbers in; give the alarm, if it is the first."""
-        if watch.what in self._alarms:
-            watch.follow(numbers)
-            return []
-        enough = watch.add(numbers)
-        if enough is None:
-            return []
-        after, log_evidence, told = enough
-        alarm = Alarm(watch.what, first + after, exp(min(log_evidence, _LARGEST)), told)
-        return [alarm]
+    def _raise(self, raised: Sequence[Raised]) -> tuple[Alarm, ...]:
+        """Keep new alarms; each also says what is not watched when the call ends."""
+        if not raised:
+            return ()
+        lacking = [what for what, why in self.not_watched.items() if why != UNBREAKABLE]
+        return self._watching.keep(raised, lacking)
 
-    def _raise(self, alarms: list[Alarm]) -> tuple[Alarm, ...]:
-        """Keep new alarms, in the order that single rows would have raised them."""
-        alarms.sort(key=lambda alarm: alarm.at)
-        self._alarms |= {alarm.what: alarm for alarm in alarms}
-        return tuple(alarms)
-
-    def _wait(self, decisions: Decisions, keys: Sequence[Any]) -> None:
-        """Remember what accepted rows were told, until their labels come."""
-        told = zip(keys, decisions.label.tolist(), decisions.accepted.tolist(), strict=True)
-        for key, label, accepted in told:
-            if key in self._pending:  # decided again: the last decision is the one that counts
-                del self._pending[key]
-                self._counts["forgotten"] += 1
-            if accepted:
-                self._pending[key] = label
-            if len(self._pending) > self._promises.keep:
-                self._pending.popitem(last=False)
-                self._counts["forgotten"] += 1
+    def _told(
+        self, used: str, by: Sequence[str], keys: list[Any], truths: list[Any]
+    ) -> tuple[Alarm, ...]:
+        """Tell waiting rows what is true of them, and count those that can be counted."""
+        waiting = {name: own for name, own in self._rows.items() if name in by}
+        counted: dict[str, list[Counted]] = {name: [] for name in waiting}
+        for place, (key, truth) in enumerate(zip(keys, truths, strict=True)):
+            if truth is None:
+                continue
+            asking = [name for name, own in waiting.items() if key in own.waiting]
+            for name in asking:
+                counted[name] += waiting[name].told(place, key, truth)
+            self._counts[used if asking else "unmatched"] += 1
+        return self._raise(
+            [one for name, own in counted.items() for one in self._watching.counted(name, own)]
+        )
 
     def _refuse_foreign(self, decisions: Decisions) -> None:
         """Refuse decisions that cannot be those of the cascade that is watched."""
-        exits = self._promises.exits
-        if exits is not None and decisions.exit_stage.max(initial=0) >= len(exits):
+        stages = self._promises.stages
+        if stages is not None and decisions.exit_stage.max(initial=0) >= stages:
             raise MonitorError(
-                f"A row left at stage {decisions.exit_stage.max()}, but {len(exits)} stages are "
+                f"A row left at stage {decisions.exit_stage.max()}, but {stages} stages are "
                 f"expected; watch another cascade by a monitor of its own."
             )
         if not np.isfinite(decisions.cost).all():
             raise MonitorError("Every row must have a finite cost.")
-
-
-def _listed(values: Any) -> list[Any]:
-    """List values as Python's own."""
-    if hasattr(values, "tolist"):
-        listed: list[Any] = values.tolist()
-        return listed
-    return [value.item() if isinstance(value, np.generic) else value for value in values]

@@ -3,99 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import log
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emsco.decisions import Decisions
-from emsco.exceptions import MonitorError
-from emsco.monitor._evidence import Evidence, upper_bound
+from emsco.monitor._evidence import Evidence
+from emsco.monitor._sample import Row
 
-
-@dataclass(frozen=True)
-class Promises:
-    """What a monitor is told; its parameters say what each one is."""
-
-    accuracy: float | None = None
-    coverage: float | None = None
-    cost: float | None = None
-    exits: tuple[float, ...] | None = None
-    total: float | None = None
-    rows: float | None = None
-    candidates: int = 1
-    tolerance: float = 0.0
-    alpha: float = 0.01
-    keep: int = 100_000
-
-    def __post_init__(self) -> None:
-        if self.exits is not None:
-            object.__setattr__(self, "exits", tuple(map(float, self.exits)))
-        if all(p is None for p in (self.accuracy, self.coverage, self.cost, self.exits)):
-            raise MonitorError("Nothing is promised: give accuracy, coverage, cost or exits.")
-        for name in ("accuracy", "coverage", "tolerance"):
-            share = getattr(self, name)
-            if share is not None and not 0 <= share <= 1:
-                raise MonitorError(f"`{name}` must be from 0 to 1, got {share}.")
-        if self.cost is not None:
-            total = self.total or 0.0
-            if not (0 <= self.cost <= total and 0 < total < np.inf):
-                raise MonitorError(
-                    f"`cost` must be from 0 to `total`, what a row pays that buys everything; got "
-                    f"{self.cost} and {self.total}."
-                )
-        if self.exits is not None and (
-            not all(share >= 0 for share in self.exits) or not abs(sum(self.exits) - 1) < 1e-6
-        ):
-            raise MonitorError(f"`exits` must be shares that sum to 1, got {self.exits}.")
-        if self.rows is not None and not self.rows > 0:
-            raise MonitorError(f"`rows` must be above 0, got {self.rows}.")
-        if self.candidates < 1:
-            raise MonitorError(f"`candidates` must be at least 1, got {self.candidates}.")
-        if not 0 < self.alpha < 1:
-            raise MonitorError(f"`alpha` must be between 0 and 1, got {self.alpha}.")
-        if self.keep < 1:
-            raise MonitorError(f"`keep` must be at least 1, got {self.keep}.")
-
-    def watches(self) -> list[Watch]:
-        """Make what watches each of them; `alpha` is shared evenly."""
-        promised = [
-            p for p in (self.accuracy, self.coverage, self.cost, self.exits) if p is not None
-        ]
-        alpha = self.alpha / len(promised)
-        # An alarm without a change needs a bad estimate or bad evidence: half of alpha for each.
-        after_estimate = alpha if self.rows is None else alpha / 2
-
-        def bound(share: float, parts: int = 1) -> float:
-            share = min(max(share, 0.0), 1.0)
-            if self.rows is not None:
-                share = upper_bound(share, self.rows, alpha / 2 / parts / self.candidates)
-            return share + self.tolerance
-
-        watches = []
-        if self.accuracy is not None:
-            watches.append(Watch("accuracy", [Errors(1 - self.accuracy)], alpha))
-        if self.coverage is not None:
-            watches.append(Watch("coverage", [Rejected(bound(1 - self.coverage))], after_estimate))
-        if self.cost is not None and self.total is not None:
-            paid = Paid(bound(self.cost / self.total), self.total)
-            watches.append(Watch("cost", [paid], after_estimate))
-        if self.exits is not None:
-            reaching = np.cumsum(self.exits[::-1])[::-1][1:].tolist()
-            traffic: list[Mean] = []
-            for stage, share in enumerate(reaching, start=1):
-                both = 2 * len(reaching)
-                traffic.append(Traffic(bound(share, both), stage, more=True))
-                traffic.append(Traffic(bound(1 - share, both), stage, more=False))
-            watches.append(Watch("exits", traffic, after_estimate))
-        # A bound of 1 cannot be exceeded.
-        return [watch for watch in watches if watch.means]
+# What the numbers of a mean come with.
+DECISIONS, LABELS, DRAWN_LABELS, DRAWN_ANSWERS = "decisions", "labels", "drawn labels", "answers"
 
 
 class Mean:
     """A mean that must not exceed a bound."""
+
+    comes_with: ClassVar[str] = DECISIONS
 
     def __init__(self, bound: float) -> None:
         self.bound = bound
@@ -103,6 +28,10 @@ class Mean:
 
     def numbers(self, decisions: Decisions) -> NDArray[Any]:
         """Give the numbers that decisions add."""
+        raise NotImplementedError
+
+    def number(self, row: Row) -> bool | None:
+        """Give the number that a row with its truth adds; None: it is not about such a row."""
         raise NotImplementedError
 
     def tell(self) -> str:
@@ -116,10 +45,54 @@ class Mean:
 class Errors(Mean):
     """The share of accepted rows labelled wrong; labels come by themselves, not with decisions."""
 
+    comes_with = LABELS
+
+    def number(self, row: Row) -> bool:
+        """Give 1 for a row labelled wrong."""
+        return bool(row.label != row.truth)
+
     def _tell(self, mean: float, count: int) -> str:
         return (
             f"{mean:.1%} of the last {count:,} labels of accepted rows show an error; at most "
             f"{self.bound:.1%} are promised."
+        )
+
+
+class Changed(Mean):
+    """The share of rows decided otherwise than the final model answers."""
+
+    comes_with = DRAWN_ANSWERS
+
+    def number(self, row: Row) -> bool:
+        """Give 1 for a row that was decided otherwise; one that was given up counts as agreed."""
+        return row.truth is not None and not (row.accepted and row.label == row.truth)
+
+    def _tell(self, mean: float, count: int) -> str:
+        return (
+            f"{mean:.1%} of the last {count:,} rows drawn were decided otherwise than the final "
+            f"model answers; at most {self.bound:.1%} are promised."
+        )
+
+
+class Missed(Mean):
+    """The share of a class's rows accepted under another label."""
+
+    comes_with = DRAWN_LABELS
+
+    def __init__(self, bound: float, label: Any) -> None:
+        super().__init__(bound)
+        self.label = label
+
+    def number(self, row: Row) -> bool | None:
+        """Give 1 for a row of the class that was missed; one that was given up counts as not."""
+        if row.truth is None:
+            return False
+        return row.accepted and row.label != self.label if row.truth == self.label else None
+
+    def _tell(self, mean: float, count: int) -> str:
+        return (
+            f"{mean:.1%} of the last {count:,} rows drawn of {self.label!r} were accepted under "
+            f"another label; at most {self.bound:.1%} are promised."
         )
 
 
@@ -193,6 +166,16 @@ class Watch:
         self.what = what
         self.means = [mean for mean in means if mean.bound < 1]
         self.alpha = alpha
+
+    @property
+    def comes_with(self) -> str:
+        """What its numbers come with."""
+        return self.means[0].comes_with
+
+    @property
+    def seen(self) -> int:
+        """How many numbers it was given, one a mean and row."""
+        return self.means[0].evidence.seen
 
     @property
     def log_evidence(self) -> float:

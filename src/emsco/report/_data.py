@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from emsco._threshold import resolve
 from emsco.costs import Costs
@@ -55,11 +55,12 @@ def page_data(search: Any, X: Any = None, y: ArrayLike | None = None) -> Plain:
             },
         },
     }
-    if X is not None and y is not None:
-        fresh = _fresh(search, X, y)
+    if X is not None:
+        truth = search.truth(X, y)
+        fresh = _fresh(search, X, y, truth)
         data["fresh"] = _columns([fresh[i] for i in places], labels)
-        data["fresh_rows"] = len(np.asarray(y))
-        everything = _fresh_of(search, all_sources, X, y)
+        data["fresh_rows"] = len(truth)
+        everything = _fresh_of(search, all_sources, X, truth)
         if everything is not None:
             data["all_sources"]["fresh"] = _columns([everything], labels)
     return data
@@ -96,18 +97,20 @@ def _thinned(front: ParetoFront, wanted: Sequence[int]) -> list[int]:
     return sorted({*even.tolist(), *wanted})
 
 
-def _fresh(search: Any, X: Any, y: ArrayLike) -> list[Evaluation | None]:
+def _fresh(
+    search: Any, X: Any, y: ArrayLike | None, truth: NDArray[Any]
+) -> list[Evaluation | None]:
     """Evaluate the front on fresh rows, as far as that can be."""
     try:
         return [scored.fresh for scored in search.score_front(X, y)]
     except ArtifactError:
-        return [_fresh_of(search, candidate, X, y) for candidate in search.front_]
+        return [_fresh_of(search, candidate, X, truth) for candidate in search.front_]
 
 
-def _fresh_of(search: Any, candidate: Candidate, X: Any, y: ArrayLike) -> Evaluation | None:
+def _fresh_of(search: Any, candidate: Candidate, X: Any, truth: NDArray[Any]) -> Evaluation | None:
     """Evaluate one candidate; None where the file that the search is out of lacks its stages."""
     try:
-        return evaluate(search.cascade(candidate).decide(X), y)
+        return evaluate(search.cascade(candidate).decide(X), truth)
     except ArtifactError:
         return None
 

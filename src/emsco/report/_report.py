@@ -18,8 +18,8 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from emsco._atomic import write_whole
-from emsco._fingerprint import fingerprint
 from emsco._table import cell
+from emsco.certify import Certificate, OlderCertificate
 from emsco.exceptions import SelectionError, require
 from emsco.report._data import page_data
 
@@ -52,9 +52,10 @@ def report(
         The file to write.
     X, y : rows and their labels, default=None
         Fresh rows, which the search has not seen; their figures stand beside the selected ones.
-    certificate : Certificate, mapping, or object with a `sentence`, default=None
-        What `certify` gave, or what a file kept of it; its sentence is told as it is. None: that
-        of the chosen cascade, if it has one.
+        Where the target is agreement, there are no labels.
+    certificate : Certificate, or object with a `sentence`, default=None
+        What `certify` gave; its sentence is told as it is, and whether it is about the cascade that
+        the search chose. None: that of the chosen cascade, if it has one.
     title : str, default=None
         The page's title. None: "emsco report".
 
@@ -76,7 +77,7 @@ def report(
     'report.html'
     """
     check_is_fitted(search, "front_")
-    if (X is None) != (y is None):
+    if (X is None) != (y is None) and (X is None or search.needs_labels):
         raise SelectionError("Fresh rows are X and y; give both or neither.")
     if not len(search.front_):
         raise SelectionError("The front is empty: no candidate accepts any row.")
@@ -141,27 +142,29 @@ def _lead(search: Any, data: Mapping[str, Any]) -> str:
 def _measured_on(search: Any, data: Mapping[str, Any]) -> str:
     told: str = search.front_.measured_on
     if "fresh_rows" in data:
-        told = told.partition(":")[0] + f". Fresh: {data['fresh_rows']:,} other rows."
+        rows, _, optimistic = told.partition(":")
+        rest = optimistic.partition(".")[2]
+        told = f"{rows}. Fresh: {data['fresh_rows']:,} other rows.{rest}"
         if data["all_sources"]["fresh"] is None or None in data["fresh"]["accepted"]:
             told += " A dash: the file that the search is out of keeps no such cascade."
     return told
 
 
 def _certificate(search: Any, certificate: Any) -> str:
-    cascade = getattr(search, "best_cascade_", None)
-    certificate = getattr(cascade, "certificate_", None) if certificate is None else certificate
+    if certificate is None:
+        certificate = getattr(getattr(search, "best_cascade_", None), "certificate_", None)
     if certificate is None:
         return ""
-    told = certificate.to_data() if hasattr(certificate, "to_data") else certificate
-    about = "about the cascade that was certified"
-    if isinstance(told, Mapping):
-        holds = cascade is not None and fingerprint(cascade) in told["cascades"]
-        about = ("" if holds else "not ") + "about the cascade that the search chose"
-    sentence = told["sentence"] if isinstance(told, Mapping) else told.sentence
+    about = "It is about the cascade that was certified"
+    if isinstance(certificate, Certificate):
+        holds = certificate.holds_for(search)
+        about = f"It is {'' if holds else 'not '}about the cascade that the search chose"
+    elif isinstance(certificate, OlderCertificate):
+        about = "Whether it is about the cascade that the search chose cannot be checked"
     return (
         '<section class="card" aria-labelledby="certified"><h2 id="certified">Certificate</h2>'
-        f"<blockquote>{escape(str(sentence))}</blockquote>"
-        f'<p class="note">It is {about}; of another that the bounds above may choose it says '
+        f"<blockquote>{escape(str(certificate.sentence))}</blockquote>"
+        f'<p class="note">{about}; of another that the bounds above may choose it says '
         "nothing.</p></section>"
     )
 
@@ -189,7 +192,7 @@ def _python(search: Any, told: Mapping[str, Any]) -> list[str]:
         f"from emsco import {name}",
         "from emsco.report import report",
         f"search = {name}({', '.join(given)})",
-        "search.fit(X, y)",
+        "search.fit(X, y)" if search.needs_labels else "search.fit(X)",
     ]
 
 

@@ -20,6 +20,7 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from hashlib import sha256
+from math import prod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -202,6 +203,11 @@ class Checkpoint:
             )
 
 
+def is_there(path: str | os.PathLike[str]) -> bool:
+    """Say whether there is a checkpoint to go on from."""
+    return os.path.exists(path) or os.path.exists(f"{os.fspath(path)}{PREVIOUS}")
+
+
 def remove(path: str | os.PathLike[str]) -> None:
     """Delete a checkpoint and the one before it."""
     for each in (os.path.realpath(path), os.path.realpath(path) + PREVIOUS):
@@ -246,23 +252,38 @@ def _checked(path: str) -> _File:
     try:
         end = data.index(b"\n", len(_MAGIC))
         head = json.loads(data[len(_MAGIC) : end])
-        is_one = isinstance(head["run"], dict) and head["sets"] >= 0
-        is_one &= isinstance(head["seed"], int | None) and all(n >= 0 for n in head["kept"])
-    except (ValueError, TypeError, KeyError, RecursionError):
-        is_one = False
-    if not is_one:  # although its seal is right: somebody made it up
+    except (ValueError, RecursionError):
+        head = None
+    if not _is_head(head):  # although its seal is right: somebody made it up
         raise CheckpointError("it does not say what it holds")
     return _File(path, head, view[end + 1 : -_SEAL])
 
 
+def _is_head(head: Any) -> bool:
+    """Say whether JSON tells what a checkpoint does: a run, its seed, and what the arrays hold."""
+    if not isinstance(head, dict) or head.keys() != {"run", "seed", "sets", "kept"}:
+        return False
+    run, seed, n_sets, kept = (head[name] for name in ("run", "seed", "sets", "kept"))
+    return (
+        isinstance(run, dict)
+        and all(isinstance(told, str) for told in run.values())
+        and (seed is None or (type(seed) is int and 0 <= seed < 2**31))
+        and type(n_sets) is int
+        and n_sets >= 0
+        and isinstance(kept, list)
+        and all(type(place) is int and 0 <= place < n_sets for place in kept)
+        and len(set(kept)) == len(kept)
+    )
+
+
 def _past_of(found: _File, table: OutcomeTable) -> Past:
     """Read the arrays of a table like this one."""
-    n_sets, places, at = int(found.head["sets"]), found.head["kept"], 0
+    n_sets, places, at = found.head["sets"], found.head["kept"], 0
     record = table.record()
 
     def take(dtype: str, *shape: int) -> NDArray[Any]:
         nonlocal at
-        start, at = at, at + int(np.prod(shape)) * np.dtype(dtype).itemsize
+        start, at = at, at + prod(shape) * np.dtype(dtype).itemsize
         if at > len(found.arrays):
             raise CheckpointError(f"{found.path} holds less than it says.")
         native = np.dtype(dtype).newbyteorder("=")
@@ -279,4 +300,10 @@ def _past_of(found: _File, table: OutcomeTable) -> Past:
     if at != len(found.arrays):
         raise CheckpointError(f"{found.path} holds more than it says.")
     kept = {place: (confidence[i], label[i]) for i, place in enumerate(places)}
-    return Past(sets, accepted, right, kept)
+    past = Past(sets, accepted, right, kept)
+    if not table.could_hold(past):
+        raise CheckpointError(
+            f"{found.path} holds outcomes that contradict one another or the rows; delete it to "
+            "begin anew."
+        )
+    return past

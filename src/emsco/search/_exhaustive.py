@@ -260,3 +260,11 @@ def _fill_sieve(sieve: NDArray[np.int64], step: int, found: _Found) -> None:
     np.minimum.at(sieve, (found.accepted // step, wrong // step), found.paid)
     best = np.minimum.accumulate(sieve[::-1], axis=0)[::-1]
     sieve[:] = np.minimum.accumulate(best, axis=1)
+
+
+def count_sets(problem: Problem) -> int | None:
+    """Count the source sets that a search of every design fits; None where they are too many."""
+    if problem.n_sources > MOST_SOURCES:
+        return None
+    numbers = np.arange(1, 2**problem.n_sources)
+    return int(problem.exist((numbers[:, None] >> np.arange(problem.n_sources) & 1) > 0).sum())

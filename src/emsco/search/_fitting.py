@@ -21,6 +21,7 @@ from emsco.masked import MaskedClassifier, positions
 from emsco.search._losses import TrainingRows, class_base, make_rows, pull_of, softmax
 from emsco.search._newton import BATCH, FAMILY, fit_sets, is_wide
 
+MANY_UNKNOWNS = 500  # from which on a fit takes a second or so
 _MOST_CLASSES = 256  # that a byte tells apart
 _ROWS_AT_ONCE = 2**13  # evaluated at a time, with BATCH sets: 16 MB
 
@@ -46,6 +47,10 @@ class SetFitter(Protocol):
     @property
     def chunk(self) -> int:
         """How many sets to fit in one task: fixed, so that workers change no result."""
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether a fit takes so long that progress is told after every task."""
 
     def outcomes(self, sets: NDArray[np.bool_]) -> Outcomes:
         """Give confidence and label code, sets x evaluation rows.
@@ -90,8 +95,23 @@ class BatchedLogistic:
 
     @property
     def chunk(self) -> int:
-        """Enough sets to share their products, or a family's start; few enough for workers."""
+        """Enough sets to share their products, or a family's start; few enough for workers.
+
+        Where a fit takes a second, half a family, so that progress is told often.
+        """
+        if self.is_slow:
+            return FAMILY // 2
         return FAMILY if is_wide(self.folds[0].train) else 256
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether a fit takes so long that progress is told after every task."""
+        return self.n_unknowns >= MANY_UNKNOWNS
+
+    @property
+    def n_unknowns(self) -> int:
+        """How many weights the fit of all sources has: a score's for every encoded column."""
+        return self.folds[0].train.n_scores * len(self.folds[0].source)
 
     @classmethod
     def learn(
@@ -215,6 +235,7 @@ class EstimatorFits:
     params: Mapping[str, Any]
 
     chunk = 1  # a fit is long, and none is of use to another
+    is_slow = False  # a task is one fit
 
     @classmethod
     def learn(
@@ -278,6 +299,7 @@ class MaskedFits:
     n_rows: int
 
     chunk = 256  # sets a task: enough to share a walk through the trees, few enough for workers
+    is_slow = False
 
     @classmethod
     def learn(
@@ -334,6 +356,11 @@ class WithFinal:
         """How many sets to fit in one task."""
         return self.fitter.chunk
 
+    @property
+    def is_slow(self) -> bool:
+        """Whether progress is told after every task."""
+        return self.fitter.is_slow
+
     def outcomes(self, sets: NDArray[np.bool_]) -> Outcomes:
         """Give confidence and label code, sets x evaluation rows."""
         whole = sets.all(axis=1)
@@ -366,12 +393,15 @@ def _read_columns(
     """Read rows as their encoding needs them, or say which value cannot be judged."""
     values = {}
     for name, learned in encoding.items():
-        values[name] = read(learned, columns[name][rows], name)
+        given = columns[name][rows]
+        values[name] = read(learned, given)
         bad = invalid(values[name], missing_seen=learned.missing_seen)
         if bad is not None:
-            first = int(np.argmax(bad))
-            value, row = values[name][first : first + 1], int(rows[first])
-            refuse_invalid(value, name, missing_seen=learned.missing_seen, first_row=row)
+            at = int(np.argmax(bad))
+            value, row = values[name][at : at + 1], int(rows[at])
+            refuse_invalid(
+                value, name, missing_seen=learned.missing_seen, first_row=row, given=given[at:]
+            )
     return values
 
 

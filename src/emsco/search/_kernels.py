@@ -12,8 +12,10 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
+
+from emsco._compiled import compiled
 
 # What a cell holds before any design has reached it.
 NOBODY = np.iinfo(np.int64).max
@@ -31,7 +33,7 @@ def _count_bits(_context: Any, _word: Any) -> Any:
 count_bits: Any = _count_bits  # of a word, by the machine's own instruction
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def evaluate_chains(
     positions: Any,  # of each set of each chain in the tables; -1 in a chain that does not exist
     prices: Any,  # of the same sets, in whole units
@@ -82,7 +84,7 @@ def evaluate_chains(
         out_paid[d] = paid
 
 
-@njit(nogil=True, cache=True, inline="always")
+@compiled(inline="always")
 def _buy(open_rows: Any, s: Any, accepted: Any, right: Any, left_open: Any) -> Any:
     """Buy the set `s` for the open rows: how many it accepts, and how many of them it has right."""
     n_accepted = 0
@@ -96,7 +98,7 @@ def _buy(open_rows: Any, s: Any, accepted: Any, right: Any, left_open: Any) -> A
     return n_accepted, n_right
 
 
-@njit(nogil=True, cache=True, inline="always")
+@compiled(inline="always")
 def _judge(open_rows: Any, s: Any, accepted: Any, right: Any) -> Any:
     """Buy the last set of a chain: as `_buy`, where nobody asks which rows stay open."""
     n_accepted = 0
@@ -108,7 +110,7 @@ def _judge(open_rows: Any, s: Any, accepted: Any, right: Any) -> Any:
     return n_accepted, n_right
 
 
-@njit(nogil=True, cache=True, inline="always")
+@compiled(inline="always")
 def _buy_two(open_rows: Any, s: Any, last: Any, accepted: Any, right: Any) -> Any:
     """Buy the set `s`, then the set `last` for what stays open: what `s` accepts, and both counts.
 
@@ -127,7 +129,7 @@ def _buy_two(open_rows: Any, s: Any, last: Any, accepted: Any, right: Any) -> An
     return n_first, n_accepted, n_right
 
 
-@njit(nogil=True, cache=True, inline="always")
+@compiled(inline="always")
 def _miss(so_far: Any, open_rows: Any, s: Any, accepted: Any, right: Any, masks: Any, limits: Any,
           missed: Any) -> Any:  # fmt: skip
     """Add the rows of each limited class that `s` misses; say whether one is beyond its limit."""
@@ -141,7 +143,7 @@ def _miss(so_far: Any, open_rows: Any, s: Any, accepted: Any, right: Any, masks:
     return beyond
 
 
-@njit(nogil=True, cache=True, inline="always")
+@compiled(inline="always")
 def _place(n_accepted: Any, n_wrong: Any, width: Any, step: Any) -> Any:
     """Find the place in `least` that tells whether a design is beaten; -1 where none can.
 
@@ -153,7 +155,7 @@ def _place(n_accepted: Any, n_wrong: Any, width: Any, step: Any) -> Any:
     return a * width + b if a < width and b >= 0 else -1
 
 
-@njit(nogil=True, cache=True, inline="always")
+@compiled(inline="always")
 def _note(place: Any, n_accepted: Any, n_right: Any, paid: Any, n_stages: Any, key: Any,
           least: Any, cells: Any, keys: Any, step: Any, used: Any) -> Any:  # fmt: skip
     """Note a design that is not beaten: in its cell, or as one more of a list.
@@ -180,7 +182,7 @@ def _note(place: Any, n_accepted: Any, n_right: Any, paid: Any, n_stages: Any, k
     return used
 
 
-@njit(nogil=True, cache=True)
+@compiled()
 def walk(
     firsts: Any,  # the sets that the first stage may buy
     max_stages: Any,

@@ -26,7 +26,7 @@ from emsco.search._problem import Assignments, Counts, Problem, SearchResult
 _LOOKED_AROUND = 8  # designs of the archive a round
 _WALKERS = 16
 _DIVISIONS = 128  # ways to divide stages anew that are tried around a design
-_FITS = 4_096  # by default: twice as many make a front little better
+FITS = 4_096  # by default: twice as many make a front little better
 _NEW_SETS = 512  # designs a round that need a fit, where not every set can be fitted
 
 
@@ -77,7 +77,7 @@ class LocalSearch:
 
     def begin(self, problem: Problem) -> tuple[Assignments, list[int]]:
         """Give designs to start from, and how large the table may be after each threshold."""
-        fits = self.fits or _FITS
+        fits = self.fits or FITS
         most = len(problem.table) + fits
         at_once = np.zeros((1, problem.n_sources), dtype=np.int8)
         starts = np.vstack([at_once, designs_along_chain(problem, fits // 2)])

@@ -16,7 +16,7 @@ already, and takes the sets asked for from there, in the same order, instead of 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -185,6 +185,24 @@ class OutcomeTable:
         kept = {place: self._kept[place] for place in looked_at if place in self._kept}
         return Past(sets, self.accepted, self.right, kept)
 
+    def could_hold(self, past: Past) -> bool:
+        """Say whether fits over these rows can have left such a past: nothing contradicts them.
+
+        That is: only rows that there are, and accepted ones, are right; and where confidences and
+        labels are there too, the bits are those that follow from them.
+        """
+        for accepted, right in zip(past.accepted, past.right, strict=True):
+            if (accepted & ~self.everyone).any() or (right & ~accepted).any():
+                return False
+        for place, (confidence, label) in past.kept.items():
+            if (label >= self.thresholds.shape[1]).any():
+                return False
+            for i, (accepted, right) in enumerate(self._bits(confidence[None], label[None])):
+                same = np.array_equal(accepted[0], past.accepted[i, place])
+                if not same or not np.array_equal(right[0], past.right[i, place]):
+                    return False
+        return True
+
     def has(self, sets: Sets) -> NDArray[np.bool_]:
         """Say which sets are fitted already."""
         return self._index.find(keys_of(sets)) >= 0
@@ -226,7 +244,8 @@ class OutcomeTable:
     def _add(self, sets: Sets, keys: NDArray[Any]) -> None:
         """Fit sets and pack what they accept; a bounded number at a time."""
         size = self.fitter.chunk
-        tasks = min(_AT_ONCE // (9 * self.n_rows) // size, _TOLD * self.engine.n_workers)
+        told = 1 if self.fitter.is_slow else _TOLD
+        tasks = min(_AT_ONCE // (9 * self.n_rows) // size, told * self.engine.n_workers)
         at_once = max(tasks, 1) * size
         self._reserve(len(self) + len(sets))
         remembered = self._remember(sets, keys)
@@ -286,8 +305,15 @@ class OutcomeTable:
 
     def _pack(self, confidence: NDArray[np.float64], label: NDArray[np.uint8]) -> None:
         places = slice(self._n_sets, self._n_sets + len(confidence))
+        for i, (accepted, right) in enumerate(self._bits(confidence, label)):
+            self._accepted[i, places] = accepted
+            self._right[i, places] = right
+
+    def _bits(
+        self, confidence: NDArray[np.float64], label: NDArray[np.uint8]
+    ) -> Iterator[tuple[Words, Words]]:
+        """Give the accepted and the right bits at each threshold."""
         is_true = label == self.truth
-        for i, by_class in enumerate(self.thresholds):
+        for by_class in self.thresholds:
             sure = confidence >= by_class[label]
-            self._accepted[i, places] = pack(sure)
-            self._right[i, places] = pack(sure & is_true)
+            yield pack(sure), pack(sure & is_true)

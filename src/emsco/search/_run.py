@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emsco._fingerprint import Pickled, digest_of
-from emsco._rows import hash_values
+from emsco._hashes import hash_exactly
 from emsco._training import Training
 from emsco.exceptions import CertificateError, CheckpointError
 from emsco.search._fitting import Fold
@@ -38,7 +38,7 @@ def describe_run(
     libraries = {*_LIBRARIES, type(estimator).__module__.partition(".")[0]}
     versions = {name: getattr(sys.modules.get(name), "__version__", None) for name in libraries}
     return {
-        "rows": digest_of([list(columns), dtypes, hash_values(columns)]),
+        "rows": digest_of([list(columns), dtypes, hash_exactly(columns)]),
         "labels": _told_classes(training.labels),
         "final model": told(None) if answers is None else _told_classes(answers),
         "fit parameters": told(training.params or None),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from numbers import Integral, Real
 from os import PathLike
@@ -22,13 +22,18 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from emsco._columns import (
     Columns,
     container_of,
+    known_columns,
     pick_columns,
     plain,
     read_columns,
     refuse_invalid,
+    unmask,
 )
 from emsco._estimator import check_final, without_answers
+from emsco._fingerprint import digest_of
+from emsco._hashes import hash_keys
 from emsco._kept import Kept
+from emsco._ledger import Entry, ledger_of
 from emsco._rows import FittedRows
 from emsco._threshold import StageThreshold
 from emsco._training import Training, read_rows, routed_estimator, tags_for
@@ -48,7 +53,8 @@ from emsco.scored import ScoredCandidate, ScoredFront
 from emsco.search._calibration import warn_overconfident
 from emsco.search._checkpoint import Checkpoint
 from emsco.search._choice import AllSources, check_bounds, select_as_asked
-from emsco.search._exhaustive import MOST_SOURCES, Exhaustive
+from emsco.search._exhaustive import Exhaustive, count_sets
+from emsco.search._expected import warn_slow
 from emsco.search._fitting import Fold
 from emsco.search._folds import make_folds
 from emsco.search._hybrid import default_search
@@ -112,8 +118,9 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         The model that is there already, as the last stage: it is not changed, sees all sources, and
         answers every row that gets there, so that coverage is 1. Designs then use every source.
     target : {"labels", "agreement"}, default="labels"
-        What is right: the label of `y`, or with a final model whatever that answers; then `y` is
-        not needed, and every logged row can be fitted on. By default such a search chooses the
+        What is right: the label of `y`, or with a final model whatever that answers; then there is
+        no `y`, and every logged row can be fitted on. `fit` and `score` ignore one, because
+        scikit-learn hands it on; everything else refuses it. By default such a search chooses the
         cheapest candidate that agrees on 99% of the rows.
     checkpoint : str or path, default=None
         A file that keeps what is fitted, as the search goes. A run that was interrupted, even
@@ -244,7 +251,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         X : numpy array, pandas or polars frame of shape (n_rows, n_features)
             The rows to search and to fit on.
         y : array of shape (n_rows,)
-            Their labels, of at least two classes; not needed where the target is agreement.
+            Their labels, of at least two classes; ignored where the target is agreement.
         **params : dict
             Handed on as `GridSearchCV` does: `groups` to the splitter, everything else, such as
             `sample_weight`, to the `fit` of the stages; with metadata routing enabled, to whoever
@@ -256,7 +263,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         self._check_final()
         answers = None if self.final is None else np.asarray(self.final.predict(X))
         X = without_answers(self.final, X)
-        columns, labels = read_rows(self, X, answers if self.target == "agreement" else y)
+        columns, labels = read_rows(self, X, y if self.needs_labels else answers)
         costs = resolve_costs(self.costs, list(columns))
         fit_params, split_params = self._routed(params)
         sources = [costs.columns(name) for name in costs.names]
@@ -275,8 +282,9 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         rng = np.random.default_rng(seeds.randint(2**31))
         self.classes_, self.costs_, self.n_splits_ = training.classes, costs, len(folds)
         self.search_ = default_search(problem) if self.search is None else self.search
+        warn_slow(problem, self.search_)
         keeping: AbstractContextManager[int] = nullcontext(0)
-        with Progress(self.callback, self.verbose, total_sets=_n_sets(problem)) as progress:
+        with Progress(self.callback, self.verbose, total_sets=count_sets(problem)) as progress:
             problem.table.on_fit = progress.fitted
             if checkpoint is not None:
                 run = describe_run(training, answers, folds, problem, self.search_)
@@ -290,11 +298,11 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
             for earlier in ("best_candidate_", "best_cascade_"):
                 if hasattr(self, earlier):
                     delattr(self, earlier)  # it was chosen from another front
-            right = " Right is what the final model answers." * (self.target == "agreement")
-            self.front_ = ParetoFront(front, costs, measured_on(n_rows, len(folds)) + right)
+            told = measured_on(n_rows, len(folds), needs_labels=self.needs_labels)
+            self.front_ = ParetoFront(front, costs, told)
             one_split = len(folds) == 1
             self._training, self._tested = training, (folds, answers)
-            self._fitted_rows = FittedRows.of(X, columns)
+            self._fitted_rows = FittedRows.of(X, columns, _used_by(front, costs, list(columns)))
             self._evaluated = training.take(folds[0].train) if one_split else None
             self._found = self._shown
             progress.phase("refit")
@@ -375,6 +383,42 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         return self._chosen(X).predict_proba(X)
 
     @property
+    def needs_labels(self) -> bool:
+        """Whether labels say what is right; else the final model's answers do."""
+        return self.target != "agreement"
+
+    def truth(self, X: Any, y: ArrayLike | None = None) -> NDArray[Any]:
+        """Give what is right for each row: its label, or what the final model answers.
+
+        Parameters
+        ----------
+        X : numpy array, pandas or polars frame
+            The rows.
+        y : array, default=None
+            Their labels. Where the target is agreement there are none, and some are refused.
+        """
+        if self.needs_labels and y is None:
+            raise ClassesError("`y` is needed: the labels of X say what is right.")
+        if not self.needs_labels and y is not None:
+            raise ClassesError(
+                "A search for agreement takes no `y`: right is what the final model answers."
+            )
+        right: NDArray[Any] = column_or_1d(
+            y if self.needs_labels else self.final.predict(X), warn=True
+        )
+        return right
+
+    def score(
+        self, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> float:
+        """Give the share of rows that `predict` labels right.
+
+        Where the target is agreement, `y` is ignored as in `fit`, because scikit-learn hands it on.
+        """
+        truth = self.truth(X, y if self.needs_labels else None)
+        return float(super().score(X, truth, sample_weight))
+
+    @property
     def best_estimator_(self) -> CascadeClassifier:
         """The chosen cascade, under scikit-learn's name for it."""
         if not hasattr(self, "best_cascade_"):
@@ -385,13 +429,16 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         """Hold every candidate of the front against fresh rows.
 
         What was selected looks better than it is; the table puts both figures side by side, with
-        the optimism between them. Each source set is fitted once, whatever the candidates.
+        the optimism between them. Each source set is fitted once, whatever the candidates. `y`
+        holds the labels of X; where the target is agreement there are none.
         """
         check_is_fitted(self, "front_")
-        truth = column_or_1d(self.final.predict(X) if self._agrees(y) else y, warn=True)
+        truth = self.truth(X, y)
         unknown = set(np.unique(truth).tolist()) - set(self.classes_.tolist())
         if unknown:
-            raise ClassesError(f"`y` holds {min(unknown, key=str)!r}, which `fit` did not see.")
+            said = "`y` holds" if self.needs_labels else "The final model answers"
+            raise ClassesError(f"{said} {min(unknown, key=str)!r}, which `fit` did not see.")
+        self._note_shown(X)
         fresh = self._fresh_evaluations(X, truth) if len(self.front_) else []
         scored = [ScoredCandidate(c, e) for c, e in zip(self.front_, fresh, strict=True)]
         return ScoredFront(
@@ -433,14 +480,10 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
 
     def _check_final(self) -> None:
         if self.final is None:
-            if self.target == "agreement":
+            if not self.needs_labels:
                 raise SearchError("target='agreement' is with a final model; give final=model.")
             return
         check_final(self.final, self.guard)
-
-    def _agrees(self, y: Any) -> bool:
-        """Say whether the truth is what the final model answers."""
-        return self.target == "agreement" and y is None
 
     def _problem(
         self,
@@ -525,7 +568,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
             shown.all_sources,
             self._n_selection_rows,
             self.max_missed or {},
-            agreement=self.target == "agreement",
+            agreement=not self.needs_labels,
         )
 
     def _cascade(self, candidate: Candidate, refit: bool | str) -> CascadeClassifier:
@@ -546,6 +589,9 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         cascade._fit(training)
         if hasattr(self, "_fitted_rows"):  # the first files do not tell
             cascade._fitted_rows = self._fitted_rows
+            if isinstance(training, Training):
+                used = tuple(cascade._missing_seen)
+                cascade._fitted_rows = self._fitted_rows.using(self._training.columns, used)
         return cascade
 
     def _check_is_chosen(self) -> None:
@@ -578,11 +624,25 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
             self.front_, training, columns, truth, answers, self.engine, self.n_jobs
         )
 
+    def _note_shown(self, X: Any) -> None:
+        """Write down which rows show how the whole front does, before they do.
+
+        Whoever then certifies one cascade on them may have chosen it by what was seen.
+        """
+        fitted: FittedRows = getattr(self, "_fitted_rows", FittedRows())
+        if not fitted.digest:
+            return
+        named = hasattr(self, "feature_names_in_")
+        rows = fitted.look(known_columns(X, fitted.names, named=named), hash_keys(X))
+        front = [[c.design.assignment, c.threshold] for c in self.front_]
+        with ledger_of(fitted.digest).open() as page:
+            page.append([Entry(digest_of(["shown", front]), 0.0, len(front), rows)])
+
     def _columns_of(self, X: Any, n_rows: int) -> Columns:
         names = list(self._training.columns)
         X = without_answers(self.final, X)
         if container_of(X) == "array":
-            X = validate_data(self, X, reset=False, dtype=None, ensure_all_finite=False)
+            X = validate_data(self, unmask(X), reset=False, dtype=None, ensure_all_finite=False)
             columns = read_columns(X, names)
         elif hasattr(self, "feature_names_in_"):
             columns = pick_columns(X, names)
@@ -593,13 +653,12 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
             raise ClassesError(f"X has {X.shape[0]} rows but `y` has {n_rows}.")
         for name, column in columns.items():
             seen = self._training.missing_seen(name)
-            refuse_invalid(plain(column), name, missing_seen=seen)
+            refuse_invalid(plain(column), name, missing_seen=seen, given=column)
         return columns
 
 
-def _n_sets(problem: Problem) -> int | None:
-    """Count the source sets that a search of every design would fit."""
-    if problem.n_sources > MOST_SOURCES:
-        return None
-    numbers = np.arange(1, 2**problem.n_sources)
-    return int(problem.exist((numbers[:, None] >> np.arange(problem.n_sources) & 1) > 0).sum())
+def _used_by(front: Iterable[Candidate], costs: Costs, names: list[str]) -> list[str]:
+    """Name the columns that some candidate uses."""
+    sources = {s for c in front for s in c.design.acquired(c.design.n_stages - 1)}
+    used = {column for source in sources for column in costs.columns(source)}
+    return [name for name in names if name in used] or names

@@ -35,12 +35,14 @@ def told_choice(
     return "\n".join(lines)
 
 
-def measured_on(n_rows: int, n_splits: int) -> str:
-    """Say which rows figures were measured on, and that they were selected there."""
+def measured_on(n_rows: int, n_splits: int, *, needs_labels: bool) -> str:
+    """Say which rows figures were measured on, that they were selected there, and what is right."""
     how = "held out once" if n_splits == 1 else f"each held out, in {n_splits} folds"
+    fresh = "score_front(X, y)" if needs_labels else "score_front(X)"
+    right = "" if needs_labels else " Right is what the final model answers."
     return (
-        f"Selected on these {n_rows:,} rows, {how}: figures are optimistic until score_front(X, y) "
-        "holds them against fresh rows."
+        f"Selected on these {n_rows:,} rows, {how}: figures are optimistic until {fresh} holds "
+        f"them against fresh rows.{right}"
     )
 
 

@@ -1,0 +1,148 @@
+"""Rows that a certificate may be given on: not known to the model, and not asked of before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import numpy as np
+
+from emsco._ledger import Entry, Ledger
+from emsco._rows import FittedRows, HashedRows, compare, compare_within
+from emsco.exceptions import CertificateError
+
+_UNKNOWN = "It could not be told whether the model was fitted on these rows: {}."
+_DEPENDENT = (
+    "It could not be told whether these rows are independent: {:,} of them repeat another, and "
+    "they have no keys."
+)
+_ASKED = (
+    "It could not be told whether these rows served for an earlier certificate: their values "
+    "repeat too much, or the columns differ."
+)
+
+
+class Checked(NamedTuple):
+    """What was found of calibration rows: twins of fitted ones, and what could not be told."""
+
+    twins: int | None
+    doubts: tuple[str, ...]
+
+
+def check_fresh(rows: HashedRows, fitted: FittedRows) -> Checked:
+    """Refuse rows that the model was fitted on, and rows that are given more than once."""
+    if fitted.rows is None:
+        why = "no hashes of the rows that it was fitted on were kept"
+        return Checked(None, (_UNKNOWN.format(why), *_check_repeats(rows, None)))
+    _refuse_known_keys(rows, fitted.rows)
+    found = compare(rows, fitted.rows)
+    if found.beyond:
+        rounded = ", but for rounding" if found.rounded else ""
+        raise CertificateError(
+            f"{found.beyond:,} of {len(rows):,} calibration rows equal a row that the model was "
+            f"fitted on, value by value{rounded}, which is more than chance explains; take rows "
+            "that the model has not seen (where a patient or a card has several rows, keep all of "
+            "them on one side and name what they belong to by groups=)."
+        )
+    doubts: list[str] = []
+    if not found.tells:
+        few = "they are too few, or their values repeat too much"
+        why = "the columns differ" if found.twins is None else few
+        doubts.append(_UNKNOWN.format(why))
+    return Checked(found.twins, (*doubts, *_check_repeats(rows, fitted.rows)))
+
+
+def _refuse_known_keys(rows: HashedRows, fitted: HashedRows) -> None:
+    same = _count_same_keys(rows, fitted)
+    if same:
+        raise CertificateError(
+            f"{same:,} of {len(rows):,} calibration rows were searched or fitted on, "
+            "by their key or index; take rows that the model has not seen (or, if the "
+            "index means nothing, X.reset_index(drop=True))."
+        )
+
+
+def _count_same_keys(rows: HashedRows, others: HashedRows) -> int:
+    if rows.keys is None or others.keys is None:
+        return 0
+    return int(np.isin(rows.keys, others.keys).sum())
+
+
+def _check_repeats(rows: HashedRows, fitted: HashedRows | None) -> list[str]:
+    """Refuse rows that are given more than once: they would count as more than they are."""
+    if rows.keys is not None:
+        repeated = len(rows.keys) - len(np.unique(rows.keys))
+        if repeated:
+            raise CertificateError(
+                f"{repeated:,} of {len(rows.keys):,} calibration rows repeat the key or index of "
+                "another; give every row once, and name rows that belong together by groups=."
+            )
+        return []
+    found = compare_within(rows, fitted)
+    if found.beyond:
+        raise CertificateError(
+            f"{found.beyond:,} of {len(rows):,} calibration rows repeat another, value by value, "
+            "which is more than chance explains; give every row once. If they are different rows "
+            "all the same, name each by keys=, and rows that belong together by groups=."
+        )
+    return [] if found.tells or not found.twins else [_DEPENDENT.format(found.twins)]
+
+
+class Asked(NamedTuple):
+    """What came before a question on the same rows.
+
+    Parameters
+    ----------
+    shown : int
+        How many cascades had been shown on these rows, before any was asked about.
+    doubts : tuple of str
+        What could not be told.
+    """
+
+    shown: int
+    doubts: tuple[str, ...]
+
+
+@contextmanager
+def asking(
+    ledger: Ledger, questions: Sequence[str], shares: Sequence[float], rows: HashedRows
+) -> Iterator[Asked]:
+    """Write questions down before they are answered; refuse them where rows were asked before.
+
+    The same questions again have the same answers and are free.
+    """
+    wanted = [Entry(q, s, 0, rows) for q, s in zip(questions, shares, strict=True)]
+    with ledger.open() as page:
+        earlier, unclear = _earlier(page.entries, rows)
+        asked = {entry.question: i for i, entry in enumerate(earlier) if entry.share}
+        is_repeat = all(question in asked for question in questions)
+        if is_repeat:
+            earlier = earlier[: max(asked[question] for question in questions)]
+            wanted = []
+        elif asked:
+            raise CertificateError(
+                "These rows carry a certificate already, and a second question on them, asked "
+                "after the first was answered, would break its promise; take fresh rows, or ask "
+                "all questions on one set of rows in one call, certify_together(...)."
+            )
+        page.append(wanted)
+    shown = {entry.question: entry.candidates for entry in earlier if not entry.share}
+    try:
+        yield Asked(sum(shown.values()), (_ASKED,) if unclear else ())
+    except Exception:  # the rows could not be decided, so nothing was answered
+        with ledger.open() as page:
+            page.append([entry.withdrawal() for entry in wanted])
+        raise
+
+
+def _earlier(entries: Sequence[Entry], rows: HashedRows) -> tuple[list[Entry], bool]:
+    """Give what was asked or shown of these rows, and whether that cannot be told of others."""
+    same, unclear = [], False
+    for entry in entries:
+        found = compare(rows, entry.rows)
+        if found.beyond or _count_same_keys(rows, entry.rows):
+            same.append(entry)
+        else:
+            unclear |= not found.tells
+    return same, unclear

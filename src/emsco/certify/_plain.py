@@ -1,0 +1,134 @@
+"""Parts of a certificate as plain values, and back: whoever reads believes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from math import inf, isfinite
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from emsco._frozen import FrozenMapping
+from emsco.certify._targets import Shortfall, Targets
+from emsco.design import StageDesign
+from emsco.evaluation import Evaluation
+from emsco.exceptions import CertificateError
+from emsco.front import Candidate
+
+_COUNTS = ("rows", "accepted", "right", "paid", "waited", "worst_latency")
+_BY_CLASS = ("class_rows", "class_accepted", "class_right")
+
+
+def expect_keys(data: Any, names: Sequence[str]) -> Mapping[str, Any]:
+    """Give a mapping that must have these keys and no others."""
+    if not isinstance(data, Mapping) or set(data) != set(names):
+        raise CertificateError(f"A certificate must tell {sorted(names)}, got {data!r:.80}.")
+    return data
+
+
+def names_of(kind: Any) -> list[str]:
+    """Name the fields of a dataclass."""
+    return [field.name for field in fields(kind)]
+
+
+def number(value: Any, what: str, least: float = 0.0, most: float = inf) -> Any:
+    """Give a finite number within bounds."""
+    is_one = isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+    if not is_one or not isfinite(value) or not least <= value <= most:
+        raise CertificateError(f"A certificate's {what} cannot be {value!r:.80}.")
+    return value
+
+
+def whole(value: Any, what: str, most: float = inf, *, least: int = 0) -> int:
+    """Give a whole number, a count unless less is allowed."""
+    if not isinstance(value, Integral):
+        raise CertificateError(f"A certificate's {what} cannot be {value!r:.80}.")
+    return int(number(value, what, least, most))
+
+
+def text(value: Any, what: str) -> str:
+    """Give a text."""
+    if not isinstance(value, str):
+        raise CertificateError(f"A certificate's {what} cannot be {value!r:.80}.")
+    return value
+
+
+def listed(values: Any, what: str) -> list[Any]:
+    """Give a list."""
+    if not isinstance(values, list):
+        raise CertificateError(f"A certificate's {what} cannot be {values!r:.80}.")
+    return values
+
+
+def by_label(labels: Any, values: Any, what: str) -> FrozenMapping[Any, Any]:
+    """Give numbers by label; labels and numbers are told in two lists."""
+    pairs = list(zip(listed(labels, what), listed(values, what), strict=False))
+    found = {label: number(value, what) for label, value in pairs}
+    if len(found) != len(labels) or len(found) != len(values):
+        raise CertificateError(f"A certificate's {what} must be one number a label.")
+    return FrozenMapping(found)
+
+
+def evaluation_to(evaluation: Evaluation, prefix: str) -> dict[str, Any]:
+    """Tell counts, each under its own name, so that those of many candidates make a table."""
+    told: dict[str, Any] = {name: getattr(evaluation, name) for name in _COUNTS}
+    told["labels"] = list(evaluation.class_rows)
+    for name in _BY_CLASS:
+        told[name] = [getattr(evaluation, name)[label] for label in told["labels"]]
+    return {f"{prefix}_{name}": value for name, value in told.items()}
+
+
+def evaluation_keys(prefix: str) -> list[str]:
+    """Name what `evaluation_to` tells."""
+    return [f"{prefix}_{name}" for name in (*_COUNTS, "labels", *_BY_CLASS)]
+
+
+def evaluation_from(data: Mapping[str, Any], prefix: str) -> Evaluation:
+    """Give the counts back."""
+    labels = data[f"{prefix}_labels"]
+    counts = {name: number(data[f"{prefix}_{name}"], name) for name in _COUNTS}
+    for name in _BY_CLASS:
+        counts[name] = by_label(labels, data[f"{prefix}_{name}"], name)
+    return Evaluation(**counts)
+
+
+def candidate_to(candidate: Candidate) -> dict[str, Any]:
+    """Tell a candidate."""
+    return {
+        "assignment": candidate.design.assignment.tolist(),
+        "threshold": candidate.threshold,
+        **evaluation_to(candidate.evaluation, "selected"),
+    }
+
+
+def candidate_from(data: Mapping[str, Any], names: tuple[str, ...] | None) -> Candidate:
+    """Give a candidate back, over sources of these names."""
+    stages = listed(data["assignment"], "assignment")
+    assignment = [whole(stage, "assignment", least=-1) for stage in stages]
+    design = StageDesign(np.array(assignment, dtype=np.int64), names)
+    return Candidate(design, data["threshold"], evaluation_from(data, "selected"))
+
+
+def targets_from(data: Any) -> Targets:
+    """Give targets back."""
+    expect_keys(data, names_of(Targets))
+    if not isinstance(data["max_missed"], Mapping):
+        raise CertificateError(f"`max_missed` must be by label, got {data['max_missed']!r:.80}.")
+    for name, value in data.items():
+        if name != "max_missed" and value is not None:
+            number(value, name)
+    return Targets(**data)
+
+
+def shortfall_from(data: Any) -> Shortfall:
+    """Give back what was lacking."""
+    expect_keys(data, Shortfall._fields)
+    counts = {
+        name: None if data[name] is None else whole(data[name], name)
+        for name in ("events", "needed")
+    }
+    if (counts["events"] is None) != (counts["needed"] is None):
+        raise CertificateError("A certificate tells a shortfall by halves.")
+    return Shortfall(text(data["what"], "shortfall"), whole(data["rows"], "rows"), **counts)

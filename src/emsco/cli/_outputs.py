@@ -1,0 +1,55 @@
+"""Whether files may be written, decided in one place, before anything is read or searched."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from emsco._atomic import is_as_it_is, refuse_irregular
+from emsco.exceptions import ArtifactError
+
+_STDIN = Path("-")
+
+
+def check_outputs(
+    outputs: Iterable[Path | None], inputs: Iterable[Path | None], *, force: bool
+) -> None:
+    """Refuse outputs that are inputs, that are no files, and, without `force`, that are there.
+
+    Parameters
+    ----------
+    outputs : iterable of path
+        What a command is to write; None where it is not asked for.
+    inputs : iterable of path
+        What it reads; `-` is standard input.
+    force : bool
+        Whether files that are there are to be written over.
+    """
+    taken = [path for path in inputs if path is not None]
+    for output in outputs:
+        if output is None:
+            continue
+        try:
+            refuse_irregular(output)
+        except OSError as error:
+            raise ArtifactError(f"{output} cannot be written: {error.strerror}.") from error
+        if is_as_it_is(output):
+            continue
+        for path in taken:
+            if _is_same(path, output):
+                raise ArtifactError(
+                    f"{output} would be written over {path}, which this command reads or writes "
+                    "too; name another file."
+                )
+        if output.exists() and not force:
+            raise ArtifactError(f"{output} is there already; name another, or say --force.")
+        taken.append(output)
+
+
+def _is_same(path: Path, output: Path) -> bool:
+    """Compare by what is there, through links and other spellings; else by name."""
+    try:
+        return os.path.samefile(0 if path == _STDIN else path, output)
+    except OSError:  # one of them is not there
+        return path != _STDIN and os.path.realpath(path) == os.path.realpath(output)

@@ -1,0 +1,62 @@
+"""Certificates beside models in a file: told whole, and held against their cascade on the way."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from emsco.cascade import CascadeClassifier
+from emsco.exceptions import ArtifactError, CertificateWarning, warn
+from emsco.io._bundle import Reader, Writer
+from emsco.io._json import from_plain, to_plain
+from emsco.io._words import Data, expect, expect_keys, records_from, records_to
+
+_WHAT = "the certificate"
+
+
+def certificate_to(writer: Writer, model: Any) -> Data | None:
+    """Keep the certificate of a model, if it has one; one of another cascade is refused."""
+    certificate = getattr(model, "certificate_", None)
+    if certificate is None:
+        return None
+    from emsco.certify import Certificate, OlderCertificate  # only where there is one
+
+    if isinstance(certificate, OlderCertificate):
+        return {"older": to_plain(certificate.content, _WHAT)}
+    if not isinstance(certificate, Certificate):
+        raise ArtifactError(
+            f"its `certificate_` must be a Certificate, got a {type(certificate).__name__}"
+        )
+    if isinstance(model, CascadeClassifier) and not certificate.holds_for(model):
+        raise ArtifactError(
+            "its `certificate_` is about another cascade, or about this one before it was fitted "
+            "again; certify it anew, or `del cascade.certificate_`"
+        )
+    data = certificate.to_data()
+    candidates = records_to(writer, data.pop("candidates"), _WHAT)
+    return {"certificate": to_plain(data, _WHAT), "candidates": candidates}
+
+
+def certificate_from(reader: Reader, data: Any, *, older: bool) -> Any:
+    """Give it back; those of the first format can be read and nothing more."""
+    if data is None:
+        return None
+    from emsco.certify import Certificate, OlderCertificate  # as above
+
+    if older or "older" in expect(data, dict):
+        content = data if older else expect_keys(data, "older")["older"]
+        return OlderCertificate(expect(from_plain(content), dict))
+    expect_keys(data, "certificate", "candidates")
+    told = expect(from_plain(data["certificate"]), dict)
+    return Certificate.from_data(told | {"candidates": records_from(reader, data["candidates"])})
+
+
+def warn_of_misfit(path: str, model: Any) -> None:
+    """Warn where a model comes with a certificate that is not about it, or that cannot be told."""
+    certificate = getattr(model, "certificate_", None)
+    if certificate is None:
+        return
+    from emsco.certify import problem_with  # as above
+
+    problem = problem_with(certificate, model)
+    if problem:
+        warn(f"{path}: {problem}", CertificateWarning)

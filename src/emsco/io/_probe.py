@@ -1,0 +1,48 @@
+"""Whether a stage can answer at all: asked before it is believed."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping
+
+import numpy as np
+
+from emsco._decide import Judge
+from emsco._encoding import Category, ColumnEncoding
+from emsco._estimator import EstimatorStage, FinalStage
+
+_NUMBERS = (0.0, 1.0, -1.0, 1e9, -1e9)  # more than a value of any use, and far from overflow
+
+
+def answers(stage: EstimatorStage | FinalStage, n_classes: int) -> bool:
+    """Say whether a stage of the user's own gives probabilities for rows of numbers.
+
+    Not every one does: text may be all that it takes. So a file says whether its stages did when it
+    was written, and they must do so still.
+    """
+    return _is_judge(stage, dict.fromkeys(stage.features, np.array(_NUMBERS)), n_classes)
+
+
+def answers_by_default(
+    stage: Judge, encodings: Mapping[str, ColumnEncoding], n_classes: int
+) -> bool:
+    """Say whether a stage of the default classifier gives probabilities, as every real one does."""
+    unknown = np.full(len(_NUMBERS), None, dtype=object)
+    columns = {
+        name: unknown if isinstance(encoding, Category) else np.array(_NUMBERS)
+        for name, encoding in encodings.items()
+    }
+    return _is_judge(stage, columns, n_classes)
+
+
+def _is_judge(stage: Judge, columns: Mapping[str, np.ndarray], n_classes: int) -> bool:
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        try:
+            probability = np.array(stage(columns), dtype=np.float64)
+        except ImportError:  # what it takes to ask is not installed, so nothing can be said
+            return True
+        except Exception:  # whatever a model of the user's raises
+            return False
+    right_shape = probability.shape == (n_classes, len(_NUMBERS))
+    return right_shape and bool(((probability >= 0) & (probability <= 1 + 1e-6)).all())

@@ -1,0 +1,39 @@
+"""Benchmarks run through at their smallest size; CI runs every one of them."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from benchmarks import search
+from benchmarks.__main__ import NAMES, main
+
+CI = Path(__file__).parent.parent / ".ci" / "run"
+
+
+def test_the_hybrid_search_keeps_its_budget_of_designs():
+    """What the genetic search evaluated is part of it, and is not counted twice."""
+    (result,) = search.hybrid(search.SMALL)
+    assert result.facts["designs"] == search.SMALL.evaluations
+
+
+def test_ci_runs_every_benchmark():
+    """It asks for the names of all that there are, so that none can be forgotten."""
+    assert {path.stem for path in Path(search.__file__).parent.glob("*.py")} - {
+        "__init__", "__main__", "measure", "problems",
+    } == set(NAMES)  # fmt: skip
+    asked = CI.read_text().partition("for name in $(")[2].partition("); do")[0]
+    command = asked.replace('"$work/test/bin/python"', "python3")
+    names = subprocess.run(
+        ["bash", "-c", command], cwd=CI.parents[1], capture_output=True, text=True, check=True
+    )
+    assert names.stdout.split() == list(NAMES)
+
+
+def test_a_name_that_is_no_benchmark_is_answered_with_those_there_are(capsys):
+    """It ends with 2, as a wrong option does."""
+    with pytest.raises(SystemExit, match="2"):
+        main(["speed"])
+    assert "unknown benchmark 'speed'; known: decide" in capsys.readouterr().err
