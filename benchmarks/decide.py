@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from benchmarks.measure import Result, best_times
 from emsco import CascadeClassifier, StageDesign
-from emsco._decide import Answer, Ask, decide_rows, drive
+from emsco.cascade.loop import Answer, Ask, decide_rows, drive
 
 ROWS = 1_000_000
 FEATURES = 15
@@ -32,7 +32,7 @@ def problem() -> tuple[NDArray[np.float64], CascadeClassifier, Stages]:
     for number, estimator in enumerate(cascade.estimators_):
         columns = np.flatnonzero(design.assignment <= number)
         names = [f"x{column}" for column in columns]
-        encodings = [cascade._encoding[name] for name in names]
+        encodings: list[Any] = [cascade.decider_.readers[name].encoding for name in names]
         w = estimator.coef_[0] / [encoding.scale for encoding in encodings]
         b = estimator.intercept_[0] - w @ [encoding.centre for encoding in encodings]
         stages.append((columns, w, float(b)))
@@ -90,14 +90,14 @@ def _one_row(
     for stage in (0, STAGES - 1):
         at = int(np.flatnonzero(exits == stage)[0])
         rows = X[at : at + 1].copy()
-        values = {name: rows[:, i] for i, name in enumerate(cascade._names)}
+        values = {name: rows[:, i] for i, name in enumerate(cascade.decider_.layout.names)}
 
         def answer(ask: Ask, values: dict[str, Any] = values) -> Answer:
             return Answer([values[feature] for feature in ask.features])
 
         def loop(answer: Any = answer) -> None:
             for _ in range(200):
-                drive(decide_rows(cascade._plan, 1), answer)
+                drive(decide_rows(cascade.decider_.plan, 1), answer)
 
         def bare(row: NDArray[np.float64] = rows[0]) -> None:
             for _ in range(200):

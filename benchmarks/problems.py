@@ -12,7 +12,6 @@ from sklearn.datasets import make_classification
 from sklearn.model_selection import train_test_split
 
 from emsco import Costs
-from emsco._threshold import resolve
 from emsco.datasets import (
     CostlyData,
     load_credit,
@@ -22,9 +21,13 @@ from emsco.datasets import (
     load_pima,
 )
 from emsco.engine import Engine, LocalEngine
-from emsco.search._fitting import Fold, make_fitter
+from emsco.learners import learner_of
+from emsco.learners.folds import Fold
+from emsco.learners.protocol import SetFits
+from emsco.learners.training import Training
 from emsco.search._outcomes import OutcomeTable
 from emsco.search._problem import Problem
+from emsco.words.threshold import resolve
 
 PIMA_CLASSES = {
     "age": 1, "pregnancies": 1, "bmi": 1, "pedigree": 1,
@@ -55,6 +58,12 @@ class Data:
         )
         return train, select, fresh
 
+    def fits(self, train: NDArray[np.intp], rows: NDArray[np.intp]) -> SetFits:
+        """Fit any source set on some rows by the default classifier, and evaluate it on others."""
+        sources = [self.costs.columns(name) for name in self.costs.names]
+        training = Training(learner_of(None), "array", self.columns, self.y, {}, sources)
+        return training.learner.fits(training, [Fold(train, rows)])
+
     def problem(
         self,
         train: NDArray[np.intp],
@@ -67,12 +76,11 @@ class Data:
     ) -> Problem:
         """Fit on some rows, evaluate on others; by default the paper's space of designs."""
         thresholds = [self.threshold] if thresholds is None else thresholds
-        sources = [self.costs.columns(name) for name in self.costs.names]
         classes = np.unique(self.y).tolist()
-        fitter = make_fitter(None, self.columns, "array", self.y, [Fold(train, rows)], sources)
+        fits = self.fits(train, rows)
         resolved = np.vstack([resolve(threshold, classes, 1) for threshold in thresholds])
         table = OutcomeTable(
-            fitter, self.y[rows], len(sources), resolved, engine=engine or LocalEngine()
+            fits, self.y[rows], len(self.costs.names), resolved, engine=engine or LocalEngine()
         )
         return Problem(table, self.costs, classes, thresholds, max_stages, allow_unused)
 

@@ -17,14 +17,13 @@ from benchmarks.measure import Result, best_times
 from benchmarks.problems import Data, credit, example, heart, phishing, pima, synthetic50
 from emsco import Candidate, CascadeClassifier, ParetoFront, StageDesign, evaluate
 from emsco.engine import LocalEngine
-from emsco.search._emsco import EMSCO
-from emsco.search._exhaustive import Exhaustive, _Walk
-from emsco.search._fitting import Fold, make_fitter
-from emsco.search._hybrid import Hybrid
 from emsco.search._kernels import count_bits
-from emsco.search._local import LocalSearch
 from emsco.search._problem import Problem
 from emsco.search._thresholds import thresholds_by_stage
+from emsco.search.strategies.emsco import EMSCO
+from emsco.search.strategies.exhaustive import Exhaustive, _Walk
+from emsco.search.strategies.hybrid import Hybrid
+from emsco.search.strategies.local import LocalSearch
 
 
 @dataclass(frozen=True)
@@ -95,8 +94,7 @@ def _fit_ratio(
     name: str, data: Data, train: NDArray[np.intp], select: NDArray[np.intp], bar: float
 ) -> Result:
     sets = every_set(len(data.costs.names))
-    sources = [data.costs.columns(source) for source in data.costs.names]
-    fitter = make_fitter(None, data.columns, "array", data.y, [Fold(train, select)], sources)
+    fitter = data.fits(train, select)
     X = np.column_stack(list(data.columns.values()))
     X = (X[train] - X[train].mean(axis=0)) / X[train].std(axis=0)
     sample = np.random.default_rng(0).choice(len(sets), 200, replace=False)
@@ -245,13 +243,13 @@ def hybrid(size: Size) -> Iterator[Result]:
     problems = (("Heart", heart, 0.995), ("Credit", credit, 0.9999))
     for name, load, bar in problems[: size.problems]:
         problem, front = _exactly(load())
-        exact_points = {candidate._objectives for candidate in front}
+        exact_points = {candidate.objectives for candidate in front}
         shares, found, designs = [], [], []
         start = time.perf_counter()
         for seed in range(size.seeds):
             result = size.hybrid.run(problem, np.random.default_rng(seed))
             shares.append(result.front.hypervolume() / front.hypervolume())
-            points = {candidate._objectives for candidate in result.front}
+            points = {candidate.objectives for candidate in result.front}
             found.append(len(points & exact_points) / len(exact_points))
             # Local search counts on from what the genetic search has evaluated.
             designs.append(result.history[-1]["designs"])

@@ -16,10 +16,10 @@ import numpy as np
 import pandas as pd
 
 from emsco import CascadeClassifier, CascadeSearchCV, InputGuard, StageDesign, dump, load
-from emsco._ledger import forget_all
 from emsco.certify import certify
 from emsco.datasets import make_costly_classification
 from emsco.exceptions import CertificateError
+from emsco.rows.ledger import forget_all
 from experiments.tables import markdown
 
 STRICT: dict[str, Any] = {"accuracy": 0.9999}

@@ -18,7 +18,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, TypeAlias
@@ -29,15 +29,14 @@ import pyarrow as pa
 from sklearn.ensemble import HistGradientBoostingClassifier
 from typer.testing import CliRunner
 
-import emsco.cascade
 from emsco import CascadeClassifier, CascadeSearchCV, InputGuard, StageDesign, dump, load
 from emsco.cli import _tables
 from emsco.cli._app import app
 from emsco.cli._deciding import Tally as Decided
 from emsco.cli._deciding import decided, schema_of
 from emsco.cli._tables import open_rows
-from emsco.decisions import INVALID_VALUE
 from emsco.exceptions import EmscoWarning, ValuesError
+from emsco.words.decisions import INVALID_VALUE
 from experiments.hostile import (
     DAY,
     NUMBER,
@@ -115,7 +114,7 @@ class Model:
 
     def first(self, refused: dict[int, Refused]) -> Refused:
         """Say which of rows refused by themselves all of them together are refused for."""
-        names = [name for stage in self.cascade._plan.stages for name in stage.features]
+        names = [name for stage in self.cascade.decider_.plan.stages for name in stage.features]
         row = min(refused, key=lambda row: (names.index(str(refused[row].column)), row))
         return refused[row]._replace(row=row)
 
@@ -281,11 +280,11 @@ def check(model: Model, batch: Batch, rng: np.random.Generator, total: Tally) ->
             found = by_command(model.path, path)
             total.compare(f"{way}, the command itself", found, asked, batch)
         if not isinstance(asked, Refused):
-            with small_blocks():
+            with small_blocks(loaded):
                 found = of_file(loaded, path)
             total.compare(f"{way}, small blocks", found, asked, batch)
     if not isinstance(reference, Refused):
-        with small_blocks():
+        with small_blocks(model.cascade):
             found = outcome(model.cascade, frame)
         total.compare("small blocks", found, reference, batch)
 
@@ -302,9 +301,9 @@ def outcome(cascade: CascadeClassifier, X: Any) -> Outcome:
 def of_file(cascade: CascadeClassifier, path: Path) -> Outcome:
     """Decide a file as `emsco decide` does."""
     rows = open_rows(path)
-    schema = schema_of(cascade, rows, [])
+    schema = schema_of(cascade.decider_, rows, [])
     try:
-        batches = list(decided(cascade, rows, [], schema, Decided()))
+        batches = list(decided(cascade.decider_, rows, [], schema, Decided()))
     except ValuesError as error:
         return Refused(type(error).__name__, error.row, error.column)
     fields = pa.Table.from_batches(batches, schema).select(FIELDS).to_pydict()
@@ -340,14 +339,15 @@ def by_command(model: Path, path: Path) -> Outcome:
 
 
 @contextmanager
-def small_blocks() -> Iterator[None]:
+def small_blocks(cascade: CascadeClassifier) -> Iterator[None]:
     """Let rows be read and decided a few at a time."""
-    before = emsco.cascade._LINEAR_BLOCK, _tables._BLOCK_BYTES, _tables._BLOCK_ROWS
+    before = cascade.decider_, _tables._BLOCK_BYTES, _tables._BLOCK_ROWS
+    few = replace(cascade.decider_, block_rows=2)
     try:
-        emsco.cascade._LINEAR_BLOCK, _tables._BLOCK_BYTES, _tables._BLOCK_ROWS = 2, 2**13, 2
+        cascade.decider_, _tables._BLOCK_BYTES, _tables._BLOCK_ROWS = few, 2**13, 2
         yield
     finally:
-        emsco.cascade._LINEAR_BLOCK, _tables._BLOCK_BYTES, _tables._BLOCK_ROWS = before
+        cascade.decider_, _tables._BLOCK_BYTES, _tables._BLOCK_ROWS = before
 
 
 def _together(model: Model, alone: Sequence[Outcome]) -> Outcome:

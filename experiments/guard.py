@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 
 from emsco import CascadeClassifier, Costs, InputGuard, StageDesign, evaluate
-from emsco._encoding import Number
 from emsco.datasets import (
     CostlyData,
     load_cleveland,
@@ -32,6 +31,7 @@ from emsco.datasets import (
     make_costly_classification,
 )
 from emsco.exceptions import GuardWarning, ValuesError
+from emsco.rows.encoding import Number
 from experiments.tables import markdown, percent
 
 THRESHOLD = 0.9
@@ -192,13 +192,15 @@ def _spoiled(
     everything = np.ones(len(clean), dtype=np.bool_)
     made = [(CLEAN, clean, everything)]
     strong = _strongest(cascade)
-    numbers = [name for name in strong if isinstance(cascade._encoding[name], Number)]
+    numbers = [
+        name for name in strong if isinstance(cascade.decider_.readers[name].encoding, Number)
+    ]
     texts = [name for name in strong if name not in numbers]
     if numbers:
         name = numbers[0]
         values = clean[name].to_numpy(dtype=np.float64)
         for fault, (spoil, _) in FAULTS.items():
-            if fault.startswith("missing") and cascade._missing_seen[name]:
+            if fault.startswith("missing") and cascade.decider_.readers[name].missing_seen:
                 continue
             spoiled = spoil(values, rng)
             made.append((fault, clean.assign(**{name: spoiled}), spoiled != values))
@@ -213,8 +215,9 @@ def _spoiled(
 
 def _strongest(cascade: CascadeClassifier) -> list[str]:
     """Order the first stage's columns by how much they weigh there."""
-    columns = cascade._features(cascade.stages_[0])
-    ends = np.cumsum([cascade._encoding[name].width for name in columns])
+    columns, readers = cascade.decider_.plan.stages[0].features, cascade.decider_.readers
+    encodings = [readers[name].encoding for name in columns]
+    ends = np.cumsum([encoding.width for encoding in encodings if encoding is not None])
     blocks = np.split(cascade.estimators_[0].coef_, ends[:-1], axis=1)
     weight = {name: float(np.abs(b).max()) for name, b in zip(columns, blocks, strict=True)}
     return sorted(columns, key=lambda name: -weight[name])

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from emsco import Evaluation
-from emsco._training import Training
+from emsco.learners.training import Training
 from emsco.search._tables import evaluate_afresh
 from emsco.search._thresholds import alternatives
 from experiments.peers.all_sources import all_sources
@@ -119,7 +119,7 @@ def _folds(problem: str, split: int) -> Iterator[Row]:
 
 def _left_out(task: Task, offer: Cascades, targets: Sequence[Target]) -> float:
     """Give by how much choices on four folds are less accurate on the fifth."""
-    front, everything = offer.search.front_, offer.search._training
+    front, everything = offer.search.front_, offer.search.found_.stages
     assert isinstance(everything, Training)
     by_fold = []
     for train, test in task.folds:

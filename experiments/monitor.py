@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import stats  # type: ignore[import-untyped]  # scipy ships no types
 
 from emsco import Decisions
-from emsco.monitor import CertificateMonitor
+from emsco.certify.monitor import CertificateMonitor
 from experiments.tables import markdown
 
 DECISIONS = 20_000

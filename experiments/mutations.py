@@ -34,13 +34,13 @@ from emsco import (
     dump,
     load,
 )
-from emsco._encoding import Category
-from emsco._fingerprint import fingerprint
-from emsco._ledger import forget_all
+from emsco.cascade.fingerprint import fingerprint
 from emsco.certify import certify
-from emsco.costs import generated_names
 from emsco.exceptions import ArtifactError, CertificateWarning, CheckpointError
-from emsco.final import LoggedAnswers
+from emsco.learners.final import LoggedAnswers
+from emsco.rows.encoding import Category
+from emsco.rows.ledger import forget_all
+from emsco.words.costs import generated_names
 from experiments.loading import MOST_MEMORY, peak, reset_peak
 from experiments.mutators import (
     Mutator,
@@ -194,15 +194,16 @@ def rows_for(cascade: Any) -> Any:
 
     Values that raise by name where there is no guard are for guarded models only.
     """
-    if cascade._names == generated_names(2):
+    if list(cascade.decider_.layout.names) == generated_names(2):
         return np.array([[0.1, 0.2], [1.0, 3.0], [-5.0, 1e9], [1e9, -1e9], [0.0, 0.0]])
     columns: dict[str, list[Any]] = {}
-    for i, name in enumerate(cascade._names):
-        encoding = cascade._encoding.get(name)
+    for i, name in enumerate(cascade.decider_.layout.names):
+        reader = cascade.decider_.readers.get(name)
+        encoding = None if reader is None else reader.encoding
         if isinstance(encoding, Category) or (encoding is None and name == "text"):
             columns[name] = ["a", "b", "c", "a", "never seen", "a b", "a", "", "c"]
         else:
-            hole = np.nan if cascade._missing_seen.get(name) else 0.5
+            hole = np.nan if (reader is not None and reader.missing_seen) else 0.5
             numbers = [0.1, 1.0, hole, -1e9, 1e9, 0.0, np.nan, np.inf, 1e308]
             columns[name] = numbers[:6][i:] + numbers[:6][:i] + numbers[6:]
     rows = pd.DataFrame(columns)

@@ -20,11 +20,11 @@ from sklearn.datasets import make_classification
 
 import emsco
 from emsco import Candidate, CascadeSearchCV, Costs, Evaluation, StageDesign
-from emsco._ledger import forget_all
-from emsco._threshold import lowest, resolve
 from emsco.certify import certify
 from emsco.datasets import make_costly_classification
 from emsco.exceptions import EmscoWarning
+from emsco.rows.ledger import forget_all
+from emsco.words.threshold import lowest, resolve
 
 CLASSES = [0, 1]
 KINDS = ("shared", "by class", "by stage")  # of thresholds

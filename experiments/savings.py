@@ -23,13 +23,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from emsco import CascadeSearchCV, LocalSearch
-from emsco._ledger import forget_all
 from emsco.certify import Targets, certify
 from emsco.certify._order import in_order
 from emsco.certify._sequence import passed, shares
+from emsco.certify.savings import savings
 from emsco.datasets import CostlyData, load_covtype, load_kdd, load_phishing, load_spambase
 from emsco.exceptions import EmscoWarning
-from emsco.savings import savings
+from emsco.rows.ledger import forget_all
 from experiments.headline import boosted_trees
 from experiments.tables import markdown
 

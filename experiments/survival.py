@@ -21,7 +21,7 @@ from sklearn.naive_bayes import GaussianNB
 from emsco import EMSCO, CascadeSearchCV, Exhaustive, Hybrid, LocalSearch
 from emsco.datasets import make_costly_classification
 from emsco.exceptions import CheckpointError, CheckpointWarning
-from emsco.search._checkpoint import PREVIOUS, remove
+from emsco.search.checkpoint import PREVIOUS, remove
 from experiments.tables import markdown
 
 LOCAL = LocalSearch(evaluations=2000, fits=200)

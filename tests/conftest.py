@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from emsco._ledger import forget_all
+from emsco.rows.ledger import forget_all
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     # Workers share the cores. Boosted trees start a thread a core, and threads that find no core

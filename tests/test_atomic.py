@@ -8,12 +8,12 @@ import sys
 
 import pytest
 
-from emsco._atomic import write_whole
+from emsco._ground.atomic import write_whole
 from emsco.exceptions import ArtifactError
 
 SLOW = """
 import sys, time
-from emsco._atomic import write_whole
+from emsco._ground.atomic import write_whole
 def parts():
     yield b"half"
     print("writing", flush=True)

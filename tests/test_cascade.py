@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -202,10 +203,10 @@ def test_a_frame_is_read_by_name_and_other_columns_are_ignored():
         assert same(fitted.decide(X), expected)
 
 
-def test_many_blocks_decide_like_one_row_after_the_other(monkeypatch):
+def test_many_blocks_decide_like_one_row_after_the_other():
     fitted = cascade(costs=[1, 20, 3], design=StageDesign([0, 1, -1])).fit(X, Y)
     whole = fitted.decide(X)
-    monkeypatch.setattr("emsco.cascade._LINEAR_BLOCK", 7)
+    fitted.decider_ = replace(fitted.decider_, block_rows=7)
     assert same(fitted.decide(X), whole)
     assert np.array_equal(fitted.predict_proba(X)[:, 1] > 0.5, whole.label == 1)
     assert same([fitted.decide(X[i : i + 1])[0] for i in range(N)], whole)

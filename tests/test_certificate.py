@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
+from emsco.monitor import CertificateMonitor
 
 from emsco import CascadeClassifier, CascadeSearchCV, InputGuard, dump, load
-from emsco._ledger import forget_all
 from emsco.certify import Certificate, OlderCertificate, certify
 from emsco.datasets import make_costly_classification
 from emsco.exceptions import ArtifactError, CertificateError, CertificateWarning
-from emsco.monitor import CertificateMonitor
+from emsco.rows.ledger import forget_all
 from experiments.forgeries import opened, seal
 
 sys.path.insert(0, str(Path(__file__).parent / "cli"))

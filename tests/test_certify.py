@@ -34,8 +34,7 @@ from emsco import (
     evaluate,
     load,
 )
-from emsco._fingerprint import fingerprints
-from emsco._ledger import forget_all
+from emsco.cascade.fingerprint import fingerprints
 from emsco.certify import Targets, certify, certify_together, fingerprint, required_rows
 from emsco.certify._binomial import cost_p_value, cost_upper, lower, tail, upper
 from emsco.certify._order import in_order
@@ -48,6 +47,8 @@ from emsco.exceptions import (
     ColumnsError,
     ValuesError,
 )
+from emsco.rows.known import FittedRows
+from emsco.rows.ledger import forget_all
 
 PAGE = Path(__file__).parent.parent / "docs" / "certificates.md"
 
@@ -855,7 +856,7 @@ def test_a_model_that_remembers_no_rows_says_so(data):
     """As one from a file, which keeps none."""
     X, y, costs = data
     cascade = CascadeClassifier(costs=costs, threshold=0.9).fit(X[:1000], y[:1000])
-    del cascade._fitted_rows
+    cascade.fitted_rows_ = FittedRows()
     certificate = certify(cascade, X[1000:], y[1000:], accuracy=0.9)
     assert certificate.twins is None
     assert "could not be told whether the model was fitted on these rows" in certificate.sentence

@@ -9,11 +9,11 @@ from decimal import Decimal
 from itertools import chain, combinations
 
 import pytest
+from emsco.costs import resolve_costs
 from hypothesis import given
 from hypothesis import strategies as st
 
 from emsco import Costs, Review, Source
-from emsco.costs import resolve_costs
 from emsco.exceptions import ColumnsError, CostsError
 
 BLOOD = Costs(

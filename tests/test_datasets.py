@@ -15,9 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.linear_model import LogisticRegression
 
-from emsco import CascadeClassifier, StageDesign, datasets
+from emsco import CascadeClassifier, StageDesign
 from emsco.datasets import (
     CostlyData,
+    _files,
     load_cleveland,
     load_covtype,
     load_credit,
@@ -208,8 +209,8 @@ def test_covtypes_hillshades_need_aspect_and_slope(data_folder):
 
 
 def test_every_known_file_says_where_it_is_public():
-    assert datasets._SHA256.keys() == datasets._PUBLIC.keys()
-    assert all(len(sha256) == 64 for sha256 in datasets._SHA256.values())
+    assert _files._SHA256.keys() == _files._PUBLIC.keys()
+    assert all(len(sha256) == 64 for sha256 in _files._SHA256.values())
 
 
 def test_without_a_folder_the_error_says_what_to_get_and_what_to_set(monkeypatch):

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emsco._columns import plain
-from emsco._encoding import Category, Number, learn, read
 from emsco.exceptions import ValuesError
+from emsco.rows.columns import plain
+from emsco.rows.encoding import Category, Number, learn, read
 
 
 def learned(column, weight=None):

@@ -7,12 +7,12 @@ import json
 
 import numpy as np
 import pytest
+from emsco.monitor import _evidence
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from emsco.monitor import _evidence
-from emsco.monitor._evidence import Evidence, upper_bound
+from emsco.certify.monitor._evidence import Evidence, upper_bound
 
 bounds = st.floats(0, 0.999)
 numbers = st.lists(st.floats(0, 1), max_size=250)

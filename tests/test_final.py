@@ -9,6 +9,7 @@ import pandas as pd
 import polars as pl
 import pytest
 import skops.io
+from emsco.final import LoggedAnswers, OnnxModel
 from skl2onnx import to_onnx
 from skl2onnx.common.data_types import FloatTensorType
 from sklearn.base import clone
@@ -29,8 +30,7 @@ from emsco import (
     evaluate,
     load,
 )
-from emsco._fingerprint import fingerprint
-from emsco._ledger import forget_all
+from emsco.cascade.fingerprint import fingerprint
 from emsco.certify import certify
 from emsco.datasets import make_costly_classification
 from emsco.exceptions import (
@@ -42,9 +42,9 @@ from emsco.exceptions import (
     ModelError,
     SearchError,
 )
-from emsco.final import LoggedAnswers, OnnxModel
 from emsco.io import load_final
 from emsco.report import report
+from emsco.rows.ledger import forget_all
 
 X, Y, COSTS = make_costly_classification(900, 4, class_sep=1.5, random_state=0)
 FRESH, X = X[600:].reset_index(drop=True), X[:600]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from emsco import CascadeClassifier, InputGuard
-from emsco._fingerprint import fingerprint
+from emsco.cascade.fingerprint import fingerprint
 from emsco.datasets import make_costly_classification
 
 
@@ -51,7 +51,8 @@ def test_the_label_of_rows_that_no_stage_judges_is_part_of_the_fingerprint(data)
     X, y, costs = data
     cascade = CascadeClassifier(costs=costs, guard=InputGuard()).fit(X, y)
     other = copy.copy(cascade)
-    other._plan = replace(cascade._plan, default=1 - cascade._plan.default)
+    plan = cascade.decider_.plan
+    other.decider_ = replace(cascade.decider_, plan=replace(plan, default=1 - plan.default))
     faulty = X[:1] * 1e9
     assert cascade.decide(faulty).label != other.decide(faulty).label
     assert fingerprint(cascade) != fingerprint(other)
@@ -64,6 +65,8 @@ def test_how_columns_are_found_is_part_of_the_fingerprint(data):
     named = CascadeClassifier(costs=costs).fit(X, y)
     placed = copy.copy(named)
     del placed.feature_names_in_
+    layout = replace(named.decider_.layout, named=False)
+    placed.decider_ = replace(named.decider_, layout=layout)
     turned = X[X.columns[::-1]]
     assert (named.decide(turned).confidence != placed.decide(turned).confidence).any()
     assert fingerprint(named) != fingerprint(placed)

@@ -10,6 +10,7 @@ from functools import reduce
 import numpy as np
 import pandas as pd
 import pytest
+from emsco.final import LoggedAnswers
 from sklearn.linear_model import LogisticRegression
 from sklearn.mixture import GaussianMixture
 from sklearn.pipeline import make_pipeline
@@ -17,7 +18,6 @@ from sklearn.preprocessing import StandardScaler
 
 from emsco import CascadeClassifier, CascadeSearchCV, InputGuard, StageDesign, dump, load
 from emsco.exceptions import ArtifactError
-from emsco.final import LoggedAnswers
 from emsco.io._skops import to_skops
 from emsco.io._zip import pack
 from experiments.forgeries import npy, opened, seal

@@ -38,9 +38,9 @@ fronts = st.lists(candidates, max_size=12).map(lambda some: ParetoFront(some, CO
 @given(st.lists(candidates, max_size=20))
 def test_a_front_holds_what_moocore_finds_undominated(some):
     front = ParetoFront(some, COSTS)
-    points = np.array([c._objectives for c in some if c.evaluation.accepted]).reshape(-1, 3)
+    points = np.array([c.objectives for c in some if c.evaluation.accepted]).reshape(-1, 3)
     expected = moocore.filter_dominated(points, maximise=[True, True, False])
-    found = np.array([c._objectives for c in front]).reshape(-1, 3)
+    found = np.array([c.objectives for c in front]).reshape(-1, 3)
     assert {tuple(point) for point in found} == {tuple(point) for point in expected}
     assert len(found) == len(expected)
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
+from emsco.guard import Range
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
@@ -19,7 +21,6 @@ from sklearn.model_selection import GridSearchCV
 
 from emsco import CascadeClassifier, CascadeSearchCV, InputGuard, StageDesign, evaluate
 from emsco.exceptions import ColumnsError, GuardWarning, ValuesError
-from emsco.guard import Range
 
 RNG = np.random.default_rng(0)
 N = 400
@@ -270,13 +271,13 @@ def test_text_among_numbers_is_invalid_for_an_estimator():
     assert (decisions.reason[7:] != "invalid value").all()
 
 
-def test_many_blocks_reject_like_one(monkeypatch):
+def test_many_blocks_reject_like_one():
     fresh = FRAME.copy()
     fresh.loc[::7, "cheap"] = 1e6
     fresh.loc[::11, "dear"] = np.nan
     fitted = cascade().fit(FRAME, Y)
     whole = fitted.decide(fresh)
-    monkeypatch.setattr("emsco.cascade._LINEAR_BLOCK", 13)
+    fitted.decider_ = replace(fitted.decider_, block_rows=13)
     assert list(fitted.decide(fresh)) == list(whole)
 
 

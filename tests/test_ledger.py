@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from emsco import CascadeClassifier, CascadeSearchCV, InputGuard, dump, load
-from emsco._ledger import Entry, forget_all, keep_ledger, ledger_of
-from emsco._rows import HashedRows, View
 from emsco.certify import Targets, certify, certify_together
 from emsco.datasets import make_costly_classification
 from emsco.exceptions import ArtifactError, CertificateError, ValuesError
+from emsco.rows.known import HashedRows, View
+from emsco.rows.ledger import Entry, forget_all, keep_ledger, ledger_of
 
 ALREADY = "carry a certificate already"
 STRICT, LOOSE = 0.99999, 0.8

@@ -10,10 +10,10 @@ import pytest
 from commands import call
 
 from emsco import Costs
-from emsco._columns import pick_columns, refuse_twice
 from emsco.cli._tables import check_columns, open_rows
 from emsco.cli.search import priced
 from emsco.exceptions import ColumnsError
+from emsco.rows.columns import pick_columns, refuse_twice
 
 MANY = 20_000
 NAMES = [f"column {i}" for i in range(MANY)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from emsco.masked import _draw_sets
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 
@@ -19,7 +20,6 @@ from emsco import (
 from emsco.datasets import make_costly_classification
 from emsco.exceptions import ColumnsError, SearchError
 from emsco.io import dump, load
-from emsco.masked import _draw_sets
 
 pytestmark = pytest.mark.filterwarnings("ignore::emsco.exceptions.SelectionWarning")
 

@@ -8,6 +8,15 @@ from functools import partial
 
 import numpy as np
 import pytest
+from emsco.metrics import (
+    accepted_accuracy,
+    aurc,
+    coverage,
+    expected_loss,
+    mean_cost,
+    missed,
+    negative,
+)
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
@@ -18,15 +27,6 @@ from sklearn.preprocessing import StandardScaler
 
 from emsco import CascadeClassifier, Costs, Decisions, Review, StageDesign, evaluate
 from emsco.exceptions import DecisionsError
-from emsco.metrics import (
-    accepted_accuracy,
-    aurc,
-    coverage,
-    expected_loss,
-    mean_cost,
-    missed,
-    negative,
-)
 
 RNG = np.random.default_rng(0)
 SICK = RNG.random(240) < 0.4

@@ -9,6 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pandas as pd
 import pytest
+from emsco.monitor import Alarm, CertificateMonitor
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
@@ -16,11 +17,10 @@ from sklearn.linear_model import LogisticRegression
 
 from emsco import CascadeClassifier, Decisions, StageDesign, evaluate
 from emsco.certify import certify
+from emsco.certify.monitor._evidence import upper_bound
+from emsco.certify.monitor._promises import Promises
 from emsco.datasets import make_costly_classification
 from emsco.exceptions import CertificateError, MonitorError, MonitorWarning
-from emsco.monitor import Alarm, CertificateMonitor
-from emsco.monitor._evidence import upper_bound
-from emsco.monitor._promises import Promises
 
 COSTS = np.array([1.0, 6.0, 30.0])
 EXITS = (0.6, 0.25, 0.15)

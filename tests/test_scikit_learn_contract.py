@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 import pytest
 import sklearn
+from emsco.metrics import accepted_accuracy, coverage, expected_loss, mean_cost, missed, negative
 from sklearn.base import clone, is_classifier
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.exceptions import UnsetMetadataPassedError
@@ -21,7 +22,6 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from emsco import CascadeClassifier, CascadeSearchCV, LocalSearch, MaskedClassifier, Review
 from emsco.datasets import make_costly_classification
 from emsco.exceptions import ColumnsError
-from emsco.metrics import accepted_accuracy, coverage, expected_loss, mean_cost, missed, negative
 
 pytestmark = pytest.mark.filterwarnings("ignore::emsco.exceptions.SelectionWarning")
 

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from sklearn.datasets import make_classification
 
 from emsco import EMSCO, CascadeSearchCV, Costs
-from emsco._threshold import StageThreshold
 from emsco.datasets import CostlyData, load_credit, load_heart, load_pima
 from emsco.search import Problem, SearchResult
+from emsco.words.threshold import StageThreshold
 
 Rows = NDArray[np.intp]
 

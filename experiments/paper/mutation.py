@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from emsco.search._operators import increment_probability
+from emsco.search.strategies._operators import increment_probability
 from experiments.results import Row, load
 from experiments.tables import markdown
 

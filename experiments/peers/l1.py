@@ -11,7 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import l1_min_c
 
-from emsco._encoding import ColumnEncoding, learn, read
+from emsco.rows.encoding import ColumnEncoding, learn, read
 from experiments.paper.baselines import L1
 from experiments.peers.method import (
     Array,

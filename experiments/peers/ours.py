@@ -10,7 +10,7 @@ from typing import Any
 
 from emsco import CascadeSearchCV, LocalSearch
 from emsco.exceptions import EmscoWarning
-from emsco.front import Candidate
+from emsco.words.front import Candidate
 from experiments.peers.method import Decided, Figures, Task
 
 _FITS = 256

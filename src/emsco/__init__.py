@@ -5,79 +5,107 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from emsco.cascade import CascadeClassifier
-    from emsco.costs import Costs, Review, Source
-    from emsco.decisions import Decision, Decisions
-    from emsco.design import StageDesign
-    from emsco.engine import Engine, LocalEngine
-    from emsco.evaluation import Evaluation, evaluate
-    from emsco.front import Candidate, ParetoFront
-    from emsco.guard import InputGuard
-    from emsco.io import dump, load
-    from emsco.masked import MaskedClassifier
-    from emsco.scored import ScoredCandidate, ScoredFront
-    from emsco.search import EMSCO, CascadeSearchCV, Exhaustive, Hybrid, LocalSearch
+from emsco._ground.aliases import install
+
+if TYPE_CHECKING:  # for type checkers, which do not run the table below; a test compares the two
+    from emsco.cascade import CascadeClassifier as CascadeClassifier
+    from emsco.cascade import Decider as Decider
+    from emsco.engine import Engine as Engine
+    from emsco.engine import LocalEngine as LocalEngine
+    from emsco.io import dump as dump
+    from emsco.io import load as load
+    from emsco.learners.masked import MaskedClassifier as MaskedClassifier
+    from emsco.rows.guard import InputGuard as InputGuard
+    from emsco.search import CascadeSearchCV as CascadeSearchCV
+    from emsco.search.strategies.emsco import EMSCO as EMSCO
+    from emsco.search.strategies.exhaustive import Exhaustive as Exhaustive
+    from emsco.search.strategies.hybrid import Hybrid as Hybrid
+    from emsco.search.strategies.local import LocalSearch as LocalSearch
+    from emsco.words.costs import Costs as Costs
+    from emsco.words.costs import Review as Review
+    from emsco.words.costs import Source as Source
+    from emsco.words.decisions import Decision as Decision
+    from emsco.words.decisions import Decisions as Decisions
+    from emsco.words.design import StageDesign as StageDesign
+    from emsco.words.evaluation import Evaluation as Evaluation
+    from emsco.words.evaluation import evaluate as evaluate
+    from emsco.words.front import Candidate as Candidate
+    from emsco.words.front import ParetoFront as ParetoFront
+    from emsco.words.scored import ScoredCandidate as ScoredCandidate
+    from emsco.words.scored import ScoredFront as ScoredFront
 
 __version__ = "0.1.0.dev0"
 
-__all__ = [
-    "EMSCO",
-    "Candidate",
-    "CascadeClassifier",
-    "CascadeSearchCV",
-    "Costs",
-    "Decision",
-    "Decisions",
-    "Engine",
-    "Evaluation",
-    "Exhaustive",
-    "Hybrid",
-    "InputGuard",
-    "LocalEngine",
-    "LocalSearch",
-    "MaskedClassifier",
-    "ParetoFront",
-    "Review",
-    "ScoredCandidate",
-    "ScoredFront",
-    "Source",
-    "StageDesign",
-    "dump",
-    "evaluate",
-    "load",
-]
-
-# Every name comes from its module when it is first asked for: `emsco --help` must not wait for
-# scikit-learn.
-_NAMES_OF = {
-    "cascade": ("CascadeClassifier",),
-    "costs": ("Costs", "Review", "Source"),
-    "decisions": ("Decision", "Decisions"),
-    "design": ("StageDesign",),
-    "engine": ("Engine", "LocalEngine"),
-    "evaluation": ("Evaluation", "evaluate"),
-    "front": ("Candidate", "ParetoFront"),
-    "guard": ("InputGuard",),
-    "io": ("dump", "load"),
-    "masked": ("MaskedClassifier",),
-    "scored": ("ScoredCandidate", "ScoredFront"),
-    "search": ("EMSCO", "CascadeSearchCV", "Exhaustive", "Hybrid", "LocalSearch"),
+# Every public name, and the module that it comes from when it is first asked for: `emsco --help`
+# must not wait for scikit-learn.
+PUBLIC = {
+    "EMSCO": "search.strategies.emsco",
+    "Candidate": "words.front",
+    "CascadeClassifier": "cascade",
+    "CascadeSearchCV": "search",
+    "Costs": "words.costs",
+    "Decider": "cascade",
+    "Decision": "words.decisions",
+    "Decisions": "words.decisions",
+    "Engine": "engine",
+    "Evaluation": "words.evaluation",
+    "Exhaustive": "search.strategies.exhaustive",
+    "Hybrid": "search.strategies.hybrid",
+    "InputGuard": "rows.guard",
+    "LocalEngine": "engine",
+    "LocalSearch": "search.strategies.local",
+    "MaskedClassifier": "learners.masked",
+    "ParetoFront": "words.front",
+    "Review": "words.costs",
+    "ScoredCandidate": "words.scored",
+    "ScoredFront": "words.scored",
+    "Source": "words.costs",
+    "StageDesign": "words.design",
+    "dump": "io",
+    "evaluate": "words.evaluation",
+    "load": "io",
 }
-_MODULE_OF = {name: module for module, names in _NAMES_OF.items() for name in names}
-_MODULES = {*_NAMES_OF, "certify", "datasets", "exceptions", "final", "metrics", "monitor",
-            "plotting", "report", "savings"}  # fmt: skip
+
+# Every public module, and where it stands if that is elsewhere: `import emsco.costs` and files that
+# name `emsco.masked` go on to work wherever the code is.
+MODULES = {
+    "cascade": "cascade",
+    "certify": "certify",
+    "costs": "words.costs",
+    "datasets": "datasets",
+    "decisions": "words.decisions",
+    "design": "words.design",
+    "engine": "engine",
+    "evaluation": "words.evaluation",
+    "exceptions": "exceptions",
+    "final": "learners.final",
+    "front": "words.front",
+    "guard": "rows.guard",
+    "io": "io",
+    "masked": "learners.masked",
+    "metrics": "cascade.metrics",
+    "monitor": "certify.monitor",
+    "plotting": "plotting",
+    "report": "report",
+    "savings": "certify.savings",
+    "scored": "words.scored",
+    "search": "search",
+}
+
+__all__ = sorted(PUBLIC)  # a list, made of the one above
+
+install({f"emsco.{name}": f"emsco.{place}" for name, place in MODULES.items() if name != place})
 
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULE_OF:
-        value = getattr(import_module(f"emsco.{_MODULE_OF[name]}"), name)
+    if name in PUBLIC:
+        value = getattr(import_module(f"emsco.{PUBLIC[name]}"), name)
         globals()[name] = value  # asked once
         return value
-    if name in _MODULES:
+    if name in MODULES:
         return import_module(f"emsco.{name}")
     raise AttributeError(f"module 'emsco' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_MODULE_OF, *_MODULES})
+    return sorted({*globals(), *PUBLIC, *MODULES})

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet
 from typer.testing import CliRunner
 
-from emsco._ledger import forget_all
 from emsco.cli._app import app
+from emsco.rows.ledger import forget_all
 
 COSTS = """\
 unit = "EUR"

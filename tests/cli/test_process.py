@@ -12,6 +12,7 @@ import time
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from threading import Timer
 
 import numpy as np
 import pandas as pd
@@ -59,11 +60,14 @@ def _leaves(command, *, stdout, rows=b"", **options):
             [*EMSCO, *map(str, command)], stdin=subprocess.PIPE, stdout=full,
             stderr=subprocess.PIPE, **options,
         )  # fmt: skip
+        watch = Timer(60, process.kill)  # one that never ends is a failure, and no more
+        watch.start()
         with suppress(BrokenPipeError):  # it has ended without reading all of it
             process.stdin.write(rows)
             process.stdin.flush()
         told = process.stderr.read().decode()
-        code = process.wait(timeout=60)
+        code = process.wait()
+        watch.cancel()
     for pipe in (process.stdin, process.stderr):
         with suppress(BrokenPipeError):
             pipe.close()

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 import skops.io
 from commands import call, patients, write_csv
+from emsco.final import LoggedAnswers
 from sklearn.compose import make_column_transformer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
@@ -17,7 +18,6 @@ from sklearn.preprocessing import OneHotEncoder
 
 from emsco import CascadeSearchCV, Costs, Source, dump
 from emsco.cli._frames import read_features
-from emsco.final import LoggedAnswers
 
 COSTS_OF = Costs(
     [

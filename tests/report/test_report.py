@@ -256,7 +256,7 @@ def test_a_search_out_of_a_file_is_reported_with_what_it_can_still_tell(
     assert data["fresh"]["accepted"][i] == by_hand.accepted
     assert data["fresh"]["right"][i] == by_hand.right
     assert data["fresh"]["rows"] == 400
-    kept = set(map(frozenset, loaded._training.fitted))  # here a source is its one feature
+    kept = set(map(frozenset, loaded.found_.stages.fitted))  # here a source is its one feature
     for accepted, candidate in zip(data["fresh"]["accepted"], search.front_, strict=True):
         design = candidate.design
         needed = {frozenset(design.acquired(i)) for i in range(design.n_stages)}

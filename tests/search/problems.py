@@ -8,9 +8,11 @@ from itertools import product
 import numpy as np
 
 from emsco import Costs, StageDesign
-from emsco._threshold import resolve
+from emsco.learners import learner_of
+from emsco.learners.training import Training
 from emsco.search._outcomes import OutcomeTable
 from emsco.search._problem import Problem
+from emsco.words.threshold import resolve
 
 
 class AnyFits:
@@ -106,3 +108,9 @@ def evaluate_plainly(problem, design, threshold=0):
                 break
         paid += row_paid
     return accepted, right, round(paid * int(problem.scale)), missed
+
+
+def make_fitter(estimator, columns, container, labels, folds, sources, params=None):
+    """Fit any source set on folds by the learner of an estimator, as a search does."""
+    training = Training(learner_of(estimator), container, columns, labels, params or {}, sources)
+    return training.learner.fits(training, folds)

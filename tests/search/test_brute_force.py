@@ -5,18 +5,19 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from problems import every_design
+from problems import every_design, make_fitter
 
-from emsco import Candidate, CascadeClassifier, Costs, ParetoFront, _training, evaluate
-from emsco._linear import fit_default
-from emsco._threshold import resolve
+from emsco import Candidate, CascadeClassifier, Costs, ParetoFront, evaluate
 from emsco.engine import LocalEngine
-from emsco.search._exhaustive import Exhaustive
-from emsco.search._fitting import Fold, make_fitter
-from emsco.search._hybrid import Hybrid
-from emsco.search._local import LocalSearch
+from emsco.learners import logistic
+from emsco.learners.folds import Fold
+from emsco.learners.logistic import fit_default
 from emsco.search._outcomes import OutcomeTable
 from emsco.search._problem import Problem
+from emsco.search.strategies.exhaustive import Exhaustive
+from emsco.search.strategies.hybrid import Hybrid
+from emsco.search.strategies.local import LocalSearch
+from emsco.words.threshold import resolve
 
 SETS = [
     "pima.csv", "credit.csv", "heart.csv", "spambase.csv", "heart_cleveland.csv",
@@ -37,7 +38,7 @@ def fits_kept(monkeypatch):
             known[key] = fit_default(X, y)
         return known[key]
 
-    monkeypatch.setattr(_training, "fit_default", fit)
+    monkeypatch.setattr(logistic, "fit_default", fit)
     return known
 
 

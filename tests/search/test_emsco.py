@@ -10,9 +10,9 @@ from problems import every_design, problem_of
 
 from emsco import Candidate, Costs, Evaluation, ParetoFront, StageDesign
 from emsco.exceptions import SearchError
-from emsco.search import _operators as operators
-from emsco.search._emsco import EMSCO
 from emsco.search._problem import Counts, Problem
+from emsco.search.strategies import _operators as operators
+from emsco.search.strategies.emsco import EMSCO
 
 ELITES = ["evaluations", "designs"]
 

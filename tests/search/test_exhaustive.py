@@ -9,8 +9,8 @@ from problems import evaluate_plainly, every_design, problem_of
 from emsco import Costs, Source, StageDesign
 from emsco.engine import LocalEngine
 from emsco.exceptions import SearchError
-from emsco.search import _exhaustive
-from emsco.search._exhaustive import Exhaustive
+from emsco.search.strategies import exhaustive
+from emsco.search.strategies.exhaustive import Exhaustive
 
 
 def brute_force(problem):
@@ -66,8 +66,8 @@ REQUIRING = Costs(
 def test_the_front_is_that_of_brute_force(params, allow_unused, listed, monkeypatch):
     """With the dense table and with the list that stands in for it where rows are many."""
     if listed:
-        monkeypatch.setattr(_exhaustive, "DENSE_BYTES", 0)
-        monkeypatch.setattr(_exhaustive, "_LIST_ENTRIES", 20)
+        monkeypatch.setattr(exhaustive, "DENSE_BYTES", 0)
+        monkeypatch.setattr(exhaustive, "_LIST_ENTRIES", 20)
     problem = problem_of(4, allow_unused=allow_unused, **params)
     front, history = Exhaustive().run(problem)
     expected = brute_force(problem)

@@ -9,18 +9,20 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from problems import make_fitter
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from emsco._columns import assemble, read_columns
-from emsco._encoding import learn, read
-from emsco._linear import default_estimator
 from emsco.exceptions import ClassesError, ValuesError
-from emsco.search._fitting import BatchedLogistic, Fold, make_fitter
-from emsco.search._losses import Loss, make_rows
-from emsco.search._newton import fit_sets
+from emsco.learners._losses import Loss, make_rows
+from emsco.learners._newton import fit_sets
+from emsco.learners.batched import BatchedLogistic
+from emsco.learners.folds import Fold
+from emsco.learners.logistic import default_estimator
+from emsco.rows.columns import assemble, read_columns
+from emsco.rows.encoding import learn, read
 
 # File, and features a source.
 TABLES = [

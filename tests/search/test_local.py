@@ -9,11 +9,11 @@ from problems import problem_of
 from emsco import Costs, Source
 from emsco.engine import LocalEngine
 from emsco.exceptions import SearchError
-from emsco.search._emsco import EMSCO
-from emsco.search._exhaustive import Exhaustive
-from emsco.search._hybrid import Hybrid, default_search
-from emsco.search._local import LocalSearch, _Descent
 from emsco.search._thresholds import thresholds_by_stage
+from emsco.search.strategies.emsco import EMSCO
+from emsco.search.strategies.exhaustive import Exhaustive
+from emsco.search.strategies.hybrid import Hybrid, default_search
+from emsco.search.strategies.local import LocalSearch, _Descent
 
 REQUIRING = Costs(
     [

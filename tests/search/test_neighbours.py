@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emsco import StageDesign
-from emsco.search._neighbours import neighbours, perturbed
+from emsco.search.strategies._neighbours import neighbours, perturbed
 
 
 def around(assignment, max_stages=4, allow_unused=True, divisions=0, seed=0):

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from problems import problem_of
 
-from emsco._frozen import FrozenMapping
-from emsco.search._emsco import EMSCO
-from emsco.search._hybrid import Hybrid
-from emsco.search._local import LocalSearch
+from emsco._ground.frozen import FrozenMapping
 from emsco.search._progress import Progress, _Bar
+from emsco.search.strategies.emsco import EMSCO
+from emsco.search.strategies.hybrid import Hybrid
+from emsco.search.strategies.local import LocalSearch
 
 HIDDEN, SHOWN = "\x1b[?25l", "\x1b[?25h"  # the cursor
 

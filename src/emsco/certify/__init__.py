@@ -6,13 +6,13 @@ rejects that. Candidates are tested in the order of their selected figures, by a
 bounds the chance of *any* false one, so that one may choose freely among the certified ones.
 """
 
-from emsco._fingerprint import fingerprint
-from emsco._ledger import keep_ledger
+from emsco.cascade.fingerprint import fingerprint
 from emsco.certify._certificate import Bounds, Certificate, CertifiedCandidate, problem_with
 from emsco.certify._certify import certify, certify_together
 from emsco.certify._older import OlderCertificate
 from emsco.certify._required import required_rows
 from emsco.certify._targets import Shortfall, Targets
+from emsco.rows.ledger import keep_ledger
 
 __all__ = [
     "Bounds",

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, NamedTuple
 
-from emsco._fingerprint import fingerprint
-from emsco._frozen import FrozenMapping
-from emsco._table import html_table, shown, text_table
+from emsco._ground.frozen import FrozenMapping
+from emsco._ground.table import html_table, shown, text_table
 from emsco.cascade import CascadeClassifier
+from emsco.cascade.fingerprint import fingerprint
 from emsco.certify._binomial import cost_upper, lower, upper
+from emsco.certify._kinds import percent
 from emsco.certify._plain import (
     by_label,
     candidate_from,
@@ -29,11 +30,11 @@ from emsco.certify._plain import (
     whole,
 )
 from emsco.certify._required import check_between
-from emsco.certify._targets import Shortfall, Targets, percent
-from emsco.evaluation import Evaluation
+from emsco.certify._targets import Shortfall, Targets
 from emsco.exceptions import CertificateError, EmscoError, nearest
-from emsco.front import Candidate
 from emsco.search import CascadeSearchCV
+from emsco.words.evaluation import Evaluation
+from emsco.words.front import Candidate
 
 
 class Bounds(NamedTuple):
@@ -290,7 +291,7 @@ class Certificate:
         told = {name: getattr(self, name) for name in names_of(Certificate)}
         names = self.candidates[0].candidate.design.names if self.candidates else None
         return told | {
-            "targets": {name: getattr(self.targets, name) for name in names_of(Targets)},
+            "targets": self.targets.to_dict(),
             "sources": None if names is None else list(names),
             "candidates": [candidate.to_data() for candidate in self.candidates],
             "shortfalls": [shortfall._asdict() for shortfall in self.shortfalls],

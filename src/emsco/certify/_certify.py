@@ -13,19 +13,17 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import _safe_indexing, check_random_state, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
-from emsco._columns import Columns, known_columns
-from emsco._fingerprint import Pickled, digest_of, fingerprint
-from emsco._hashes import hash_exactly, hash_keys
-from emsco._ledger import ledger_of
-from emsco._rows import FittedRows
 from emsco.cascade import CascadeClassifier
+from emsco.cascade.fingerprint import Pickled, digest_of, fingerprint
 from emsco.certify._certificate import Certificate
 from emsco.certify._fresh import asking, check_fresh
 from emsco.certify._required import check_between
 from emsco.certify._targets import Targets
 from emsco.certify._testing import Counted, answer
-from emsco.costs import generated_names
 from emsco.exceptions import CertificateError, ClassesError, nearest
+from emsco.rows.hashes import hash_exactly
+from emsco.rows.known import FittedRows
+from emsco.rows.ledger import ledger_of
 from emsco.search import CascadeSearchCV
 
 
@@ -45,6 +43,7 @@ def certify(
     share: float | None = None,
     ledger: str | os.PathLike[str] | None = None,
     random_state: Any = None,
+    **others: Any,
 ) -> Certificate:
     """Certify cascades on rows that they have not seen.
 
@@ -89,6 +88,8 @@ def certify(
         this process knows.
     random_state : int, RandomState or None, default=None
         Draws the row of each group.
+    **others
+        Any other kind of target, by its name.
 
     Raises
     ------
@@ -122,6 +123,7 @@ def certify(
         max_missed=max_missed or {},
         min_coverage=min_coverage,
         max_cost=max_cost,
+        **others,
     )
     return certify_together(
         model,
@@ -177,18 +179,26 @@ def certify_together(
     _check_model(model, questions)
     truth = _labels(model, X, _truth(model, questions[0], X, y))
     drawn = _rows_used(len(truth), groups, random_state)
-    columns = _known_columns(model, X)
-    fitted: FittedRows = getattr(model, "_fitted_rows", FittedRows())
+    layout = model.found_.layout if isinstance(model, CascadeSearchCV) else model.decider_.layout
+    known = layout.read_known(X)
+    columns, fitted = known.columns, model.fitted_rows_
     if not fitted.sets:  # nothing is known of its rows; what is asked of them can still be
         fitted = FittedRows(sets=(tuple(columns),), names=tuple(columns))
-    hashed = fitted.look(columns, hash_keys(X, keys))
+    hashed = fitted.look(known, keys)
     checked = check_fresh(hashed.take(drawn) if groups is not None else hashed, fitted)
     exact = hash_exactly(columns)
     rows_fingerprint = _fingerprint_of(exact, truth)
     decides = digest_of(_deciding(model))
     asked = [
         digest_of(
-            [_asked(targets), part, confidence, decides, rows_fingerprint, np.sort(exact[drawn])]
+            [
+                list(targets.to_dict().values()),
+                part,
+                confidence,
+                decides,
+                rows_fingerprint,
+                np.sort(exact[drawn]),
+            ]
         )
         for targets, part in zip(questions, parts, strict=True)
     ]
@@ -243,21 +253,11 @@ def _check_shares(questions: Sequence[Targets], shares: Sequence[float] | None) 
     return [float(part) for part in parts]
 
 
-def _asked(targets: Targets) -> list[Any]:
-    return [
-        targets.accuracy,
-        targets.agreement,
-        targets.max_missed,
-        targets.min_coverage,
-        targets.max_cost,
-    ]
-
-
 def _deciding(model: CascadeSearchCV | CascadeClassifier) -> list[Any]:
     """List all that the decisions of a model, and of every candidate it has, depend on."""
     if isinstance(model, CascadeClassifier):
         return [fingerprint(model)]
-    others = (model.estimator, model.guard, model.final)
+    others = (model.estimator, model.guard, model.found_.final)
     return [
         [[c.design.assignment, c.threshold] for c in model.front_],
         model.costs_,
@@ -300,11 +300,17 @@ def _truth(
                 "with labels."
             )
         return y
-    if getattr(model, "final", None) is None:
+    final = _final_of(model)
+    if final is None:
         raise CertificateError("`agreement` is with a final model, and this one has none.")
     if y is not None:
         raise CertificateError("With `agreement` the final model's answers are the truth; no `y`.")
-    return model.final.predict(X)
+    return final.predict(X)
+
+
+def _final_of(model: CascadeSearchCV | CascadeClassifier) -> Any:
+    """Give the final model that decides, whatever was set as a parameter since."""
+    return model.found_.final if isinstance(model, CascadeSearchCV) else model.decider_.final
 
 
 def _check_model(model: CascadeSearchCV | CascadeClassifier, questions: Sequence[Targets]) -> None:
@@ -331,9 +337,3 @@ def _labels(
     if not set(truth.tolist()) & set(model.classes_.tolist()):
         raise ClassesError(f"`y` holds none of the classes that `fit` saw, but {truth[0]!r}.")
     return truth
-
-
-def _known_columns(model: CascadeSearchCV | CascadeClassifier, X: Any) -> Columns:
-    names = getattr(model, "feature_names_in_", None)
-    listed = generated_names(model.n_features_in_) if names is None else names.tolist()
-    return known_columns(X, listed, named=names is not None)

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from emsco._ledger import Entry, Ledger
-from emsco._rows import FittedRows, HashedRows, compare, compare_within
 from emsco.exceptions import CertificateError
+from emsco.rows.known import FittedRows, HashedRows, compare, compare_within
+from emsco.rows.ledger import Entry, Ledger
 
 _UNKNOWN = "It could not be told whether the model was fitted on these rows: {}."
 _DEPENDENT = (

@@ -10,8 +10,8 @@ from math import floor
 
 from emsco.certify._binomial import tail
 from emsco.certify._targets import Targets
-from emsco.costs import Costs
-from emsco.front import Candidate
+from emsco.words.costs import Costs
+from emsco.words.front import Candidate
 
 
 def in_order(candidates: Sequence[Candidate], targets: Targets, costs: Costs) -> list[Candidate]:

@@ -10,13 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from emsco._frozen import FrozenMapping
+from emsco._ground.frozen import FrozenMapping
+from emsco.certify._kinds import KINDS
 from emsco.certify._targets import Shortfall, Targets
-from emsco.design import StageDesign
-from emsco.evaluation import Evaluation
 from emsco.exceptions import CertificateError
-from emsco.front import Candidate
+from emsco.words.design import StageDesign
+from emsco.words.evaluation import Evaluation
+from emsco.words.front import Candidate
 
+_TARGETS = ("accuracy", "agreement", "max_missed", "min_coverage", "max_cost")  # in every one
 _COUNTS = ("rows", "accepted", "right", "paid", "waited", "worst_latency")
 _BY_CLASS = ("class_rows", "class_accepted", "class_right")
 
@@ -113,11 +115,12 @@ def candidate_from(data: Mapping[str, Any], names: tuple[str, ...] | None) -> Ca
 
 def targets_from(data: Any) -> Targets:
     """Give targets back."""
-    expect_keys(data, names_of(Targets))
+    own = data.keys() - set(_TARGETS) if isinstance(data, Mapping) else set()
+    expect_keys(data, [*_TARGETS, *own & KINDS.keys()])
     if not isinstance(data["max_missed"], Mapping):
         raise CertificateError(f"`max_missed` must be by label, got {data['max_missed']!r:.80}.")
     for name, value in data.items():
-        if name != "max_missed" and value is not None:
+        if name in _TARGETS and name != "max_missed" and value is not None:
             number(value, name)
     return Targets(**data)
 

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import KW_ONLY, dataclass
 from typing import Any, NamedTuple
 
-from emsco._frozen import FrozenMapping
+from emsco._ground.frozen import FrozenMapping
 from emsco.certify._binomial import tail
-from emsco.certify._required import check_between, rows_for
-from emsco.evaluation import Evaluation
-from emsco.exceptions import CertificateError
+from emsco.certify._kinds import KINDS, Events
+from emsco.certify._required import rows_for
+from emsco.exceptions import CertificateError, quoted
+from emsco.words.evaluation import Evaluation
 
 
-def percent(share: float) -> str:
-    """Print a share."""
-    return f"{100 * share:.4g}%"
-
-
-@dataclass(frozen=True)
 class Targets:
-    """What a certified cascade keeps, all of it at once.
+    """What a certified cascade keeps, all of it at once; it never changes.
 
     Parameters
     ----------
@@ -34,37 +28,73 @@ class Targets:
         The least share of rows accepted.
     max_cost : float, default=None
         The most paid per row on the mean.
+    **others
+        Any other kind of target, by its name.
     """
 
-    _: KW_ONLY
-    accuracy: float | None = None
-    agreement: float | None = None
-    max_missed: Mapping[Any, float] = None  # type: ignore[assignment]  # None until __post_init__
-    min_coverage: float | None = None
-    max_cost: float | None = None
+    accuracy: float | None
+    agreement: float | None
+    max_missed: Mapping[Any, float]
+    min_coverage: float | None
+    max_cost: float | None
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "max_missed", FrozenMapping(self.max_missed))
-        if self.accuracy is self.agreement is None and not self.max_missed:
+    def __init__(
+        self,
+        *,
+        accuracy: float | None = None,
+        agreement: float | None = None,
+        max_missed: Mapping[Any, float] | None = None,
+        min_coverage: float | None = None,
+        max_cost: float | None = None,
+        **others: Any,
+    ) -> None:
+        unknown = others.keys() - KINDS.keys()
+        if unknown:
+            raise TypeError(f"There is no target {min(unknown)!r}; there are {quoted(KINDS)}.")
+        self.__dict__.update(
+            accuracy=accuracy,
+            agreement=agreement,
+            max_missed=FrozenMapping(max_missed),
+            min_coverage=min_coverage,
+            max_cost=max_cost,
+            **others,
+        )
+        own = [value for name, value in others.items() if value is not None]
+        if accuracy is agreement is None and not self.max_missed and not own:
             raise CertificateError(
                 "Say what to certify: `accuracy`, `max_missed`, both, or `agreement`."
             )
-        if self.agreement is not None and (self.accuracy is not None or self.max_missed):
+        if agreement is not None and (accuracy is not None or self.max_missed or own):
             raise CertificateError(
                 "`agreement` is with the final model, other targets are with labels; certify one, "
                 "then the other on other rows."
             )
-        between = {
-            "accuracy": self.accuracy,
-            "agreement": self.agreement,
-            "min_coverage": self.min_coverage,
-        }
-        between |= {f"max_missed of {label!r}": most for label, most in self.max_missed.items()}
-        for name, value in between.items():
-            if value is not None:
-                check_between(name, value)
-        if self.max_cost is not None and not self.max_cost >= 0:
-            raise CertificateError(f"`max_cost` must be a number >= 0, got {self.max_cost!r}.")
+        for name, value in self._asked().items():
+            KINDS[name].check(name, value)
+        if max_cost is not None and not max_cost >= 0:
+            raise CertificateError(f"`max_cost` must be a number >= 0, got {max_cost!r}.")
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"Targets never change; {name!r} cannot be set.")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give what is asked by name: all that every certificate tells, and what else is asked."""
+        return dict(self.__dict__)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Targets) and self.to_dict() == other.to_dict()
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.to_dict().items()))
+
+    def __repr__(self) -> str:
+        told = ", ".join(f"{name}={value!r}" for name, value in self.to_dict().items())
+        return f"Targets({told})"
+
+    def _asked(self) -> dict[str, Any]:
+        """Give what is asked for, but the cost."""
+        given = {name: self.__dict__.get(name) for name in KINDS}
+        return {name: v for name, v in given.items() if v is not None and v != {}}
 
     def p_value(self, evaluation: Evaluation, cost: float) -> float:
         """Give the p-value of "some target is broken": the largest of one a target.
@@ -79,33 +109,21 @@ class Targets:
             The p-value of "the mean cost is above `max_cost`".
         """
         p_values = [0.0 if self.max_cost is None else cost]
-        for share, rows, events in self._events(evaluation).values():
+        for _, share, rows, events in self._events(evaluation):
             p_values.append(float(tail(events, rows, share)))
         return max(p_values)
 
     def met_by(self, evaluation: Evaluation) -> bool:
         """Say whether figures reach the targets, as they are."""
-        events = self._events(evaluation).values()
         within = self.max_cost is None or evaluation.cost <= self.max_cost
-        return within and all(events <= share * rows for share, rows, events in events)
+        return within and all(
+            events <= share * rows for _, share, rows, events in self._events(evaluation)
+        )
 
-    def _events(self, evaluation: Evaluation) -> dict[str, tuple[float, float, float]]:
-        """Give for each target the share of bad events allowed, the rows, and the events."""
-        asked: dict[str, tuple[float, float, float]] = {}
-        if self.accuracy is not None:
-            errors = evaluation.accepted - evaluation.right
-            asked["accepted rows"] = 1 - self.accuracy, evaluation.accepted, errors
-        if self.agreement is not None:
-            changed = evaluation.rows - evaluation.right
-            asked["decisions"] = 1 - self.agreement, evaluation.rows, changed
-        for label, most in self.max_missed.items():
-            rows = evaluation.class_rows.get(label, 0)
-            accepted, right = evaluation.class_accepted, evaluation.class_right
-            asked[f"rows of {label!r}"] = most, rows, accepted.get(label, 0) - right.get(label, 0)
-        if self.min_coverage is not None:
-            rejected = evaluation.rows - evaluation.accepted
-            asked["rows"] = 1 - self.min_coverage, evaluation.rows, rejected
-        return asked
+    def _events(self, evaluation: Evaluation) -> list[Events]:
+        """Give what each target counts."""
+        asked = self._asked().items()
+        return [found for name, value in asked for found in KINDS[name].events(value, evaluation)]
 
     def shortfalls(self, evaluation: Evaluation, cost: float, level: float) -> list[Shortfall]:
         """Say for each target that fails how many rows it would have taken, with as many events.
@@ -113,7 +131,7 @@ class Targets:
         `cost` is an upper bound of the mean cost.
         """
         found = []
-        for what, (share, rows, events) in self._events(evaluation).items():
+        for what, share, rows, events in self._events(evaluation):
             if tail(events, rows, share) > level:
                 needed = rows_for(share, level, int(events))
                 found.append(Shortfall(what, int(rows), int(events), needed))
@@ -123,16 +141,8 @@ class Targets:
 
     def broken(self, unit: str) -> str:
         """Say what breaks them."""
-        parts = []
-        if self.accuracy is not None:
-            parts.append(f"is right on fewer than {percent(self.accuracy)} of the rows it accepts")
-        if self.agreement is not None:
-            left = percent(self.agreement)
-            parts.append(f"leaves fewer than {left} of decisions as the final model's")
-        for label, most in self.max_missed.items():
-            parts.append(f"accepts more than {percent(most)} of {label!r} under another label")
-        if self.min_coverage is not None:
-            parts.append(f"accepts fewer than {percent(self.min_coverage)} of all rows")
+        asked = self._asked().items()
+        parts = [part for name, value in asked for part in KINDS[name].broken(value)]
         if self.max_cost is not None:
             parts.append(f"costs more than {self.max_cost:g} {unit}".rstrip() + " a row")
         return " or ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)

@@ -8,17 +8,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from emsco._fingerprint import fingerprints
 from emsco.cascade import CascadeClassifier
+from emsco.cascade.fingerprint import fingerprints
 from emsco.certify._binomial import cost_p_value, cost_upper
 from emsco.certify._certificate import Bounds, CertifiedCandidate
 from emsco.certify._order import in_order
 from emsco.certify._sequence import passed, shares
 from emsco.certify._targets import Shortfall, Targets
-from emsco.evaluation import Evaluation, evaluate
 from emsco.exceptions import CertificateError
-from emsco.front import Candidate
 from emsco.search import CascadeSearchCV
+from emsco.words.evaluation import Evaluation, evaluate
+from emsco.words.front import Candidate
 
 _BOUNDS = 4  # told of a candidate, besides one a class
 
@@ -101,7 +101,7 @@ class Counted(NamedTuple):
     @property
     def prices(self) -> tuple[float, ...]:
         """What a row has paid that bought each stage."""
-        return tuple(self.cascade._plan.costs.tolist())
+        return tuple(self.cascade.decider_.plan.costs.tolist())
 
     def tested(self, targets: Targets) -> _Tested:
         """Test the hypothesis that it breaks a target."""

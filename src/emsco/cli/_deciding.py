@@ -11,15 +11,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from emsco._columns import invalid, numbers, refuse_invalid
-from emsco._decide import Answer, Ask, decide_rows, drive
-from emsco._encoding import Category, ColumnEncoding, Number
-from emsco.cascade import CascadeClassifier
-from emsco.cli._frames import read_values
+from emsco.cascade import Decider
+from emsco.cascade.loop import Answer, Ask, decide_rows, drive
 from emsco.cli._tables import Block, Rows, check_columns
-from emsco.cli._values import Texts, read_labels
-from emsco.decisions import ACCEPTED, LOW_CONFIDENCE, Decisions
 from emsco.exceptions import ColumnsError
+from emsco.rows.arrow import Texts, read_column, read_labels, read_unknown
+from emsco.rows.columns import refuse_invalid
+from emsco.rows.encoding import Category, Codes
+from emsco.rows.reading import NUMBER, TEXT, UNKNOWN
+from emsco.words.decisions import ACCEPTED, LOW_CONFIDENCE, Decisions
 
 ROW = "row"
 FIELDS = {
@@ -54,12 +54,12 @@ class Tally:
         return f"{self.rows:,} rows, {self.accepted / self.rows:.1%} accepted, {price} a row."
 
 
-def schema_of(cascade: CascadeClassifier, rows: Rows, keep: Sequence[str]) -> pa.Schema:
+def schema_of(decider: Decider, rows: Rows, keep: Sequence[str]) -> pa.Schema:
     """Name the columns of decisions; those kept come first, or else the number of the row."""
-    check_columns(rows, [*cascade._columns_read, *keep])
+    check_columns(rows, [*decider.columns_read, *keep])
     begin = {name: rows.types[name] for name in keep} or {ROW: pa.int64()}
-    fields = FIELDS | {"label": pa.array(cascade.classes_.tolist()).type}
-    if cascade._plan.latencies is not None:
+    fields = FIELDS | {"label": pa.array(decider.classes.tolist()).type}
+    if decider.plan.latencies is not None:
         fields |= {"latency": pa.float64()}
     clash = [name for name in keep if name in fields]
     if clash:
@@ -70,11 +70,11 @@ def schema_of(cascade: CascadeClassifier, rows: Rows, keep: Sequence[str]) -> pa
 
 
 def decided(
-    cascade: CascadeClassifier, rows: Rows, keep: Sequence[str], schema: pa.Schema, tally: Tally
+    decider: Decider, rows: Rows, keep: Sequence[str], schema: pa.Schema, tally: Tally
 ) -> Iterator[pa.RecordBatch]:
     """Decide a file, block by block."""
-    driver = Driver(cascade)
-    for block in rows.blocks(list(dict.fromkeys([*cascade._columns_read, *keep]))):
+    driver = Driver(decider)
+    for block in rows.blocks(list(dict.fromkeys([*decider.columns_read, *keep]))):
         decisions = driver.decide(block)
         tally.add(decisions)
         begin = block.columns(keep) or [pa.array(np.arange(block.n_rows) + block.first_row)]
@@ -85,13 +85,12 @@ def decided(
 class Driver:
     """Answers the decision loop out of blocks."""
 
-    def __init__(self, cascade: CascadeClassifier) -> None:
-        self._cascade = cascade
-        self._encodings: dict[str, ColumnEncoding] = dict(cascade._encoding)
-        self._encodings |= {name: _like(is_so) for name, is_so in cascade._numbers.items()}
+    def __init__(self, decider: Decider) -> None:
+        self._decider = decider
+        self._readers = dict(decider.readers)
         # Labels as their places: Arrow takes those, instead of reading text back from Python.
-        self._plan = replace(cascade._plan, classes=np.arange(len(cascade.classes_)))
-        self._labels = pa.array(cascade.classes_.tolist())
+        self._plan = replace(decider.plan, classes=np.arange(len(decider.classes)))
+        self._labels = pa.array(decider.classes.tolist())
 
     def decide(self, block: Block) -> Decisions:
         """Decide the rows of a block."""
@@ -102,10 +101,10 @@ class Driver:
                 columns = [column.take(pa.array(ask.rows)) for column in columns]
             rows = block.first_row + ask.rows
             asked = zip(ask.features, columns, strict=True)
-            if self._cascade.guard is None:
+            if self._decider.guard is None:
                 return Answer([self._checked(name, column, rows) for name, column in asked])
             found = {name: self._values(name, column) for name, column in asked}
-            return Answer(list(found.values()), self._cascade._examine(found))
+            return Answer(list(found.values()), self._decider.reasons(found))
 
         return drive(decide_rows(self._plan, block.n_rows), answer)
 
@@ -113,7 +112,7 @@ class Driver:
         """Give a field of decisions as a column."""
         if name == "label":
             return self._labels.take(pa.array(decisions.label))
-        if name == "reason" and self._cascade.guard is None:
+        if name == "reason" and self._decider.guard is None:
             return pc.if_else(pa.array(decisions.accepted), ACCEPTED, LOW_CONFIDENCE)
         return pa.array(getattr(decisions, name))
 
@@ -122,34 +121,32 @@ class Driver:
 
         A final model takes text as text, and where it is only what was logged, its answers.
         """
-        if name not in self._cascade._missing_seen:
-            return read_labels(column, name, self._cascade.classes_)
-        seen = self._cascade._missing_seen[name]
-        known = self._cascade._encoding if self._cascade.final is None else {}
-        encoding = known.get(name)
+        reader = self._readers.get(name)
+        if reader is None:
+            return read_labels(column, name, self._decider.classes)
+        encoding = reader.encoding if self._decider.final is None else None
         if isinstance(encoding, Category):
             texts = Texts.read(column, encoding.levels)
             values, places = texts.words, texts.places
         else:
             values, places = self._values(name, column), np.arange(len(rows))
-        bad = invalid(values, missing_seen=seen)
+        bad = reader.invalid(values)
         if bad is not None and bad[places].any():
             at = int(np.argmax(bad[places]))
             value, given = values[places[at : at + 1]], [column[at].as_py()]
-            refuse_invalid(value, name, missing_seen=seen, first_row=int(rows[at]), given=given)
-        return encoding.codes(values)[places] if isinstance(encoding, Category) else values
+            seen, row = reader.missing_seen, int(rows[at])
+            refuse_invalid(value, name, missing_seen=seen, first_row=row, given=given)
+        if isinstance(encoding, Category):
+            return encoding.codes(values)[places].view(Codes)
+        return values
 
     def _values(self, name: str, column: pa.Array) -> NDArray[Any]:
-        """Read a column."""
-        cascade = self._cascade
-        encoding = self._encodings.get(name)
-        values = read_values(column, name, encoding, cascade._levels(name))
-        if encoding is None:
-            # Numbers that an own estimator has as categories: as the first block has them.
-            self._encodings[name] = _like(values.dtype.kind != "O")
-        return numbers(values) if isinstance(encoding, Number) else values
-
-
-def _like(is_number: bool) -> ColumnEncoding:
-    """Say how to read a column that no encoding tells of."""
-    return Number(0, 1, None) if is_number else Category((), False, True)
+        """Read a column as what it held in training."""
+        reader = self._readers[name]
+        if reader.encoding is not None or reader.kind != UNKNOWN:
+            return read_column(column, reader)
+        # An early file does not tell what the column is: as the first block has it.
+        values = read_unknown(column)
+        kind = TEXT if values.dtype.kind == "O" else NUMBER
+        self._readers[name] = replace(reader, kind=kind)
+        return values

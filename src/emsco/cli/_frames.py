@@ -7,15 +7,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from emsco._encoding import Category, ColumnEncoding
 from emsco.cli._tables import check_columns, open_rows
 from emsco.cli._told import note
-from emsco.cli._values import Texts, as_numbers, as_objects, is_number, read_labels
 from emsco.exceptions import ArtifactError, quoted, require
+from emsco.rows.arrow import as_given, as_objects, is_number, read_labels, read_unknown
+from emsco.rows.reading import UNKNOWN, ColumnReader
 
 _FEW = 0.1  # of cells that are no numbers: the column was likely meant to hold numbers
 
@@ -32,7 +31,7 @@ def read_labelled(
     label: str,
     features: Sequence[str] | None = None,
     *,
-    encodings: Mapping[str, ColumnEncoding] | None = None,
+    readers: Mapping[str, ColumnReader] | None = None,
     classes: NDArray[Any] | None = None,
 ) -> Labelled:
     """Read features and labels; what a fitted model knows of them is taken from it.
@@ -45,7 +44,7 @@ def read_labelled(
         The column that holds the label.
     features : sequence of str, default=None
         The columns to read. None: all but the label.
-    encodings, classes : mapping, array, default=None
+    readers, classes : mapping, array, default=None
         Columns and labels as the model knows them. None: what a column holds is learned here.
     """
     rows = open_rows(path)
@@ -54,25 +53,25 @@ def read_labelled(
     check_columns(rows, names)
     table = rows.table([*names, label])
     labels = read_labels(table.column(label).combine_chunks(), label, classes)
-    return Labelled(_frame(table, names, path, encodings or {}), labels)
+    return Labelled(_frame(table, names, path, readers or {}), labels)
 
 
 def read_features(
-    path: Path, names: Sequence[str], *, encodings: Mapping[str, ColumnEncoding] | None = None
+    path: Path, names: Sequence[str], *, readers: Mapping[str, ColumnReader] | None = None
 ) -> Any:
     """Read columns as a pandas frame, where rows need no label."""
     rows = open_rows(path)
     check_columns(rows, names)
-    return _frame(rows.table(names), names, path, encodings or {})
+    return _frame(rows.table(names), names, path, readers or {})
 
 
 def _frame(
-    table: pa.Table, names: Sequence[str], path: Path, known: Mapping[str, ColumnEncoding]
+    table: pa.Table, names: Sequence[str], path: Path, known: Mapping[str, ColumnReader]
 ) -> Any:
     if not table.num_rows:
         raise ArtifactError(f"{path} has no rows.")
     columns = {name: table.column(name).combine_chunks() for name in names}
-    values = {name: read_values(column, name, known.get(name)) for name, column in columns.items()}
+    values = {name: _values(column, name, known.get(name)) for name, column in columns.items()}
     return require("pandas").DataFrame(values)
 
 
@@ -80,26 +79,17 @@ def read_names(path: Path, column: str) -> NDArray[Any]:
     """Read a column that only tells rows apart."""
     rows = open_rows(path)
     check_columns(rows, [column])
-    return np.array([str(name) for name in rows.table([column]).column(column).to_pylist()])
+    return as_objects(rows.table([column]).column(column)).astype(str)
 
 
-def read_values(
-    column: pa.Array, name: str, encoding: ColumnEncoding | None = None, levels: Sequence[Any] = ()
-) -> NDArray[Any]:
-    """Read a column as a model knows it; where none does, as numbers if all of it are.
-
-    Where numbers are expected and some value is none, values are left to the library as they are.
-    """
-    if isinstance(encoding, Category):
-        return Texts.read(column, encoding.levels or levels).each()
-    try:
-        return as_numbers(column)
-    except pa.ArrowInvalid:
-        if encoding is not None:
-            return as_objects(column)
-        texts = Texts.read(column).each()
-        _tell_odd(texts, name)
-        return texts
+def _values(column: pa.Array, name: str, reader: ColumnReader | None) -> NDArray[Any]:
+    """Read a column as a model knows it; where none does, as numbers if all of it are."""
+    if reader is not None and reader.kind != UNKNOWN:
+        return as_given(column, reader)
+    values = read_unknown(column)
+    if values.dtype.kind == "O":
+        _tell_odd(values, name)
+    return values
 
 
 def _tell_odd(texts: NDArray[Any], name: str) -> None:

@@ -96,26 +96,26 @@ def read_fresh(model: Any, path: Path, label: str | None) -> Any:
     for agreement with its final model takes none.
     """
     from emsco import CascadeClassifier
-    from emsco._estimator import logged
     from emsco.cli._frames import read_features, read_labelled
     from emsco.cli._tables import open_rows
 
     if label is not None:
         _refuse_needless(model, label)
     if isinstance(model, CascadeClassifier):
-        encodings, used, every = model._encoding, model._missing_seen, model._names
+        readers, every = model.decider_.readers, model.decider_.layout.names
+        answers = model.decider_.layout.answers
     else:
-        kept = model._training
-        encodings, used, every = kept.encodings, kept.missing, kept.names
+        readers, every = model.found_.stages.readers, model.found_.layout.names
+        answers = model.found_.layout.answers
     held = set(open_rows(path).names) - {label}
-    names = [name for name in every if name in used or name in held]
-    known = {"encodings": encodings, "classes": model.classes_}
+    names = [name for name in every if name in readers or name in held]
+    known = {"readers": readers, "classes": model.classes_}
     if label is not None:
         return read_labelled(path, label, names, **known)
-    for column in logged(model.final):
-        X, answers = read_labelled(path, column, names, **known)
-        return X.assign(**{column: answers}), None
-    return read_features(path, names, encodings=encodings), None
+    if answers is None:
+        return read_features(path, names, readers=readers), None
+    X, answered = read_labelled(path, answers, names, **known)
+    return X.assign(**{answers: answered}), None
 
 
 def read_optional(model: Any, fresh: Path | None, label: str | None) -> tuple[Any, Any]:

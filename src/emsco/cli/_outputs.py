@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from emsco._atomic import is_as_it_is, refuse_irregular
+from emsco._ground.atomic import is_as_it_is, refuse_irregular
 from emsco.exceptions import ArtifactError
 
 _STDIN = Path("-")

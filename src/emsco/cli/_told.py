@@ -134,23 +134,28 @@ def run_as_process(app: Callable[..., Any]) -> NoReturn:
     with suppress(ValueError):  # outside the main thread
         signal.signal(signal.SIGTERM, _terminate)
     code: Any
+    # Held to the end: with it would go what the command was reading from, and that waits for a
+    # thread that may wait for rows which never come.
+    held: BaseException | None = None
     try:
         with writing_output():  # of help, which no command prints
             app(prog_name="emsco")
         code = 0
     except SystemExit as ended:
+        held = ended
         # For a reader that stopped reading help, typer has the code that means "not certified".
         code = STOPPED_READING if isinstance(ended.__context__, BrokenPipeError) else ended.code
-    except KeyboardInterrupt:
-        code = INTERRUPTED
+    except KeyboardInterrupt as ended:
+        held, code = ended, INTERRUPTED
     except Exception as error:
-        code = _told_of(error)
+        held, code = error, _told_of(error)
     if not code:
         try:
             _flush()
         except Exception as error:
             code = _told_of(error)
     if not code:
+        del held
         sys.exit()
     with suppress(Exception):
         sys.stderr.flush()

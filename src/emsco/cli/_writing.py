@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 
-from emsco._atomic import is_as_it_is
+from emsco._ground.atomic import is_as_it_is
 from emsco.cli._tables import CSV_ENDINGS, PARQUET_ENDINGS
 from emsco.exceptions import ArtifactError
 

@@ -42,8 +42,8 @@ def init(
     force: Force = False,
 ) -> None:
     """Write a file of prices to fill in: one source a column, each of cost 1."""
-    from emsco._atomic import write_whole
-    from emsco._toml import toml_key
+    from emsco._ground.atomic import write_whole
+    from emsco._ground.toml import toml_key
     from emsco.cli._frames import read_labelled
     from emsco.cli._outputs import check_outputs
 

@@ -34,7 +34,7 @@ def decide(
     Columns that no source names are ignored. Of a Parquet file, columns of later stages are read
     only for row groups with rows still open.
     """
-    from emsco._atomic import write_whole
+    from emsco._ground.atomic import write_whole
     from emsco.cli._deciding import Tally, decided, schema_of
     from emsco.cli._models import MODEL, load_cascade
     from emsco.cli._outputs import check_outputs
@@ -47,8 +47,8 @@ def decide(
     cascade = load_cascade(model, trust)
     opened, tally = open_rows(rows, stdin=True), Tally()
     kept = list(dict.fromkeys(name for names in keep or () for name in names.split(",")))
-    schema = schema_of(cascade, opened, kept)
-    parts = make_parts(schema, decided(cascade, opened, kept, schema, tally))
+    schema = schema_of(cascade.decider_, opened, kept)
+    parts = make_parts(schema, decided(cascade.decider_, opened, kept, schema, tally))
     if out is not None:
         write_whole(out, parts)
         note(f"Written: {out}. {tally.told(cascade.costs_.unit)}")

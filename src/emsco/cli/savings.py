@@ -13,7 +13,7 @@ from emsco.cli._options import AsJson, Force, Trust
 from emsco.cli._told import note
 
 if TYPE_CHECKING:
-    from emsco.savings import Saving, Savings
+    from emsco.certify.savings import Saving, Savings
 
 _SEARCHED = 4_000  # rows that the search takes; the fits take all
 _FOLDS = 3
@@ -71,10 +71,10 @@ def savings(
     are needed. One half of the log is searched; the other says what can be promised.
     """
     from emsco import CascadeSearchCV, dump
+    from emsco.certify.savings import savings as find_savings
     from emsco.cli._outputs import check_outputs
     from emsco.cli._print import print_json, print_text
     from emsco.cli._writing import parts_for
-    from emsco.savings import savings as find_savings
 
     check_outputs([changed, out], [log, costs, model], force=force)
     if changed is not None:
@@ -117,8 +117,8 @@ def _read(
     from emsco.cli._models import telling_trust
     from emsco.cli.search import load_costs, priced
     from emsco.exceptions import ModelError
-    from emsco.final import LoggedAnswers
     from emsco.io import load_final
+    from emsco.learners.final import LoggedAnswers
 
     if (model is None) == (answers is None):
         raise ModelError("Give --model, a file, or --answers, the column of what it answered.")
@@ -234,7 +234,7 @@ def _write_changed(saving: Saving, path: Path) -> None:
     """Write the rows whose decision would have changed."""
     import pyarrow as pa
 
-    from emsco._atomic import write_whole
+    from emsco._ground.atomic import write_whole
     from emsco.cli._writing import parts_for
 
     columns = {"row": saving.changed, "before": saving.before, "after": saving.after}

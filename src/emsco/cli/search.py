@@ -58,7 +58,7 @@ def search(
     from emsco.cli._outputs import check_outputs
     from emsco.cli._print import print_json, print_text
     from emsco.cli._told import in_shell
-    from emsco.search._checkpoint import is_there, remove
+    from emsco.search.checkpoint import is_there, remove
 
     kept = checkpoint or out / "checkpoint.emsco"
     # A search that was interrupted goes on, also where a run before it was to be written over.
@@ -183,6 +183,8 @@ def _fit_candidates(found: CascadeSearchCV, most: int, *, quiet: bool) -> None:
 
     A front of thousands is thinned evenly to so many.
     """
+    from dataclasses import replace
+
     from rich.console import Console
     from rich.progress import track
 
@@ -193,7 +195,8 @@ def _fit_candidates(found: CascadeSearchCV, most: int, *, quiet: bool) -> None:
     if len(front) > most:
         places = evenly(len(front), [front.index(chosen)] if chosen in front else [], most)
         told = f"{front.measured_on} Kept are {len(places):,} of {len(front):,} candidates, evenly."
-        found.front_ = ParetoFront([front[place] for place in places], front.costs, told)
+        thinned = ParetoFront([front[place] for place in places], front.costs, told)
+        found.found_ = replace(found.found_, front=thinned)
     stderr = Console(stderr=True)
     for candidate in track(
         [*found.front_, found.all_sources_],

@@ -7,19 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.linear_model import LogisticRegression
 from sklearn.utils.validation import check_is_fitted
 
-from emsco._encoding import ColumnEncoding
-from emsco._estimator import EstimatorStage, FinalStage
-from emsco._kept import Kept
-from emsco._linear import LinearStage, default_estimator
-from emsco._rows import FittedRows
-from emsco._threshold import resolve
-from emsco._training import Training
 from emsco.cascade import CascadeClassifier
+from emsco.cascade.decider import make_decider
 from emsco.exceptions import ArtifactError, ThresholdError, require
-from emsco.guard import InputGuard
 from emsco.io._bundle import Reader, Writer
 from emsco.io._foreign import (
     ANSWERS,
@@ -49,22 +41,35 @@ from emsco.io._words import (
     labels_from,
     labels_to,
 )
+from emsco.learners import learner_of
+from emsco.learners.estimator import EstimatorStage
+from emsco.learners.final_stage import FinalStage, check_final, logged
+from emsco.learners.logistic import LinearFit, LinearStage, default_estimator
+from emsco.learners.protocol import Learner, Stages
+from emsco.learners.stages import FittedStages
+from emsco.rows.encoding import Number
+from emsco.rows.guard import InputGuard, Range
+from emsco.rows.known import FittedRows
+from emsco.rows.reading import KINDS, NUMBER, TEXT, UNKNOWN, ColumnReader
+from emsco.rows.rows import Layout
+from emsco.words.threshold import resolve
 
 FINAL = frozenset({"final"})  # told only where there is one
-_NUMBERS = frozenset({"numbers"})  # told only where it is known
+_KIND = frozenset({"kind", "numbers"})  # one of them, where it is known
 _CONTAINERS = ("array", "pandas", "polars")
 
 
 def cascade_to(cascade: CascadeClassifier, writer: Writer) -> Data:
-    """Keep a fitted cascade."""
+    """Keep what a fitted cascade decides by; its parameters may have been set anew since."""
     check_is_fitted(cascade)
-    kept = _taken_apart(cascade)
-    return final_to(writer, kept.final) | {
-        "costs": costs_to(cascade.costs_),
-        "design": design_to(cascade.design_),
+    decider = cascade.decider_
+    stages = _taken_apart(cascade)
+    return final_to(writer, decider.final) | {
+        "costs": costs_to(decider.costs),
+        "design": design_to(decider.design),
         "threshold": to_plain(_threshold_of(cascade), "`threshold`"),
-        "rows": rows_to(writer, cascade, kept),
-        "training": kept_to(writer, kept),
+        "rows": rows_to(writer, decider.layout, stages, cascade.fitted_rows_),
+        "training": stages_to(writer, stages, decider.final),
     }
 
 
@@ -72,38 +77,44 @@ def cascade_from(data: Data, reader: Reader) -> CascadeClassifier:
     """Give the cascade back."""
     expect_keys(data, "costs", "design", "threshold", "rows", "training", *FINAL & data.keys())
     costs = costs_from(data["costs"])
-    kept = kept_from(reader, data["training"], data["rows"], final_from(reader, data))
-    cascade = CascadeClassifier(
-        kept.estimator,
-        design=design_from(data["design"], costs),
-        costs=costs,
-        threshold=from_plain(data["threshold"]),
-        guard=None if kept.guard is None else clone(kept.guard),
-        final=kept.final,
+    final = final_from(reader, data)
+    stages = stages_from(reader, data["training"], data["rows"], final)
+    guard = None if stages.guard is None else clone(stages.guard)
+    threshold = from_plain(data["threshold"])
+    rows = expect_rows(data["rows"])
+    layout, fitted_rows = layout_from(rows, final), fitted_rows_from(reader, rows)
+    if final is not None:
+        check_final(final, guard)
+    design = design_from(data["design"], costs)
+    decider = make_decider(stages, layout, design, costs, threshold, guard=guard, final=final)
+    return CascadeClassifier.of(
+        decider,
+        fitted_rows,
+        estimator=stages.learner.estimator,
+        threshold=threshold,
+        guard=guard,
     )
-    tell_rows(cascade, expect_rows(data["rows"]), reader)
-    return cascade._fit(kept)
 
 
-def rows_to(writer: Writer, model: Any, kept: Kept | Training) -> Data:
+def rows_to(writer: Writer, layout: Layout, stages: Stages, fitted_rows: FittedRows) -> Data:
     """Keep what is known of the rows that a model was fitted on."""
     return {
-        "columns": list(kept.columns),
-        "named": hasattr(model, "feature_names_in_"),
-        "classes": labels_to(kept.classes),
-        "most_frequent": kept.most_frequent,
-        "known": known_to(writer, getattr(model, "_fitted_rows", FittedRows())),
+        "columns": list(layout.names),
+        "named": layout.named,
+        "classes": labels_to(stages.classes),
+        "most_frequent": stages.most_frequent,
+        "known": known_to(writer, fitted_rows),
     }
 
 
-def tell_rows(model: Any, rows: Data, reader: Reader) -> None:
-    """Tell a model what scikit-learn wants to know of X, and which rows it knows."""
-    names = expect_texts(rows["columns"])
-    model.n_features_in_ = len(names)
-    if expect(rows["named"], bool):
-        model.feature_names_in_ = np.array(names, dtype=object)
-    if "known" in rows:  # the first files do not tell
-        model._fitted_rows = known_from(reader, rows["known"])
+def layout_from(rows: Data, final: Any) -> Layout:
+    """Say how X is laid out."""
+    return Layout(tuple(expect_texts(rows["columns"])), expect(rows["named"], bool), logged(final))
+
+
+def fitted_rows_from(reader: Reader, rows: Data) -> FittedRows:
+    """Give back which rows a model knows; the first files do not tell."""
+    return known_from(reader, rows["known"]) if "known" in rows else FittedRows()
 
 
 def expect_rows(rows: Any, *others: str) -> Data:
@@ -112,42 +123,58 @@ def expect_rows(rows: Any, *others: str) -> Data:
     return expect_keys(rows, "columns", "named", "classes", "most_frequent", *told, *others)
 
 
-def kept_to(writer: Writer, kept: Kept) -> Data:
+def stages_to(writer: Writer, stages: FittedStages, final: Any) -> Data:
     """Keep fitted stages and what they know of columns."""
-    is_default = kept.estimator is None
+    learner = stages.learner
     data: Data = {
-        "container": kept.container,
-        "estimator": None if is_default else writer.estimator(kept.estimator, "`estimator`"),
-        "guard": None if kept.guard is None else to_plain(kept.guard.to_data(), "the guard"),
-        "columns": {
-            name: encoding_to(kept.encodings[name], name) if is_default else _column_to(kept, name)
-            for name in kept.missing
-        },
+        "container": stages.container,
+        "estimator": (
+            None if learner.encodes else writer.estimator(learner.estimator, "`estimator`")
+        ),
+        "guard": None if stages.guard is None else to_plain(stages.guard.to_data(), "the guard"),
+        "columns": {name: _column_to(reader, name) for name, reader in stages.readers.items()},
         "stages": [],
     }
-    if kept.final is not None:
-        data["final"] = told_of_final(final_stage(kept))
-    for features, fitted in kept.fitted.items():
+    if final is not None:
+        data["final"] = told_of_final(_final_stage(stages, final))
+    for features, fitted in stages.fitted.items():
         stage: Data = {"columns": list(features)}
-        if is_default:
-            stage["weights"] = writer.array(fitted.coef_)
-            stage["intercepts"] = writer.array(fitted.intercept_)
-            stage["iterations"] = np.asarray(fitted.n_iter_).tolist()
+        if isinstance(fitted, LinearFit):
+            stage["weights"] = writer.array(fitted.weights)
+            stage["intercepts"] = writer.array(fitted.intercepts)
+            stage["iterations"] = list(fitted.iterations)
         else:
-            judge = EstimatorStage(fitted, None, kept.container, features)
+            judge = EstimatorStage(fitted, None, stages.container, features)
             stage["fitted"] = writer.estimator(fitted, f"the stage on {features}")
-            stage["answers"] = answers(judge, len(kept.classes))
+            stage["answers"] = answers(judge, len(stages.classes))
         data["stages"].append(stage)
     return data
 
 
-def _column_to(kept: Kept, name: str) -> Data:
-    """Keep what is known of a column that an own estimator reads."""
-    known = {"numbers": kept.numbers[name]} if name in kept.numbers else {}
-    return {"missing": kept.missing[name], **known}
+def _column_to(reader: ColumnReader, name: str) -> Data:
+    """Keep how a column is read."""
+    if reader.encoding is not None:
+        return encoding_to(reader.encoding, name)
+    return {"missing": reader.missing_seen, "kind": reader.kind}
 
 
-def kept_from(reader: Reader, data: Data, rows: Data, final: Any) -> Kept:
+def _column_from(told: Any, name: str, guard: InputGuard | None) -> ColumnReader:
+    """Say how a column is read that an own estimator takes."""
+    keys = expect(told, dict).keys() - {"missing"}
+    expect_keys(told, "missing", *keys & _KIND)
+    missing, kind = expect(told["missing"], bool), UNKNOWN
+    if "kind" in told:
+        kind = expect(told["kind"], str)
+        if kind not in KINDS:
+            raise ArtifactError(f"it has a column of the kind {kind!r:.80}, which there is not")
+    elif "numbers" in told:
+        kind = NUMBER if expect(told["numbers"], bool) else TEXT
+    elif guard is not None and isinstance(guard.learned_.get(name), Range):
+        kind = NUMBER
+    return ColumnReader(kind, missing)
+
+
+def stages_from(reader: Reader, data: Data, rows: Data, final: Any) -> FittedStages:
     """Give the stages back; `rows` tells what is known of the rows they were fitted on."""
     keys = ("container", "estimator", "guard", "columns", "stages")
     expect_keys(data, *keys, *FINAL & expect(data, dict).keys())
@@ -160,55 +187,51 @@ def kept_from(reader: Reader, data: Data, rows: Data, final: Any) -> Kept:
         raise ArtifactError("it was fitted on rows that cannot be")
     if data["container"] != "array" and not (data["estimator"] is final is None):
         require(data["container"])  # what the stages want their columns in
+    guard = guard_from(data["guard"], "margin", "pool", "columns")
     fitted: dict[tuple[str, ...], Any] = {}
-    encodings: dict[str, ColumnEncoding] = {}
-    numbers: dict[str, bool] = {}
-    estimator = None
     if data["estimator"] is None:
+        learner = learner_of(None)
         encodings = {name: encoding_from(told) for name, told in columns.items()}
-        missing = {name: encoding.missing_seen for name, encoding in encodings.items()}
+        readers = {
+            name: ColumnReader(NUMBER if isinstance(e, Number) else TEXT, e.missing_seen, e)
+            for name, e in encodings.items()
+        }
         for stage in expect(data["stages"], list):
             expect_keys(stage, "columns", "weights", "intercepts", "iterations")
             features = tuple(expect_texts(stage["columns"]))
             width = sum(encodings[feature].width for feature in features)
-            fitted[features] = _logistic_regression(reader, stage, classes, width)
-            judge = LinearStage.compile(features, encodings, fitted[features])
+            fitted[features] = _linear_fit(reader, stage, classes, width)
+            judge = LinearStage.compile(features, encodings, fitted[features], classes)
             used = {feature: encodings[feature] for feature in features}
             if not answers_by_default(judge, used, len(classes)):
                 raise ArtifactError("the weights of a stage judge nothing")
     else:
-        estimator = estimator_from(reader, data["estimator"])
-        for told in columns.values():
-            expect_keys(expect(told, dict), "missing", *_NUMBERS & told.keys())
-        missing = {name: expect(told["missing"], bool) for name, told in columns.items()}
-        numbers = {n: expect(told["numbers"], bool) for n, told in columns.items() if len(told) > 1}
+        learner = learner_of(estimator_from(reader, data["estimator"]))
+        readers = {name: _column_from(told, name, guard) for name, told in columns.items()}
         for stage in expect(data["stages"], list):
             expect_keys(stage, "columns", "fitted", *ANSWERS & expect(stage, dict).keys())
             features = tuple(expect_texts(stage["columns"]))
             fitted[features] = classifier_from(reader.estimator(stage["fitted"]), classes)
             asked = EstimatorStage(fitted[features], None, data["container"], features)
             check_answers(stage, asked, len(classes))
-    kept = Kept(
-        estimator=estimator,
+    stages = FittedStages(
+        learner=learner,
         container=data["container"],
         classes=classes,
         most_frequent=most_frequent,
         names=names,
-        missing=missing,
-        numbers=numbers,
-        encodings=encodings,
+        readers=readers,
         fitted=fitted,
-        guard=guard_from(data["guard"], "margin", "pool", "columns"),
-        final=final,
+        guard=guard,
     )
     if final is not None:
-        check_final_stage(data.get("final"), final_stage(kept))
-    return kept
+        check_final_stage(data.get("final"), _final_stage(stages, final))
+    return stages
 
 
-def final_stage(kept: Kept) -> FinalStage:
+def _final_stage(stages: FittedStages, final: Any) -> FinalStage:
     """Give the last stage where there is a final model."""
-    return FinalStage.of(kept.final, kept.container, tuple(kept.names), kept.classes)
+    return FinalStage.of(final, stages.container, tuple(stages.names), stages.classes)
 
 
 def guard_from(data: Any, *keys: str) -> InputGuard | None:
@@ -227,61 +250,59 @@ def checked_guard(guard: Any) -> InputGuard:
     return guard
 
 
-def _logistic_regression(
-    reader: Reader, stage: Data, classes: NDArray[Any], width: int
-) -> LogisticRegression:
+def _linear_fit(reader: Reader, stage: Data, classes: NDArray[Any], width: int) -> LinearFit:
     """Make the default classifier of its numbers."""
     n_scores = 1 if len(classes) == 2 else len(classes)
-    fitted = default_estimator()
-    fitted.classes_ = classes
-    fitted.coef_ = reader.array(stage["weights"], n_scores, width)
-    fitted.intercept_ = reader.array(stage["intercepts"], n_scores)
-    fitted.n_iter_ = np.array(
-        [expect_place(n, 2**31) for n in expect(stage["iterations"], list)], dtype=np.int32
-    )
-    fitted.n_features_in_ = width
-    for numbers in (fitted.coef_, fitted.intercept_):
+    weights = reader.array(stage["weights"], n_scores, width)
+    intercepts = reader.array(stage["intercepts"], n_scores)
+    steps = [expect_place(n, 2**31) for n in expect(stage["iterations"], list)]
+    for numbers in (weights, intercepts):
         if numbers.dtype != np.float64 or not np.isfinite(numbers).all():
             raise ArtifactError("the weights of a stage must be finite numbers")
-    return fitted
+    return LinearFit(weights, intercepts, tuple(steps))
 
 
-def _taken_apart(cascade: CascadeClassifier) -> Kept:
-    """Take what a cascade decides by; its parameters may have been set anew since it was fitted."""
-    stages = cascade._plan.stages
-    judge = stages[0].judge
-    estimator, container = None, "array"
-    if isinstance(judge, EstimatorStage):
-        estimator = judge.estimator if cascade.estimator is None else cascade.estimator
-        estimator, container = clone(estimator), judge.container
-    elif not cascade._encoding:  # a final model alone: what stages would be clones of
-        estimator = default_estimator() if cascade.estimator is None else clone(cascade.estimator)
-    fitted = cascade.estimators_
-    if isinstance(stages[-1].judge, FinalStage):
-        container, fitted = stages[-1].judge.container, fitted[:-1]
-    acquired = [cascade._features(cascade.design_.acquired(i)) for i in range(len(stages))]
-    return Kept(
-        estimator=estimator,
-        container=container,
-        classes=cascade.classes_,
-        most_frequent=cascade._plan.default,
-        names=cascade._names,
-        missing=cascade._missing_seen,
-        numbers=cascade._numbers,
-        encodings=cascade._encoding,
-        fitted=dict(zip(acquired, fitted, strict=False)),
-        guard=None if cascade.guard is None else checked_guard(cascade.guard_),
-        final=cascade.final,
+def _taken_apart(cascade: CascadeClassifier) -> FittedStages:
+    """Take apart what a cascade decides by."""
+    decider = cascade.decider_
+    judged = [stage.judge.fitted for stage in decider.plan.stages]
+    if decider.final is not None:
+        judged = judged[:-1]
+    features: list[tuple[str, ...]] = []
+    for stage in decider.plan.stages:
+        bought = {*stage.features, *(features[-1] if features else ())}
+        features.append(tuple(name for name in decider.layout.names if name in bought))
+    guard = None if decider.guard is None else checked_guard(decider.guard)
+    return FittedStages(
+        learner=_learner_of(cascade, judged),
+        container=decider.container,
+        classes=decider.classes,
+        most_frequent=decider.plan.default,
+        names=decider.layout.names,
+        readers=decider.readers,
+        fitted=dict(zip(features, judged, strict=False)),
+        guard=guard,
     )
+
+
+def _learner_of(cascade: CascadeClassifier, judged: list[Any]) -> Learner:
+    """Give what fitted the stages: by them, and where they do not tell, by the parameter."""
+    if cascade.decider_.reads_encodings:
+        return learner_of(None)
+    if cascade.estimator is not None:
+        return learner_of(clone(cascade.estimator))
+    # Set to None since: stages are clones of what was, and a final model alone has none.
+    return learner_of(clone(judged[0]) if judged else default_estimator())
 
 
 def _threshold_of(cascade: CascadeClassifier) -> Any:
     """Give the threshold that a cascade decides by, as it was given if that is still the same."""
-    classes = cascade.classes_.tolist()
+    decider = cascade.decider_
+    classes = decider.classes.tolist()
     try:
-        given = resolve(cascade.threshold, classes, len(cascade.stages_))
+        given = resolve(cascade.threshold, classes, decider.design.n_stages)
     except ThresholdError:
         given = np.empty(0)
-    if np.array_equal(given, cascade.thresholds_):
+    if np.array_equal(given, decider.thresholds):
         return cascade.threshold
-    return tuple(dict(zip(classes, stage, strict=True)) for stage in cascade.thresholds_.tolist())
+    return tuple(dict(zip(classes, stage, strict=True)) for stage in decider.thresholds.tolist())

@@ -13,10 +13,9 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 import sklearn
 
-from emsco._atomic import write_whole
+from emsco._ground.atomic import write_whole
 from emsco.cascade import CascadeClassifier
 from emsco.exceptions import ArtifactError
-from emsco.front import ParetoFront
 from emsco.io import _json
 from emsco.io._bundle import Reader, Writer
 from emsco.io._cascades import cascade_from, cascade_to
@@ -35,6 +34,7 @@ from emsco.io._words import (
 )
 from emsco.io._zip import Member, open_zip, pack, read_member, read_parts
 from emsco.search import CascadeSearchCV
+from emsco.words.front import ParetoFront
 
 FORMAT = 2  # what is written; to change it, keep files of the last one in the tests
 _READABLE = (1, FORMAT)

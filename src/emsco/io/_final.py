@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from emsco.exceptions import ArtifactError, ModelError, require
-from emsco.final import OnnxModel
+from emsco.learners.final import OnnxModel
 
 
 def load_final(path: str | os.PathLike[str], *, trusted: Sequence[str] = ()) -> Any:

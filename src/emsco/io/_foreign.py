@@ -12,13 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import get_tags
 
-from emsco._estimator import EstimatorStage, FinalStage
 from emsco.exceptions import ArtifactError
-from emsco.final import LoggedAnswers, OnnxModel
 from emsco.io._bundle import Reader, Writer
 from emsco.io._json import from_plain, to_plain
 from emsco.io._probe import answers
 from emsco.io._words import Data, expect, expect_keys
+from emsco.learners.estimator import EstimatorStage
+from emsco.learners.final import LoggedAnswers, OnnxModel
+from emsco.learners.final_stage import FinalStage
 
 ANSWERS = frozenset({"answers"})  # not told by files of the first format
 

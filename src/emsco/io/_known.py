@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from emsco._hashes import CELLS, Hashes
-from emsco._ledger import Entry, ledger_of
-from emsco._rows import FittedRows, HashedRows, View
 from emsco.exceptions import ArtifactError
 from emsco.io._bundle import Reader, Writer
 from emsco.io._words import Data, expect, expect_keys, expect_texts
+from emsco.rows.hashes import CELLS, Hashes
+from emsco.rows.known import FittedRows, HashedRows, View
+from emsco.rows.ledger import Entry, ledger_of
 
 
 def known_to(writer: Writer, fitted: FittedRows) -> Data:

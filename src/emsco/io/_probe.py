@@ -7,9 +7,10 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from emsco._decide import Judge
-from emsco._encoding import Category, ColumnEncoding
-from emsco._estimator import EstimatorStage, FinalStage
+from emsco.learners.estimator import EstimatorStage
+from emsco.learners.final_stage import FinalStage
+from emsco.learners.protocol import Judge
+from emsco.rows.encoding import Category, ColumnEncoding
 
 _NUMBERS = (0.0, 1.0, -1.0, 1e9, -1e9)  # more than a value of any use, and far from overflow
 

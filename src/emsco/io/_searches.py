@@ -4,28 +4,25 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from emsco._kept import Kept
-from emsco._threshold import resolve
-from emsco._training import Training
-from emsco.cascade import CascadeClassifier
 from emsco.exceptions import ArtifactError, GuardWarning
-from emsco.front import Candidate
 from emsco.io._bundle import Reader, Writer
 from emsco.io._cascades import (
     FINAL,
     checked_guard,
     expect_rows,
+    fitted_rows_from,
     guard_from,
-    kept_from,
-    kept_to,
+    layout_from,
     rows_to,
-    tell_rows,
+    stages_from,
+    stages_to,
 )
 from emsco.io._foreign import estimator_from, final_from, final_to
 from emsco.io._json import from_plain, to_plain
@@ -44,10 +41,15 @@ from emsco.io._words import (
     records_from,
     records_to,
 )
-from emsco.search import EMSCO, CascadeSearchCV, Exhaustive, Hybrid, LocalSearch
-from emsco.search._choice import AllSources, check_bounds
+from emsco.learners.protocol import Stages
+from emsco.learners.stages import FittedStages
+from emsco.search import CascadeSearchCV, strategies
+from emsco.search.choice import AllSources, check_bounds
+from emsco.search.found import Choice, Found
+from emsco.words.costs import Costs
+from emsco.words.front import Candidate
+from emsco.words.threshold import resolve
 
-_STRATEGIES = {kind.__name__: kind for kind in (EMSCO, Exhaustive, Hybrid, LocalSearch)}
 # Parameters that are kept where they are plain values; `engine`, `callback` and `checkpoint`, which
 # belong to the machine that searched, never are.
 _PLAIN = (
@@ -65,36 +67,38 @@ _KEYS = (
 def search_to(search: CascadeSearchCV, writer: Writer) -> Data:
     """Keep a fitted search with every stage that it has fitted so far."""
     check_is_fitted(search, "front_")
-    candidates = [*search.front_, search.all_sources_]
+    found = search.found_
+    candidates = [*found.front, found.all_sources]
     best = None
     if hasattr(search, "best_candidate_"):
         places = [i for i, known in enumerate(candidates) if known is search.best_candidate_]
         best = places[0] if places else len(candidates)
         candidates += [] if places else [search.best_candidate_]
     estimator = search.estimator
-    return final_to(writer, search.final) | {
-        "costs": costs_to(search.costs_),
+    evaluated = found.evaluated
+    return final_to(writer, found.final) | {
+        "costs": costs_to(found.costs),
         "parameters": _parameters_to(search),
         "estimator": None if estimator is None else writer.estimator(estimator, "`estimator`"),
         "guard": None if search.guard is None else to_plain(_guard_parameters(search), "the guard"),
-        "strategy": _strategy_to(search.search_),
-        "rows": rows_to(writer, search, search._training)
-        | {"n_splits": search.n_splits_, "n_selected_on": search._n_selection_rows},
-        "measured_on": search.front_.measured_on,
-        "n_front": len(search.front_),
+        "strategy": _strategy_to(found.strategy),
+        "rows": rows_to(writer, found.layout, found.stages, found.rows)
+        | {"n_splits": found.n_splits, "n_selected_on": found.n_rows},
+        "measured_on": found.front.measured_on,
+        "n_front": len(found.front),
         "best": best,
-        "candidates": candidates_to(writer, candidates, search.costs_),
+        "candidates": candidates_to(writer, candidates, found.costs),
         "all_sources": {
-            "truth": writer.array(search._reference.truth.astype(np.int64)),
-            "right": writer.array(search._reference.right),
+            "truth": writer.array(found.reference.truth.astype(np.int64)),
+            "right": writer.array(found.reference.right),
         },
-        "history": records_to(writer, search.history_, "the history"),
+        "history": records_to(writer, found.history, "the history"),
         "chosen": _chosen_of(search),
-        "training": kept_to(writer, _kept_by(search, search._training)),
+        "training": stages_to(writer, _kept_by(search, found.stages), found.final),
         "evaluated": (
             None
-            if search._evaluated is None
-            else kept_to(writer, _kept_by(search, search._evaluated))
+            if evaluated is None
+            else stages_to(writer, _kept_by(search, evaluated), found.final)
         ),
     }
 
@@ -115,32 +119,53 @@ def search_from(data: Data, reader: Reader) -> CascadeSearchCV:
     search._validate_params()
     if isinstance(search.select, Mapping):
         check_bounds(search.select)
-    tell_rows(search, rows, reader)
-    training = kept_from(reader, data["training"], rows, final)
+    layout, fitted_rows = layout_from(rows, final), fitted_rows_from(reader, rows)
+    stages = stages_from(reader, data["training"], rows, final)
     evaluated = data["evaluated"]
-    search._training = training
-    search._evaluated = None if evaluated is None else kept_from(reader, evaluated, rows, final)
-    search.classes_, search.costs_ = training.classes, costs
-    search.n_splits_ = expect(rows["n_splits"], int)
-    search._n_selection_rows = expect(rows["n_selected_on"], int)
-    if search.n_splits_ < 1 or search._n_selection_rows < 1:
+    n_splits, n_rows = expect(rows["n_splits"], int), expect(rows["n_selected_on"], int)
+    if n_splits < 1 or n_rows < 1:
         raise ArtifactError("it was searched on no rows")
-    search.search_ = _strategy_from(data["strategy"])
-    search.history_ = records_from(reader, data["history"])
-    search._reference = _reference_from(search, data["all_sources"], reader)
+    strategy, history = _strategy_from(data["strategy"]), records_from(reader, data["history"])
+    reference = _reference_from(data["all_sources"], reader, costs, stages.classes)
     candidates = candidates_from(reader, data["candidates"], costs)
-    _check_candidates(candidates, search.classes_.tolist())
+    _check_candidates(candidates, stages.classes.tolist())
     n_front = expect_place(data["n_front"], len(candidates))
-    search.front_ = front_from(candidates[:n_front], costs, data["measured_on"])
-    search.all_sources_ = candidates[n_front]
-    if data["best"] is not None:
-        # The front aligns designs anew; what was one of its candidates is so again.
-        known = [*search.front_, *candidates[n_front:]]
-        search.best_candidate_ = known[expect_place(data["best"], len(known))]
-    if data["chosen"] is not None:
-        refit = {"training": True, "evaluated": False}[data["chosen"]]
-        search.best_cascade_ = search._cascade(search.best_candidate_, refit)
+    search.found_ = Found(
+        front=front_from(candidates[:n_front], costs, data["measured_on"]),
+        reference=reference,
+        all_sources=candidates[n_front],
+        stages=stages,
+        evaluated=None if evaluated is None else stages_from(reader, evaluated, rows, final),
+        layout=layout,
+        rows=fitted_rows,
+        n_splits=n_splits,
+        n_rows=n_rows,
+        strategy=strategy,
+        history=history,
+        final=final,
+    )
+    search.n_features_in_ = len(layout.names)
+    if layout.named:
+        search.feature_names_in_ = np.array(layout.names, dtype=object)
+    _choose(search, data, candidates[n_front:])
     return search
+
+
+def _choose(search: CascadeSearchCV, data: Data, others: Sequence[Candidate]) -> None:
+    """Choose what was chosen."""
+    if data["best"] is None:
+        if data["chosen"] is not None:
+            raise ArtifactError("it has a cascade of nothing that was chosen")
+        return
+    # The front aligns designs anew; what was one of its candidates is so again.
+    known = [*search.front_, *others]
+    best = known[expect_place(data["best"], len(known))]
+    if data["chosen"] is None:
+        search.choice_ = Choice(best)
+        return
+    is_refitted = {"training": True, "evaluated": False}[data["chosen"]]
+    cascade = search.found_.cascade(best, is_refitted, search.guard)
+    search.choice_ = Choice(best, cascade, cascade.decider_, is_refitted)
 
 
 def _check_candidates(candidates: Sequence[Candidate], classes: list[Any]) -> None:
@@ -183,10 +208,11 @@ def _parameters_from(data: Data) -> Data:
 def _strategy_to(strategy: Any) -> Data | None:
     """Keep a search strategy of emsco's own by its parameters; others cannot come back."""
     name = type(strategy).__name__
-    if _STRATEGIES.get(name) is not type(strategy):
+    known = strategies()
+    if known.get(name) is not type(strategy) or not is_dataclass(strategy):
         return None
     told = {field.name: getattr(strategy, field.name) for field in fields(strategy)}
-    parts = {n: _strategy_to(v) if type(v) in _STRATEGIES.values() else v for n, v in told.items()}
+    parts = {n: _strategy_to(v) if type(v) in known.values() else v for n, v in told.items()}
     return {name: parts}
 
 
@@ -194,7 +220,7 @@ def _strategy_from(data: Any) -> Any:
     if data is None:
         return None
     ((name, parts),) = expect(data, dict).items()
-    kind = _STRATEGIES[name]
+    kind: Any = strategies()[name]
     told = expect_fields(parts, kind)
     return kind(**{n: _strategy_from(v) if isinstance(v, dict) else v for n, v in told.items()})
 
@@ -205,54 +231,45 @@ def _guard_parameters(search: CascadeSearchCV) -> Data:
     return {"margin": guard.margin, "pool": pool}
 
 
-def _reference_from(search: CascadeSearchCV, data: Data, reader: Reader) -> AllSources:
+def _reference_from(data: Data, reader: Reader, costs: Costs, classes: NDArray[Any]) -> AllSources:
     expect_keys(data, "truth", "right")
     truth = reader.array(data["truth"], None)
     right = reader.array(data["right"], len(truth))
-    known = (truth >= 0) & (truth < len(search.classes_))
+    known = (truth >= 0) & (truth < len(classes))
     if truth.dtype != np.int64 or right.dtype != np.bool_ or not known.all():
         raise ArtifactError("all sources at once were right on rows that cannot be")
-    return AllSources(search.costs_, search.classes_.tolist(), truth.astype(np.intp), right)
+    return AllSources(costs, classes.tolist(), truth.astype(np.intp), right)
 
 
-def _kept_by(search: CascadeSearchCV, training: Training | Kept) -> Kept:
-    """Take from training what its fitted stages need."""
-    needed = {name for features in training.fitted for name in features}
-    every = training.final is not None
-    used = [name for name in training.columns if every or name in needed]
+def _kept_by(search: CascadeSearchCV, stages: Stages) -> FittedStages:
+    """Take what fitted stages need."""
+    needed = {name for features in stages.fitted for name in features}
+    every = search.found_.final is not None
+    used = [name for name in stages.names if every or name in needed]
     guard = None
     if search.guard is not None and used:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", GuardWarning)  # it was told when the search was fitted
-            guard = checked_guard(training.guarded(search.guard, used))
-    is_default = training.estimator is None
-    return Kept(
-        estimator=training.estimator,
-        container=training.container,
-        classes=training.classes,
-        most_frequent=training.most_frequent,
-        names=list(training.columns),
-        missing={name: training.missing_seen(name) for name in used},
-        numbers={} if is_default else training.numeric(used),
-        encodings={name: training.encoding(name) for name in used} if is_default else {},
-        fitted=training.fitted,
+            guard = checked_guard(stages.guarded(search.guard, used))
+    return FittedStages(
+        learner=stages.learner,
+        container=stages.container,
+        classes=stages.classes,
+        most_frequent=stages.most_frequent,
+        names=stages.names,
+        readers={name: stages.reader(name) for name in used},
+        fitted=stages.fitted,
         guard=guard,
-        final=training.final,
     )
 
 
 def _chosen_of(search: CascadeSearchCV) -> str | None:
     """Say whose stages the chosen cascade has."""
-    if not hasattr(search, "best_cascade_"):
+    choice = getattr(search, "choice_", None)
+    if choice is None or choice.cascade is None:
         return None
-    for name, training in (("training", search._training), ("evaluated", search._evaluated)):
-        if training is not None and _is_of(search.best_cascade_, training):
-            return name
-    raise ArtifactError(
-        "`best_cascade_` is not as the search fitted it; dump it by itself, or call choose(...)"
-    )
-
-
-def _is_of(cascade: CascadeClassifier, training: Training | Kept) -> bool:
-    fitted = [*training.fitted.values(), training.final]
-    return all(any(one is known for known in fitted) for one in cascade.estimators_)
+    if choice.cascade.decider_ is not choice.decider:
+        raise ArtifactError(
+            "`best_cascade_` is not as the search fitted it; dump it by itself, or call choose(...)"
+        )
+    return "training" if choice.is_refitted else "evaluated"

@@ -14,16 +14,16 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from emsco._columns import is_level
-from emsco._encoding import Category, ColumnEncoding, Number
-from emsco._threshold import freeze
-from emsco.costs import Costs, Review, Source
-from emsco.design import StageDesign
-from emsco.evaluation import Evaluation
 from emsco.exceptions import ArtifactError
-from emsco.front import Candidate, ParetoFront
 from emsco.io._bundle import Reader, Writer
 from emsco.io._json import from_plain, to_plain
+from emsco.rows.columns import is_level
+from emsco.rows.encoding import Category, ColumnEncoding, Number
+from emsco.words.costs import Costs, Review, Source
+from emsco.words.design import StageDesign
+from emsco.words.evaluation import Evaluation
+from emsco.words.front import Candidate, ParetoFront
+from emsco.words.threshold import freeze
 
 Data = dict[str, Any]
 Kind = TypeVar("Kind")

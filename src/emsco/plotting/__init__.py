@@ -3,9 +3,29 @@
 They need matplotlib: `pip install 'emsco[plot]'`.
 """
 
-from emsco.plotting._flow import FlowDisplay
-from emsco.plotting._front import FrontDisplay
-from emsco.plotting._history import HistoryDisplay
-from emsco.plotting._sources import SourcesDisplay
+from __future__ import annotations
 
-__all__ = ["FlowDisplay", "FrontDisplay", "HistoryDisplay", "SourcesDisplay"]
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from emsco.plotting._flow import FlowDisplay as FlowDisplay
+    from emsco.plotting._front import FrontDisplay as FrontDisplay
+    from emsco.plotting._history import HistoryDisplay as HistoryDisplay
+    from emsco.plotting._sources import SourcesDisplay as SourcesDisplay
+
+# Every plot, and the module that it comes from when it is first asked for.
+PLOTS = {
+    "FlowDisplay": "_flow",
+    "FrontDisplay": "_front",
+    "HistoryDisplay": "_history",
+    "SourcesDisplay": "_sources",
+}
+
+__all__ = sorted(PLOTS)  # a list, made of the one above
+
+
+def __getattr__(name: str) -> Any:
+    if name in PLOTS:
+        return getattr(import_module(f"emsco.plotting.{PLOTS[name]}"), name)
+    raise AttributeError(f"module 'emsco.plotting' has no attribute {name!r}")

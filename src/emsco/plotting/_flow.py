@@ -11,11 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from emsco._table import cell
-from emsco.costs import Costs
-from emsco.decisions import Decisions
+from emsco._ground.table import cell
 from emsco.exceptions import DecisionsError, quoted
 from emsco.plotting._style import BLUE, INK, PALE, RED, axes, plain
+from emsco.words.costs import Costs
+from emsco.words.decisions import Decisions
 
 _NODE = 0.035  # half the width of a stage, where stages are 1 apart
 _MOST_NAMED = 6  # sources of a stage that are named

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from emsco._table import cell
-from emsco.evaluation import Evaluation
+from emsco._ground.table import cell
 from emsco.exceptions import SelectionError, require
-from emsco.front import ParetoFront
 from emsco.plotting._style import INK, RED, axes, bare, cost_label, plain
+from emsco.words.evaluation import Evaluation
+from emsco.words.front import ParetoFront
 
 # Where coverage changes colour: the nearer to answering every row, the more it matters.
 LEVELS = (0.0, 0.5, 0.8, 0.9, 0.95, 0.99, 1.0)

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from emsco._table import cell
-from emsco.costs import Costs
+from emsco._ground.table import cell
 from emsco.exceptions import SelectionError, require
-from emsco.front import ParetoFront
 from emsco.plotting._style import axes, cost_label, plain
+from emsco.words.costs import Costs
+from emsco.words.front import ParetoFront
 
 _MOST_COLUMNS = 40  # groups of candidates: neighbours differ too much to be looked at one by one
 

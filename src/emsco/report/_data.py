@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from emsco._threshold import resolve
-from emsco.costs import Costs
-from emsco.evaluation import Evaluation, evaluate
 from emsco.exceptions import ArtifactError, SelectionError
-from emsco.front import Candidate, ParetoFront
+from emsco.words.costs import Costs
+from emsco.words.evaluation import Evaluation, evaluate
+from emsco.words.front import Candidate, ParetoFront
+from emsco.words.threshold import resolve
 
 MOST_CANDIDATES = 5000  # that a page draws without making one wait
 
@@ -85,7 +85,7 @@ def _start(front: ParetoFront, chosen: Candidate | None) -> int:
 
 def _extremes(front: ParetoFront) -> list[int]:
     """Place the ends of the front in each direction."""
-    figures = np.array([c._objectives for c in front])
+    figures = np.array([c.objectives for c in front])
     return [*figures.argmax(axis=0).tolist(), *figures.argmin(axis=0).tolist()]
 
 

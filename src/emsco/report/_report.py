@@ -17,8 +17,8 @@ from typing import Any
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from emsco._atomic import write_whole
-from emsco._table import cell
+from emsco._ground.atomic import write_whole
+from emsco._ground.table import cell
 from emsco.certify import Certificate, OlderCertificate
 from emsco.exceptions import SelectionError, require
 from emsco.report._data import page_data

@@ -1,21 +1,19 @@
 """Searches: strategies that propose designs and turn their evaluations into a front."""
 
-from emsco.search._emsco import EMSCO
-from emsco.search._exhaustive import Exhaustive
-from emsco.search._hybrid import Hybrid, default_search
-from emsco.search._local import LocalSearch
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
 from emsco.search._outcomes import OutcomeTable
 from emsco.search._problem import Counts, Problem, Search, SearchResult
 from emsco.search._search_cv import CascadeSearchCV
 from emsco.search._thresholds import thresholds_by_stage
+from emsco.search.strategies.hybrid import default_search
 
 __all__ = [
-    "EMSCO",
     "CascadeSearchCV",
     "Counts",
-    "Exhaustive",
-    "Hybrid",
-    "LocalSearch",
     "OutcomeTable",
     "Problem",
     "Search",
@@ -23,3 +21,18 @@ __all__ = [
     "default_search",
     "thresholds_by_stage",
 ]
+
+
+def strategies() -> dict[str, type]:
+    """Give every strategy that the package has, by name."""
+    from emsco import PUBLIC
+
+    here = [name for name, place in PUBLIC.items() if place.startswith("search.strategies.")]
+    return {name: getattr(import_module(f"emsco.{PUBLIC[name]}"), name) for name in here}
+
+
+def __getattr__(name: str) -> Any:
+    known = strategies()
+    if name in known:
+        return known[name]
+    raise AttributeError(f"module 'emsco.search' has no attribute {name!r}")

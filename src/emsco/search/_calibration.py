@@ -3,36 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-from sklearn.calibration import CalibratedClassifierCV
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import Pipeline
 
 from emsco.exceptions import CalibrationWarning, warn
-from emsco.masked import MaskedClassifier
+from emsco.learners.protocol import Learner
 from emsco.search._problem import Problem
 
 _LEAST_ROWS = 30
 
 
-def is_trusted(estimator: Any) -> bool:
-    """Say whether confidences are calibrated by the way they are made."""
-    if isinstance(estimator, Pipeline):
-        return is_trusted(estimator[-1])
-    if isinstance(estimator, LogisticRegression):
-        return estimator.class_weight is None  # weights make one class surer than it is
-    return estimator is None or isinstance(estimator, CalibratedClassifierCV | MaskedClassifier)
-
-
-def warn_overconfident(estimator: Any, problem: Problem) -> None:
+def warn_overconfident(learner: Learner, problem: Problem) -> None:
     """Warn where an estimator's thresholds would not mean what they say."""
-    found = None if is_trusted(estimator) else overconfidence(problem)
+    found = None if learner.is_calibrated else overconfidence(problem)
     if found is not None:
         threshold, share = found
         warn(
-            f"{type(estimator).__name__} promises more than it keeps: of the rows it was "
+            f"{type(learner.estimator).__name__} promises more than it keeps: of the rows it was "
             f"{threshold:.0%} sure of, {share:.0%} were right; wrap it in "
             "CalibratedClassifierCV(estimator, method='sigmoid', ensemble=False) for "
             "thresholds that mean something.",

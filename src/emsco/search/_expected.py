@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from emsco.exceptions import SearchWarning, warn
-from emsco.search._exhaustive import Exhaustive, count_sets
-from emsco.search._fitting import BatchedLogistic
-from emsco.search._hybrid import Hybrid
-from emsco.search._local import FITS
+from emsco.learners.batched import BatchedLogistic
 from emsco.search._problem import Problem, Search
+from emsco.search.strategies.exhaustive import Exhaustive, count_sets
+from emsco.search.strategies.hybrid import Hybrid
+from emsco.search.strategies.local import FITS
 
 _STEPS = 10  # of Newton's method that a fit takes, about
 _A_SECOND = 3e9  # multiplications on one core, about

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.utils import resample
 
 from emsco.exceptions import ClassesError, SearchError
-from emsco.search._fitting import Fold
+from emsco.learners.folds import Fold
 
 
 def make_folds(

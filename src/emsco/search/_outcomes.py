@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from emsco.engine import Engine, LocalEngine
 
 if TYPE_CHECKING:
-    from emsco.search._fitting import SetFitter
+    from emsco.learners.protocol import SetFits
 
 Sets = NDArray[np.bool_]  # one source set a row, one source a column
 Words = NDArray[np.uint64]
@@ -53,7 +53,7 @@ def keys_of(sets: Sets) -> NDArray[Any]:
     return whole
 
 
-def _fit_chunk(sets: Sets, fitter: SetFitter) -> tuple[NDArray[np.float64], NDArray[np.uint8]]:
+def _fit_chunk(sets: Sets, fitter: SetFits) -> tuple[NDArray[np.float64], NDArray[np.uint8]]:
     return fitter.outcomes(sets)
 
 
@@ -100,7 +100,7 @@ class OutcomeTable:
 
     Parameters
     ----------
-    fitter : SetFitter
+    fitter : SetFits
         Gives the confidence and the label of every evaluation row for any source sets.
     truth : array of int
         The class of each evaluation row.
@@ -115,15 +115,11 @@ class OutcomeTable:
     on_fit : callable, default=None
         Told how many sets are fitted, whenever some more are.
 
-    Attributes
-    ----------
-    past : Past or None
-        What an earlier run has fitted. What is asked for otherwise than then is fitted anew.
     """
 
     def __init__(
         self,
-        fitter: SetFitter,
+        fitter: SetFits,
         truth: NDArray[np.intp],
         n_sources: int,
         thresholds: NDArray[np.float64],
@@ -138,7 +134,7 @@ class OutcomeTable:
         self.thresholds = np.atleast_2d(thresholds)
         self.engine = engine or LocalEngine()
         self.memory = memory
-        self.on_fit = on_fit
+        self._on_fit = on_fit
         n_words = -(-len(truth) // 64)
         self.everyone = pack(np.ones((1, len(truth)), dtype=np.bool_))[0]
         self.class_masks = pack(np.arange(self.thresholds.shape[1])[:, None] == truth)
@@ -149,7 +145,7 @@ class OutcomeTable:
         self._right = np.empty(shape, dtype=np.uint64)
         self._sets = np.empty((0, -(-n_sources // 64)), dtype=np.uint64)
         self._kept: dict[int, tuple[NDArray[np.float64], NDArray[np.uint8]]] = {}
-        self.past: Past | None = None
+        self._past: Past | None = None
 
     @property
     def n_rows(self) -> int:
@@ -173,6 +169,21 @@ class OutcomeTable:
     def right(self) -> Words:
         """The right bits: thresholds x sets, in the order of positions, x words."""
         return self._right[:, : len(self)]
+
+    def watch(self, on_fit: Callable[[int], None]) -> None:
+        """Let one more be told how many sets are fitted, whenever some more are, the last first."""
+        before = self._on_fit
+
+        def both(n_sets: int) -> None:
+            on_fit(n_sets)
+            if before is not None:
+                before(n_sets)
+
+        self._on_fit = both
+
+    def resume(self, past: Past) -> None:
+        """Take what an earlier run has fitted; what is asked for otherwise is fitted anew."""
+        self._past = past
 
     def record(self) -> Past:
         """Give what is fitted by now, as a later run needs it.
@@ -263,22 +274,22 @@ class OutcomeTable:
 
         Sets of one task have their fits begin from one another, so a task is taken whole or not.
         """
-        if self.past is None:
+        if self._past is None:
             return 0
         first, size = len(self), self.fitter.chunk
-        past = self.past.sets[first : first + len(sets)]
+        past = self._past.sets[first : first + len(sets)]
         differs = (past != pack(sets[: len(past)])).any(axis=1)
         same = int(differs.argmax()) if differs.any() else len(past)
         if same < len(sets):
             same = same // size * size
         if same:
             places = slice(first, first + same)
-            self._accepted[:, places] = self.past.accepted[:, places]
-            self._right[:, places] = self.past.right[:, places]
-            kept = self.past.kept.items()
+            self._accepted[:, places] = self._past.accepted[:, places]
+            self._right[:, places] = self._past.right[:, places]
+            kept = self._past.kept.items()
             self._kept.update(item for item in kept if first <= item[0] < first + same)
         if same < len(sets):
-            self.past = None  # at its end, or no longer the same
+            self._past = None  # at its end, or no longer the same
         if same:
             self._count(sets[:same], keys[:same])
         return same
@@ -289,8 +300,8 @@ class OutcomeTable:
         self._sets[first : first + len(sets)] = pack(sets)
         self._index.add(keys, first)
         self._n_sets += len(sets)  # last: whatever interrupts, what is counted is complete
-        if self.on_fit is not None:
-            self.on_fit(self._n_sets)
+        if self._on_fit is not None:
+            self._on_fit(self._n_sets)
 
     def _reserve(self, n_sets: int) -> None:
         """Make room for so many sets, doubling so that growing stays cheap."""

@@ -11,12 +11,12 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from emsco._threshold import StageThreshold, freeze
-from emsco.costs import Costs
-from emsco.design import StageDesign
-from emsco.evaluation import Evaluation
-from emsco.front import Candidate, ParetoFront
 from emsco.search._outcomes import OutcomeTable, Sets
+from emsco.words.costs import Costs
+from emsco.words.design import StageDesign
+from emsco.words.evaluation import Evaluation
+from emsco.words.front import Candidate, ParetoFront
+from emsco.words.threshold import StageThreshold, freeze
 
 Assignments = NDArray[np.int8]
 Which = int | NDArray[np.int64]  # of the alternative thresholds: one, or designs x stages

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emsco._fingerprint import Pickled, digest_of
-from emsco._hashes import hash_exactly
-from emsco._training import Training
+from emsco.cascade.fingerprint import Pickled, digest_of
 from emsco.exceptions import CertificateError, CheckpointError
-from emsco.search._fitting import Fold
+from emsco.learners.folds import Fold
+from emsco.learners.training import Training
+from emsco.rows.hashes import hash_exactly
 from emsco.search._problem import Problem, Search
 
 _LIBRARIES = ("emsco", "numpy", "scipy", "sklearn")  # by which the default classifier is fitted
@@ -33,7 +33,7 @@ def describe_run(
     `answers` are those of a final model, which is told by them alone. Workers and engines are not
     part of a run, nor what comes after a search: `select`, `refit` and `guard` may differ.
     """
-    columns, estimator = training.columns, training.estimator
+    columns, estimator = training.columns, training.learner.estimator
     dtypes = [repr(getattr(column, "dtype", None)) for column in columns.values()]
     libraries = {*_LIBRARIES, type(estimator).__module__.partition(".")[0]}
     versions = {name: getattr(sys.modules.get(name), "__version__", None) for name in libraries}

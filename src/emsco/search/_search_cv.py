@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from numbers import Integral, Real
 from os import PathLike
@@ -12,62 +12,40 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
-from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import check_cv
-from sklearn.utils import Tags, check_random_state, column_or_1d
+from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted
 
-from emsco._columns import (
-    Columns,
-    container_of,
-    known_columns,
-    pick_columns,
-    plain,
-    read_columns,
-    refuse_invalid,
-    unmask,
-)
-from emsco._estimator import check_final, without_answers
-from emsco._fingerprint import digest_of
-from emsco._hashes import hash_keys
-from emsco._kept import Kept
-from emsco._ledger import Entry, ledger_of
-from emsco._rows import FittedRows
-from emsco._threshold import StageThreshold
-from emsco._training import Training, read_rows, routed_estimator, tags_for
 from emsco.cascade import CascadeClassifier, Guard
-from emsco.costs import Costs, resolve_costs
-from emsco.decisions import Decisions
-from emsco.design import StageDesign
-from emsco.evaluation import Evaluation, evaluate
-from emsco.exceptions import (
-    ClassesError,
-    SearchError,
-    SelectionError,
-    nearest,
-)
-from emsco.front import Candidate, ParetoFront
-from emsco.scored import ScoredCandidate, ScoredFront
+from emsco.exceptions import SearchError, SelectionError
+from emsco.learners import learner_of
+from emsco.learners.final_stage import check_final, logged
+from emsco.learners.folds import Fold
+from emsco.learners.training import Training, check_labels
+from emsco.rows.rows import Layout, Rows
 from emsco.search._calibration import warn_overconfident
-from emsco.search._checkpoint import Checkpoint
-from emsco.search._choice import AllSources, check_bounds, select_as_asked
-from emsco.search._exhaustive import Exhaustive, count_sets
 from emsco.search._expected import warn_slow
-from emsco.search._fitting import Fold
 from emsco.search._folds import make_folds
-from emsco.search._hybrid import default_search
-from emsco.search._problem import Problem
+from emsco.search._fresh import HeldAgainstTruth
+from emsco.search._posing import Posing
 from emsco.search._progress import Progress
 from emsco.search._run import describe_run
-from emsco.search._separate import STAGES, Shown, check_refit, most_alike, thresholds_anew
-from emsco.search._summary import measured_on, told_choice
-from emsco.search._tables import evaluate_afresh, make_table
-from emsco.search._thresholds import AUTO, alternatives, thresholds_by_stage
+from emsco.search._running import run_search
+from emsco.search._separate import STAGES, check_refit, most_alike
+from emsco.search._thresholds import AUTO
+from emsco.search.checkpoint import Checkpoint
+from emsco.search.choice import AllSources, check_bounds, select_as_asked
+from emsco.search.found import Choice, Found
+from emsco.search.strategies.exhaustive import count_sets
+from emsco.search.strategies.hybrid import default_search
+from emsco.words.costs import Costs, resolve_costs
+from emsco.words.front import Candidate, ParetoFront
+from emsco.words.threshold import StageThreshold
 
 
-class CascadeSearchCV(ClassifierMixin, BaseEstimator):
+class CascadeSearchCV(HeldAgainstTruth, ClassifierMixin, BaseEstimator):
     """Search which sources to buy in which order, choose one cascade, and decide by it.
 
     Every design is evaluated on rows that its classifiers were not fitted on: the test folds of
@@ -155,6 +133,8 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         The search that was run.
     costs_, classes_, n_splits_ : Costs, ndarray, int
         Prices, labels and number of folds.
+    found_ : Found
+        All that was found, frozen. The attributes above show parts of it and of what was chosen.
     n_features_in_, feature_names_in_ : int, ndarray of str
         What `fit` saw, as in scikit-learn.
 
@@ -191,11 +171,6 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         "callback": [callable, None],
         "verbose": ["verbose"],
     }
-
-    best_cascade_: CascadeClassifier
-    _training: Training | Kept  # where the search was loaded from a file, its rows are gone
-    _evaluated: Training | Kept | None
-    _found: Shown | None = None  # by the estimator given; in files there is what was shown last
 
     def __init__(
         self,
@@ -257,87 +232,89 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
             `sample_weight`, to the `fit` of the stages; with metadata routing enabled, to whoever
             asked for it. Weights count in the fits; the search counts rows.
         """
-        if isinstance(self.select, Mapping):
-            check_bounds(self.select)  # before the search, which may take long
-        check_refit(self.refit, self.estimator)
-        self._check_final()
-        answers = None if self.final is None else np.asarray(self.final.predict(X))
-        X = without_answers(self.final, X)
-        columns, labels = read_rows(self, X, y if self.needs_labels else answers)
-        costs = resolve_costs(self.costs, list(columns))
-        fit_params, split_params = self._routed(params)
-        sources = [costs.columns(name) for name in costs.names]
-        training = Training(
-            self.estimator, container_of(X), columns, labels, fit_params, sources, final=self.final
-        )
-        for name in columns:
-            training.values(name)  # before any fit: infinity raises
+        self._check()
+        layout, rows, training, answers, split_params = self._read(X, y, params)
         checkpoint = None if self.checkpoint is None else Checkpoint(self.checkpoint)
-        random_state = self.random_state
-        seeds = check_random_state(checkpoint.seeded(random_state) if checkpoint else random_state)
-        splitter = check_cv(self.cv, labels, classifier=True)
-        splits = splitter.split(X, labels, **split_params)
-        folds = make_folds(splits, labels, self.max_rows, seeds)
-        problem = self._problem(training, costs, folds, answers)
+        random_state = checkpoint.seeded(self.random_state) if checkpoint else self.random_state
+        seeds = check_random_state(random_state)
+        folds = self._fold(rows, training, split_params, seeds)
+        posing = self._pose(folds, training, answers)
+        problem = posing.problem(training)
         rng = np.random.default_rng(seeds.randint(2**31))
-        self.classes_, self.costs_, self.n_splits_ = training.classes, costs, len(folds)
-        self.search_ = default_search(problem) if self.search is None else self.search
-        warn_slow(problem, self.search_)
-        keeping: AbstractContextManager[int] = nullcontext(0)
+        strategy = default_search(problem) if self.search is None else self.search
+        warn_slow(problem, strategy)
         with Progress(self.callback, self.verbose, total_sets=count_sets(problem)) as progress:
-            problem.table.on_fit = progress.fitted
+            problem.table.watch(progress.fitted)
+            keeping: AbstractContextManager[int] = nullcontext(0)
             if checkpoint is not None:
-                run = describe_run(training, answers, folds, problem, self.search_)
+                run = describe_run(training, answers, folds, problem, strategy)
                 keeping = checkpoint.keeping(problem.table, run)
             with keeping as n_past:
                 if n_past:
                     progress.goes_on(n_past)
-                front = self._search(problem, rng, progress)
-            n_rows = len(np.unique(np.concatenate([fold.test for fold in folds])))
-            self._n_selection_rows = n_rows
-            for earlier in ("best_candidate_", "best_cascade_"):
-                if hasattr(self, earlier):
-                    delattr(self, earlier)  # it was chosen from another front
-            told = measured_on(n_rows, len(folds), needs_labels=self.needs_labels)
-            self.front_ = ParetoFront(front, costs, told)
-            one_split = len(folds) == 1
-            self._training, self._tested = training, (folds, answers)
-            self._fitted_rows = FittedRows.of(X, columns, _used_by(front, costs, list(columns)))
-            self._evaluated = training.take(folds[0].train) if one_split else None
-            self._found = self._shown
+                result = run_search(problem, strategy, rng, progress, self.threshold == AUTO)
+                reference = AllSources.of(problem)
+                warn_overconfident(training.learner, problem)
+            self.__dict__.pop("choice_", None)  # it was chosen from another front
+            self.found_ = Found.of(
+                result, reference, training, rows, layout, posing, strategy, self.final
+            )
             progress.phase("refit")
             self._choose(self.select, self.refit)
         return self
 
-    def _search(
-        self, problem: Problem, rng: np.random.Generator, progress: Progress
-    ) -> ParetoFront:
-        """Find the front, and all that needs the table besides."""
-        result = self.search_.run(problem, rng, progress.searched)
-        front = result.front
-        if isinstance(self.threshold, str) and problem.max_stages > 1:
-            progress.phase("thresholds")
-            # Where every design was walked, only thresholds are left to be found.
-            walked = isinstance(self.search_, Exhaustive)
-            front = thresholds_by_stage(problem, front, rng, designs=not walked)
-            hypervolume = front.hypervolume()
-            progress.searched({"front": len(front), "hypervolume": hypervolume, "done": 1.0})
-        self.history_ = result.history
-        self._reference = AllSources.of(problem)
-        self.all_sources_ = self._reference.answering()
-        warn_overconfident(self.estimator, problem)
-        return front
+    def _check(self) -> None:
+        """Refuse parameters that do not go together, before anything takes long."""
+        if isinstance(self.select, Mapping):
+            check_bounds(self.select)
+        check_refit(self.refit, learner_of(self.estimator))
+        if self.final is not None:
+            check_final(self.final, self.guard)
+        elif not self.needs_labels:
+            raise SearchError("target='agreement' is with a final model; give final=model.")
 
-    def all_sources_at(self, coverage: float) -> Evaluation:
-        """Evaluate all sources at once with a reject option: the surest rows, so many, accepted.
+    def _read(self, X: Any, y: ArrayLike | None, params: dict[str, Any]) -> tuple[Any, ...]:
+        """Read the rows: how they are laid out, what stages are fitted on, a final model's word."""
+        answers = None if self.final is None else np.asarray(self.final.predict(X))
+        truth = y if self.needs_labels else answers
+        layout, rows = Layout.learn(self, X, truth, logged(self.final))
+        labels = check_labels(truth, len(rows))
+        costs = resolve_costs(self.costs, rows.names)
+        fit_params, split_params = self._routed(params)
+        training = Training(
+            learner_of(self.estimator),
+            rows.container,
+            rows.columns,
+            labels,
+            fit_params,
+            [costs.columns(name) for name in costs.names],
+        )
+        for name in rows.names:
+            training.values(name)  # before any fit: infinity raises
+        return layout, rows, training, answers, split_params
 
-        On the same rows and folds as the front, so that a candidate can be held against what its
-        coverage alone would give.
-        """
-        check_is_fitted(self, "front_")
-        if not 0 <= coverage <= 1:
-            raise SelectionError(f"`coverage` must be from 0 to 1, got {coverage}.")
-        return self._reference.at(coverage)
+    def _fold(
+        self, rows: Rows, training: Training, split_params: dict[str, Any], seeds: Any
+    ) -> list[Fold]:
+        """Say which rows are fitted on, and which ones designs are evaluated on."""
+        splitter = check_cv(self.cv, training.labels, classifier=True)
+        splits = splitter.split(rows.given, training.labels, **split_params)
+        return make_folds(splits, training.labels, self.max_rows, seeds)
+
+    def _pose(self, folds: list[Fold], training: Training, answers: NDArray[Any] | None) -> Posing:
+        """Say what is asked."""
+        return Posing(
+            costs=resolve_costs(self.costs, training.names),
+            folds=folds,
+            answers=answers,
+            threshold=self.threshold,
+            max_stages=self.max_stages,
+            allow_unused=self.allow_unused,
+            max_missed=dict(self.max_missed or {}),
+            needs_labels=self.needs_labels,
+            engine=self.engine,
+            n_jobs=self.n_jobs,
+        )
 
     def choose(
         self, candidate: Candidate | None = None, *, refit: bool | str | None = None, **bounds: Any
@@ -358,7 +335,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
             raise SelectionError("Give a candidate or bounds to choose one by, not both.")
         check_bounds(bounds)
         refit = self.refit if refit is None else refit
-        check_refit(refit, self.estimator)
+        check_refit(refit, learner_of(self.estimator))
         self._choose(bounds or self.select if candidate is None else candidate, refit)
         return self
 
@@ -368,96 +345,14 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         With `refit=False` and a one-split `cv`, on the rows that it was evaluated by instead.
         """
         check_is_fitted(self, "front_")
-        return self._cascade(candidate, self.refit)
-
-    def decide(self, X: Any) -> Decisions:
-        """Decide rows by the chosen cascade: buy stage by stage, exit when confident, or reject."""
-        return self._chosen().decide(X)
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        """Give a label for every row: the last stage bought decides, also where it rejects."""
-        return self._chosen(X).predict(X)
-
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Give the probabilities of the last stage bought, a column a class."""
-        return self._chosen(X).predict_proba(X)
-
-    @property
-    def needs_labels(self) -> bool:
-        """Whether labels say what is right; else the final model's answers do."""
-        return self.target != "agreement"
-
-    def truth(self, X: Any, y: ArrayLike | None = None) -> NDArray[Any]:
-        """Give what is right for each row: its label, or what the final model answers.
-
-        Parameters
-        ----------
-        X : numpy array, pandas or polars frame
-            The rows.
-        y : array, default=None
-            Their labels. Where the target is agreement there are none, and some are refused.
-        """
-        if self.needs_labels and y is None:
-            raise ClassesError("`y` is needed: the labels of X say what is right.")
-        if not self.needs_labels and y is not None:
-            raise ClassesError(
-                "A search for agreement takes no `y`: right is what the final model answers."
-            )
-        right: NDArray[Any] = column_or_1d(
-            y if self.needs_labels else self.final.predict(X), warn=True
-        )
-        return right
-
-    def score(
-        self, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
-    ) -> float:
-        """Give the share of rows that `predict` labels right.
-
-        Where the target is agreement, `y` is ignored as in `fit`, because scikit-learn hands it on.
-        """
-        truth = self.truth(X, y if self.needs_labels else None)
-        return float(super().score(X, truth, sample_weight))
-
-    @property
-    def best_estimator_(self) -> CascadeClassifier:
-        """The chosen cascade, under scikit-learn's name for it."""
-        if not hasattr(self, "best_cascade_"):
-            raise AttributeError("best_estimator_ comes with a fitted cascade.")
-        return self.best_cascade_
-
-    def score_front(self, X: Any, y: ArrayLike | None = None) -> ScoredFront:
-        """Hold every candidate of the front against fresh rows.
-
-        What was selected looks better than it is; the table puts both figures side by side, with
-        the optimism between them. Each source set is fitted once, whatever the candidates. `y`
-        holds the labels of X; where the target is agreement there are none.
-        """
-        check_is_fitted(self, "front_")
-        truth = self.truth(X, y)
-        unknown = set(np.unique(truth).tolist()) - set(self.classes_.tolist())
-        if unknown:
-            said = "`y` holds" if self.needs_labels else "The final model answers"
-            raise ClassesError(f"{said} {min(unknown, key=str)!r}, which `fit` did not see.")
-        self._note_shown(X)
-        fresh = self._fresh_evaluations(X, truth) if len(self.front_) else []
-        scored = [ScoredCandidate(c, e) for c, e in zip(self.front_, fresh, strict=True)]
-        return ScoredFront(
-            scored, f"{self.front_.measured_on} Fresh figures on {len(truth):,} other rows."
-        )
-
-    def summary(self) -> str:
-        """Say in plain words what was chosen, what it pays, what it rejects and whom it misses."""
-        self._check_is_chosen()
-        return told_choice(
-            self.best_candidate_, self.all_sources_, self.front_, self.costs_, self.classes_
-        )
+        return self.found_.cascade(candidate, self.refit, self.guard)
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Route the parameters of `fit` to the stages' estimators and to the splitter."""
         return (
             MetadataRouter(owner=self)
             .add(
-                estimator=routed_estimator(self.estimator),
+                estimator=learner_of(self.estimator).routed(),
                 method_mapping=MethodMapping().add(caller="fit", callee="fit"),
             )
             .add(
@@ -467,7 +362,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         )
 
     def __sklearn_tags__(self) -> Tags:
-        return tags_for(self.estimator, super().__sklearn_tags__())
+        return learner_of(self.estimator).tags(super().__sklearn_tags__())
 
     def _routed(self, params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Divide what `fit` was given between the stages and the splitter."""
@@ -478,187 +373,26 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         groups = given.pop("groups", None)
         return given, {"groups": groups}
 
-    def _check_final(self) -> None:
-        if self.final is None:
-            if not self.needs_labels:
-                raise SearchError("target='agreement' is with a final model; give final=model.")
-            return
-        check_final(self.final, self.guard)
-
-    def _problem(
-        self,
-        training: Training,
-        costs: Costs,
-        folds: list[Fold],
-        answers: NDArray[Any] | None,
-    ) -> Problem:
-        classes = training.classes.tolist()
-        tested = np.concatenate([f.test for f in folds])
-        answers = None if answers is None else answers[tested]
-        thresholds = alternatives(self.threshold, len(classes), final=self.final is not None)
-        max_missed = dict(self.max_missed or {})
-        for label, most in max_missed.items():
-            if label not in classes:
-                known = nearest(label, map(str, classes))
-                raise SearchError(f"`max_missed` names {label!r}, which is not a class{known}")
-            if not isinstance(most, Real) or not 0 <= float(most) <= 1:
-                raise SearchError(f"`max_missed` of {label!r} must be from 0 to 1, got {most!r}.")
-        truth = training.labels[tested]
-        return Problem(
-            make_table(training, folds, truth, thresholds, answers, self.engine, self.n_jobs),
-            costs,
-            classes,
-            thresholds,
-            min(int(self.max_stages), len(costs.names)),
-            bool(self.allow_unused) and self.final is None,
-            max_missed,
-        )
-
     def _choose(self, select: Any, refit: bool | str) -> None:
-        given = any(select is candidate for candidate in self.front_)
-        shown = self._shown if given or self._found is None else self._found
-        candidate = self._select(select, shown)
-        if refit == STAGES and shown.is_of_one_model:
-            shown = self._separate(shown, candidate.design)
+        found = self.found_.holding(select)
+        candidate = self._select(select, found)
+        if refit == STAGES and found.stages.learner.is_one_model:
+            found = found.separate(candidate.design, by_stage=self.threshold == AUTO)
             known = isinstance(select, Candidate)
-            candidate = most_alike(shown.front, select) if known else self._select(select, shown)
-        fits = refit or shown.evaluated is not None
-        rows = shown.fitted_on(refit)
-        cascade = self._cascade_on(candidate, rows) if fits else None  # or all stays as it was
-        if hasattr(self, "best_cascade_"):
-            del self.best_cascade_
-        self.front_, self._reference = shown.front, shown.reference
-        self.all_sources_ = shown.all_sources
-        self._training, self._evaluated = shown.training, shown.evaluated
-        self.best_candidate_ = candidate
-        if cascade is not None:
-            self.best_cascade_ = cascade
+            candidate = most_alike(found.front, select) if known else self._select(select, found)
+        is_refitted = bool(refit) or found.evaluated is None
+        choice = Choice(candidate)
+        if refit or found.evaluated is not None:
+            cascade = found.cascade(candidate, refit, self.guard)
+            choice = Choice(candidate, cascade, cascade.decider_, is_refitted)
+        self.found_, self.choice_ = found, choice  # or all stays as it was
 
-    @property
-    def _shown(self) -> Shown:
-        return Shown(
-            self.front_, self._reference, self.all_sources_, self._training, self._evaluated
-        )
-
-    def _separate(self, found: Shown, design: StageDesign) -> Shown:
-        """Evaluate a design whose stages are fitted each by itself."""
-        training = found.by_stage()
-        folds, answers = self._tested
-        problem = self._problem(training, self.costs_, folds, answers)
-        front = thresholds_anew(problem, design, by_stage=self.threshold == AUTO)
-        if not len(front):
-            raise SelectionError(
-                "Fitted each by itself, the chosen stages accept no row as is asked for; choose "
-                "another candidate, or keep the one model: refit=True."
-            )
-        told = f"{found.front.measured_on} Its stages are fitted each by itself."
-        reference = AllSources.of(problem)
-        return Shown(
-            ParetoFront(front, self.costs_, told),
-            reference,
-            reference.answering(),
-            training,
-            training.take(folds[0].train) if len(folds) == 1 else None,
-        )
-
-    def _select(self, select: Any, shown: Shown) -> Candidate:
+    def _select(self, select: Any, found: Found) -> Candidate:
         return select_as_asked(
             select,
-            shown.front,
-            shown.all_sources,
-            self._n_selection_rows,
+            found.front,
+            found.all_sources,
+            found.n_rows,
             self.max_missed or {},
             agreement=not self.needs_labels,
         )
-
-    def _cascade(self, candidate: Candidate, refit: bool | str) -> CascadeClassifier:
-        return self._cascade_on(candidate, self._shown.fitted_on(refit))
-
-    def _cascade_on(self, candidate: Candidate, training: Training | Kept) -> CascadeClassifier:
-        cascade = CascadeClassifier(
-            training.estimator,
-            design=candidate.design,
-            costs=self.costs_,
-            threshold=candidate.threshold,
-            guard=self.guard,
-            final=self.final,
-        )
-        for name in ("n_features_in_", "feature_names_in_"):
-            if hasattr(self, name):
-                setattr(cascade, name, getattr(self, name))
-        cascade._fit(training)
-        if hasattr(self, "_fitted_rows"):  # the first files do not tell
-            cascade._fitted_rows = self._fitted_rows
-            if isinstance(training, Training):
-                used = tuple(cascade._missing_seen)
-                cascade._fitted_rows = self._fitted_rows.using(self._training.columns, used)
-        return cascade
-
-    def _check_is_chosen(self) -> None:
-        check_is_fitted(self, "front_")
-        if not hasattr(self, "best_candidate_"):
-            raise NotFittedError("Nothing of the front is chosen yet; call choose(...).")
-
-    def _chosen(self, X: Any = None) -> CascadeClassifier:
-        """Give the chosen cascade; X, where given, must have the columns that `fit` saw."""
-        self._check_is_chosen()
-        if not hasattr(self, "best_cascade_"):
-            raise NotFittedError(
-                f"refit=False with {self.n_splits_} folds leaves no cascade to decide by; "
-                "call choose(refit=True)."
-            )
-        if len(getattr(X, "shape", ())) == 2:
-            rest = without_answers(self.final, X)
-            validate_data(self, rest, reset=False, skip_check_array=True)
-        return self.best_cascade_
-
-    def _fresh_evaluations(self, X: Any, truth: NDArray[Any]) -> list[Evaluation]:
-        """Evaluate the front on other rows, as its cascades would decide them."""
-        training = self._shown.fitted_on(self.refit)
-        if self.guard is not None or isinstance(training, Kept):
-            # A guard sees rows, not bits; a file has stages, but no rows to fit others on.
-            return [evaluate(self.cascade(c).decide(X), truth) for c in self.front_]
-        columns = self._columns_of(X, len(truth))
-        answers = None if self.final is None else np.asarray(self.final.predict(X))
-        return evaluate_afresh(
-            self.front_, training, columns, truth, answers, self.engine, self.n_jobs
-        )
-
-    def _note_shown(self, X: Any) -> None:
-        """Write down which rows show how the whole front does, before they do.
-
-        Whoever then certifies one cascade on them may have chosen it by what was seen.
-        """
-        fitted: FittedRows = getattr(self, "_fitted_rows", FittedRows())
-        if not fitted.digest:
-            return
-        named = hasattr(self, "feature_names_in_")
-        rows = fitted.look(known_columns(X, fitted.names, named=named), hash_keys(X))
-        front = [[c.design.assignment, c.threshold] for c in self.front_]
-        with ledger_of(fitted.digest).open() as page:
-            page.append([Entry(digest_of(["shown", front]), 0.0, len(front), rows)])
-
-    def _columns_of(self, X: Any, n_rows: int) -> Columns:
-        names = list(self._training.columns)
-        X = without_answers(self.final, X)
-        if container_of(X) == "array":
-            X = validate_data(self, unmask(X), reset=False, dtype=None, ensure_all_finite=False)
-            columns = read_columns(X, names)
-        elif hasattr(self, "feature_names_in_"):
-            columns = pick_columns(X, names)
-        else:
-            validate_data(self, X, reset=False, skip_check_array=True)
-            columns = read_columns(X, names)
-        if X.shape[0] != n_rows:
-            raise ClassesError(f"X has {X.shape[0]} rows but `y` has {n_rows}.")
-        for name, column in columns.items():
-            seen = self._training.missing_seen(name)
-            refuse_invalid(plain(column), name, missing_seen=seen, given=column)
-        return columns
-
-
-def _used_by(front: Iterable[Candidate], costs: Costs, names: list[str]) -> list[str]:
-    """Name the columns that some candidate uses."""
-    sources = {s for c in front for s in c.design.acquired(c.design.n_stages - 1)}
-    used = {column for source in sources for column in costs.columns(source)}
-    return [name for name in names if name in used] or names

@@ -5,53 +5,21 @@ Figures of one model are never shown for another: whatever a search shows change
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 
-from emsco._kept import Kept
-from emsco._training import Training
-from emsco.design import StageDesign
 from emsco.exceptions import SearchError
-from emsco.front import Candidate, ParetoFront
-from emsco.masked import MaskedClassifier
-from emsco.search._choice import AllSources
+from emsco.learners.protocol import Learner
 from emsco.search._problem import Problem
 from emsco.search._thresholds import thresholds_by_stage
+from emsco.words.design import StageDesign
+from emsco.words.front import Candidate, ParetoFront
 
 STAGES = "stages"  # refit: each by itself
 
 
-@dataclass(frozen=True)
-class Shown:
-    """What a search shows: all of it of the same classifiers."""
-
-    front: ParetoFront
-    reference: AllSources
-    all_sources: Candidate  # at once and answering every row
-    training: Training | Kept
-    evaluated: Training | Kept | None  # what the stages evaluated were fitted on, where one split
-
-    @property
-    def is_of_one_model(self) -> bool:
-        """Say whether one classifier answers for every stage."""
-        return isinstance(self.training.estimator, MaskedClassifier)
-
-    def fitted_on(self, refit: bool | str) -> Training | Kept:
-        """Give the rows that stages are fitted on."""
-        return self.training if refit or self.evaluated is None else self.evaluated
-
-    def by_stage(self) -> Training:
-        """Give the same rows for stages fitted each by itself."""
-        if isinstance(self.training, Kept):
-            raise SearchError("Training rows are not in files: fit the search again.")
-        return self.training.by(self.training.estimator.separate())
-
-
-def check_refit(refit: bool | str, estimator: Any) -> None:
+def check_refit(refit: bool | str, learner: Learner) -> None:
     """Refuse to separate what is separate."""
-    if refit == STAGES and not isinstance(estimator, MaskedClassifier):
+    if refit == STAGES and not learner.is_one_model:
         raise SearchError(
             f"refit={STAGES!r} is for a MaskedClassifier; stages of other estimators are "
             "fitted each by itself in any case: refit=True."

@@ -6,11 +6,11 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from emsco._table import cell
-from emsco._threshold import resolve
-from emsco.costs import Costs
-from emsco.evaluation import Evaluation
-from emsco.front import Candidate, ParetoFront
+from emsco._ground.table import cell
+from emsco.words.costs import Costs
+from emsco.words.evaluation import Evaluation
+from emsco.words.front import Candidate, ParetoFront
+from emsco.words.threshold import resolve
 
 
 def told_choice(

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emsco._columns import Columns
-from emsco._estimator import answer_codes
-from emsco._threshold import StageThreshold, resolve
-from emsco._training import Training
 from emsco.engine import Engine, LocalEngine
-from emsco.evaluation import Evaluation
-from emsco.front import Candidate, ParetoFront
-from emsco.search._fitting import Fold, WithFinal, make_fitter
+from emsco.learners.final_stage import FitsWithFinal, answer_codes
+from emsco.learners.folds import Fold
+from emsco.learners.training import Training
+from emsco.rows.columns import Columns
 from emsco.search._outcomes import OutcomeTable
 from emsco.search._problem import Problem
+from emsco.words.evaluation import Evaluation
+from emsco.words.front import Candidate, ParetoFront
+from emsco.words.threshold import StageThreshold, resolve
 
 
 def make_table(
@@ -33,23 +33,15 @@ def make_table(
 
     `truth` holds the labels of these rows, and `answers` what the final model says of them.
     """
-    fitter = make_fitter(
-        training.estimator,
-        training.columns,
-        training.container,
-        training.labels,
-        folds,
-        training.sources,
-        training.params,
-    )
+    fits = training.learner.fits(training, folds)
     if answers is not None:
-        fitter = WithFinal(fitter, answer_codes(answers, training.classes))
+        fits = FitsWithFinal(fits, answer_codes(answers, training.classes))
     # Compiled batches share memory; a user's estimator may hold Python's lock.
-    engine = engine or LocalEngine(n_jobs, threads=fitter.chunk > 1)
+    engine = engine or LocalEngine(n_jobs, threads=fits.chunk > 1)
     classes = training.classes.tolist()
     resolved = np.vstack([resolve(threshold, classes, 1) for threshold in thresholds])
     codes = np.searchsorted(training.classes, truth)
-    return OutcomeTable(fitter, codes, len(training.sources), resolved, engine=engine)
+    return OutcomeTable(fits, codes, len(training.sources), resolved, engine=engine)
 
 
 def evaluate_afresh(

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emsco._threshold import StageThreshold, freeze_stage, lowest
 from emsco.exceptions import ThresholdError
-from emsco.front import ParetoFront
-from emsco.search._archive import Archive
-from emsco.search._neighbours import neighbours
 from emsco.search._problem import Counts, Problem
+from emsco.search.strategies._archive import Archive
+from emsco.search.strategies._neighbours import neighbours
+from emsco.words.front import ParetoFront
+from emsco.words.threshold import StageThreshold, freeze_stage, lowest
 
 AUTO = "auto"
 # Close together where confidences are high, and classes many.

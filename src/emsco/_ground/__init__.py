@@ -1,0 +1,1 @@
+"""Small helpers for every room: frozen mappings, tables for people, files written whole."""

@@ -1,0 +1,37 @@
+"""The few kinds of TOML values that costs are made of, as text; the standard library only reads."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+_BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
+
+
+def toml_value(value: object) -> str:
+    """Write text, a number, a tuple or a mapping.
+
+    Examples
+    --------
+    >>> from emsco._ground.toml import toml_value
+    >>> toml_value({"cost": 5.17, "requires": ("a b", "c")})
+    '{ cost = 5.17, requires = ["a b", "c"] }'
+    """
+    if isinstance(value, str):
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        return '"' + "".join(_character(c) for c in escaped) + '"'
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{toml_key(k)} = {toml_value(v)}" for k, v in value.items()) + " }"
+    if isinstance(value, tuple):
+        return "[" + ", ".join(toml_value(item) for item in value) + "]"
+    return repr(value)
+
+
+def _character(character: str) -> str:
+    control = ord(character) < 0x20 or ord(character) == 0x7F
+    return f"\\u{ord(character):04x}" if control else character
+
+
+def toml_key(name: str) -> str:
+    """Write a key, bare where TOML allows it."""
+    return name if _BARE_KEY.fullmatch(name) else toml_value(name)

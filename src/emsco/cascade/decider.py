@@ -1,0 +1,303 @@
+"""The thing that decides: all that is needed of a fitted cascade, frozen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emsco.cascade.loop import Answer, Ask, Plan, Stage, decide_block, decide_rows, drive
+from emsco.exceptions import DesignError, quoted
+from emsco.learners.final_stage import FinalStage, logged
+from emsco.learners.logistic import ReadFirst, encodings_of
+from emsco.learners.protocol import Judge, Stages
+from emsco.rows.columns import (
+    Columns,
+    all_finite,
+    narrow,
+    slice_columns,
+    transpose_blocks,
+)
+from emsco.rows.reading import ColumnReader
+from emsco.rows.rows import Layout, MatrixColumns, Rows, is_matrix
+from emsco.words.costs import Costs
+from emsco.words.decisions import ACCEPTED, INVALID_VALUE, Decisions
+from emsco.words.design import StageDesign
+from emsco.words.threshold import Threshold, resolve
+
+
+class Guard(Protocol):
+    """What `guard` must be: it learns columns and says which rows must not be judged."""
+
+    def fit(self, columns: Mapping[str, NDArray[Any]]) -> Any:
+        """Learn what the columns look like in training."""
+
+    def reasons(self, columns: Mapping[str, NDArray[Any]]) -> NDArray[np.object_] | None:
+        """Say for each row why it must be rejected, "" where it need not; None where none must."""
+
+
+@dataclass(frozen=True)
+class Decider:
+    """All that decides rows, and nothing else: what is fitted, whatever becomes of parameters.
+
+    Files, certificates, fingerprints and every driver of the decision loop take this.
+
+    Parameters
+    ----------
+    plan : Plan
+        The stages: what they buy, what judges by it, thresholds and prices; and the classes.
+    design : StageDesign
+        The design, aligned with the prices.
+    costs : Costs
+        The prices.
+    thresholds : array of shape (n_stages, n_classes)
+        The confidence needed at each stage for each class.
+    layout : Layout
+        How X is laid out.
+    readers : mapping of str to ColumnReader
+        How the columns are read that some stage sees.
+    container : str
+        What the user's own classifiers want their columns in.
+    block_rows : int
+        How many rows are decided at a time.
+    guard : object with reasons(columns), default=None
+        What says which rows must not be judged; None: an invalid value raises.
+    final : model with predict, default=None
+        The last stage, where it is a model that was there already.
+
+    Examples
+    --------
+    A driver of one's own: rows in, values fetched as they are asked for.
+
+    >>> from sklearn.datasets import load_iris
+    >>> from emsco import CascadeClassifier, StageDesign
+    >>> X, y = load_iris(return_X_y=True)
+    >>> cascade = CascadeClassifier(design=StageDesign([1, 1, 0, 0])).fit(X, y)
+    >>> decider, fetched = cascade.decider_, []
+    >>> def fetch(ask):
+    ...     fetched.append((ask.sources, len(ask.rows)))
+    ...     return decider.answer({name: X[ask.rows, int(name[1:])] for name in ask.features})
+    >>> decisions = decider.drive(len(X), fetch)
+    >>> fetched
+    [(('x2', 'x3'), 150), (('x0', 'x1'), 36)]
+    >>> bool((decisions.label == cascade.predict(X)).all())
+    True
+    """
+
+    plan: Plan
+    design: StageDesign
+    costs: Costs
+    thresholds: NDArray[np.float64]
+    layout: Layout
+    readers: Mapping[str, ColumnReader]
+    container: str
+    block_rows: int
+    guard: Any = None
+    final: Any = None
+
+    @property
+    def classes(self) -> NDArray[Any]:
+        """The labels."""
+        return self.plan.classes
+
+    @cached_property
+    def columns_read(self) -> list[str]:
+        """The columns that some stage reads, and that of a final model's logged answers."""
+        answers = self.layout.answers
+        return [*self.readers, *(() if answers is None else (answers,))]
+
+    @cached_property
+    def encodes(self) -> bool:
+        """Whether columns are read before the first stage; a final model takes them as given."""
+        return self.final is None and all(
+            reader.encoding is not None for reader in self.readers.values()
+        )
+
+    def drive(self, n_rows: int, answer: Callable[[Ask], Answer]) -> Decisions:
+        """Decide rows with a function that answers what the loop asks for."""
+        return drive(decide_rows(self.plan, n_rows), answer)
+
+    def answer(self, columns: Columns, rows: NDArray[np.intp] | None = None) -> Answer:
+        """Read values of some columns and check them, as an answer to the decision loop.
+
+        What cannot be judged is a reason where there is a guard; else it raises, naming the row:
+        by its place, or as `rows` number them.
+        """
+        values = {name: self._read(name, column) for name, column in columns.items()}
+        if self.guard is not None:
+            return Answer(list(values.values()), self.reasons(values))
+        for name, given in columns.items():
+            reader = self.readers.get(name)
+            if reader is None:
+                continue
+            bad = reader.invalid(reader.plain(values[name]))
+            if bad is not None:
+                at = int(np.argmax(bad))
+                row = at if rows is None else int(rows[at])
+                one = slice(at, at + 1)
+                reader.refuse_invalid(values[name][one], name, given[one], first_row=row)
+        taken = values if self.final is None else columns
+        return Answer([taken[name] for name in columns])
+
+    def decide(self, rows: Rows) -> Decisions:
+        """Decide rows that were read."""
+        return Decisions.concatenate([self._decide(block) for block in self._blocks(rows)])
+
+    def probability(self, rows: Rows) -> NDArray[np.float64]:
+        """Give the probabilities of the last stage bought, a column a class."""
+        parts = []
+        n_classes = len(self.classes)
+        for block in self._blocks(rows):
+            n_rows = len(next(iter(block.values())))
+            # A row that no stage could judge, because the guard refused it, stays unknown.
+            part = np.full((n_rows, n_classes), 1 / n_classes)
+            self._decide(block, probability=part)
+            parts.append(part)
+        return np.concatenate(parts)
+
+    def reasons(self, values: Columns) -> NDArray[np.object_] | None:
+        """Say why rows must be rejected: the guard's reason, or an invalid value; None if none."""
+        if not self.encodes:  # else they are read already
+            values = {name: self.readers[name].plain(column) for name, column in values.items()}
+        reasons: NDArray[np.object_] | None = self.guard.reasons(values)
+        if reasons is not None:
+            reasons = np.asarray(reasons, dtype=object)
+        for name, column in values.items():
+            bad = self.readers[name].invalid(column)
+            if bad is not None:
+                given = np.full(len(bad), ACCEPTED, dtype=object) if reasons is None else reasons
+                reasons = np.where(bad & (given == ACCEPTED), INVALID_VALUE, given)
+        return reasons
+
+    def _read(self, name: str, column: Any) -> Any:
+        reader = self.readers.get(name)
+        return column if reader is None else reader.read(column)
+
+    def _decide(
+        self, block: Columns, *, probability: NDArray[np.float64] | None = None
+    ) -> Decisions:
+        examine = None if self.guard is None else self.reasons
+        return decide_block(self.plan, block, examine=examine, probability=probability)
+
+    def _blocks(self, rows: Rows) -> Iterator[Columns]:
+        """Give rows as blocks of columns that the stages can judge, or say why not."""
+        columns = rows.columns
+        if is_matrix(columns):
+            assert isinstance(columns, MatrixColumns)  # for the type checker
+            return self._matrix_blocks(columns.matrix)
+        given = {name: columns[name] for name in self.readers}
+        values = {name: reader.read(given[name]) for name, reader in self.readers.items()}
+        self._refuse_invalid(values, given)
+        if self.final is None:
+            return slice_columns(values, self.block_rows)
+        if self.layout.answers is not None:
+            given[self.layout.answers] = rows.answers
+        return slice_columns(given, self.block_rows)
+
+    def _matrix_blocks(self, matrix: NDArray[Any]) -> Iterator[Columns]:
+        narrowed, size, names = narrow(matrix), self.block_rows, self.layout.names
+        dtype = np.float64 if self.reads_encodings else narrowed.dtype
+        for number, (rows, columns) in enumerate(transpose_blocks(narrowed, names, size, dtype)):
+            if not all_finite(rows):
+                first = number * size
+                given = MatrixColumns(matrix[first : first + size], names)
+                self._refuse_invalid(columns, given, first_row=first)
+            yield columns
+
+    @cached_property
+    def reads_encodings(self) -> bool:
+        """Whether stages take encoded numbers; else they take columns as they were given."""
+        return any(reader.encoding is not None for reader in self.readers.values())
+
+    def _refuse_invalid(self, values: Columns, given: Columns, *, first_row: int = 0) -> None:
+        """Refuse values that cannot be judged, by stage; a guard rejects their rows instead."""
+        if self.guard is not None:
+            return
+        for stage in self.plan.stages:
+            for name in stage.features:
+                if name in self.readers:
+                    reader = self.readers[name]
+                    reader.refuse_invalid(values[name], name, given[name], first_row)
+
+
+def make_decider(
+    stages: Stages,
+    layout: Layout,
+    design: StageDesign,
+    costs: Costs,
+    threshold: Threshold,
+    *,
+    guard: Any = None,
+    final: Any = None,
+) -> Decider:
+    """Put fitted stages together: fit those that are lacking, and plan what is bought when."""
+    design = design.align(costs)
+    thresholds = resolve(threshold, stages.classes.tolist(), design.n_stages)
+    thresholds.flags.writeable = False
+    if final is not None and design.unused:
+        raise DesignError(
+            f"A final model needs every source, and the design leaves out {quoted(design.unused)}."
+        )
+    last = design.n_stages - 1
+    acquired = [_features(design.acquired(i), costs, stages.names) for i in range(last + 1)]
+    readers = {name: stages.reader(name) for name in acquired[-1]}
+    fitted_guard = None if guard is None else stages.guarded(guard, acquired[-1])
+    learned = getattr(fitted_guard, "learned_", {})
+    for name, reader in readers.items():
+        levels = getattr(learned.get(name), "values", ())
+        if levels:
+            readers[name] = ColumnReader(reader.kind, reader.missing_seen, reader.encoding, levels)
+    latencies = np.cumsum([costs.latency_of(sources) for sources in design.stages])
+    column = logged(final)
+    answers = () if column is None else (column,)
+    planned = tuple(
+        Stage(
+            sources=sources,
+            features=_features(sources, costs, stages.names) + (answers if i == last else ()),
+            judge=_judge(stages, acquired[i], i, final, is_last=i == last),
+            threshold=_one_or_each(thresholds[i]),
+            cost=costs.of(design.acquired(i)),
+            latency=float(latencies[i]),
+        )
+        for i, sources in enumerate(design.stages)
+    )
+    return Decider(
+        plan=Plan(planned, stages.classes, default=stages.most_frequent),
+        design=design,
+        costs=costs,
+        thresholds=thresholds,
+        layout=layout,
+        readers=readers,
+        container=stages.container,
+        block_rows=stages.learner.block_rows,
+        guard=fitted_guard,
+        final=final,
+    )
+
+
+def _judge(
+    stages: Stages, features: tuple[str, ...], number: int, final: Any, *, is_last: bool
+) -> Judge:
+    """Give what judges at a stage: a final model at the last, where there is one."""
+    if final is not None and is_last:
+        return FinalStage.of(final, stages.container, features, stages.classes)
+    judge = stages.learner.judge(stages.fit(features, number), features, stages, number)
+    if final is None or not stages.learner.encodes:
+        return judge
+    # A final model takes columns as they are given, so they are read stage by stage.
+    return ReadFirst(encodings_of(features, stages), judge)
+
+
+def _features(sources: Sequence[str], costs: Costs, names: Sequence[str]) -> tuple[str, ...]:
+    """Name what sources yield, in the order of X: a stage depends on the set alone."""
+    chosen = {feature for source in sources for feature in costs.columns(source)}
+    return tuple(name for name in names if name in chosen)
+
+
+def _one_or_each(thresholds: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Spare the loop a look-up where every class has the same threshold."""
+    return thresholds[:1] if (thresholds == thresholds[0]).all() else thresholds

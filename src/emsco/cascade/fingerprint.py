@@ -1,0 +1,144 @@
+"""What tells a fitted cascade from any other: a digest of all that its decisions depend on."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from functools import cached_property
+from hashlib import sha256
+from typing import Any
+
+import joblib
+import numpy as np
+
+from emsco.cascade.classifier import CascadeClassifier
+from emsco.cascade.decider import Decider
+from emsco.exceptions import CertificateError
+from emsco.learners.final import LoggedAnswers, OnnxModel
+from emsco.learners.logistic import LinearFit
+from emsco.rows.guard import InputGuard
+
+_FORMAT = "emsco cascade 2"  # another where the same cascade would get another digest
+_WIDEST = {"f": "<f8", "i": "<i8", "u": "<u8", "b": "|b1"}  # by kind of number
+
+
+def fingerprint(cascade: CascadeClassifier | Decider) -> str:
+    """Give the sha256 of a fitted cascade: of all that its decisions depend on.
+
+    Design, prices, thresholds, labels, encodings, the weights of the default classifier, what an
+    `InputGuard` has learned, and emsco's own final models count as data, bit by bit. Any other
+    stage, final model or guard counts by all that is pickled of it: there is no other way to tell
+    it from another, and another version of its library may give another digest.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from emsco import CascadeClassifier
+    >>> from emsco.cascade.fingerprint import fingerprint
+    >>> X, y = load_iris(return_X_y=True)
+    >>> cascade = CascadeClassifier().fit(X, y)
+    >>> fingerprint(cascade) == fingerprint(CascadeClassifier().fit(X, y))
+    True
+    >>> fingerprint(cascade) == fingerprint(CascadeClassifier().fit(X[1:], y[1:]))
+    False
+    """
+    return fingerprints([cascade])[0]
+
+
+def fingerprints(cascades: Iterable[CascadeClassifier | Decider]) -> list[str]:
+    """Give the sha256 of each of several: a classifier that they share is pickled once."""
+    seen: dict[int, Pickled] = {}
+    deciders = [one if isinstance(one, Decider) else one.decider_ for one in cascades]
+    return [digest_of(_parts(decider, seen)) for decider in deciders]
+
+
+def _parts(decider: Decider, seen: dict[int, Pickled]) -> list[Any]:
+    """List all that decisions depend on; `seen` has what is pickled of this and other cascades."""
+    readers = decider.readers
+    parts: list[Any] = [
+        _FORMAT,
+        decider.design.assignment,
+        decider.costs,
+        decider.thresholds,
+        decider.classes,
+        list(decider.layout.names),
+        decider.layout.named,  # or columns are read by their place
+        {name: reader.missing_seen for name, reader in readers.items()},
+        {name: r.encoding for name, r in readers.items() if r.encoding is not None},
+        decider.plan.default,
+    ]
+    for stage in decider.plan.stages:
+        fitted = stage.judge.fitted
+        if isinstance(fitted, LinearFit):
+            parts.append((fitted.weights, fitted.intercepts))
+        else:
+            parts.append((decider.container, _foreign(fitted, seen)))
+    if decider.guard is not None:
+        guard = decider.guard
+        parts.append(guard.to_data() if type(guard) is InputGuard else Pickled(guard))
+    return parts
+
+
+def _foreign(model: Any, seen: dict[int, Pickled]) -> Any:
+    """Tell a classifier of the user's or a final model: as data where it is emsco's own."""
+    if isinstance(model, LoggedAnswers):
+        return model
+    if isinstance(model, OnnxModel):
+        return ("ONNX", model.content)
+    return seen.setdefault(id(model), Pickled(model))
+
+
+def digest_of(value: Any) -> str:
+    """Give the sha256 of numbers, text, arrays, mappings, dataclasses and lists of such."""
+    digest = sha256()
+    for part in _told(value):
+        digest.update(part)
+        digest.update(b";")
+    return digest.hexdigest()
+
+
+class Pickled:
+    """An object that is told by what pickle keeps of it."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    @cached_property
+    def told(self) -> bytes:
+        """What pickle keeps, as a hash."""
+        try:
+            # A copy: what would be pickled is told, not how it happened to lie in memory.
+            return str(joblib.hash(copy.deepcopy(self.value), hash_name="sha1")).encode()
+        except Exception as error:
+            raise CertificateError(
+                f"{type(self.value).__name__} cannot be pickled, so a cascade with it cannot be "
+                f"told from another: {error}"
+            ) from error
+
+
+def _told(value: Any) -> Iterator[bytes]:
+    """Spell a value out, the same whether it came from a fit, a pickle or a file."""
+    if isinstance(value, Pickled):
+        yield value.told
+    elif isinstance(value, np.generic):
+        yield from _told(value.item())
+    elif isinstance(value, np.ndarray) and value.dtype.kind in _WIDEST:
+        widest = value.astype(_WIDEST[value.dtype.kind])
+        yield from _told([value.shape, value.dtype.kind, widest.tobytes()])
+    elif isinstance(value, list | tuple | np.ndarray):
+        yield f"[{len(value)}".encode()
+        for item in value:
+            yield from _told(item)
+    elif isinstance(value, Mapping):
+        yield from _told(sorted(value.items(), key=lambda item: str(item[0])))
+    elif is_dataclass(value):
+        yield type(value).__name__.encode()
+        for each in fields(value):
+            yield from _told(getattr(value, each.name))
+    elif isinstance(value, float):
+        yield value.hex().encode()
+    elif isinstance(value, bytes):
+        yield value
+    else:
+        yield repr(value).encode()

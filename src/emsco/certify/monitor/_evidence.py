@@ -1,0 +1,185 @@
+"""Evidence that a mean exceeds a bound, gathered number by number and valid whenever one looks.
+
+A gambler holds 1 and bets that the next number exceeds the bound: a stake s turns a wealth of W
+into W * (1 + s * (x - bound)). As long as the mean does not exceed the bound, whatever came before,
+no such bet is favourable, and a wealth of 1/alpha is ever reached with a probability of at most
+alpha (Ville 1939). So the wealth is the evidence, and looking often costs nothing.
+
+One gambler would need the right stake, and be ruined by a long good time before things turn bad. So
+the first wealth is shared out: over stakes from bold to timid, and over gamblers who begin later,
+one lot at every 100th number. What all of them hold together is evidence of the same kind.
+
+>>> import numpy as np
+>>> from emsco.certify.monitor._evidence import Evidence
+>>> errors = Evidence(0.05)
+>>> bool(errors.add(np.zeros(1000)).max() < 0)  # the logarithm of the evidence, after each number
+True
+>>> bool(errors.add(np.arange(300) % 5 == 0)[-1] > np.log(100))  # one in five is 1 now
+True
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from math import log, log2
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+EVERY = 100  # numbers, until new gamblers begin
+RECENT = 10  # such lots are remembered, to say what the mean was of late, at most
+# Stakes, as shares of what ruins a gambler when the number is 0; the best stake against a mean of
+# bound + share * (1 - bound), so from small to large changes.
+SHARES = 0.5 ** np.arange(1, 10)
+_TOGETHER = 100  # lots, as many as fit the cache
+_LEAST_BOUND = 1e-9  # of 0, the first number above it would be infinite evidence
+
+
+class Evidence:
+    """Evidence that numbers from 0 to 1 have a mean above a bound.
+
+    Parameters
+    ----------
+    bound : float
+        From 0 to below 1.
+    """
+
+    def __init__(self, bound: float) -> None:
+        self.bound = max(bound, _LEAST_BOUND)
+        self.seen = 0
+        self._stakes = SHARES / self.bound
+        # What the gamblers of each stake held when some began last, what they gained since, both
+        # as logarithms, and the sum of the numbers since.
+        self._held = np.full(len(SHARES), log(0.5 / len(SHARES)))
+        self._gained = np.zeros(len(SHARES))
+        self._sum = 0.0
+        self._sums: deque[float] = deque(maxlen=RECENT)
+
+    @property
+    def log_evidence(self) -> float:
+        """The logarithm of what all gamblers hold."""
+        return float(np.logaddexp(_log_sum(self._held + self._gained), self._reserve))
+
+    @property
+    def recent(self) -> tuple[float, int]:
+        """The mean of late, and of how many numbers: of those that say most against the bound."""
+        sums = np.cumsum([self._sum, *reversed(self._sums)])
+        counts = self.seen % EVERY + EVERY * np.arange(len(sums))
+        means = sums / np.maximum(counts, 1)
+        deviation = (means - self.bound) * np.sqrt(counts)
+        since = int(deviation.argmax()) if deviation.max() > 0 else -1
+        return float(means[since]), int(counts[since])
+
+    def add(self, numbers: ArrayLike) -> NDArray[np.float64]:
+        """Take numbers in; give the logarithm of the evidence after each of them.
+
+        In whatever portions they come, the outcome is the same to the last bit.
+        """
+        values = np.asarray(numbers, dtype=np.float64)
+        path = np.empty(len(values))
+        done = 0
+        while done < len(values):
+            # What completes a lot, or whole lots together, or what begins one.
+            begun = self.seen % EVERY
+            n_lots = 1 if begun else max(min((len(values) - done) // EVERY, _TOGETHER), 1)
+            taken = values[done : done + n_lots * EVERY - begun]
+            path[done : done + len(taken)] = self._add_lots(taken.reshape(n_lots, -1))
+            done += len(taken)
+        return path
+
+    def _add_lots(self, lots: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Take in whole lots, or numbers within a single one."""
+        gains = np.log1p(self._stakes[:, None, None] * (lots - self.bound))
+        gains[:, 0, 0] += self._gained
+        wealth = np.cumsum(gains, axis=2)  # stakes x lots x numbers
+        lasts = wealth[:, :, -1].copy()
+        first = lots[0, 0] + self._sum
+        sums = np.cumsum(np.vstack([np.append(first, lots[0, 1:]), lots[1:]]), axis=1)[:, -1]
+        reserve = np.empty((len(lots), 1))
+        for lot in range(len(lots)):
+            wealth[:, lot] += self._held[:, None]
+            reserve[lot] = self._reserve
+            self._gained, self._sum = lasts[:, lot], float(sums[lot])
+            self.seen += lots.shape[1]
+            if self.seen % EVERY == 0:
+                self._begin_anew()
+        return np.logaddexp(_log_sum(wealth), reserve).ravel()
+
+    @property
+    def _reserve(self) -> float:
+        """The logarithm of what is set aside for gamblers yet to begin."""
+        return log(0.5 / log2(self.seen // EVERY + 2))
+
+    def _begin_anew(self) -> None:
+        """Let new gamblers begin, with a part of the other half of the first wealth.
+
+        The parts fall off as slowly as parts of one whole can, so that late changes are found too.
+        """
+        lot = self.seen // EVERY
+        part = 0.5 / log2(lot + 1) - 0.5 / log2(lot + 2)
+        self._held = np.logaddexp(self._held + self._gained, log(part / len(SHARES)))
+        self._gained = np.zeros(len(SHARES))
+        self._sums.append(self._sum)
+        self._sum = 0.0
+
+    def state(self) -> dict[str, Any]:
+        """Give all that changes, as plain values."""
+        return {
+            "seen": self.seen,
+            "held": self._held.tolist(),
+            "gained": self._gained.tolist(),
+            "sum": self._sum,
+            "sums": list(self._sums),
+        }
+
+    def restore(self, state: dict[str, Any]) -> Self:
+        """Go on where another one was."""
+        self.seen = int(state["seen"])
+        self._held, self._gained = (
+            np.array(state[name], dtype=np.float64) for name in ("held", "gained")
+        )
+        self._sum = float(state["sum"])
+        self._sums = deque(map(float, state["sums"]), maxlen=RECENT)
+        if any(
+            a.shape != SHARES.shape or not np.isfinite(a).all() for a in (self._held, self._gained)
+        ):
+            raise ValueError(f"{len(SHARES)} finite wealths are needed.")
+        return self
+
+
+def _log_sum(logs: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Give the logarithm of a sum over the first axis, of numbers given as logarithms."""
+    most = logs.max(axis=0)
+    total = np.zeros_like(most)
+    for own in logs:
+        total += np.exp(own - most)
+    log_sum: NDArray[np.float64] = most + np.log(total)
+    return log_sum
+
+
+def upper_bound(share: float, rows: float, delta: float) -> float:
+    """Bound a mean of numbers from 0 to 1 by its estimate: exceeded with probability `delta`.
+
+    Chernoff's bound: rows * KL(share, bound) = log(1 / delta).
+
+    >>> from emsco.certify.monitor._evidence import upper_bound
+    >>> f"{upper_bound(0.1, 2000, 0.001):.4f}"
+    '0.1268'
+    """
+    low, high = share, 1.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        if rows * _divergence(share, middle) < -log(delta):
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def _divergence(share: float, other: float) -> float:
+    """Give Kullback and Leibler's divergence of two coins, for other >= share."""
+    heads = share * log(share / other) if share else 0.0
+    if share == 1 or other == 1:
+        return 0.0 if share == other else float("inf")
+    return heads + (1 - share) * log((1 - share) / (1 - other))

@@ -1,0 +1,215 @@
+"""Rows that wait for what is true of them: accepted ones, and a random share of all.
+
+Accepted rows count as their labels come. Rows drawn count in the order of their decisions, because
+truth comes sooner for some than for others: a rejected row is reviewed the same day, an accepted
+one audited a month later. As it comes, it would come in clumps whose mean is not that of the rows,
+and evidence against a promise would grow while the promise holds. In the order of the decisions
+each row is as likely to be wrong as the next, whatever the delays.
+
+A row whose truth never comes is given up in the end, and counts as right: that may hide a change,
+but it never makes an alarm.
+
+>>> from emsco.certify.monitor._sample import Sample
+>>> from emsco import Decisions
+>>> sample = Sample(share=1.0, seed=0, keep=10)
+>>> two = Decisions(["yes", "yes"], [True, True], [0, 0], [1.0, 1.0], [1.0, 1.0])
+>>> sample.decided(two, ["first", "second"], number=0)
+[]
+>>> sample.told(0, "second", "no")
+[]
+>>> [row.key for _, row in sample.told(0, "first", "yes")]
+['first', 'second']
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Mapping, Sequence
+from dataclasses import astuple, dataclass
+from typing import Any
+
+import numpy as np
+
+from emsco.words.decisions import Decisions
+
+_COUNTS = ("asked", "counted", "given_up")
+
+
+@dataclass(slots=True)
+class Row:
+    """A row that was drawn; one that is done without a truth was given up.
+
+    One that is not `asked` had its truth from the start.
+    """
+
+    key: Any
+    label: Any
+    accepted: bool
+    truth: Any = None
+    asked: bool = True
+    done: bool = False
+
+
+# The place of what made a row count, among the rows of a call, and the row.
+Counted = tuple[int, Row]
+
+
+class Accepted:
+    """Accepted rows that wait for a label, and count as it comes.
+
+    Parameters
+    ----------
+    keep : int
+        How many rows are kept; beyond it the oldest is forgotten.
+    """
+
+    def __init__(self, keep: int) -> None:
+        self.keep = keep
+        self.counted = 0
+        self.forgotten = 0
+        self.waiting: OrderedDict[Any, Any] = OrderedDict()
+
+    @property
+    def lacking(self) -> str:
+        """Say where no label has come yet, else ""."""
+        has_waited = self.waiting or self.forgotten
+        return "no label of an accepted row has come" if has_waited and not self.counted else ""
+
+    def decided(self, decisions: Decisions, keys: Sequence[Any]) -> None:
+        """Remember what accepted rows were told."""
+        told = zip(keys, decisions.label.tolist(), decisions.accepted.tolist(), strict=True)
+        for key, label, accepted in told:
+            if key in self.waiting:  # decided again: the last decision is the one that counts
+                del self.waiting[key]
+                self.forgotten += 1
+            if accepted:
+                self.waiting[key] = label
+            if len(self.waiting) > self.keep:
+                self.waiting.popitem(last=False)
+                self.forgotten += 1
+
+    def told(self, place: int, key: Any, truth: Any) -> list[Counted]:
+        """Tell the label of a row that waits for it; give the row."""
+        self.counted += 1
+        return [(place, Row(key, self.waiting.pop(key), accepted=True, truth=truth))]
+
+    def state(self) -> dict[str, Any]:
+        """Give all that changes, as plain values."""
+        rows = [list(row) for row in self.waiting.items()]
+        return {"counted": self.counted, "forgotten": self.forgotten, "rows": rows}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on where another one was."""
+        self.counted, self.forgotten = int(state["counted"]), int(state["forgotten"])
+        self.waiting.update((key, label) for key, label in state["rows"])
+
+
+class Sample:
+    """Rows drawn, until they can be counted.
+
+    Parameters
+    ----------
+    share : float
+        The probability that a row is drawn.
+    seed : int
+        Which rows are drawn; a row is drawn by its number, in whatever portions rows come.
+    keep : int
+        How many rows are kept; beyond it the oldest is given up.
+    needs : str, default="its truth"
+        What a row waits for, in words.
+    """
+
+    def __init__(self, share: float, seed: int, keep: int, needs: str = "its truth") -> None:
+        self.share = share
+        self.seed = seed
+        self.keep = keep
+        self.needs = needs
+        self.asked = 0  # so many rows for their truth, of which so many have counted by it
+        self.counted = 0
+        self.given_up = 0
+        self.waiting: dict[Any, Row] = {}
+        self._rows: deque[Row] = deque()
+
+    @property
+    def lacking(self) -> str:
+        """Say what is lacking where fewer than half of the rows asked for have counted, else ""."""
+        if 2 * self.counted >= self.asked:
+            return ""
+        return (
+            f"of {self.asked:,} rows drawn {self.counted:,} have counted; {len(self.waiting):,} "
+            f"wait for {self.needs}, and {self.given_up:,} were given up"
+        )
+
+    def decided(
+        self, decisions: Decisions, keys: Sequence[Any], number: int, last: int | None = None
+    ) -> list[Counted]:
+        """Draw among rows, the first of which has that number; give those that count now.
+
+        The truth of rows that left at the stage `last` is their label.
+        """
+        bits = np.random.PCG64(self.seed).advance(number)  # a row is drawn by its number alone
+        drawn = np.random.Generator(bits).random(len(decisions)) < self.share
+        counted: list[Counted] = []
+        places = np.flatnonzero(drawn).tolist()
+        for place, label, accepted, stage in zip(
+            places,
+            decisions.label[drawn].tolist(),
+            decisions.accepted[drawn].tolist(),
+            decisions.exit_stage[drawn].tolist(),
+            strict=True,
+        ):
+            row = Row(keys[place], label, accepted)
+            if stage == last:
+                row.truth, row.asked, row.done = label, False, True
+            if row.key in self.waiting:  # decided again: the last decision is the one that counts
+                self._done(row.key)
+            self.asked += row.asked
+            self._append(row)
+            counted += self._take(place)
+        return counted
+
+    def told(self, place: int, key: Any, truth: Any) -> list[Counted]:
+        """Tell what is true of a row that waits for it; give the rows that count now."""
+        self._done(key, truth)
+        return self._take(place)
+
+    def gave_up(self, place: int, key: Any) -> list[Counted]:
+        """Wait no longer for the truth of a row; give the rows that count now."""
+        if key in self.waiting:
+            self._done(key)
+        return self._take(place)
+
+    def _append(self, row: Row) -> None:
+        self._rows.append(row)
+        if not row.done:
+            self.waiting[row.key] = row
+
+    def _done(self, key: Any, truth: Any = None) -> None:
+        row = self.waiting.pop(key)
+        row.truth, row.done = truth, True
+
+    def _take(self, place: int) -> list[Counted]:
+        """Take out rows that can be counted, in the order of their decisions."""
+        counted = []
+        while self._rows and (self._rows[0].done or len(self._rows) > self.keep):
+            row = self._rows.popleft()
+            if not row.done:
+                self._done(row.key)
+            self.counted += row.asked and row.truth is not None
+            self.given_up += row.truth is None
+            counted.append((place, row))
+        return counted
+
+    def state(self) -> dict[str, Any]:
+        """Give all that changes, as plain values."""
+        return {
+            **{name: getattr(self, name) for name in _COUNTS},
+            "rows": [list(astuple(row)) for row in self._rows],
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on where another one was."""
+        for name in _COUNTS:
+            setattr(self, name, int(state[name]))
+        for kept in state["rows"]:
+            self._append(Row(*kept))

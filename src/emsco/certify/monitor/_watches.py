@@ -1,0 +1,214 @@
+"""Promises as means of numbers from 0 to 1 that must not exceed a bound, with evidence on each."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import log
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emsco.certify.monitor._evidence import Evidence
+from emsco.certify.monitor._sample import Row
+from emsco.words.decisions import Decisions
+
+# What the numbers of a mean come with.
+DECISIONS, LABELS, DRAWN_LABELS, DRAWN_ANSWERS = "decisions", "labels", "drawn labels", "answers"
+
+
+class Mean:
+    """A mean that must not exceed a bound."""
+
+    comes_with: ClassVar[str] = DECISIONS
+
+    def __init__(self, bound: float) -> None:
+        self.bound = bound
+        self.evidence = Evidence(bound)
+
+    def numbers(self, decisions: Decisions) -> NDArray[Any]:
+        """Give the numbers that decisions add."""
+        raise NotImplementedError
+
+    def number(self, row: Row) -> bool | None:
+        """Give the number that a row with its truth adds; None: it is not about such a row."""
+        raise NotImplementedError
+
+    def tell(self) -> str:
+        """Say what the mean was of late, and what it should be."""
+        return self._tell(*self.evidence.recent)
+
+    def _tell(self, mean: float, count: int) -> str:
+        raise NotImplementedError
+
+
+class Errors(Mean):
+    """The share of accepted rows labelled wrong; labels come by themselves, not with decisions."""
+
+    comes_with = LABELS
+
+    def number(self, row: Row) -> bool:
+        """Give 1 for a row labelled wrong."""
+        return bool(row.label != row.truth)
+
+    def _tell(self, mean: float, count: int) -> str:
+        return (
+            f"{mean:.1%} of the last {count:,} labels of accepted rows show an error; at most "
+            f"{self.bound:.1%} are promised."
+        )
+
+
+class Changed(Mean):
+    """The share of rows decided otherwise than the final model answers."""
+
+    comes_with = DRAWN_ANSWERS
+
+    def number(self, row: Row) -> bool:
+        """Give 1 for a row that was decided otherwise; one that was given up counts as agreed."""
+        return row.truth is not None and not (row.accepted and row.label == row.truth)
+
+    def _tell(self, mean: float, count: int) -> str:
+        return (
+            f"{mean:.1%} of the last {count:,} rows drawn were decided otherwise than the final "
+            f"model answers; at most {self.bound:.1%} are promised."
+        )
+
+
+class Missed(Mean):
+    """The share of a class's rows accepted under another label."""
+
+    comes_with = DRAWN_LABELS
+
+    def __init__(self, bound: float, label: Any) -> None:
+        super().__init__(bound)
+        self.label = label
+
+    def number(self, row: Row) -> bool | None:
+        """Give 1 for a row of the class that was missed; one that was given up counts as not."""
+        if row.truth is None:
+            return False
+        return row.accepted and row.label != self.label if row.truth == self.label else None
+
+    def _tell(self, mean: float, count: int) -> str:
+        return (
+            f"{mean:.1%} of the last {count:,} rows drawn of {self.label!r} were accepted under "
+            f"another label; at most {self.bound:.1%} are promised."
+        )
+
+
+class Rejected(Mean):
+    """The share of rows rejected."""
+
+    def numbers(self, decisions: Decisions) -> NDArray[Any]:
+        """Give 1 for a rejected row."""
+        return ~decisions.accepted
+
+    def _tell(self, mean: float, count: int) -> str:
+        return (
+            f"{mean:.1%} of the last {count:,} rows were rejected; at most {self.bound:.1%} are "
+            f"expected."
+        )
+
+
+class Paid(Mean):
+    """What rows paid, as a share of what everything costs."""
+
+    def __init__(self, bound: float, total: float) -> None:
+        super().__init__(bound)
+        self.total = total
+
+    def numbers(self, decisions: Decisions) -> NDArray[Any]:
+        """Give what each row paid; one that pays more than everything counts as everything."""
+        return (decisions.cost / self.total).clip(0, 1)
+
+    def _tell(self, mean: float, count: int) -> str:
+        return (
+            f"Each of the last {count:,} rows paid {mean * self.total:.4g} on the mean; at most "
+            f"{self.bound * self.total:.4g} is expected."
+        )
+
+
+class Traffic(Mean):
+    """The share of rows that reach a stage, or the share that does not."""
+
+    def __init__(self, bound: float, stage: int, *, more: bool) -> None:
+        super().__init__(bound)
+        self.stage = stage
+        self.more = more
+
+    def numbers(self, decisions: Decisions) -> NDArray[Any]:
+        """Give 1 for a row that reaches the stage, or for one that does not."""
+        reached: NDArray[np.bool_] = decisions.exit_stage >= self.stage
+        return reached if self.more else ~reached
+
+    def _tell(self, mean: float, count: int) -> str:
+        share, limit = (mean, self.bound) if self.more else (1 - mean, 1 - self.bound)
+        return (
+            f"Stage {self.stage} was bought for {share:.1%} of the last {count:,} rows; at "
+            f"{'most' if self.more else 'least'} {limit:.1%} are expected."
+        )
+
+
+class Watch:
+    """Evidence on one promise: the mean of the evidence on its means.
+
+    Parameters
+    ----------
+    what : str
+        The name of the promise.
+    means : sequence of Mean
+        What must hold together; what always holds is left out.
+    alpha : float
+        The probability of ever gathering enough evidence although all holds.
+    """
+
+    def __init__(self, what: str, means: Sequence[Mean], alpha: float) -> None:
+        self.what = what
+        self.means = [mean for mean in means if mean.bound < 1]
+        self.alpha = alpha
+
+    @property
+    def comes_with(self) -> str:
+        """What its numbers come with."""
+        return self.means[0].comes_with
+
+    @property
+    def seen(self) -> int:
+        """How many numbers it was given, one a mean and row."""
+        return self.means[0].evidence.seen
+
+    @property
+    def log_evidence(self) -> float:
+        """The logarithm of the evidence now."""
+        logs = [mean.evidence.log_evidence for mean in self.means]
+        return float(np.logaddexp.reduce(logs)) - log(len(logs))
+
+    def add(self, numbers: Sequence[NDArray[Any]]) -> tuple[int, float, str] | None:
+        """Take in numbers, one array a mean.
+
+        Where evidence suffices: say after how many of them first, its logarithm then, and what the
+        mean was of late that says most.
+        """
+        before = [mean.evidence.state() for mean in self.means]
+        path = self.follow(numbers)
+        enough = np.flatnonzero(path >= -log(self.alpha))
+        if not enough.size:
+            return None
+        first = int(enough[0]) + 1
+        # Back to that very number: what is told must not depend on how many came together.
+        for mean, state in zip(self.means, before, strict=True):
+            mean.evidence.restore(state)
+        self.follow([own[:first] for own in numbers])
+        told = self.tell()
+        self.follow([own[first:] for own in numbers])
+        return first, float(path[first - 1]), told
+
+    def tell(self) -> str:
+        """Say what the mean was of late that says most."""
+        return max(self.means, key=lambda mean: mean.evidence.log_evidence).tell()
+
+    def follow(self, numbers: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
+        """Take in numbers, one array a mean; give the logarithm of the evidence after each."""
+        paths = [mean.evidence.add(own) for mean, own in zip(self.means, numbers, strict=True)]
+        path: NDArray[np.float64] = np.logaddexp.reduce(paths, axis=0) - log(len(paths))
+        return path

@@ -1,0 +1,246 @@
+"""The loss of logistic regressions without its penalty, evaluated for many weights at once.
+
+Two classes need one score a row, more classes one less than there are: the penalty is least where
+the weights of all classes sum to 0, so that a base of such weights says everything. Unknowns are
+scores x columns, in this order, and sets lie along the last axis.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Protocol, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import helmert  # type: ignore[import-untyped]  # scipy ships no types
+
+from emsco.rows.encoding import Array
+
+_FEW = 4  # sets whose curvatures are not worth the products of every two columns
+_BLOCK = 2**16  # rows x sets x scores at a time: what the cache holds with its products
+_MOST_PRODUCTS = 2**20  # of columns, made at a time: 8 MB
+_KEPT = 2**23  # products of columns that are kept between rounds; beyond, they are made anew
+
+
+class TrainingRows(Protocol):
+    """Encoded columns x training rows, the intercept's ones first, with what labels say of them."""
+
+    @property
+    def columns(self) -> Array:
+        """The columns."""
+
+    @property
+    def weight(self) -> Array | None:
+        """How much each row counts; None where all count 1."""
+
+    @property
+    def n_scores(self) -> int:
+        """How many scores a row has."""
+
+    def take(self, columns: NDArray[np.intp]) -> Self:
+        """Keep some columns."""
+
+    def slopes(self, scores: Array, rows: slice, bends: Array | None) -> Array:
+        """Give how fast the loss falls in each score, writing over scores x rows x sets.
+
+        Where asked for, write how it bends in every two scores, pairs x rows x sets.
+        """
+
+
+def make_rows(columns: Array, codes: NDArray[np.intp], weight: Array | None) -> TrainingRows:
+    """Make rows of columns without an intercept, and of the code of each row's class."""
+    with_ones = np.vstack([np.ones(columns.shape[1]), columns])
+    n_classes = int(codes.max()) + 1
+    if n_classes == 2:
+        return _Signed(with_ones * np.where(codes == 1, 1.0, -1.0), weight)
+    return _Coded(with_ones, weight, codes, class_base(n_classes))
+
+
+def class_base(n_classes: int) -> Array:
+    """Give what each score adds to that of each class, classes x scores."""
+    if n_classes == 2:
+        return np.array([[0.0], [1.0]])
+    base: Array = helmert(n_classes).T
+    return base
+
+
+def pull_of(rows: TrainingRows) -> Array:
+    """Say how strongly each column but the intercept pulls at its weights while all are 0."""
+    pull = np.abs(Loss(rows, 1).gradient_at_zero).reshape(rows.n_scores, -1)
+    total: Array = pull.sum(axis=0)[1:]
+    return total
+
+
+def softmax(scores: Array) -> Array:
+    """Turn scores of classes, along the first axis, into probabilities, in place."""
+    scores -= scores.max(axis=0)
+    np.exp(scores, out=scores)
+    scores /= scores.sum(axis=0)
+    return scores
+
+
+@dataclass(frozen=True)
+class _Signed:
+    """Two classes: each row is times 1 for the second class and -1 for the first.
+
+    So a score is a margin, and labels are needed no more.
+    """
+
+    columns: Array
+    weight: Array | None
+
+    n_scores = 1
+
+    def take(self, columns: NDArray[np.intp]) -> Self:
+        return replace(self, columns=self.columns[columns])
+
+    def slopes(self, scores: Array, rows: slice, bends: Array | None) -> Array:  # noqa: ARG002
+        """Turn margins into the probability of the other class."""
+        with np.errstate(over="ignore"):  # infinity is right: its inverse is 0
+            np.exp(scores, out=scores)
+        scores += 1.0
+        np.reciprocal(scores, out=scores)
+        if bends is not None:
+            np.subtract(1.0, scores, out=bends)
+            bends *= scores
+        return scores
+
+
+@dataclass(frozen=True)
+class _Coded:
+    """More classes: the loss falls by a row's own base less the mean of all, by probability."""
+
+    columns: Array
+    weight: Array | None
+    codes: NDArray[np.intp]  # of the rows' classes
+    base: Array  # classes x scores
+
+    @property
+    def n_scores(self) -> int:
+        return int(self.base.shape[1])
+
+    def take(self, columns: NDArray[np.intp]) -> Self:
+        return replace(self, columns=self.columns[columns])
+
+    def slopes(self, scores: Array, rows: slice, bends: Array | None) -> Array:
+        probability = softmax(np.tensordot(self.base, scores, axes=1))
+        mean = np.tensordot(self.base.T, probability, axes=1)
+        if bends is not None:
+            first, second = np.triu_indices(self.n_scores)
+            both = (self.base[:, first] * self.base[:, second]).T
+            np.subtract(np.tensordot(both, probability, axes=1), mean[first] * mean[second], bends)
+        own = self.base[self.codes[rows]].T
+        return np.subtract(own[:, :, None], mean, out=scores)
+
+
+class Loss:
+    """The loss over all rows, in blocks of them; what it needs of the columns is made once."""
+
+    def __init__(self, rows: TrainingRows, n_sets: int) -> None:
+        self._rows = rows
+        n_columns, self._n_rows = rows.columns.shape
+        self._n_products = n_columns * (n_columns + 1) // 2
+        widest = n_columns if n_sets <= _FEW else self._n_products
+        at_once = _BLOCK // (n_sets * rows.n_scores)
+        self._size = max(1, min(at_once, _MOST_PRODUCTS // widest))
+        self._kept: list[Array] = []
+        n_pairs = rows.n_scores * (rows.n_scores + 1) // 2
+        n_values = min(self._size, self._n_rows) * n_sets
+        self._scores = np.empty(rows.n_scores * n_values)
+        self._bends = np.empty(n_pairs * n_values)
+
+    @cached_property
+    def _weighted(self) -> Array:
+        rows = self._rows
+        return rows.columns if rows.weight is None else rows.columns * rows.weight
+
+    @cached_property
+    def gradient_at_zero(self) -> Array:
+        """The gradient where every weight is 0."""
+        zero = np.zeros((self._rows.n_scores, self._n_rows, 1))
+        slopes = self._rows.slopes(zero, slice(None), None)
+        gradient: Array = -(self._weighted @ slopes).ravel()
+        return gradient
+
+    def evaluate(self, weights: Array, *, curved: bool) -> tuple[Array, Array | None]:
+        """Give the gradient, unknowns x sets, and the curvature, unknowns x unknowns x sets."""
+        n_scores, n_columns, n_sets = self._rows.n_scores, len(self._rows.columns), weights.shape[1]
+        n_pairs = n_scores * (n_scores + 1) // 2
+        by_score = weights.reshape(n_scores, n_columns, n_sets)
+        gradient = np.zeros(by_score.shape)
+        few = n_sets <= _FEW
+        shape = (n_columns, n_columns) if few else (self._n_products,)
+        curvature = np.zeros((n_pairs, *shape, n_sets))
+        for number, start in enumerate(range(0, self._n_rows, self._size)):
+            block = slice(start, start + self._size)
+            columns = self._rows.columns[:, block]
+            n_values = columns.shape[1] * n_sets
+            scores = self._scores[: n_scores * n_values].reshape(n_scores, -1, n_sets)
+            bends = self._bends[: n_pairs * n_values].reshape(n_pairs, -1, n_sets)
+            np.matmul(columns.T, by_score, out=scores)
+            slopes = self._rows.slopes(scores, block, bends if curved else None)
+            gradient -= self._weighted[:, block] @ slopes
+            if not curved:
+                continue
+            if few:
+                for i in range(n_sets):
+                    self._add_own(curvature[..., i], block, bends[:, :, i])
+            else:
+                curvature += self._products(number, block) @ bends
+        flat = gradient.reshape(-1, n_sets)
+        return flat, self._unfold(curvature) if curved else None
+
+    def _unfold(self, curvature: Array) -> Array:
+        """Give every two scores' curvatures in columns as one square of unknowns."""
+        n_sets = curvature.shape[-1]
+        n_unknowns = self._rows.n_scores * len(self._rows.columns)
+        if curvature.ndim == 3:
+            return curvature.reshape(-1, n_sets)[self._unfolding]
+        squares = curvature[_pair_places(self._rows.n_scores)].transpose(0, 2, 1, 3, 4)
+        return squares.reshape(n_unknowns, n_unknowns, n_sets)
+
+    @cached_property
+    def _unfolding(self) -> NDArray[np.intp]:
+        """Where the product of each two unknowns is, pairs of scores after pairs of scores."""
+        scores = _pair_places(self._rows.n_scores)[:, None, :, None]
+        columns = _pair_places(len(self._rows.columns))[:, None, :]
+        n_unknowns = self._rows.n_scores * len(self._rows.columns)
+        places: NDArray[np.intp] = scores * self._n_products + columns
+        return places.reshape(n_unknowns, n_unknowns)
+
+    @cached_property
+    def _pairs(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        return np.triu_indices(len(self._rows.columns))
+
+    def _products(self, number: int, block: slice) -> Array:
+        """Give the products of every two columns, products x rows of the block."""
+        if number < len(self._kept):
+            return self._kept[number]
+        first, second = self._pairs
+        products: Array = self._rows.columns[first, block]
+        products *= self._weighted[second, block]
+        if self._n_products * self._n_rows <= _KEPT:
+            self._kept.append(products)
+        return products
+
+    def _add_own(self, curvature: Array, block: slice, bends: Array) -> None:
+        """Add the curvature of one set, pairs x columns x columns."""
+        columns, weight = self._rows.columns[:, block], self._rows.weight
+        if weight is not None:
+            bends = bends * weight[block]
+        firsts, seconds = np.triu_indices(self._rows.n_scores)
+        for own, first, second, bend in zip(curvature, firsts, seconds, bends, strict=True):
+            if first == second:  # never below 0; and a matrix times itself costs BLAS half
+                scaled = columns * np.sqrt(np.maximum(bend, 0.0))
+                own += scaled @ scaled.T
+            else:
+                own += (columns * bend) @ columns.T
+
+
+def _pair_places(n: int) -> NDArray[np.intp]:
+    """Give where each two of n are among all pairs, whatever their order."""
+    first, second = np.triu_indices(n)
+    places = np.empty((n, n), dtype=np.intp)
+    places[first, second] = places[second, first] = np.arange(len(first))
+    return places

@@ -1,0 +1,183 @@
+"""Stages whose classifier is the user's own, fed in the container that X came in."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import Pipeline
+from sklearn.utils import Tags, get_tags
+from sklearn.utils.validation import _check_method_params, has_fit_parameter
+
+from emsco.exceptions import ValuesError, quoted
+from emsco.learners.folds import Fold, refuse_missing_class
+from emsco.learners.protocol import Learner, Outcomes, SetFits, Stages
+from emsco.learners.training import Training
+from emsco.rows.columns import Columns, assemble, has_missing, plain
+
+
+@dataclass(frozen=True)
+class EstimatorStage:
+    """One stage's classifier, the columns it sees and the container it wants them in."""
+
+    estimator: Any
+    number: int | None  # of the stage; None where it is of no design yet
+    container: str
+    features: tuple[str, ...]
+
+    @property
+    def fitted(self) -> Any:
+        """What was fitted."""
+        return self.estimator
+
+    def fit(self, columns: Columns, labels: NDArray[Any], params: dict[str, Any]) -> Self:
+        """Fit the estimator on this stage's columns."""
+        with self._explained(columns):
+            self.estimator.fit(assemble(self.container, self.features, columns), labels, **params)
+        return self
+
+    def __call__(self, columns: Columns) -> Sequence[NDArray[np.float64]]:
+        """Give the probability of each class, a value a row."""
+        with self._explained(columns):
+            probability = self.estimator.predict_proba(
+                assemble(self.container, self.features, columns)
+            )
+        return list(np.asarray(probability, dtype=np.float64).T)
+
+    @contextmanager
+    def _explained(self, columns: Columns) -> Iterator[None]:
+        """Name the stage and the columns where the estimator refuses missing values."""
+        try:
+            yield
+        except (ValueError, TypeError) as error:
+            missing = [f for f in self.features if has_missing(plain(columns[f]))]
+            if not missing:
+                raise
+            stage = "A stage" if self.number is None else f"Stage {self.number}"
+            raise ValuesError(
+                f"{stage} has missing values in {quoted(missing)}, which "
+                f"{type(self.estimator).__name__} may refuse: {error}",
+                column=missing[0],
+            ) from error
+
+
+@dataclass(frozen=True)
+class EstimatorLearner:
+    """Fits any classifier that has `predict_proba`: one clone a stage, a set and a fold."""
+
+    estimator: Any
+
+    encodes = False
+    block_rows = 2**17  # many, because every call of an estimator has its own price
+    is_one_model = False
+
+    @property
+    def is_calibrated(self) -> bool:
+        """Whether confidences are calibrated by the way they are made."""
+        return _is_calibrated(self.estimator)
+
+    def tags(self, tags: Tags) -> Tags:
+        """Tell scikit-learn what the estimator takes."""
+        inner = get_tags(self.estimator)
+        tags.input_tags.allow_nan = inner.input_tags.allow_nan
+        tags.classifier_tags.multi_class = inner.classifier_tags.multi_class
+        tags.classifier_tags.poor_score = inner.classifier_tags.poor_score
+        return tags
+
+    def routed(self) -> Any:
+        """Give the estimator, to which metadata of `fit` is routed."""
+        return self.estimator
+
+    def takes_weights(self) -> bool:
+        """Say whether its `fit` takes `sample_weight`."""
+        return bool(has_fit_parameter(self.estimator, "sample_weight"))
+
+    def fit(self, training: Training, features: tuple[str, ...], number: int | None = None) -> Any:
+        """Fit a clone on these columns."""
+        stage = EstimatorStage(clone(self.estimator), number, training.container, features)
+        return stage.fit(training.columns, training.labels, training.params).estimator
+
+    def judge(
+        self, fitted: Any, features: tuple[str, ...], stages: Stages, number: int
+    ) -> EstimatorStage:
+        """Let the fitted estimator judge."""
+        return EstimatorStage(fitted, number, stages.container, features)
+
+    def fits(self, training: Training, folds: Sequence[Fold]) -> SetFits:
+        """Prepare to fit sets one by one."""
+        weight = training.params.get("sample_weight")
+        refuse_missing_class(training.labels, folds, weight)
+        return EstimatorFits(
+            self.estimator,
+            training.columns,
+            training.container,
+            training.labels,
+            tuple(folds),
+            training.sources,
+            training.params,
+        )
+
+    def separate(self) -> Learner:
+        """Give itself: every set is fitted by itself."""
+        return self
+
+
+def _is_calibrated(estimator: Any) -> bool:
+    if isinstance(estimator, Pipeline):
+        return _is_calibrated(estimator[-1])
+    if isinstance(estimator, LogisticRegression):
+        return estimator.class_weight is None  # weights make one class surer than it is
+    return isinstance(estimator, CalibratedClassifierCV)
+
+
+@dataclass(frozen=True)
+class EstimatorFits:
+    """Any classifier, one clone a set and fold."""
+
+    estimator: Any
+    columns: Columns
+    container: str
+    labels: NDArray[Any]
+    folds: tuple[Fold, ...]
+    sources: Sequence[Sequence[str]]
+    params: Mapping[str, Any]
+
+    chunk = 1  # a fit is long, and none is of use to another
+    is_slow = False  # a task is one fit
+
+    @property
+    def n_rows(self) -> int:
+        """How many evaluation rows there are."""
+        return sum(len(fold.test) for fold in self.folds)
+
+    def outcomes(self, sets: NDArray[np.bool_]) -> Outcomes:
+        """Give confidence and label code, sets x evaluation rows."""
+        confidence = np.empty((len(sets), self.n_rows))
+        label = np.empty((len(sets), self.n_rows), dtype=np.uint8)
+        for i, members in enumerate(sets):
+            sources = [self.sources[source] for source in np.flatnonzero(members).tolist()]
+            chosen = {feature for source in sources for feature in source}
+            features = tuple(name for name in self.columns if name in chosen)
+            probability = np.concatenate(
+                [self._probability(features, number) for number in range(len(self.folds))]
+            )
+            confidence[i] = probability.max(axis=1)
+            label[i] = probability.argmax(axis=1)
+        return confidence, label
+
+    def _probability(self, features: tuple[str, ...], number: int) -> NDArray[np.float64]:
+        """Fit one set on a fold and give its test rows' probabilities, rows x classes."""
+        fold = self.folds[number]
+        params = _check_method_params(self.labels, self.params, indices=fold.train)
+        stage = EstimatorStage(clone(self.estimator), None, self.container, features)
+        train = {f: self.columns[f][fold.train] for f in features}
+        stage.fit(train, self.labels[fold.train], params)
+        test_columns = fold.test_columns or self.columns
+        return np.column_stack(stage({f: test_columns[f][fold.test] for f in features}))

@@ -1,0 +1,271 @@
+"""The default stage classifier: logistic regression on encoded blocks, and its bare arithmetic."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import isnan
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils import Tags
+
+from emsco.learners.batched import BatchedLogistic
+from emsco.learners.folds import Fold
+from emsco.learners.protocol import Encodings, Judge, SetFits, Stages
+from emsco.learners.training import Training
+from emsco.rows.columns import Columns, all_finite
+from emsco.rows.encoding import Array, Number, Term, read
+
+# exp(700) still fits a double; a score beyond it changes no probability.
+_LOWEST_SCORE = np.float64(-700.0)
+_HIGHEST_SCORE = np.finfo(np.float64).max
+
+
+def default_estimator() -> LogisticRegression:
+    """Make the classifier that stands behind `estimator=None`."""
+    return LogisticRegression(C=1.0, solver="newton-cholesky", tol=1e-10, max_iter=1000)
+
+
+def fit_default(X: Array, y: NDArray[Any], **params: Any) -> LogisticRegression:
+    """Fit the default classifier to encoded columns.
+
+    Where the start is the optimum already, Newton's line search finds nothing better, says so and
+    leaves the rest to lbfgs: right, and nothing that a user could act on. If lbfgs fails in turn,
+    it warns by itself.
+    """
+    with warnings.catch_warnings():
+        newton = "Line search of Newton solver"
+        warnings.filterwarnings("ignore", message=newton, category=ConvergenceWarning)
+        fitted: LogisticRegression = default_estimator().fit(X, y, **params)
+    return fitted
+
+
+@dataclass(frozen=True)
+class LinearFit:
+    """A fitted logistic regression as bare numbers, which nobody can change.
+
+    Parameters
+    ----------
+    weights : array of shape (n_scores, n_encoded_columns)
+        What each encoded column adds to each score.
+    intercepts : array of shape (n_scores,)
+        What each score begins with.
+    iterations : tuple of int
+        How many steps the fit took.
+    """
+
+    weights: Array
+    intercepts: Array
+    iterations: tuple[int, ...]
+
+    @classmethod
+    def of(cls, estimator: LogisticRegression) -> LinearFit:
+        """Take the numbers of a fitted estimator."""
+        steps = tuple(np.asarray(estimator.n_iter_).tolist())
+        return cls(_kept(estimator.coef_), _kept(estimator.intercept_), steps)
+
+    def estimator(self, classes: NDArray[Any]) -> LogisticRegression:
+        """Make the scikit-learn estimator of these numbers."""
+        made = default_estimator()
+        made.classes_ = classes
+        made.coef_, made.intercept_ = self.weights.copy(), self.intercepts.copy()
+        made.n_iter_ = np.array(self.iterations, dtype=np.int32)
+        made.n_features_in_ = self.weights.shape[1]
+        return made
+
+
+def _kept(numbers: Array) -> Array:
+    kept = numbers.copy()
+    kept.flags.writeable = False
+    return kept
+
+
+@dataclass(frozen=True)
+class LinearStage:
+    """A fitted logistic regression and its encoding, compiled to what each column adds to a score.
+
+    Columns are added one after the other, each by operations on single rows: the order of
+    additions, and so the last bit of a score, is the same for one row and for a million. A matrix
+    product would be no faster here, and its order of additions changes with the number of rows.
+    """
+
+    fitted: LinearFit
+    classes: NDArray[Any]
+    plain: tuple[str, ...]  # features that add slope * value
+    slopes: Array  # scores x plain features
+    others: tuple[tuple[str, Term], ...]  # features that add something else
+    intercept: Array  # scores x 1
+
+    @classmethod
+    def compile(
+        cls,
+        features: Sequence[str],
+        encoding: Encodings,
+        fitted: LinearFit,
+        classes: NDArray[Any],
+    ) -> LinearStage:
+        """Cut the weights into one block a feature, and fold in the encoding."""
+        ends = np.cumsum([encoding[feature].width for feature in features])
+        blocks = np.split(fitted.weights, ends[:-1], axis=1)
+        plain, slopes, others = [], [], []
+        intercept = fitted.intercepts[:, None].copy()
+        for feature, block in zip(features, blocks, strict=True):
+            learned = encoding[feature]
+            if isinstance(learned, Number) and learned.is_plain:
+                plain.append(feature)
+                slopes.append(block / learned.scale)
+                intercept -= slopes[-1] * learned.centre
+            else:
+                others.append((feature, learned.term(block)))
+        none = np.empty((len(intercept), 0))
+        stacked = np.hstack([none, *slopes])
+        return cls(fitted, classes, tuple(plain), stacked, tuple(others), intercept)
+
+    @cached_property
+    def estimator(self) -> LogisticRegression:
+        """The fitted classifier as scikit-learn knows it: a copy, by which nothing is decided."""
+        return self.fitted.estimator(self.classes)
+
+    def __call__(self, columns: Columns) -> Sequence[Array]:
+        """Give the probability of each class, a value a row."""
+        values = [columns[feature] for feature in self.plain]
+        if len(self.intercept) == 1 and values and len(values[0]) == 1:
+            return self._judge_one(values, columns)
+        with np.errstate(over="ignore", invalid="ignore"):  # of values near the largest float
+            score = self._plain_score(values)
+            for feature, term in self.others:
+                score = score + term(columns[feature])
+            score = score + self.intercept
+            if not all_finite(score):
+                score = _bounded(score)
+            return _logistic(score[0]) if len(score) == 1 else _softmax(score)
+
+    def _plain_score(self, values: list[NDArray[Any]]) -> Array:
+        """Add slope * value over the plain features, in their order."""
+        if not values:
+            return np.zeros((1, 1))
+        total: Array = self.slopes[:, :1] * values[0]
+        product = np.empty_like(total)
+        for i in range(1, len(values)):
+            total += np.multiply(self.slopes[:, i : i + 1], values[i], out=product)
+        return total
+
+    def _judge_one(self, values: list[NDArray[Any]], columns: Columns) -> Sequence[Array]:
+        """Judge one row between two classes: the same additions, without the price of arrays."""
+        score = self._first_slopes[0] * values[0].item()
+        for slope, value in zip(self._first_slopes[1:], values[1:], strict=True):
+            score += slope * value.item()
+        for feature, term in self.others:
+            score += term(columns[feature]).item()
+        score += self.intercept.item()
+        no, yes = _logistic(np.float64(0.0 if isnan(score) else score))
+        return np.array([no]), np.array([yes])
+
+    @cached_property
+    def _first_slopes(self) -> list[float]:
+        slopes: list[float] = self.slopes[0].tolist()
+        return slopes
+
+
+def _bounded(score: Array) -> Array:
+    """Bound scores that overflowed; a row whose infinities cancel has the same for every class."""
+    bounded = np.clip(score, -_HIGHEST_SCORE, _HIGHEST_SCORE)
+    bounded[:, np.isnan(score).any(axis=0)] = 0.0
+    return bounded
+
+
+def _logistic(score: Any) -> Sequence[Any]:
+    yes = 1.0 / (1.0 + np.exp(-np.maximum(score, _LOWEST_SCORE)))
+    return 1.0 - yes, yes
+
+
+def _softmax(score: Array) -> Sequence[Array]:
+    odds = np.exp(score - score.max(axis=0))
+    shares: Array = odds / np.add.accumulate(odds, axis=0)[-1]  # in a fixed order, as above
+    return list(shares)
+
+
+@dataclass(frozen=True)
+class ReadFirst:
+    """A stage that reads its columns itself, because another wants them as they were given."""
+
+    encodings: Encodings
+    stage: Judge
+
+    @property
+    def fitted(self) -> Any:
+        """What was fitted."""
+        return self.stage.fitted
+
+    @property
+    def estimator(self) -> Any:
+        """The fitted classifier as scikit-learn knows it."""
+        return self.stage.estimator
+
+    def __call__(self, columns: Columns) -> Sequence[Array]:
+        """Give the probability of each class, a value a row."""
+        return self.stage({f: read(own, columns[f]) for f, own in self.encodings.items()})
+
+
+@dataclass(frozen=True)
+class LogisticLearner:
+    """Fits the default classifier: for one stage by scikit-learn, for many sets in batches."""
+
+    estimator = None
+    encodes = True
+    block_rows = 2**14  # few enough to stay in cache, as a stage is bare arithmetic
+    is_one_model = False
+    is_calibrated = True
+
+    def tags(self, tags: Tags) -> Tags:
+        """Tell scikit-learn that text and missing values are taken."""
+        tags.input_tags.allow_nan = True
+        tags.input_tags.string = True
+        return tags
+
+    def routed(self) -> LogisticRegression:
+        """Give what metadata of `fit` is routed to; it takes weights."""
+        return default_estimator().set_fit_request(sample_weight=True)
+
+    def takes_weights(self) -> bool:
+        """Say that weights can be given."""
+        return True
+
+    def fit(
+        self, training: Training, features: tuple[str, ...], number: int | None = None
+    ) -> LinearFit:
+        """Fit the classifier that sees these columns."""
+        del number
+        blocks = np.hstack([training.encoded(feature) for feature in features])
+        return LinearFit.of(fit_default(blocks, training.labels, **training.params))
+
+    def judge(
+        self, fitted: LinearFit, features: tuple[str, ...], stages: Stages, number: int
+    ) -> LinearStage:
+        """Compile the weights."""
+        del number
+        return LinearStage.compile(features, encodings_of(features, stages), fitted, stages.classes)
+
+    def fits(self, training: Training, folds: Sequence[Fold]) -> SetFits:
+        """Prepare to fit many sets at once."""
+        for name in training.params.keys() - {"sample_weight"}:
+            raise TypeError(f"The default classifier takes sample_weight, but no {name!r}.")
+        return BatchedLogistic.learn(
+            training.columns, training.labels, folds, training.sources, **training.params
+        )
+
+    def separate(self) -> LogisticLearner:
+        """Give itself: every set is fitted by itself."""
+        return self
+
+
+def encodings_of(features: Sequence[str], stages: Stages) -> Encodings:
+    """Give the encodings of some columns."""
+    readers = {feature: stages.reader(feature).encoding for feature in features}
+    return {feature: encoding for feature, encoding in readers.items() if encoding is not None}

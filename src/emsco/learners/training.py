@@ -1,0 +1,188 @@
+"""Rows that stages are fitted on: read once, and each set of features fitted once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
+from sklearn.utils import column_or_1d
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import (
+    _check_method_params,
+    _check_sample_weight,
+    assert_all_finite,
+    check_consistent_length,
+)
+
+from emsco.exceptions import ClassesError, ColumnsError, ValuesError
+from emsco.learners.protocol import Learner
+from emsco.rows.columns import (
+    Columns,
+    as_objects,
+    has_missing,
+    is_category,
+    plain,
+    refuse_invalid,
+)
+from emsco.rows.encoding import Array, learn, read
+from emsco.rows.reading import ColumnReader, kind_of
+
+
+def check_labels(y: ArrayLike | None, n_rows: int) -> NDArray[Any]:
+    """Check the labels of training rows: one a row, and at least two classes."""
+    if isinstance(y, np.ma.MaskedArray) and y.mask.any():
+        row = int(np.argmax(y.mask))
+        raise ValuesError(f"Row {row} has no label: it is masked; leave the row out.", row=row)
+    labels: NDArray[Any] = column_or_1d(y, warn=True)
+    if labels.dtype.kind == "f":
+        assert_all_finite(labels, input_name="y")
+    check_classification_targets(labels)
+    check_consistent_length(labels, np.empty(n_rows))
+    classes = np.unique(labels)
+    if len(classes) < 2:
+        raise ClassesError(
+            f"`y` must hold at least 2 classes, got 1 class: {classes.tolist()[0]!r}."
+        )
+    return labels
+
+
+class Training:
+    """Columns and labels to fit on; what is learned of a column or a set of them is kept.
+
+    Parameters
+    ----------
+    learner : Learner
+        What fits.
+    container : str
+        What the user's own classifiers want their columns in.
+    columns : mapping of name to column
+        Every column, in the order of X.
+    labels : array
+        The label of each row.
+    params : dict
+        What the `fit` of every estimator receives.
+    sources : sequence of sequences of str, default=()
+        The columns of each source: told to a classifier that answers for every set of them.
+    may_be_missing : set of str, default=frozenset()
+        Columns that may be missing although no row here lacks them.
+    """
+
+    def __init__(
+        self,
+        learner: Learner,
+        container: str,
+        columns: Columns,
+        labels: NDArray[Any],
+        params: dict[str, Any],
+        sources: Sequence[Sequence[str]] = (),
+        may_be_missing: Set[str] = frozenset(),
+    ) -> None:
+        self.learner = learner
+        self.container = container
+        self.columns = columns
+        self.labels = labels
+        self.classes = np.unique(labels)
+        self.params = dict(params)
+        self.sources = sources
+        self._may_be_missing = may_be_missing
+        self._weight = np.ones(len(labels))
+        if self.params.get("sample_weight") is not None:
+            if not learner.takes_weights():
+                raise ColumnsError(
+                    f"`sample_weight` was given, but {type(learner.estimator).__name__}.fit takes "
+                    "none."
+                )
+            self._weight = _check_sample_weight(
+                self.params["sample_weight"], labels, ensure_non_negative=True
+            )
+            if not self._weight.any():
+                raise ValuesError("`sample_weight` must be above 0 for some row; all are 0.")
+            self.params["sample_weight"] = self._weight
+        self._values: dict[str, NDArray[Any]] = {}
+        self._readers: dict[str, ColumnReader] = {}
+        self._blocks: dict[str, Array] = {}
+        self.fitted: dict[tuple[str, ...], Any] = {}
+        self.shared: dict[str, Any] = {}  # what a learner fits once for several sets
+
+    @property
+    def names(self) -> list[str]:
+        """Every column, in the order of X."""
+        return list(self.columns)
+
+    @property
+    def most_frequent(self) -> int:
+        """Which class most rows have."""
+        return int(np.unique(self.labels, return_counts=True)[1].argmax())
+
+    def take(self, rows: NDArray[np.intp]) -> Training:
+        """Give the same with some of the rows, nothing learned yet."""
+        columns = {name: column[rows] for name, column in self.columns.items()}
+        params = _check_method_params(self.labels, self.params, indices=rows)
+        missing = {name for name in self.columns if has_missing(self.values(name))}
+        labels = self.labels[rows]
+        return Training(
+            self.learner, self.container, columns, labels, params, self.sources, missing
+        )
+
+    def by(self, learner: Learner) -> Training:
+        """Give the same rows for another learner, nothing learned yet."""
+        return Training(
+            learner,
+            self.container,
+            self.columns,
+            self.labels,
+            self.params,
+            self.sources,
+            self._may_be_missing,
+        )
+
+    def values(self, name: str) -> NDArray[Any]:
+        """Give a column as plain values; infinity raises."""
+        if name not in self._values:
+            values = plain(self.columns[name])
+            refuse_invalid(values, name, missing_seen=True, given=self.columns[name])
+            self._values[name] = values
+        return self._values[name]
+
+    def reader(self, name: str) -> ColumnReader:
+        """Learn how a column is read."""
+        if name not in self._readers:
+            self._readers[name] = self._learn(name)
+        return self._readers[name]
+
+    def _learn(self, name: str) -> ColumnReader:
+        values, may_be_missing = self.values(name), name in self._may_be_missing
+        kind = kind_of(self.columns[name], values)
+        if not self.learner.encodes:
+            return ColumnReader(kind, may_be_missing or has_missing(values))
+        encoding = learn(self.columns[name], name, self._weight, may_be_missing=may_be_missing)
+        return ColumnReader(kind, encoding.missing_seen, encoding)
+
+    def encoded(self, name: str) -> Array:
+        """Give a column as the numbers that the default classifier takes."""
+        if name not in self._blocks:
+            encoding = self.reader(name).encoding
+            assert encoding is not None  # a learner that encodes has learned one
+            self._blocks[name] = encoding.encode(read(encoding, self.columns[name]))
+        return self._blocks[name]
+
+    def guarded(self, guard: Any, used: Sequence[str]) -> Any:
+        """Let a guard learn some of the columns."""
+        fitted = clone(guard, safe=False)
+        # A guard must know declared categories, also where their values are numbers.
+        fitted.fit(
+            {
+                name: as_objects(values) if is_category(self.columns[name]) else values
+                for name, values in ((name, self.values(name)) for name in used)
+            }
+        )
+        return fitted
+
+    def fit(self, features: tuple[str, ...], number: int | None = None) -> Any:
+        """Fit the classifier of a set of columns, or find it fitted."""
+        if features not in self.fitted:
+            self.fitted[features] = self.learner.fit(self, features, number)
+        return self.fitted[features]

@@ -1,0 +1,185 @@
+"""Columns of Arrow as the values that a model judges: numbers with NaN, or text with None.
+
+CSV has only text. Whether a column holds numbers is learned once, from all of its training rows,
+and then known by the model; the same functions read the cells both times, so that a row means the
+same in any file and in any block of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from emsco.exceptions import ValuesError
+from emsco.rows.columns import numbers
+from emsco.rows.encoding import Category
+from emsco.rows.reading import CATEGORY, DATE, TEXT, ColumnReader
+from emsco.rows.values import BOOLEANS, MISSING, UNREADABLE, reader_like, to_number
+
+_TEXTS = (TEXT, DATE, CATEGORY)
+_MISSING = pa.array(MISSING)
+_WORDS = pa.array(list(BOOLEANS))
+_NUMERALS = pa.array([repr(number) for number in BOOLEANS.values()])
+
+
+def is_text(column: pa.Array) -> bool:
+    """Say whether a column holds text, perhaps as a dictionary."""
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def as_numbers(column: pa.Array) -> NDArray[np.float64]:
+    """Read numbers and booleans, NaN where there is none; what is neither raises ArrowInvalid.
+
+    It reads a whole column as `to_number` reads a value.
+    """
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    if pa.types.is_decimal(column.type):
+        column = column.cast(pa.string())  # a cast to float would round twice
+    if is_text(column):
+        column = _parse(column)
+    elif not _is_number(column.type):
+        raise pa.ArrowInvalid(f"a column of {column.type}")
+    floats: NDArray[np.float64] = column.cast(pa.float64(), safe=False).to_numpy(
+        zero_copy_only=False
+    )
+    return floats
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    types = pa.types
+    return bool(
+        types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
+        or types.is_decimal(kind) or types.is_null(kind)
+    )  # fmt: skip
+
+
+def _parse(column: pa.Array) -> pa.Array:
+    try:
+        return column.cast(pa.float64())
+    except pa.ArrowInvalid:
+        known = known_cells(column)
+    try:
+        return known.cast(pa.float64())
+    except pa.ArrowInvalid:
+        words = pc.index_in(pc.ascii_lower(known), value_set=_WORDS.cast(known.type))
+        numerals = _NUMERALS.cast(known.type).take(words)
+        return pc.coalesce(numerals, known).cast(pa.float64())
+
+
+def known_cells(column: pa.Array) -> pa.Array:
+    """Trim cells, and leave out those that stand for a missing number."""
+    trimmed = pc.utf8_trim_whitespace(column)
+    missing = pc.is_in(trimmed, value_set=_MISSING.cast(trimmed.type))
+    return pc.if_else(missing, pa.scalar(None, trimmed.type), trimmed)
+
+
+def as_objects(column: pa.Array) -> NDArray[np.object_]:
+    """Give values as Python has them."""
+    objects = np.empty(len(column), dtype=object)
+    objects[:] = column.to_pylist()
+    return objects
+
+
+class Texts(NamedTuple):
+    """A column of text: every word once, None behind them, and the place of each row's word."""
+
+    words: NDArray[np.object_]
+    places: NDArray[np.intp]
+
+    @classmethod
+    def read(cls, column: pa.Array, levels: Sequence[Any] = ()) -> Texts:
+        """Read text, None where there is none; `levels` are those that a model knows.
+
+        Dates and other types are the text that Arrow writes for them.
+        """
+        if not pa.types.is_dictionary(column.type):
+            if not is_text(column) and not _is_number(column.type):
+                column = column.cast(pa.string())
+            column = column.dictionary_encode()
+        read = reader_like(levels or ("text",))
+        words = np.empty(len(column.dictionary) + 1, dtype=object)
+        words[:-1] = [read(word) for word in column.dictionary.to_pylist()]
+        places = column.indices.fill_null(len(words) - 1).cast(pa.int64()).to_numpy()
+        return cls(words, places)
+
+    def each(self) -> NDArray[np.object_]:
+        """Give the text of each row."""
+        return self.words[self.places]
+
+
+def read_column(column: pa.Array, reader: ColumnReader) -> NDArray[Any]:
+    """Read a column as a model knows it: numbers, infinity where a value is none; or text."""
+    values = as_given(column, reader)
+    return values if _holds_text(reader) else numbers(values)
+
+
+def _holds_text(reader: ColumnReader) -> bool:
+    return isinstance(reader.encoding, Category) or reader.kind in _TEXTS
+
+
+def as_given(column: pa.Array, reader: ColumnReader) -> NDArray[Any]:
+    """Read a column as a model knows it, for the library to read again as it does any frame."""
+    if _holds_text(reader):
+        return Texts.read(column, reader.known_levels).each()
+    try:
+        return as_numbers(column)
+    except pa.ArrowInvalid:
+        return as_objects(column)  # which says which value is none
+
+
+def read_unknown(column: pa.Array) -> NDArray[Any]:
+    """Read a column that no model knows: as numbers where all of it are, else as text."""
+    try:
+        return as_numbers(column)
+    except pa.ArrowInvalid:
+        return Texts.read(column).each()
+
+
+def is_number(text: str) -> bool:
+    """Say whether a text spells a number or a boolean, or stands for a missing one."""
+    return abs(to_number(text)) != UNREADABLE
+
+
+def read_labels(column: pa.Array, name: str, classes: NDArray[Any] | None = None) -> NDArray[Any]:
+    """Read labels, every row having one; where the classes are known, so is their type.
+
+    Else cells of text are whole numbers, numbers or booleans where all of them are, or text.
+    """
+    column = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+    kinds = [pa.int64(), pa.float64(), pa.bool_()] if is_text(column) else []
+    if classes is not None:
+        is_plain = classes.dtype.kind in "iufb"
+        kinds = [pa.from_numpy_dtype(classes.dtype)] if is_plain else [pa.string()]
+    for kind in kinds:
+        cells = known_cells(column) if is_text(column) and kind != pa.string() else column
+        with suppress(pa.ArrowInvalid):
+            column = cells.cast(kind)
+            break
+    empty = pc.is_null(
+        pc.if_else(pc.equal(column, ""), None, column) if is_text(column) else column
+    )
+    if pc.any(empty).as_py():
+        row = pc.index(empty, pa.scalar(True)).as_py()
+        raise ValuesError(
+            f"Row {row} has no label in {name!r}; fill it, or leave the row out.",
+            row=row,
+            column=name,
+        )
+    labels: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    if labels.dtype.kind not in "iufbO" or (
+        labels.dtype.kind == "f" and (labels != np.floor(labels)).any()
+    ):
+        raise ValuesError(
+            f"Column {name!r} cannot be the label, as it holds values like {labels[0]}; labels are "
+            "text, booleans or whole numbers.",
+            column=name,
+        )
+    return labels

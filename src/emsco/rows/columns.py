@@ -1,0 +1,308 @@
+"""X as named columns, whatever container the user keeps them in: numpy, pandas or polars."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import isfinite
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emsco.exceptions import ColumnsError, ValuesError, nearest, quoted, require
+from emsco.rows.values import UNREADABLE, is_missing, is_number, to_number, unjudged
+
+# One value a row, and `column[rows]` takes rows by an integer array: a numpy array, a pandas
+# extension array or a polars Series.
+Column: TypeAlias = Any
+Columns: TypeAlias = Mapping[str, Column]
+
+NUMERIC = "fiub"  # kinds of numpy's dtypes
+_TURNED_ROWS = 1024
+
+
+def container_of(X: Any) -> str:
+    """Say what holds the columns: "pandas", "polars" or "array"; loads neither library."""
+    for library in ("pandas", "polars"):
+        module = sys.modules.get(library)
+        if module is not None and isinstance(X, module.DataFrame):
+            return library
+    return "array"
+
+
+def read_columns(X: Any, names: Sequence[str]) -> dict[str, Column]:
+    """Read columns by position, `names` naming every one of them."""
+    if container_of(X) == "array":
+        return {name: X[:, i] for i, name in enumerate(names)}
+    by_position = X.iloc if container_of(X) == "pandas" else X
+    return {name: _unwrap(by_position[:, i]) for i, name in enumerate(names)}
+
+
+def slice_columns(columns: Columns, size: int) -> Iterator[Columns]:
+    """Cut columns into blocks of rows, one empty block where there are none."""
+    n_rows = len(next(iter(columns.values())))
+    for start in range(0, max(n_rows, 1), size):
+        yield {name: column[start : start + size] for name, column in columns.items()}
+
+
+def transpose_blocks(
+    X: NDArray[Any], names: Sequence[str], size: int, dtype: Any
+) -> Iterator[tuple[NDArray[Any], Columns]]:
+    """Cut a matrix into blocks of rows, each as it is and as columns that lie together in memory.
+
+    A matrix lies row by row: reading it one column at a time would pull all of it through the cache
+    for each of them. Turned in pieces that fit the cache, it comes from memory once. The columns
+    are written over by the next block: new memory for each would cost more than the turning.
+    """
+    turned = np.empty((X.shape[1], min(size, len(X))), dtype=dtype)
+    for start in range(0, len(X), size):
+        rows = X[start : start + size]
+        for i in range(0, len(rows), _TURNED_ROWS):
+            turned[:, i : i + _TURNED_ROWS][:, : len(rows) - i] = rows[i : i + _TURNED_ROWS].T
+        yield rows, dict(zip(names, turned[:, : len(rows)], strict=True))
+
+
+def pick_columns(frame: Any, names: Sequence[str]) -> dict[str, Column]:
+    """Read columns of a frame by name; columns that are not asked for are ignored."""
+    held = list(frame.columns)
+    there = set(held)
+    missing = [name for name in names if name not in there]
+    if missing:
+        raise ColumnsError(
+            f"X lacks the column {quoted(missing)}"
+            + nearest(missing[0], [str(name) for name in held])
+        )
+    refuse_twice(held, among=names)
+    return {name: _unwrap(frame[name]) for name in names}
+
+
+def refuse_twice(names: Sequence[object], *, among: Sequence[str] | None = None) -> None:
+    """Refuse columns of one name, which cannot be told apart."""
+    counts = Counter(names)
+    considered = counts if among is None else among
+    twice = sorted({str(name) for name in considered if counts[name] > 1})
+    if twice:
+        raise ColumnsError(f"Every column of X needs its own name, named twice: {quoted(twice)}.")
+
+
+def _unwrap(series: Any) -> Column:
+    """Give the bare array under a pandas Series; a polars Series is a column already."""
+    if not hasattr(series, "array"):
+        return series
+    return series.to_numpy() if isinstance(series.dtype, np.dtype) else series.array
+
+
+def assemble(container: str, names: Sequence[str], columns: Columns) -> Any:
+    """Put columns back into the container that an estimator was fitted with."""
+    chosen = {name: columns[name] for name in names}
+    if container == "array":
+        return np.column_stack([np.asarray(column) for column in chosen.values()])
+    return require(container).DataFrame(chosen)
+
+
+def is_category(column: Column) -> bool:
+    """Say whether the user declared a column categorical, even where its values are numbers."""
+    dtype = getattr(column, "dtype", None)
+    return type(dtype).__name__ in ("CategoricalDtype", "Categorical", "Enum")
+
+
+def unmask(X: Any) -> Any:
+    """Give an array without its mask: what is masked is missing, whatever hides below it."""
+    if isinstance(X, list | tuple) and any(isinstance(row, np.ma.MaskedArray) for row in X):
+        X = np.ma.array(X)
+    if not isinstance(X, np.ma.MaskedArray):
+        return X
+    hidden, data = np.ma.getmaskarray(X), np.ma.getdata(X)
+    if not hidden.any():
+        return data
+    if data.dtype.kind == "f":
+        return np.where(hidden, np.array(np.nan, dtype=data.dtype), data)
+    if data.dtype.kind in NUMERIC:
+        return np.where(hidden, np.nan, data.astype(np.float64))
+    return np.where(hidden, np.array(None, dtype=object), data.astype(object))
+
+
+def plain(column: Column) -> NDArray[Any]:
+    """Turn any column into numbers with NaN, or into objects with None for what is missing."""
+    array = _as_array(column)
+    if array.dtype.kind not in "OU":
+        return array
+    values = [None if is_missing(value) else value for value in array.tolist()]
+    if all(value is None or is_number(value) for value in values):
+        return np.array([to_number(value) for value in values], dtype=np.float64)
+    return _objects(values)
+
+
+def numbers(column: Column) -> NDArray[Any]:
+    """Read a column where training had numbers: NaN where a value is missing."""
+    array = _as_array(column)
+    if array.dtype.kind in NUMERIC:
+        return array
+    return np.array([to_number(value) for value in listed(array)], dtype=np.float64)
+
+
+def categories(column: Column, read: Callable[[object], Any]) -> NDArray[np.object_]:
+    """Read a column where training had text or categories: None where a value is missing."""
+    values = listed(column)
+    distinct = _distinct(values)
+    if distinct is not None and all(read(value) is value for value in distinct):
+        return _objects(values)
+    return _objects([read(value) for value in values])
+
+
+def _distinct(values: list[Any]) -> set[Any] | None:
+    """Give every value once: usually few. None where some cannot be compared that way."""
+    try:
+        return set(values)
+    except TypeError:
+        return None
+
+
+def listed(column: Column) -> list[Any]:
+    """Give the values of a column one by one, as exact as they are in it."""
+    column = unmask(column)
+    if isinstance(column, np.ndarray):  # whose dates would be listed as whole numbers
+        return list(column) if column.dtype.kind in "mM" else list(column.tolist())
+    if not hasattr(column, "dtype"):
+        return list(column)
+    values = column.to_list() if _is_polars(column) else column.to_numpy(dtype=object).tolist()
+    return list(values)
+
+
+def _is_polars(column: Column) -> bool:
+    return hasattr(column.dtype, "is_numeric")
+
+
+def _objects(values: list[Any]) -> NDArray[np.object_]:
+    objects = np.empty(len(values), dtype=object)
+    objects[:] = values
+    return objects
+
+
+def _as_array(column: Column) -> NDArray[Any]:
+    """Turn any column into a numpy array without a mask, its floats no wider than a float."""
+    if type(column) is not np.ndarray:
+        column = unmask(column) if isinstance(column, np.ndarray) else _plain_foreign(column)
+    array: NDArray[Any] = column
+    return narrow(array) if array.dtype.itemsize > 8 else array
+
+
+def narrow(array: NDArray[Any]) -> NDArray[Any]:
+    """Turn floats wider than usual into floats: what is too large for one becomes infinity."""
+    if array.dtype.kind != "f" or array.dtype.itemsize <= 8:
+        return array
+    with np.errstate(over="ignore"):
+        return array.astype(np.float64)
+
+
+def as_objects(values: NDArray[Any]) -> NDArray[np.object_]:
+    """Turn plain numbers into objects with None for what is missing, as categories are."""
+    objects = values.astype(object)
+    if values.dtype.kind in NUMERIC:
+        objects[np.isnan(values.astype(np.float64))] = None
+    return objects
+
+
+def refuse_unknown(values: NDArray[Any], name: str) -> None:
+    """Refuse a plain column that is neither numbers nor text throughout."""
+    if values.dtype.kind in NUMERIC:
+        return
+    if values.dtype.kind != "O":
+        raise ValuesError(
+            f"Column {name!r} holds {values.dtype}; turn it into numbers, text or booleans.",
+            column=name,
+        )
+    for row, value in enumerate(values.tolist()):
+        if value is not None and not isinstance(value, str):
+            raise ValuesError(
+                f"Column {name!r} must hold numbers or text throughout; row {row} is {value!r}.",
+                row=row,
+                column=name,
+            )
+
+
+def _plain_foreign(column: Column) -> NDArray[Any]:
+    """Turn a pandas extension array, a polars Series or a list into a numpy array."""
+    if not hasattr(column, "dtype"):
+        return np.asarray(column)
+    if _is_polars(column):
+        is_plain = column.dtype.is_numeric() and not column.dtype.is_decimal()
+        if is_plain or str(column.dtype) == "Boolean":
+            return np.asarray(column.to_numpy(), dtype=np.float64)
+        return _objects(column.to_list())
+    if getattr(column.dtype, "kind", "O") in NUMERIC:
+        return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
+    return np.asarray(column.to_numpy(dtype=object))
+
+
+def is_level(value: object) -> bool:
+    """Say whether a value can be one of a column of categories: a text or a number, not missing."""
+    return isinstance(value, str | bool | int | float | np.generic) and not is_missing(value)
+
+
+def all_finite(values: NDArray[Any]) -> bool:
+    """Say whether numbers are surely all finite, in one pass and without another array.
+
+    A sum is finite only where every number is; it may also overflow, which is not "surely".
+    """
+    if values.dtype.kind == "O":
+        return False
+    if values.size == 1:  # live, rows come one by one
+        return isfinite(values.item())
+    with np.errstate(over="ignore", invalid="ignore"):
+        return bool(np.isfinite(values.sum()))
+
+
+def invalid(values: NDArray[Any], *, missing_seen: bool) -> NDArray[np.bool_] | None:
+    """Mark values that cannot be judged: infinity, and missing where training had none.
+
+    None stands for "all are good".
+    """
+    if values.dtype.kind not in "fO":
+        return None
+    if values.dtype.kind == "f":
+        if all_finite(values):
+            return None
+        bad = np.isinf(values) if missing_seen else ~np.isfinite(values)
+    else:
+        given = values.tolist()
+        distinct = _distinct(given)
+        faulty = {UNREADABLE, -UNREADABLE} if missing_seen else {UNREADABLE, -UNREADABLE, None}
+        if distinct is not None and distinct.isdisjoint(faulty):
+            return None
+        bad = np.array([isinstance(v, float | None) and v in faulty for v in given], dtype=np.bool_)
+    return bad if bad.any() else None
+
+
+def refuse_invalid(
+    values: NDArray[Any],
+    name: str,
+    *,
+    missing_seen: bool,
+    first_row: int = 0,
+    given: Column | None = None,
+) -> None:
+    """Raise for the first value that cannot be judged, naming its row and column.
+
+    `given` is what these values were read from, if they were.
+    """
+    bad = invalid(values, missing_seen=missing_seen)
+    if bad is None:
+        return
+    at = int(np.argmax(bad))
+    raise unjudged(
+        (values if given is None else given)[at],
+        name,
+        first_row + at,
+        missing=is_missing(values[at]),
+        held="text" if values.dtype.kind == "O" else "numbers",
+    )
+
+
+def has_missing(values: NDArray[Any]) -> bool:
+    """Say whether a plain column has a missing value."""
+    if values.dtype.kind == "f":
+        return bool(np.isnan(values).any())
+    return values.dtype.kind == "O" and any(value is None for value in values.tolist())

@@ -1,0 +1,220 @@
+"""Columns to blocks of numbers, for the default classifier: learned once, then only arithmetic.
+
+A number is centred and scaled; where training had missing values, the median stands for them and
+an indicator tells. Text and categories are one-hot, rare values pooled. The same encoding serves
+training, as a block of columns (`encode`), and deciding, as what one column adds to a linear score
+(`term`). A term works on each row by itself, in a fixed order, so that a row's score never depends
+on the rows it came with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emsco.rows.columns import (
+    Column,
+    categories,
+    has_missing,
+    is_category,
+    numbers,
+    plain,
+    refuse_unknown,
+)
+from emsco.rows.values import reader_like
+
+Array: TypeAlias = NDArray[np.float64]
+
+MOST_LEVELS = 100  # of a category; the rest are rare
+
+
+@dataclass(frozen=True)
+class Number:
+    """How a column of numbers is encoded: scaled, and told apart where it is missing."""
+
+    centre: float
+    scale: float
+    median: float | None  # stands for a missing value; None where training had none
+
+    @property
+    def width(self) -> int:
+        """How many encoded columns there are."""
+        return 1 if self.median is None else 2
+
+    @property
+    def missing_seen(self) -> bool:
+        """Whether training had missing values."""
+        return self.median is not None
+
+    def encode(self, values: NDArray[Any]) -> Array:
+        """Give the block of encoded columns, rows x width."""
+        if self.median is None:
+            return ((values - self.centre) / self.scale)[:, None]
+        missing = np.isnan(values)
+        filled = np.where(missing, self.median, values)
+        return np.column_stack([(filled - self.centre) / self.scale, missing])
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the column adds slope * value and a constant, and nothing else.
+
+        Not where it may be missing, and not where it lies so far from 0 that the constant would
+        eat its digits: 1e6 scales away leaves ten.
+        """
+        return self.median is None and abs(self.centre) <= 1e6 * self.scale
+
+    def term(self, weights: Array) -> NumberTerm:
+        """Give what the column adds to the scores that have these weights, scores x width."""
+        slope = weights[:, :1] / self.scale
+        if self.median is None:
+            return NumberTerm(self.centre, slope, None)
+        return NumberTerm(self.centre, slope, slope * (self.median - self.centre) + weights[:, 1:])
+
+
+@dataclass(frozen=True)
+class NumberTerm:
+    """What a column of numbers adds to linear scores."""
+
+    centre: float
+    slope: Array  # scores x 1
+    missing: Array | None  # what a missing value adds, scores x 1
+
+    def __call__(self, values: NDArray[Any]) -> Array:
+        """Give scores x rows."""
+        added = self.slope * (values - self.centre)
+        if self.missing is None:
+            return added
+        return np.where(np.isnan(values), self.missing, added)
+
+
+class Codes(NDArray[np.intp]):
+    """Values that are codes already, marked by their type: a column may hold whole numbers too."""
+
+
+@dataclass(frozen=True)
+class Category:
+    """How a column of text or categories is encoded: one-hot, rare values in one column."""
+
+    levels: tuple[Any, ...]
+    pooled: bool  # a column for rare values, which unseen ones join
+    missing_seen: bool  # a column for missing values
+
+    @property
+    def width(self) -> int:
+        """How many encoded columns there are."""
+        return len(self.levels) + self.pooled + self.missing_seen
+
+    @cached_property
+    def _code_of(self) -> dict[Any, int]:
+        codes = {level: code for code, level in enumerate(self.levels)}
+        if self.missing_seen:
+            codes[None] = self.width - 1
+        return codes
+
+    def codes(self, values: NDArray[Any]) -> NDArray[np.intp]:
+        """Give the encoded column that each value sets; `width` where it sets none.
+
+        A reader of dictionaries, which looks every value up but once, gives `Codes`.
+        """
+        if isinstance(values, Codes):
+            return values
+        unseen = len(self.levels) if self.pooled else self.width
+        find = self._code_of.get
+        return np.array([find(value, unseen) for value in values.tolist()], dtype=np.intp)
+
+    def encode(self, values: NDArray[Any]) -> Array:
+        """Give the block of encoded columns, rows x width."""
+        return np.eye(self.width + 1, self.width)[self.codes(values)]
+
+    def term(self, weights: Array) -> CategoryTerm:
+        """Give what the column adds to the scores that have these weights, scores x width."""
+        return CategoryTerm(self, np.column_stack([weights, np.zeros(len(weights))]))
+
+
+@dataclass(frozen=True)
+class CategoryTerm:
+    """What a column of categories adds to linear scores."""
+
+    category: Category
+    table: Array  # scores x (width + 1): what each code adds
+
+    def __call__(self, values: NDArray[Any]) -> Array:
+        """Give scores x rows."""
+        return self.table[:, self.category.codes(values)]
+
+
+Term: TypeAlias = NumberTerm | CategoryTerm
+ColumnEncoding: TypeAlias = Number | Category
+
+
+def learn(
+    column: Column, name: str, weight: Array, *, may_be_missing: bool = False
+) -> ColumnEncoding:
+    """Learn how to encode a column from its training rows, each counting as its weight says.
+
+    A value may be missing where one of these rows lacks it, or where the caller says so: some fold
+    may hold every row that does.
+    """
+    values = plain(column)
+    refuse_unknown(values, name)
+    if is_category(column) or values.dtype.kind == "O":
+        return _learn_category(values, weight, may_be_missing)
+    return _learn_number(values.astype(np.float64, copy=False), weight, may_be_missing)
+
+
+def read(encoding: ColumnEncoding, column: Column, levels: Sequence[Any] = ()) -> NDArray[Any]:
+    """Give the values of a column as its encoding needs them.
+
+    `levels` are other values that training held, where the encoding keeps none.
+    """
+    if isinstance(encoding, Category):
+        return categories(column, reader_like(encoding.levels or levels))
+    return numbers(column).astype(np.float64, copy=False)
+
+
+def _learn_number(values: Array, weight: Array, may_be_missing: bool) -> Number:
+    may_be_missing |= has_missing(values)
+    values, weight = values[weight > 0], weight[weight > 0]
+    median = None
+    if may_be_missing:
+        missing = np.isnan(values)
+        median = _median(values[~missing], weight[~missing])
+        values = np.where(missing, median, values)
+    size = float(np.abs(values).max(initial=0.0)) or 1.0  # so that squares cannot overflow
+    shares = values / size
+    centre = float(np.average(shares, weights=weight))
+    scale = float(np.sqrt(np.average((shares - centre) ** 2, weights=weight)))
+    # Up to rounding; and a scale that small would turn a weight into infinity.
+    constant = scale <= 1e-12 * abs(centre) or scale * size < 1e-150
+    return Number(centre * size, 1.0 if constant else scale * size, median)
+
+
+def _median(values: Array, weight: Array) -> float:
+    """Give the lower weighted median: a row of weight 2 counts as two rows."""
+    if not len(values):
+        return 0.0
+    order = np.argsort(values, kind="stable")
+    reached = np.cumsum(weight[order])
+    return float(values[order][np.searchsorted(reached, reached[-1] / 2)])
+
+
+def _learn_category(values: NDArray[Any], weight: Array, missing_seen: bool) -> Category:
+    counts: dict[Any, float] = {}
+    for value, counted in zip(values.tolist(), weight.tolist(), strict=True):
+        if value is None or value == "" or value != value:  # NaN among numeric categories
+            missing_seen |= counted > 0
+        else:
+            counts[value] = counts.get(value, 0.0) + counted
+    # A value needs a few rows to be worth a column: 2 at least, 10 at most, 1% in between.
+    enough = max(2.0, min(10.0, float(weight.sum()) / 100))
+    frequent = sorted(
+        (value for value, count in counts.items() if count >= enough),
+        key=lambda value: (-counts[value], str(value)),
+    )[:MOST_LEVELS]
+    rare = any(counts[value] > 0 for value in counts.keys() - set(frequent))
+    return Category(tuple(sorted(frequent, key=str)), pooled=rare, missing_seen=missing_seen)

@@ -1,0 +1,339 @@
+"""A guard for inputs: it learns what training looked like, and rejects rows that look otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import isfinite
+from numbers import Real
+from typing import Any, NamedTuple, Self, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils._param_validation import Interval
+from sklearn.utils.validation import check_is_fitted
+
+from emsco._ground.frozen import FrozenMapping
+from emsco.exceptions import ArtifactError, ColumnsError, GuardWarning, nearest, warn
+from emsco.rows.columns import (
+    NUMERIC,
+    Column,
+    is_category,
+    is_level,
+    numbers,
+    plain,
+    refuse_invalid,
+    refuse_unknown,
+)
+from emsco.rows.values import UNREADABLE, is_missing
+from emsco.words.decisions import ACCEPTED, INVALID_VALUE
+
+OUT_OF_RANGE = "out of range"
+UNSEEN_CATEGORY = "unseen category"
+
+_LARGEST = float(np.finfo(np.float64).max)
+# A normal column's range is at most some 12 deviations, of 0.8 mean distances each, however many
+# rows there are; what is longer has a tail.
+_LONG_TAIL = 15.0
+_WIDER = 4.0
+# Of a limit: a number that went through single precision is still the same number.
+_ROUNDING = 1e-6
+# Of clean rows, rejected for a column's unseen values: from here on the user is told.
+_MANY_UNSEEN = 0.01
+
+Found: TypeAlias = tuple[NDArray[np.intp], list[str]]  # rows, and the reason for each
+
+
+class Fault(NamedTuple):
+    """One value that a row is rejected for."""
+
+    row: int
+    column: str
+    value: Any
+    reason: str
+
+
+@dataclass(frozen=True)
+class Range:
+    """The numbers from `low` to `high`."""
+
+    low: float
+    high: float
+
+    @classmethod
+    def learn(cls, values: NDArray[Any], margin: float) -> Range:
+        """Widen the range of training by a margin, a wider one where a tail is long."""
+        values = values.astype(np.float64, copy=False)
+        values = values[~np.isnan(values)]
+        if not values.size:
+            return cls(_LARGEST, -_LARGEST)  # any number would be the first
+        least, most = float(values.min()), float(values.max())
+        with np.errstate(over="ignore"):
+            distance = float(np.abs(values - np.median(values)).mean())
+            is_flag = bool(((values == least) | (values == most)).all())
+            if most - least > _LONG_TAIL * distance and not is_flag:
+                margin *= _WIDER
+            added = 2 * (margin * (most / 2 - least / 2))  # halves, because all might overflow
+            added += _ROUNDING * max(abs(least), abs(most))
+            low, high = least - added, most + added
+        # Counts, prices and lengths have a sign: where training saw one only, so does the range.
+        if least >= 0:
+            low = max(low, 0.0)
+        if most <= 0:
+            high = min(high, 0.0)
+        return cls(max(low, -_LARGEST), min(high, _LARGEST))
+
+    def faults(self, values: NDArray[Any]) -> Found | None:
+        """Find what lies outside; a missing value lies nowhere."""
+        if values.dtype.kind not in NUMERIC:
+            values = numbers(values)
+        if len(values) == 1:
+            value = values.item()
+            if self.low <= value <= self.high or value != value:
+                return None
+        # In a block without a fault, and that is nearly every one, two reductions are all.
+        elif not len(values) or (
+            self.low <= float(values.min()) and float(values.max()) <= self.high
+        ):
+            return None
+        values = values.astype(np.float64, copy=False)  # single precision would round the limits
+        rows = np.flatnonzero((values < self.low) | (values > self.high))
+        if not rows.size:
+            return None
+        infinite = np.isinf(values[rows]).tolist()
+        return rows, [INVALID_VALUE if is_so else OUT_OF_RANGE for is_so in infinite]
+
+
+@dataclass(frozen=True)
+class Categories:
+    """The values of text or categories that training held."""
+
+    values: tuple[Any, ...]
+
+    @classmethod
+    def learn(cls, values: NDArray[Any], name: str) -> Categories:
+        """Keep every value, and warn where fresh ones will often be others."""
+        counts: dict[Any, int] = {}
+        present = [value for value in values.tolist() if not is_missing(value)]
+        for value in present:
+            counts[value] = counts.get(value, 0) + 1
+        # Good and Turing: as many fresh rows hold an unseen value as rows here hold one alone.
+        unseen = sum(count == 1 for count in counts.values()) / max(len(present), 1)
+        if unseen > _MANY_UNSEEN:
+            warn(
+                f"About {unseen:.0%} of fresh rows will hold a value of {name!r} that training "
+                f"did not, and be rejected for it; name it in the guard's `pool` to judge them.",
+                GuardWarning,
+            )
+        return cls(tuple(sorted(counts, key=str)))
+
+    @cached_property
+    def _seen(self) -> frozenset[Any]:
+        return frozenset(self.values)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Without that set: a guard that has been used is pickled like one that has not.
+        return Categories, (self.values,)
+
+    def faults(self, values: NDArray[Any]) -> Found | None:
+        """Find what training did not hold; what is missing is not looked for."""
+        given = values.tolist()
+        try:
+            if self._seen.issuperset(given):
+                return None
+        except TypeError:  # a list, or another value that cannot be looked up
+            pass
+        reasons = {row: self._fault(value) for row, value in enumerate(given)}
+        found = {row: reason for row, reason in reasons.items() if reason}
+        return (np.array(list(found)), list(found.values())) if found else None
+
+    def _fault(self, value: Any) -> str:
+        if not isinstance(value, Hashable) or value == UNREADABLE:
+            return INVALID_VALUE
+        return ACCEPTED if value in self._seen or is_missing(value) else UNSEEN_CATEGORY
+
+
+@dataclass(frozen=True)
+class Anything:
+    """Values that are not looked at."""
+
+    def faults(self, values: NDArray[Any]) -> Found | None:  # noqa: ARG002
+        """Find nothing."""
+        return None
+
+
+def _learned_from(name: str, told: Any) -> Range | Categories | Anything:
+    """Give back what was learned of a column; what no column teaches would judge rows wrongly."""
+    if isinstance(told, dict) and not told:
+        return Anything()
+    if isinstance(told, dict) and told.keys() == {"low", "high"}:
+        limits = told["low"], told["high"]
+        if all(type(limit) is float and isfinite(limit) for limit in limits) and (
+            limits[0] <= limits[1] or limits == (_LARGEST, -_LARGEST)
+        ):
+            return Range(*limits)
+    elif isinstance(told, dict) and told.keys() == {"values"}:
+        values = told["values"]
+        levels = isinstance(values, list) and all(is_level(value) for value in values)
+        if levels and len(set(values)) == len(values):
+            return Categories(tuple(values))
+    raise ArtifactError(f"its guard cannot have learned {told!r:.80} of the column {name!r:.80}")
+
+
+class InputGuard(BaseEstimator):
+    """Rejects rows with values that training did not prepare the cascade for.
+
+    A linear stage grows more confident the farther a value lies from the data, so a wrong unit or a
+    code for "unknown" is not merely judged badly, it is accepted. As `guard` of a cascade this
+    rejects such rows with a reason, at the stage that bought the value:
+
+    - ``"out of range"``: a number beyond the range of training by more than a margin, or of a sign
+      that training never saw;
+    - ``"unseen category"``: a text or category that training never saw;
+    - ``"invalid value"``: infinity, what is no number among numbers, or a value missing where
+      training had none. The last the cascade tells with any guard; used alone, this one lets
+      missing values pass.
+
+    It sees one value at a time: not a value that belongs to another row, nor one that was replaced
+    by a plausible one. It is learned with the cascade and part of it: what is evaluated or
+    certified on fresh rows has its rejections in it.
+
+    Parameters
+    ----------
+    margin : float, default=0.25
+        How far beyond the training range a number may lie, as a share of that range. Four times as
+        far in a column with a long tail, one whose range is more than 15 times the mean distance
+        from its median: there the next value beyond the range need not be a fault.
+    pool : sequence of str, default=()
+        Columns of text or categories where unseen values are usual, such as towns: these are judged
+        as the estimator judges what it does not know, by default like rare values. Names of columns
+        that a cascade does not use are ignored, as a search has many cascades.
+
+    Attributes
+    ----------
+    learned_ : mapping of str to Range, Categories or Anything
+        What each column may hold.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from emsco import CascadeClassifier, InputGuard
+    >>> rng = np.random.default_rng(0)
+    >>> y = rng.integers(2, size=400)
+    >>> X = np.column_stack([y + rng.normal(size=400), 4 * y + rng.normal(size=400)])
+    >>> faulty = X[:3].copy()
+    >>> faulty[1, 0] *= 1e6
+    >>> CascadeClassifier().fit(X, y).decide(faulty).accepted.tolist()
+    [True, True, True]
+    >>> cascade = CascadeClassifier(guard=InputGuard()).fit(X, y)
+    >>> cascade.decide(faulty).reason.tolist()
+    ['', 'out of range', '']
+    >>> cascade.guard_.explain({"x0": faulty[:, 0]})[0].column
+    'x0'
+    """
+
+    _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012  # scikit-learn's own shape
+        "margin": [Interval(Real, 0, None, closed="left")],
+        "pool": ["array-like"],
+    }
+
+    def __init__(self, *, margin: float = 0.25, pool: Sequence[str] = ()) -> None:
+        self.margin = margin
+        self.pool = pool
+
+    def fit(self, columns: Mapping[str, Column]) -> Self:
+        """Learn what each column holds in training.
+
+        Parameters
+        ----------
+        columns : mapping of str to column
+            The training rows. Numbers may be missing as NaN, text as None; a numpy array of
+            objects, like a pandas or polars category, holds categories even where it holds numbers.
+        """
+        self._validate_params()
+        self.learned_ = FrozenMapping(
+            {name: self._learn(name, column) for name, column in columns.items()}
+        )
+        return self
+
+    def reasons(self, columns: Mapping[str, Column]) -> NDArray[np.object_] | None:
+        """Say for each row why it must be rejected, "" where it need not; None where none must.
+
+        Parameters
+        ----------
+        columns : mapping of str to column
+            Some of the learned columns, of the same rows.
+        """
+        reasons: NDArray[np.object_] | None = None
+        for _, values, (rows, words) in self._faults(columns):
+            if reasons is None:
+                reasons = np.array([ACCEPTED], dtype=object).repeat(len(values))
+            for row, word in zip(rows.tolist(), words, strict=True):
+                reasons[row] = reasons[row] or word
+        return reasons
+
+    def explain(self, columns: Mapping[str, Column]) -> tuple[Fault, ...]:
+        """Name every value that a row is rejected for: row, column, value and reason."""
+        faults = [
+            Fault(row, name, value, word)
+            for name, values, (rows, words) in self._faults(columns)
+            for row, value, word in zip(rows.tolist(), values[rows].tolist(), words, strict=True)
+        ]
+        return tuple(sorted(faults, key=lambda fault: fault.row))
+
+    def to_data(self) -> dict[str, Any]:
+        """Give parameters and what was learned as plain values, for files."""
+        check_is_fitted(self)
+        columns: dict[str, dict[str, Any]] = {}
+        for name, learned in self.learned_.items():
+            if isinstance(learned, Range):
+                columns[name] = {"low": learned.low, "high": learned.high}
+            elif isinstance(learned, Categories):
+                columns[name] = {"values": list(learned.values)}
+            else:
+                columns[name] = {}
+        pool = self.pool if isinstance(self.pool, tuple) else list(self.pool)
+        return {"margin": self.margin, "pool": pool, "columns": columns}
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any]) -> Self:
+        """Make the guard that `to_data` described, fitted where it tells columns; or refuse it."""
+        told = dict(data)
+        columns = told.pop("columns", None)
+        is_one = told.keys() == {"margin", "pool"} and isinstance(told["pool"], list | tuple)
+        if not is_one or not all(isinstance(name, str) for name in told["pool"]):
+            raise ArtifactError(f"no guard has the parameters {told!r:.80}")
+        guard = cls(**told)
+        guard._validate_params()
+        if columns is not None:
+            learned = {name: _learned_from(name, parts) for name, parts in columns.items()}
+            guard.learned_ = FrozenMapping(learned)
+        return guard
+
+    def _learn(self, name: str, column: Column) -> Range | Categories | Anything:
+        is_object = isinstance(column, np.ndarray) and column.dtype.kind == "O"
+        values = column if is_object else plain(column)
+        if is_object or values.dtype.kind == "O" or is_category(column):
+            return Anything() if name in self.pool else Categories.learn(values, name)
+        if name in self.pool:
+            raise ColumnsError(f"`pool` is for text and categories; {name!r} holds numbers.")
+        refuse_unknown(values, name)
+        refuse_invalid(values, name, missing_seen=True, given=column)
+        return Range.learn(values, self.margin)
+
+    def _faults(self, columns: Mapping[str, Column]) -> Iterator[tuple[str, NDArray[Any], Found]]:
+        """Give the columns that hold faults, their values and the faults."""
+        if not hasattr(self, "learned_"):
+            check_is_fitted(self)
+        for name, column in columns.items():
+            if name not in self.learned_:
+                raise ColumnsError(
+                    f"The guard has not learned the column {name!r}"
+                    + nearest(name, map(str, self.learned_))
+                )
+            values = column if isinstance(column, np.ndarray) else plain(column)
+            found = self.learned_[name].faults(values)
+            if found is not None:
+                yield name, values, found

@@ -1,0 +1,201 @@
+"""Hashes of rows that do not depend on the form in which their values are kept.
+
+A number is the same as float64, float32, integer, boolean or text, and with 15 digits; a row is
+hashed as a whole, never column by column.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from hashlib import blake2b, sha256
+from math import isinf
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from emsco.exceptions import CertificateError
+from emsco.rows.columns import NUMERIC, Columns, container_of, plain
+from emsco.rows.values import to_number
+
+Hashes = NDArray[np.uint64]
+
+CELLS = (256, 8)  # of the middle half of a column: the rough resolutions
+
+_DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?)?")
+_MISSING = np.uint64(0x5BD1E9955BD1E995)
+
+
+def hash_exactly(columns: Columns) -> Hashes:
+    """Give a hash of each row's values to the last bit; names matter, the order of columns not."""
+    total = np.zeros(1, dtype=np.uint64)
+    for name, column in columns.items():
+        total = total + _mix(_hash(plain(column)) ^ _hash(np.array([name], dtype=object)))
+    return total
+
+
+def hash_keys(X: Any, keys: ArrayLike | None = None) -> Hashes | None:
+    """Give a hash of each row's key: of those given, or else of a frame's index.
+
+    None where rows have no keys: the index that pandas numbers rows by says nothing of them.
+    """
+    if keys is not None:
+        given = np.asarray(keys)
+        if given.shape != (len(X),):
+            raise CertificateError(f"`keys` must name {len(X)} rows, has shape {given.shape}.")
+        return _hash(given)
+    if container_of(X) != "pandas":
+        return None
+    index = X.index
+    if type(index).__name__ == "RangeIndex" and (index.start, index.step) == (0, 1):
+        return None
+    return _hash(index.to_numpy())
+
+
+@dataclass(frozen=True)
+class Values:
+    """A column as numbers, and as hashes of words where it has any."""
+
+    numbers: NDArray[np.float64]  # NaN: missing, or a word
+    words: Hashes | None  # 0: a number, or missing
+
+    @classmethod
+    def read(cls, column: Any) -> Values:
+        """Read a column as what its values spell."""
+        values = plain(column)
+        if values.dtype.kind in NUMERIC:
+            return cls(values.astype(np.float64), None)
+        if values.dtype.kind in "mM":
+            return cls(np.full(len(values), np.nan), _times(values))
+        places, different = _distinct(values.tolist())
+        read = [_read_value(value) for value in different]
+        numbers = np.array([number for number, _ in read])[places]
+        words = np.array([word for _, word in read], dtype=np.uint64)[places]
+        return cls(numbers, words if words.any() else None)
+
+    def take(self, rows: NDArray[np.intp]) -> Values:
+        """Give some of the rows."""
+        return Values(self.numbers[rows], None if self.words is None else self.words[rows])
+
+    def spread(self) -> float:
+        """Give how far apart the middle half of the numbers lies; 0 where it does not."""
+        known = self.numbers[np.isfinite(self.numbers)]
+        if not known.size:
+            return 0.0
+        low, high = np.quantile(known, (0.25, 0.75))
+        spread = float(high - low) or float(known.std())
+        return spread if np.isfinite(spread) else 0.0
+
+    def hashes(self, name: bytes, cell: float) -> Hashes:
+        """Hash numbers rounded to a cell, or as float32 tells them apart where that is 0."""
+        if cell:
+            with np.errstate(over="ignore"):
+                rounded = np.rint(self.numbers / cell)
+        else:
+            # Below the smallest numbers of float32 all is 0.
+            large = np.where(np.abs(self.numbers) < 2.0**-126, 0.0, self.numbers)
+            mantissa, exponent = np.frexp(large)
+            rounded = np.ldexp(np.rint(mantissa * 2.0**24), exponent - 24)
+        bits = np.where(np.isnan(rounded), _MISSING, _bits(rounded))
+        if self.words is not None:
+            bits = np.where(self.words > 0, self.words, bits)
+        return _mix(_mix(bits) ^ _hash_bytes(name))
+
+
+def hash_rows(
+    values: Mapping[str, Values],
+    names: Sequence[str],
+    spreads: Mapping[str, float],
+    salt: bytes,
+    resolutions: int = 1 + len(CELLS),
+) -> tuple[Hashes, ...]:
+    """Hash rows over some columns, at each resolution."""
+
+    def hashed(cells: int | None) -> Hashes:
+        total = np.zeros(1, dtype=np.uint64)
+        for name in names:
+            cell = spreads.get(name, 0.0) / cells if cells else 0.0
+            total = total + values[name].hashes(salt + b":" + name.encode(), cell)
+        return total
+
+    return tuple(hashed(cells) for cells in (None, *CELLS)[:resolutions])
+
+
+def _distinct(values: list[Any]) -> tuple[NDArray[np.intp], list[Any]]:
+    """Give the place of each value among those that differ, and these."""
+    known: dict[Any, int] = {}
+    try:
+        places = [known.setdefault(value, len(known)) for value in values]
+    except TypeError:  # a list, say, which cannot be looked up
+        return _distinct([str(value) for value in values])
+    return np.array(places, dtype=np.intp), list(known)
+
+
+def _read_value(value: Any) -> tuple[float, int]:
+    """Give a value as a number, or else as the hash of a word."""
+    if isinstance(value, str):
+        value = value.strip()
+        if _DATE.fullmatch(value):
+            try:
+                return np.nan, int(_times(np.array([value.replace(" ", "T")], "M8[ns]"))[0])
+            except ValueError:  # no such day
+                pass
+    number = to_number(value)
+    if isinf(number):  # it cannot be read as one
+        return np.nan, int(_hash_bytes(str(value).encode()))
+    return number, 0
+
+
+def _times(values: NDArray[Any]) -> Hashes:
+    """Hash times, whatever their unit."""
+    whole = values.astype(f"{values.dtype.kind}8[ns]").view(np.int64)
+    return np.where(np.isnat(values), np.uint64(0), _mix(whole.view(np.uint64)))
+
+
+def digest_of_names(names: Sequence[str]) -> str:
+    """Name a set of columns."""
+    return sha256("\n".join(sorted(names)).encode()).hexdigest()[:16]
+
+
+def _hash_bytes(data: bytes) -> np.uint64:
+    # Never 0, which stands for no word.
+    return np.uint64(int.from_bytes(blake2b(data, digest_size=8).digest(), "little") | 1)
+
+
+def _mix(bits: Hashes) -> Hashes:
+    """Spread every bit over all of them, as splitmix64 does."""
+    bits = bits + np.uint64(0x9E3779B97F4A7C15)
+    bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return bits ^ (bits >> np.uint64(31))
+
+
+def _hash(values: NDArray[Any]) -> Hashes:
+    """Hash values so that equal ones are equal, whole numbers of any type included."""
+    if values.dtype.kind in "mM":  # whatever the unit
+        values = values.astype(f"{values.dtype.kind}8[ns]").view(np.int64)
+    if values.dtype.kind in "iub":
+        number = values.astype(np.float64)
+        # What a double cannot hold of a long number, such as a card's.
+        held = np.clip(number, -(2.0**63), 2.0**63 - 2**10).astype(np.int64)
+        lost = values.astype(np.uint64) - held.astype(np.uint64)
+        return _mix(_bits(number) + _mix(lost))
+    if values.dtype.kind == "f":
+        number = values.astype(np.float64)
+        return _mix(_bits(number) + _mix(np.zeros(len(number), dtype=np.uint64)))
+    known: dict[str, int] = {}
+    hashed = np.empty(len(values), dtype=np.uint64)
+    for i, value in enumerate(values.tolist()):
+        text = str(value)
+        if text not in known:
+            known[text] = int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
+        hashed[i] = known[text]
+    return hashed
+
+
+def _bits(number: NDArray[np.float64]) -> Hashes:
+    # One zero and one NaN, whatever their bits.
+    same = np.where(np.isnan(number), np.nan, number) + 0.0
+    return np.ascontiguousarray(same).view(np.uint64)

@@ -1,0 +1,201 @@
+"""X, read once: columns by name, what holds them, and the answers of a final model apart.
+
+Everything else takes `Rows`; only this room looks into arrays and frames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils.validation import validate_data
+
+from emsco.exceptions import ColumnsError
+from emsco.rows.columns import (
+    NUMERIC,
+    Column,
+    Columns,
+    container_of,
+    pick_columns,
+    read_columns,
+    refuse_twice,
+    unmask,
+)
+from emsco.rows.hashes import Hashes, hash_keys
+from emsco.words.costs import generated_names
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows as named columns.
+
+    Parameters
+    ----------
+    names : tuple of str
+        The columns, in their order.
+    container : str
+        What X came in: "array", "pandas" or "polars".
+    given : array or frame
+        X itself, without the answers of a final model: splitters and guards of the user's take it.
+    columns : mapping of str to column
+        The columns by name.
+    answers : column, default=None
+        What a final model has answered, where that stands in a column of X.
+    """
+
+    names: tuple[str, ...]
+    container: str
+    given: Any
+    columns: Columns
+    answers: Column | None = None
+
+    def __len__(self) -> int:
+        return int(self.given.shape[0])
+
+    def hash_keys(self, keys: ArrayLike | None = None) -> Hashes | None:
+        """Hash what names each row: `keys`, or a frame's index that does not merely number rows."""
+        return hash_keys(self.given, keys)
+
+
+class MatrixColumns(Mapping[str, Column]):
+    """The columns of a matrix, each taken when it is asked for."""
+
+    def __init__(self, matrix: NDArray[Any], names: Sequence[str]) -> None:
+        self.matrix = matrix
+        self._names = names
+
+    @cached_property
+    def _place(self) -> dict[str, int]:
+        return {name: place for place, name in enumerate(self._names)}
+
+    def __getitem__(self, name: str) -> Column:
+        return self.matrix[:, self._place[name]]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._names)
+
+    def __len__(self) -> int:
+        return len(self._names)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How X is laid out: the columns that `fit` saw, and one of answers beside them, if there is.
+
+    Parameters
+    ----------
+    names : tuple of str
+        The columns of sources, in the order of X.
+    named : bool
+        Whether X named them; else they are known by their place.
+    answers : str, default=None
+        The column that holds what a final model has answered.
+    """
+
+    names: tuple[str, ...]
+    named: bool
+    answers: str | None = None
+
+    @classmethod
+    def learn(cls, owner: Any, X: Any, y: Any, answers: str | None = None) -> tuple[Layout, Rows]:
+        """Read rows to fit on; `owner` learns what scikit-learn wants to know of X.
+
+        `owner` is the estimator that is being fitted, and `y` goes through scikit-learn's checks.
+        """
+        X, logged = _apart(X, answers)
+        container = container_of(X)
+        if container == "array":
+            X = unmask(X)
+            X = validate_data(owner, X, y, dtype=None, ensure_all_finite=False, multi_output=True)
+            X = X[0]
+        else:
+            refuse_twice(list(X.columns))
+            validate_data(owner, X, y, skip_check_array=True)
+            if not X.shape[0] or not X.shape[1]:
+                raise ColumnsError(f"X must have rows and columns, its shape is {X.shape}.")
+        given = getattr(owner, "feature_names_in_", None)
+        names = generated_names(X.shape[1]) if given is None else given.tolist()
+        layout = cls(tuple(names), given is not None, answers)
+        return layout, Rows(layout.names, container, X, read_columns(X, names), logged)
+
+    def read(self, owner: Any, X: Any, wanted: Sequence[str], *, by_name: bool = False) -> Rows:
+        """Read other rows, of which some columns are wanted.
+
+        An array is read by position. A frame must have the columns that `fit` saw, in their order;
+        `by_name`, only those wanted, and others are ignored.
+        """
+        container = container_of(X)
+        if container == "array":
+            X, logged = _apart(X, self.answers)
+            matrix = validate_data(
+                owner, unmask(X), reset=False, dtype=None, ensure_all_finite=False
+            )
+            return Rows(self.names, container, matrix, MatrixColumns(matrix, self.names), logged)
+        if by_name and self.named:
+            columns = pick_columns(X, [*wanted, *self._apart_names])
+            logged = columns.pop(self.answers) if self.answers is not None else None
+            return Rows(tuple(wanted), container, X, columns, logged)
+        rest, logged = _apart(X, self.answers)
+        self.check(owner, X)
+        return Rows(self.names, container, rest, read_columns(rest, self.names), logged)
+
+    def check(self, owner: Any, X: Any) -> None:
+        """Refuse X where its columns are not those that `fit` saw."""
+        if len(getattr(X, "shape", ())) == 2:
+            validate_data(owner, _apart(X, self.answers)[0], reset=False, skip_check_array=True)
+
+    def read_known(self, X: Any) -> Rows:
+        """Read what X has of the columns that `fit` saw: a frame may lack some of them."""
+        container = container_of(X)
+        if container == "array":
+            X = np.asarray(X)
+        elif self.named:
+            held = set(X.columns)
+            there = [name for name in self.names if name in held]
+            return Rows(tuple(there), container, X, pick_columns(X, there))
+        if len(X.shape) != 2 or X.shape[1] != len(self.names):
+            raise ColumnsError(f"X must have {len(self.names)} columns, its shape is {X.shape}.")
+        return Rows(self.names, container, X, read_columns(X, self.names))
+
+    @property
+    def _apart_names(self) -> tuple[str, ...]:
+        return () if self.answers is None else (self.answers,)
+
+
+def _apart(X: Any, answers: str | None) -> tuple[Any, Column | None]:
+    """Take the column of a final model's answers out of X, where there is to be one."""
+    if answers is None:
+        return X, None
+    logged = read_answers(X, answers)
+    rest = X.drop(columns=[answers]) if container_of(X) == "pandas" else X.drop(answers)
+    return rest, logged
+
+
+def read_answers(X: Any, column: str) -> Column:
+    """Read the column of a frame that holds what a final model has answered."""
+    if container_of(X) == "array":
+        raise ColumnsError(
+            f"Answers are logged in the column {column!r}; give X as a frame that has it."
+        )
+    return pick_columns(X, [column])[column]
+
+
+def read_matrix(owner: Any, X: Any, *labels: Any, reset: bool = True) -> Any:
+    """Read X, and labels with it, as one matrix of numbers, missing ones among them."""
+    return validate_data(
+        owner, X, *labels, dtype=np.float64, ensure_all_finite="allow-nan", reset=reset
+    )
+
+
+def pick(X: Any, names: Sequence[str]) -> Columns:
+    """Read some columns of a frame by name."""
+    return pick_columns(X, names)
+
+
+def is_matrix(columns: Columns) -> bool:
+    """Say whether columns are those of one matrix of numbers."""
+    return isinstance(columns, MatrixColumns) and columns.matrix.dtype.kind in NUMERIC

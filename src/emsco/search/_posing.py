@@ -1,0 +1,80 @@
+"""A problem posed: prices, folds and limits put together with what fits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emsco.engine import Engine
+from emsco.exceptions import SearchError, nearest
+from emsco.learners.folds import Fold
+from emsco.learners.training import Training
+from emsco.search._problem import Problem
+from emsco.search._tables import make_table
+from emsco.search._thresholds import alternatives
+from emsco.words.costs import Costs
+from emsco.words.threshold import StageThreshold
+
+
+@dataclass(frozen=True)
+class Posing:
+    """All that makes a problem but what fits.
+
+    Parameters
+    ----------
+    costs : Costs
+        The prices.
+    folds : list of Fold
+        Which rows are fitted on and evaluated.
+    answers : array or None
+        What a final model says of every row, where there is one.
+    threshold, max_stages, allow_unused, max_missed
+        As `CascadeSearchCV` was given them.
+    needs_labels : bool
+        Whether labels say what is right; else the final model's answers do.
+    engine, n_jobs : Engine or None, int or None
+        What runs the fits.
+    """
+
+    costs: Costs
+    folds: list[Fold]
+    answers: NDArray[Any] | None
+    threshold: StageThreshold | list[StageThreshold] | str
+    max_stages: int
+    allow_unused: bool
+    max_missed: Mapping[Any, float]
+    needs_labels: bool
+    engine: Engine | None
+    n_jobs: int | None
+
+    def problem(self, training: Training) -> Problem:
+        """Pose the problem for what these rows are fitted by."""
+        classes = training.classes.tolist()
+        tested = np.concatenate([fold.test for fold in self.folds])
+        answers = None if self.answers is None else self.answers[tested]
+        thresholds = alternatives(self.threshold, len(classes), final=answers is not None)
+        _check_max_missed(self.max_missed, classes)
+        truth = training.labels[tested]
+        return Problem(
+            make_table(training, self.folds, truth, thresholds, answers, self.engine, self.n_jobs),
+            self.costs,
+            classes,
+            thresholds,
+            min(int(self.max_stages), len(self.costs.names)),
+            bool(self.allow_unused) and answers is None,
+            dict(self.max_missed),
+        )
+
+
+def _check_max_missed(max_missed: Mapping[Any, float], classes: list[Any]) -> None:
+    for label, most in max_missed.items():
+        if label not in classes:
+            known = nearest(label, map(str, classes))
+            raise SearchError(f"`max_missed` names {label!r}, which is not a class{known}")
+        if not isinstance(most, Real) or not 0 <= float(most) <= 1:
+            raise SearchError(f"`max_missed` of {label!r} must be from 0 to 1, got {most!r}.")

@@ -1,0 +1,30 @@
+"""A search run: designs first, then a threshold of each stage's own."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from emsco.search._problem import Problem, Search, SearchResult
+from emsco.search._progress import Progress
+from emsco.search._thresholds import thresholds_by_stage
+from emsco.search.strategies.exhaustive import Exhaustive
+
+
+def run_search(
+    problem: Problem,
+    strategy: Search,
+    rng: np.random.Generator,
+    progress: Progress,
+    by_stage: bool,
+) -> SearchResult:
+    """Find the front; with `by_stage`, let every stage have a threshold of its own."""
+    result = strategy.run(problem, rng, progress.searched)
+    if not by_stage or problem.max_stages == 1:
+        return result
+    progress.phase("thresholds")
+    # Where every design was walked, only thresholds are left to be found.
+    walked = isinstance(strategy, Exhaustive)
+    front = thresholds_by_stage(problem, result.front, rng, designs=not walked)
+    hypervolume = front.hypervolume()
+    progress.searched({"front": len(front), "hypervolume": hypervolume, "done": 1.0})
+    return SearchResult(front, result.history)

@@ -1,0 +1,239 @@
+"""What a search found, frozen: the front, what it is held against, and the stages behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emsco.cascade import CascadeClassifier, Decider, Guard
+from emsco.cascade.decider import make_decider
+from emsco.exceptions import ClassesError, SearchError, SelectionError
+from emsco.learners.folds import Fold
+from emsco.learners.stages import FittedStages
+from emsco.learners.training import Training
+from emsco.rows.known import FittedRows
+from emsco.rows.rows import Layout, Rows
+from emsco.search._posing import Posing
+from emsco.search._problem import Search, SearchResult
+from emsco.search._separate import thresholds_anew
+from emsco.search._summary import measured_on
+from emsco.search._tables import evaluate_afresh
+from emsco.search.choice import AllSources
+from emsco.words.costs import Costs
+from emsco.words.design import StageDesign
+from emsco.words.evaluation import Evaluation, evaluate
+from emsco.words.front import Candidate, ParetoFront
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a search found: all of it of the same classifiers.
+
+    Parameters
+    ----------
+    front : ParetoFront
+        The candidates that no other beats.
+    reference : AllSources
+        All sources bought at once, on the same rows and folds.
+    all_sources : Candidate
+        That, answering every row.
+    stages : Training or FittedStages
+        What stages are fitted on; after a file, those that were fitted.
+    evaluated : Training, FittedStages or None
+        Where there was one split, what the stages that were evaluated were fitted on.
+    layout : Layout
+        How X is laid out.
+    rows : FittedRows
+        Which rows were searched and fitted on.
+    n_splits, n_rows : int
+        How many folds there were, and how many rows the figures of the front are of.
+    strategy : Search
+        The search that was run.
+    history : list of dict
+        How it went.
+    final : model or None
+        The last stage, where it is a model that was there already.
+    posing : Posing or None, default=None
+        How the problem was posed; None after a file, which keeps no rows.
+    before : Found or None, default=None
+        What was found by one model for all sets, where these stages are fitted each by itself.
+    """
+
+    front: ParetoFront
+    reference: AllSources
+    all_sources: Candidate
+    stages: Training | FittedStages
+    evaluated: Training | FittedStages | None
+    layout: Layout
+    rows: FittedRows
+    n_splits: int
+    n_rows: int
+    strategy: Search
+    history: list[dict[str, Any]]
+    final: Any = None
+    posing: Posing | None = None
+    before: Found | None = None
+
+    @classmethod
+    def of(
+        cls,
+        result: SearchResult,
+        reference: AllSources,
+        training: Training,
+        rows: Rows,
+        layout: Layout,
+        posing: Posing,
+        strategy: Search,
+        final: Any,
+    ) -> Found:
+        """Put together what a search gave and what it was given."""
+        folds = posing.folds
+        n_rows = len(np.unique(np.concatenate([fold.test for fold in folds])))
+        told = measured_on(n_rows, len(folds), needs_labels=posing.needs_labels)
+        return cls(
+            front=ParetoFront(result.front, posing.costs, told),
+            reference=reference,
+            all_sources=reference.answering(),
+            stages=training,
+            evaluated=evaluated_on(training, folds),
+            layout=layout,
+            rows=FittedRows.of(rows, _used_by(result.front, posing.costs, training.names)),
+            n_splits=len(folds),
+            n_rows=n_rows,
+            strategy=strategy,
+            history=result.history,
+            final=final,
+            posing=posing,
+        )
+
+    @property
+    def costs(self) -> Costs:
+        """The prices."""
+        return self.front.costs
+
+    @property
+    def classes(self) -> NDArray[Any]:
+        """The labels."""
+        return self.stages.classes
+
+    def fitted_on(self, refit: bool | str) -> Training | FittedStages:
+        """Give what stages are fitted on: all rows, or those that the evaluated ones had."""
+        return self.stages if refit or self.evaluated is None else self.evaluated
+
+    def holding(self, candidate: Any) -> Found:
+        """Give what a candidate is of: this, or what was found before stages were separated."""
+        is_here = isinstance(candidate, Candidate) and candidate in self.front
+        return self if is_here or self.before is None else self.before
+
+    def cascade(
+        self, candidate: Candidate, refit: bool | str, guard: Guard | None
+    ) -> CascadeClassifier:
+        """Build the cascade of a candidate."""
+        stages = self.fitted_on(refit)
+        decider = make_decider(
+            stages,
+            self.layout,
+            candidate.design,
+            self.costs,
+            candidate.threshold,
+            guard=guard,
+            final=self.final,
+        )
+        return CascadeClassifier.of(
+            decider,
+            self._rows_of(decider, stages),
+            estimator=stages.learner.estimator,
+            threshold=candidate.threshold,
+            guard=guard,
+        )
+
+    def _rows_of(self, decider: Decider, stages: Training | FittedStages) -> FittedRows:
+        """Tell rows by the columns that a cascade uses; a file has no rows to tell anew."""
+        if isinstance(stages, FittedStages) or isinstance(self.stages, FittedStages):
+            return self.rows
+        return self.rows.using(self.stages.columns, tuple(decider.readers))
+
+    def separate(self, design: StageDesign, *, by_stage: bool) -> Found:
+        """Evaluate a design whose stages are fitted each by itself, on the same folds."""
+        if self.posing is None or isinstance(self.stages, FittedStages):
+            raise SearchError("Training rows are not in files: fit the search again.")
+        stages = self.stages.by(self.stages.learner.separate())
+        problem = self.posing.problem(stages)
+        front = thresholds_anew(problem, design, by_stage=by_stage)
+        if not len(front):
+            raise SelectionError(
+                "Fitted each by itself, the chosen stages accept no row as is asked for; choose "
+                "another candidate, or keep the one model: refit=True."
+            )
+        told = f"{self.front.measured_on} Its stages are fitted each by itself."
+        reference = AllSources.of(problem)
+        return replace(
+            self,
+            front=ParetoFront(front, self.costs, told),
+            reference=reference,
+            all_sources=reference.answering(),
+            stages=stages,
+            evaluated=evaluated_on(stages, self.posing.folds),
+            before=self,
+        )
+
+    def score(
+        self, owner: Any, X: Any, truth: NDArray[Any], refit: bool | str, guard: Guard | None
+    ) -> list[Evaluation]:
+        """Evaluate the front on other rows, as its cascades would decide them.
+
+        `owner` is the estimator that X is checked for.
+        """
+        stages = self.fitted_on(refit)
+        if guard is not None or isinstance(stages, FittedStages) or self.posing is None:
+            # A guard sees rows, not bits; a file has stages, but no rows to fit others on.
+            cascades = (self.cascade(candidate, refit, guard) for candidate in self.front)
+            return [evaluate(cascade.decide(X), truth) for cascade in cascades]
+        rows = self.layout.read(owner, X, self.layout.names, by_name=True)
+        if len(rows) != len(truth):
+            raise ClassesError(f"X has {len(rows)} rows but `y` has {len(truth)}.")
+        for name, column in rows.columns.items():
+            self.stages.reader(name).refuse_unjudged(column, name)
+        answers = None if self.final is None else np.asarray(self.final.predict(X))
+        posing = self.posing
+        return evaluate_afresh(
+            self.front, stages, rows.columns, truth, answers, posing.engine, posing.n_jobs
+        )
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One candidate chosen, and the cascade of it, where one was fitted.
+
+    Parameters
+    ----------
+    candidate : Candidate
+        The one chosen.
+    cascade : CascadeClassifier or None
+        Its cascade; None until one is fitted.
+    decider : Decider or None
+        What that cascade decided by when it was made: a user may fit it anew.
+    is_refitted : bool
+        Whether it was fitted on all rows; else it is the very one that was evaluated.
+    """
+
+    candidate: Candidate
+    cascade: CascadeClassifier | None = None
+    decider: Decider | None = None
+    is_refitted: bool = True
+
+
+def evaluated_on(stages: Training, folds: list[Fold]) -> Training | None:
+    """Give the rows that the evaluated stages were fitted on, where there is one split."""
+    return stages.take(folds[0].train) if len(folds) == 1 else None
+
+
+def _used_by(front: Iterable[Candidate], costs: Costs, names: list[str]) -> list[str]:
+    """Name the columns that some candidate uses."""
+    sources = {s for c in front for s in c.design.acquired(c.design.n_stages - 1)}
+    used = {column for source in sources for column in costs.columns(source)}
+    return [name for name in names if name in used] or names

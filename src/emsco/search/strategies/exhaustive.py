@@ -1,0 +1,270 @@
+"""Every design there is: nested source sets walked, and the exact front out of one small table.
+
+For each pair of counts (accepted, wrong) only the cheapest design can be on the front. So the walk
+keeps, for each such cell, the least cost, how many designs share it, and the simplest of them:
+dense while the cells take at most 256 MB, and beyond that a list of designs that is cleared of
+dominated ones whenever it fills up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emsco.engine import LocalEngine
+from emsco.exceptions import SearchError
+from emsco.search._outcomes import Sets, Words
+from emsco.search._problem import Counts, Problem, SearchResult
+
+MOST_SOURCES = 16  # four bits each in a key of 64, and 2**16 source sets
+DENSE_BYTES = 2**28
+_LIST_ENTRIES = 2**20
+_CELL_BYTES = 32  # least paid, ties, stages and key
+_PART = 2e9  # designs times words walked between two words of progress: some seconds
+_MOST_PARTS = 32
+_SIEVE = 256  # rows and columns of the coarse table that spares a list the beaten
+
+
+@dataclass(frozen=True)
+class Exhaustive:
+    """Evaluate every design: the exact front, and how many designs share each of its evaluations.
+
+    Parameters
+    ----------
+    most : float, default=1e12
+        The largest number of designs times words of 64 rows to walk; about three hours a core.
+
+    Examples
+    --------
+    >>> from emsco import StageDesign
+    >>> StageDesign.count(14, 4)  # what a search over 14 sources in up to 4 stages walks
+    254152083
+    """
+
+    most: float = 1e12
+
+    def run(
+        self,
+        problem: Problem,
+        rng: np.random.Generator | None = None,  # noqa: ARG002  # nothing is left to chance
+        callback: Callable[[dict[str, Any]], None] | None = None,
+    ) -> SearchResult:
+        """Fit every source set, walk every design, keep the front."""
+        self._refuse_too_many(problem)
+        walk = _Walk.prepare(problem)
+        history: list[dict[str, Any]] = []
+        candidates = []
+        for threshold in range(problem.n_thresholds):
+            for best, walked, share in walk.run(threshold):
+                entry = {
+                    "threshold": problem.thresholds[threshold],
+                    "done": (threshold + share) / problem.n_thresholds,
+                    "source_sets": len(problem.table),
+                    "designs": walked,
+                    "front": len(best.paid),
+                    "hypervolume": problem.hypervolume(best.counts()),
+                    "ties": best.ties.tolist(),
+                }
+                if callback is not None:
+                    callback(entry)
+            candidates += problem.candidates(best.assignments(problem.n_sources), threshold)
+            history.append(entry)
+        return SearchResult(problem.front(candidates), history)
+
+    def _refuse_too_many(self, problem: Problem) -> None:
+        n_sources, words = problem.n_sources, -(-problem.n_rows // 64)
+        designs = problem.n_designs
+        if n_sources > MOST_SOURCES or designs * words * problem.n_thresholds > self.most:
+            raise SearchError(
+                f"An exhaustive search of {n_sources} sources in up to {problem.max_stages} stages "
+                f"has {designs:.3g} designs in {2.0**n_sources:.3g} source sets over "
+                f"{problem.n_rows} rows; use Hybrid(), fewer stages, or fewer sources "
+                f"(at most {MOST_SOURCES})."
+            )
+
+
+@dataclass(frozen=True)
+class _Found:
+    """Designs by their counts: one a cell, or one an entry."""
+
+    accepted: NDArray[np.int64]
+    right: NDArray[np.int64]
+    paid: NDArray[np.int64]
+    ties: NDArray[np.int64]
+    stages: NDArray[np.int64]
+    keys: NDArray[np.uint64]
+
+    @classmethod
+    def of_cells(
+        cls, least: NDArray[np.int64], cells: NDArray[np.int64], keys: NDArray[np.uint64]
+    ) -> _Found:
+        from emsco.search._kernels import NOBODY
+
+        (reached,) = (least < NOBODY).nonzero()
+        accepted, wrong = np.divmod(reached, int(np.sqrt(len(least))))
+        ties, stages = cells[reached].T
+        return cls(accepted, accepted - wrong, least[reached], ties, stages, keys[reached])
+
+    @classmethod
+    def of_list(cls, cells: NDArray[np.int64], keys: NDArray[np.uint64]) -> _Found:
+        paid, accepted, right, stages = cells.T
+        return cls(accepted, right, paid, np.ones_like(paid), stages, keys)
+
+    @classmethod
+    def joined(cls, parts: list[_Found]) -> _Found:
+        return cls(
+            *(
+                np.concatenate([getattr(part, name) for part in parts])
+                for name in cls.__dataclass_fields__
+            )
+        )
+
+    def _take(self, rows: NDArray[Any], ties: NDArray[np.int64]) -> _Found:
+        return _Found(
+            self.accepted[rows], self.right[rows], self.paid[rows], ties, self.stages[rows],
+            self.keys[rows],
+        )  # fmt: skip
+
+    def front(self) -> _Found:
+        """Keep one design an evaluation, the simplest, and of those the undominated ones."""
+        import moocore
+
+        order = np.lexsort((self.keys, self.stages, self.paid, self.right, self.accepted))
+        counts = np.stack([self.accepted[order], self.right[order], self.paid[order]])
+        first = np.ones(len(order), dtype=np.bool_)
+        first[1:] = (np.diff(counts, axis=1) != 0).any(axis=0)
+        starts = np.flatnonzero(first & (counts[0] > 0))
+        ties = np.add.reduceat(self.ties[order], np.flatnonzero(first)) if len(order) else self.ties
+        simplest = self._take(order[starts], ties[counts[0][first] > 0])
+        if not len(starts):
+            return simplest
+        accuracy = simplest.right / simplest.accepted
+        points = np.column_stack([simplest.accepted, accuracy, simplest.paid])
+        kept = np.flatnonzero(moocore.is_nondominated(points, maximise=[True, True, False]))
+        return simplest._take(kept, simplest.ties[kept])
+
+    def counts(self) -> Counts:
+        """Give the evaluations alone."""
+        return Counts(self.accepted > 0, self.accepted, self.right, self.paid)
+
+    def assignments(self, n_sources: int) -> NDArray[np.int8]:
+        """Read the designs out of their keys: four bits a source, the first source highest."""
+        shifts = np.uint64(4) * (np.uint64(15) - np.arange(n_sources, dtype=np.uint64))
+        stages: NDArray[np.uint64] = (self.keys[:, None] >> shifts) & np.uint64(15)
+        return stages.astype(np.int8) - np.int8(1)
+
+
+@dataclass(frozen=True)
+class _Walk:
+    """The bits of every source set, at the place that its own bits name."""
+
+    problem: Problem
+    sets: Sets
+    exists: NDArray[np.bool_]
+    positions: NDArray[np.int64]
+    prices: NDArray[np.int64]
+    spread: NDArray[np.uint64]
+
+    @classmethod
+    def prepare(cls, problem: Problem) -> _Walk:
+        numbers = np.arange(2**problem.n_sources, dtype=np.uint64)
+        places = np.arange(problem.n_sources, dtype=np.uint64)
+        sets = ((numbers[:, None] >> places) & np.uint64(1)).astype(np.bool_)
+        exists = problem.exist(sets)
+        exists[0] = False  # nothing bought is no stage
+        positions = np.zeros(len(sets), dtype=np.int64)
+        positions[exists] = problem.table.positions(sets[exists])
+        nibbles = np.uint64(1) << (np.uint64(4) * (np.uint64(15) - places))
+        spread = sets.astype(np.uint64) @ nibbles
+        return cls(problem, sets, exists, positions, problem.prices(sets), spread)
+
+    def run(self, threshold: int) -> Iterator[tuple[_Found, int, float]]:
+        """Walk every design at one threshold on every core.
+
+        Gives, as often as a long walk is worth a word, the front up to there, how many designs that
+        was, and which share of the first sets.
+        """
+        table = self.problem.table
+        accepted = table.accepted[threshold, self.positions]
+        right = table.right[threshold, self.positions]
+        workers = LocalEngine(table.engine.n_workers)
+        firsts = np.flatnonzero(self.exists)
+        # Sets of one size have as many followers: taking turns among them shares the work evenly.
+        firsts = firsts[np.argsort(self.sets[firsts].sum(axis=1), kind="stable")]
+        n_parts = self._n_parts()
+        fronts: list[_Found] = []
+        walked = 0
+        for part in range(n_parts):
+            own = firsts[part::n_parts]
+            chunks = [own[i :: workers.n_workers] for i in range(workers.n_workers)]
+            found = workers.map(self._walk_chunk, chunks, shared=(accepted, right))
+            fronts = [_Found.joined([*fronts, *(front for front, _ in found)]).front()]
+            walked += sum(designs for _, designs in found)
+            yield fronts[0], walked, (part + 1) / n_parts
+
+    def _n_parts(self) -> int:
+        problem = self.problem
+        words = problem.n_designs * len(problem.table.everyone)
+        return int(np.clip(words / _PART, 1, min(_MOST_PARTS, self.exists.sum())))
+
+    def _walk_chunk(
+        self, firsts: NDArray[np.int64], bits: tuple[Words, Words]
+    ) -> tuple[_Found, int]:
+        import emsco.search._kernels as _kernels
+
+        walk: Any = _kernels.walk  # compiled: its arguments have no names
+        problem = self.problem
+        depths, n_rows = problem.max_stages + 2, problem.n_rows
+        limited = problem.limits < np.bincount(problem.table.truth, minlength=len(problem.classes))
+        masks = problem.table.class_masks[limited]
+        undecided = np.zeros((depths, len(problem.table.everyone)), dtype=np.uint64)
+        undecided[0] = problem.table.everyone
+        sums = np.zeros((depths, 4), dtype=np.int64)
+        sums[0, 3] = n_rows
+        state = np.zeros(4, dtype=np.int64)
+        dense = (n_rows + 1) ** 2 * _CELL_BYTES * problem.table.engine.n_workers <= DENSE_BYTES
+        width = n_rows + 1 if dense else _SIEVE + 1
+        step = 0 if dense else n_rows // _SIEVE + 1
+        least = np.full(width**2, _kernels.NOBODY)
+        entries = width**2 if dense else _LIST_ENTRIES + len(self.sets)
+        cells = np.zeros((entries, 2 if dense else 4), dtype=np.int64)
+        keys = np.zeros(entries, dtype=np.uint64)
+        stacks = [np.zeros(depths, dtype=np.int64) for _ in range(3)]
+        missed = np.zeros((depths, len(masks)), dtype=np.int64)
+        spreads = np.zeros(depths, dtype=np.uint64)
+        found: list[_Found] = []
+        done = False
+        while not done:
+            done = walk(
+                firsts, problem.max_stages, not problem.allow_unused, *bits, self.prices,
+                self.exists, self.spread, problem.table.everyone, masks, problem.limits[limited],
+                least, width, step, cells, keys, state, *stacks, undecided, sums, missed, spreads,
+            )  # fmt: skip
+            if dense:
+                found = [_Found.of_cells(least, cells, keys)]
+            else:
+                listed = _Found.of_list(cells[: state[3]].copy(), keys[: state[3]].copy())
+                found = [_Found.joined([*found, listed]).front()]
+                _fill_sieve(least.reshape(width, width), step, found[0])
+                state[3] = 0
+        return found[0], int(state[2])
+
+
+def _fill_sieve(sieve: NDArray[np.int64], step: int, found: _Found) -> None:
+    """Let each place hold the least paid by a design that accepts as many and errs as little."""
+    wrong = found.accepted - found.right
+    np.minimum.at(sieve, (found.accepted // step, wrong // step), found.paid)
+    best = np.minimum.accumulate(sieve[::-1], axis=0)[::-1]
+    sieve[:] = np.minimum.accumulate(best, axis=1)
+
+
+def count_sets(problem: Problem) -> int | None:
+    """Count the source sets that a search of every design fits; None where they are too many."""
+    if problem.n_sources > MOST_SOURCES:
+        return None
+    numbers = np.arange(1, 2**problem.n_sources)
+    return int(problem.exist((numbers[:, None] >> np.arange(problem.n_sources) & 1) > 0).sum())

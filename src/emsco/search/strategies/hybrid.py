@@ -1,0 +1,87 @@
+"""The genetic search first, local search from what it found; and the choice of a search by size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from emsco.search._problem import Problem, Search, SearchResult
+from emsco.search.strategies.emsco import EMSCO
+from emsco.search.strategies.exhaustive import MOST_SOURCES, Exhaustive
+from emsco.search.strategies.local import LocalSearch
+
+# Designs times thresholds times words of 64 rows that an exhaustive search may walk by default: a
+# minute or two. Twelve sources are that many with 1,000 rows.
+_EXHAUSTIVE = 5e10
+_LEAST_EVALUATIONS = 50_000  # that the default search spends on one threshold
+_FITTED_ONE_BY_ONE = 1_024  # sets: a few minutes where a fit takes a tenth of a second
+
+
+@dataclass(frozen=True)
+class Hybrid:
+    """A short genetic search, then local search from its front.
+
+    Parameters
+    ----------
+    emsco : EMSCO, default=None
+        The genetic search. None: a population of 100 for 30 generations.
+    local : LocalSearch, default=None
+        The local search; its budget of evaluations includes those of the genetic search.
+        None: `LocalSearch()`.
+    """
+
+    emsco: EMSCO | None = None
+    local: LocalSearch | None = None
+
+    def run(
+        self,
+        problem: Problem,
+        rng: np.random.Generator,
+        callback: Callable[[dict[str, Any]], None] | None = None,
+    ) -> SearchResult:
+        """Run both at every threshold and merge what they found."""
+        emsco = self.emsco or EMSCO(population=100, generations=30)
+        local = self.local or LocalSearch()
+        history: list[dict[str, Any]] = []
+        candidates = []
+        first, shares = local.begin(problem)
+        found = first[:0]
+        bred = 0  # source sets that the genetic search fitted, beside the other's budget
+        for threshold in range(problem.n_thresholds):
+            begin, end = problem.span(threshold)
+            middle = begin + (end - begin) / 10  # the genetic search is short beside the other
+            before = len(problem.table)
+            evolved = emsco.breed(problem, rng, threshold, history, callback, (begin, middle))
+            bred += len(problem.table) - before
+            # What is good at one threshold is a good start at the next.
+            starts = np.vstack([evolved.assignments[evolved.front], first, found])
+            found = local.descend(
+                problem,
+                rng,
+                threshold,
+                starts,
+                shares[threshold] + bred,
+                history,
+                callback,
+                (middle, end),
+                evolved.evaluated,
+            )
+            candidates += problem.candidates(found, threshold)
+        return SearchResult(problem.front(candidates), history)
+
+
+def default_search(problem: Problem) -> Search:
+    """Choose by size: every design where they are few enough, else local search. Never by a clock.
+
+    Alternative thresholds are walked one after the other, so they count; and share one budget.
+    Where sets are fitted one by one, which is slow, fewer are.
+    """
+    words = -(-problem.n_rows // 64) * problem.n_thresholds
+    few_sets = problem.table.batched or 2.0**problem.n_sources <= _FITTED_ONE_BY_ONE
+    if problem.n_sources <= MOST_SOURCES and problem.n_designs * words <= _EXHAUSTIVE and few_sets:
+        return Exhaustive()
+    evaluations = max(LocalSearch().evaluations // problem.n_thresholds, _LEAST_EVALUATIONS)
+    return LocalSearch(evaluations, fits=None if problem.table.batched else _FITTED_ONE_BY_ONE)

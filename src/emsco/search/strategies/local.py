@@ -1,0 +1,264 @@
+"""Pareto local search: look around every design on the front, and walk towards it from nearby.
+
+It starts along a chain of source sets, grown greedily. What is not dominated joins the archive and
+is looked around in turn. Beside that, walkers start from designs near the archive and go to the
+best design around them, by a weighting of the objectives of their own, until there is none better;
+then they start anew. All of a round's designs are evaluated at once.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emsco.exceptions import SearchError
+from emsco.search._problem import Assignments, Counts, Problem, SearchResult
+from emsco.search.strategies._archive import Archive, points_of
+from emsco.search.strategies._chain import designs_along_chain
+from emsco.search.strategies._neighbours import neighbours, perturbed
+from emsco.search.strategies._operators import sort_keys
+
+_LOOKED_AROUND = 8  # designs of the archive a round
+_WALKERS = 16
+_DIVISIONS = 128  # ways to divide stages anew that are tried around a design
+FITS = 4_096  # by default: twice as many make a front little better
+_NEW_SETS = 512  # designs a round that need a fit, where not every set can be fitted
+
+
+@dataclass(frozen=True)
+class LocalSearch:
+    """Pareto local search with restarts.
+
+    Parameters
+    ----------
+    evaluations : int, default=1_000_000
+        The most designs to evaluate, at each threshold.
+    fits : int, default=None
+        The most source sets to fit, at all thresholds together, after which the search ends. None:
+        4,096.
+    seconds : float, default=None
+        When to stop; the one option that gives up reproducibility.
+    """
+
+    evaluations: int = 1_000_000
+    fits: int | None = None
+    seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("evaluations", "fits", "seconds"):
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise SearchError(f"`{name}` must be above 0, got {value}.")
+
+    def run(
+        self,
+        problem: Problem,
+        rng: np.random.Generator,
+        callback: Callable[[dict[str, Any]], None] | None = None,
+    ) -> SearchResult:
+        """Search from a chain of source sets, and from all sources bought at once."""
+        history: list[dict[str, Any]] = []
+        candidates = []
+        first, shares = self.begin(problem)
+        starts = first
+        for threshold in range(problem.n_thresholds):
+            span = problem.span(threshold)
+            share = shares[threshold]
+            found = self.descend(problem, rng, threshold, starts, share, history, callback, span)
+            candidates += problem.candidates(found, threshold)
+            # What is good at one threshold is a good start at the next.
+            starts = np.vstack([first, found])
+        return SearchResult(problem.front(candidates), history)
+
+    def begin(self, problem: Problem) -> tuple[Assignments, list[int]]:
+        """Give designs to start from, and how large the table may be after each threshold."""
+        fits = self.fits or FITS
+        most = len(problem.table) + fits
+        at_once = np.zeros((1, problem.n_sources), dtype=np.int8)
+        starts = np.vstack([at_once, designs_along_chain(problem, fits // 2)])
+        now, n_thresholds = len(problem.table), problem.n_thresholds
+        return starts, [now + (most - now) * (i + 1) // n_thresholds for i in range(n_thresholds)]
+
+    def descend(
+        self,
+        problem: Problem,
+        rng: np.random.Generator,
+        threshold: int,
+        starts: Assignments,
+        most_sets: int,
+        history: list[dict[str, Any]],
+        callback: Callable[[dict[str, Any]], None] | None = None,
+        span: tuple[float, float] = (0.0, 1.0),
+        evaluated: int = 0,
+    ) -> Assignments:
+        """Search at one threshold from some designs; give the designs of the front found.
+
+        `span` says from which share of a whole search to which this one goes; `evaluated` how many
+        designs were evaluated before, which the budget includes.
+        """
+        descent = _Descent(self, problem, rng, threshold, starts, most_sets, span, evaluated)
+        descent.evaluate(starts)
+        while not descent.is_spent():
+            descent.step()
+            descent.tell(history, callback)
+        descent.tell(history, callback, always=True)
+        return descent.archive.rows
+
+
+class _Descent:
+    """One local search at one threshold, with its budget."""
+
+    def __init__(
+        self,
+        search: LocalSearch,
+        problem: Problem,
+        rng: np.random.Generator,
+        threshold: int,
+        starts: Assignments,
+        most_sets: int,
+        span: tuple[float, float],
+        evaluated: int,
+    ) -> None:
+        self.search, self.problem, self.rng, self.threshold = search, problem, rng, threshold
+        self.starts = starts
+        self.archive = Archive(problem.n_sources)
+        self.seen: set[Any] = set()
+        self.evaluated = evaluated
+        self.most = max(search.evaluations, evaluated + len(starts))
+        self.told = evaluated  # designs evaluated when the history was last told
+        self.idle = 0  # rounds in which nothing new was met
+        self.deadline = np.inf if search.seconds is None else time.monotonic() + search.seconds
+        self.most_sets, self.sets_before, self.span = most_sets, len(problem.table), span
+        self.is_frugal = 2.0**problem.n_sources > most_sets
+        self.walkers: Assignments = np.empty((0, problem.n_sources), dtype=np.int8)
+        self.scores = np.empty(0)
+        self.weights = np.empty((0, 3))
+
+    def is_spent(self) -> bool:
+        """Say whether the budget is used up, or nothing new is there or has been met for long."""
+        return (
+            self.evaluated >= self.most
+            or len(self.seen) >= self.problem.n_designs
+            or len(self.problem.table) >= self.most_sets
+            or time.monotonic() > self.deadline
+            or self.idle >= 20
+        )
+
+    def _spent(self) -> float:
+        """Say which share of the budget is used up: of designs, or of fits where more of those."""
+        fits = max(self.most_sets - self.sets_before, 1)
+        share = (len(self.problem.table) - self.sets_before) / fits if self.is_frugal else 0.0
+        return min(max(self.evaluated / self.most, share), 1.0)
+
+    def evaluate(self, designs: Assignments) -> tuple[NDArray[np.intp], Counts]:
+        """Evaluate the designs not seen before; say which those are."""
+        keys = _keys(designs)
+        first = {key: i for i, key in enumerate(keys) if key not in self.seen}
+        chosen = self._affordable(designs, np.array(list(first.values()), dtype=np.intp))
+        self.seen.update(keys[i] for i in chosen)
+        counts = self.problem.evaluate(designs[chosen], self.threshold)
+        self.evaluated += len(chosen)
+        self.idle = 0 if len(chosen) else self.idle + 1
+        self.archive.add(designs[chosen], sort_keys(designs[chosen]), counts)
+        return chosen, counts
+
+    def _affordable(self, designs: Assignments, fresh: NDArray[np.intp]) -> NDArray[np.intp]:
+        """Choose what to evaluate: what needs no fit, and some of what needs one more set."""
+        if self.is_frugal and len(fresh):
+            lacking = self.problem.lacking(designs[fresh])
+            free, dear = fresh[lacking == 0], fresh[lacking > 0]
+            fewest = int(lacking[lacking > 0].min(initial=99))
+            left = max(self.most_sets - len(self.problem.table), 0)
+            cheapest = self.rng.permutation(dear[lacking[lacking > 0] == fewest])
+            fresh = np.concatenate([free, cheapest[: min(_NEW_SETS, left // fewest)]])
+        return fresh[: self.most - self.evaluated]
+
+    def step(self) -> None:
+        """Look around some of the archive and around every walker."""
+        looked = self.archive.pick_unexplored(_LOOKED_AROUND, self.rng)
+        self._start_walkers()
+        centres = np.vstack([looked, self.walkers])
+        problem = self.problem
+        made, near = neighbours(
+            centres, problem.max_stages, problem.allow_unused, _DIVISIONS, self.rng
+        )
+        chosen, counts = self.evaluate(made)
+        self._walk(made[chosen], near[chosen] - len(looked), counts)
+
+    def _start_walkers(self) -> None:
+        """Let walkers that have arrived start anew, near a design of the archive."""
+        missing = _WALKERS - len(self.walkers)
+        if not missing:
+            return
+        # Before anything feasible is met, the archive is empty.
+        near = self.archive.rows if len(self.archive.rows) else self.starts
+        chosen = near[self.rng.integers(len(near), size=missing)]
+        starts = perturbed(chosen, self.problem.max_stages, self.problem.allow_unused, self.rng)
+        self.walkers = np.vstack([self.walkers, starts])
+        self.scores = np.concatenate([self.scores, np.full(len(starts), np.inf)])
+        self.weights = np.vstack([self.weights, self.rng.dirichlet(np.ones(3), len(starts))])
+
+    def _walk(self, made: Assignments, walker: NDArray[np.intp], counts: Counts) -> None:
+        """Let each walker go to the best design around it; those that find none better arrive."""
+        n_rows = self.problem.n_rows
+        met = self.archive.points
+        ideal = np.array(
+            [met[:, 0].max(initial=0), met[:, 1].max(initial=0), met[:, 2].min(initial=np.inf)]
+        )
+        scale = np.array([-1.0 / n_rows, -1.0, 1.0 / max(n_rows * self.problem.total, 1)])
+        short = np.maximum((points_of(counts) - ideal) * scale, 0)
+        goes_on = np.zeros(len(self.walkers), dtype=np.bool_)
+        for i in range(len(self.walkers)):
+            near = np.flatnonzero((walker == i) & counts.feasible)
+            if not near.size:
+                continue
+            # The worst of the weighted shortfalls, so that hollows of the front are reached too.
+            weighted = short[near] * self.weights[i]
+            scores = weighted.max(axis=1) + 0.05 * weighted.sum(axis=1)
+            lowest = int(np.argmin(scores))
+            if scores[lowest] < self.scores[i]:
+                goes_on[i] = True
+                self.scores[i] = scores[lowest]
+                self.walkers[i] = made[near[lowest]]
+        self.walkers, self.scores = self.walkers[goes_on], self.scores[goes_on]
+        self.weights = self.weights[goes_on]
+
+    def tell(
+        self,
+        history: list[dict[str, Any]],
+        callback: Callable[[dict[str, Any]], None] | None,
+        *,
+        always: bool = False,
+    ) -> None:
+        """Record how it goes, about every hundredth of the way."""
+        if not always and self.evaluated - self.told < self.most / 100:
+            return
+        self.told = self.evaluated
+        begin, end = self.span
+        history.append(
+            {
+                "threshold": self.problem.thresholds[self.threshold],
+                "done": end if always else begin + (end - begin) * self._spent(),
+                "designs": self.evaluated,
+                "source_sets": len(self.problem.table),
+                "front": len(self.archive.rows),
+                "hypervolume": self.problem.hypervolume(self.archive.counts()),
+            }
+        )
+        if callback is not None:
+            callback(history[-1])
+
+
+def _keys(designs: Assignments) -> list[Any]:
+    """Give each design something small that tells it from others."""
+    if designs.shape[1] <= 16 and designs.max(initial=0) < 15:
+        nibbles = np.uint64(1) << (np.uint64(4) * np.arange(designs.shape[1], dtype=np.uint64))
+        numbers: list[Any] = ((designs + 1).astype(np.uint64) @ nibbles).tolist()
+        return numbers
+    keys: list[Any] = sort_keys(designs).tolist()
+    return keys

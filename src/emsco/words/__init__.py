@@ -1,0 +1,1 @@
+"""The words: prices, designs, thresholds, decisions, evaluations and fronts, as frozen values."""

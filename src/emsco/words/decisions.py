@@ -1,0 +1,226 @@
+"""What was decided about each row: label, accepted, exit stage, confidence, cost, reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from emsco._ground.table import html_table, shown, text_table
+from emsco.exceptions import DecisionsError, require
+
+ACCEPTED = ""
+LOW_CONFIDENCE = "low confidence"
+INVALID_VALUE = "invalid value"
+
+
+class Decision(NamedTuple):
+    """The decision about one row."""
+
+    label: Any
+    accepted: bool
+    exit_stage: int
+    confidence: float
+    cost: float
+    reason: str
+    latency: float
+
+
+class Decisions:
+    """The decisions about many rows, as read-only arrays of one length.
+
+    Parameters
+    ----------
+    label : array
+        Always a class, rejected or not: the last stage bought decides.
+    accepted : array of bool
+        The only field that says whether a row was rejected.
+    exit_stage : array of int
+        The last stage bought, counted from 0.
+    confidence : array of float
+        The largest probability of that stage.
+    cost : array of float
+        What was paid for the row.
+    reason : array of str, default=None
+        Why a row was rejected, "" where it was accepted. None: every rejected row for low
+        confidence.
+    latency : array of float, default=None
+        How long the row waited for its sources. None: not at all.
+
+    Examples
+    --------
+    >>> from emsco import Decisions
+    >>> decisions = Decisions(
+    ...     label=["well", "sick"],
+    ...     accepted=[True, False],
+    ...     exit_stage=[0, 1],
+    ...     confidence=[0.97, 0.6],
+    ...     cost=[1.0, 21.0],
+    ... )
+    >>> decisions
+    row  label  accepted  exit_stage  confidence  cost  reason
+      0  well   yes                0        0.97     1
+      1  sick   no                 1         0.6    21  low confidence
+    >>> decisions[1].reason
+    'low confidence'
+    >>> len(decisions[decisions.accepted])
+    1
+    """
+
+    label: NDArray[Any]
+    accepted: NDArray[np.bool_]
+    exit_stage: NDArray[np.intp]
+    confidence: NDArray[np.float64]
+    cost: NDArray[np.float64]
+
+    def __init__(
+        self,
+        label: ArrayLike,
+        accepted: ArrayLike,
+        exit_stage: ArrayLike,
+        confidence: ArrayLike,
+        cost: ArrayLike,
+        reason: ArrayLike | None = None,
+        latency: ArrayLike | None = None,
+    ) -> None:
+        n_rows = np.shape(accepted)[0]
+        fields = {
+            "label": np.asarray(label),
+            "accepted": np.asarray(accepted, dtype=np.bool_),
+            "exit_stage": np.asarray(exit_stage, dtype=np.intp),
+            "confidence": np.asarray(confidence, dtype=np.float64),
+            "cost": np.asarray(cost, dtype=np.float64),
+        }
+        if latency is not None:
+            fields["latency"] = np.asarray(latency, dtype=np.float64)
+        if reason is not None:
+            fields["reason"] = np.asarray(reason, dtype=object)
+            if not np.array_equal(fields["reason"] == ACCEPTED, fields["accepted"]):
+                raise DecisionsError('`reason` must be "" exactly where a row is accepted.')
+        for name, values in fields.items():
+            if values.shape != (n_rows,):
+                raise DecisionsError(
+                    f"Every field must hold {n_rows} rows, {name!r} has the shape {values.shape}."
+                )
+            if values.flags.writeable:
+                values = values.view()
+                values.flags.writeable = False
+            self.__dict__[name] = values
+
+    @classmethod
+    def trusted(
+        cls,
+        *,
+        reason: NDArray[np.object_] | None,
+        latency: NDArray[np.float64] | None,
+        **fields: NDArray[Any],
+    ) -> Decisions:
+        """Make decisions of new arrays that are known to fit, as the decision loop's are.
+
+        One row on its way through a live cascade takes some twenty microseconds; looking at its
+        fields again would take ten more.
+        """
+        decisions = cls.__new__(cls)
+        if reason is not None:
+            fields["reason"] = reason
+        if latency is not None:
+            fields["latency"] = latency
+        for values in fields.values():
+            values.setflags(write=False)
+        decisions.__dict__.update(fields)
+        return decisions
+
+    @cached_property
+    def reason(self) -> NDArray[np.object_]:
+        """Why each row was rejected, "" where it was accepted."""
+        reasons = np.array([LOW_CONFIDENCE, ACCEPTED], dtype=object)[self.accepted.view(np.int8)]
+        reasons.flags.writeable = False
+        return reasons
+
+    @cached_property
+    def latency(self) -> NDArray[np.float64]:
+        """How long each row waited for its sources."""
+        waited = np.zeros(len(self))
+        waited.flags.writeable = False
+        return waited
+
+    def _given(self, name: str) -> Any:
+        """Give a field that may be left out; None where it follows from the others."""
+        return self.__dict__.get(name)
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Decisions]) -> Decisions:
+        """Put the decisions about several blocks of rows one behind the other."""
+        if len(parts) == 1:
+            return parts[0]
+
+        def optional(name: str) -> NDArray[Any] | None:
+            if all(part._given(name) is None for part in parts):
+                return None
+            return np.concatenate([getattr(part, name) for part in parts])
+
+        return cls.trusted(
+            label=np.concatenate([part.label for part in parts]),
+            accepted=np.concatenate([part.accepted for part in parts]),
+            exit_stage=np.concatenate([part.exit_stage for part in parts]),
+            confidence=np.concatenate([part.confidence for part in parts]),
+            cost=np.concatenate([part.cost for part in parts]),
+            reason=optional("reason"),
+            latency=optional("latency"),
+        )
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"Decisions never change; {name!r} cannot be set.")
+
+    def __len__(self) -> int:
+        return len(self.accepted)
+
+    @overload
+    def __getitem__(self, rows: int) -> Decision: ...
+
+    @overload
+    def __getitem__(self, rows: slice | NDArray[Any] | Sequence[Any]) -> Decisions: ...
+
+    def __getitem__(self, rows: Any) -> Decision | Decisions:
+        if isinstance(rows, int | np.integer):
+            return Decision(
+                *(
+                    value.item() if isinstance(value := getattr(self, name)[rows], np.generic)
+                    else value
+                    for name in Decision._fields
+                )
+            )  # fmt: skip
+        return Decisions(
+            self.label[rows],
+            self.accepted[rows],
+            self.exit_stage[rows],
+            self.confidence[rows],
+            self.cost[rows],
+            reason=None if self._given("reason") is None else self.reason[rows],
+            latency=None if self._given("latency") is None else self.latency[rows],
+        )
+
+    def __iter__(self) -> Iterator[Decision]:
+        return (self[row] for row in range(len(self)))
+
+    def to_frame(self) -> Any:
+        """Give a pandas DataFrame, one row a decision."""
+        return require("pandas").DataFrame({name: getattr(self, name) for name in Decision._fields})
+
+    def _cells(self) -> tuple[list[str], list[list[object] | None]]:
+        waited = bool(self.latency.any())
+        header = ["row", *(name for name in Decision._fields if waited or name != "latency")]
+        rows: list[list[object] | None] = [
+            None if row is None else [row, *self[row][: len(header) - 1]]
+            for row in shown(len(self))
+        ]
+        return header, rows
+
+    def __repr__(self) -> str:
+        return text_table(*self._cells())
+
+    def _repr_html_(self) -> str:
+        return html_table(*self._cells())

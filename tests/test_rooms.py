@@ -1,0 +1,136 @@
+"""The rooms: nothing private of one is used by another, and one alone reads X."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import emsco
+
+ROOT = Path(emsco.__file__).parent
+FILES = sorted(ROOT.rglob("*.py"))
+
+# Names with an underscore that Python documents for everybody.
+PYTHONS = {"_exit", "_getframe", "_fields", "_replace", "_asdict"}
+# Private names of others that have no public one.
+EXCEPTIONS = {
+    "_validate_params",  # scikit-learn: checks parameters that come out of a file
+    "_predictors",  # scikit-learn: the trees of a boosted model, walked once for many sets
+    "_baseline_prediction",  # scikit-learn: what these trees add to
+    "_loss",  # scikit-learn: how their sum becomes a probability
+}
+MOST = 5
+
+# What reads X: arrays, frames and Arrow are looked into by `rows` alone.
+READERS = {"validate_data", "check_array", "read_columns", "pick_columns", "container_of"}
+LOOKS = {"iloc", "to_pylist", "dictionary_decode"}
+READING = "rows"
+
+
+def room_of(path):
+    """Name the room of a file: the folder or file that stands in the package."""
+    return path.relative_to(ROOT).parts[0].removesuffix(".py")
+
+
+def module_of(path):
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(("emsco", *parts))
+
+
+def defined_in(tree):
+    """Name all that a file defines: functions, classes, fields and attributes of `self`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+            yield node.attr
+
+
+@pytest.fixture(scope="module")
+def trees():
+    return {path: ast.parse(path.read_text()) for path in FILES}
+
+
+@pytest.fixture(scope="module")
+def owned(trees):
+    """Give the names that each room defines."""
+    names = {}
+    for path, tree in trees.items():
+        names.setdefault(room_of(path), set()).update(defined_in(tree))
+    return names
+
+
+def is_private(name):
+    return name.startswith("_") and not name.startswith("__")
+
+
+def imports(tree, path):
+    """Give every module of the package that a file imports, and the names taken from it."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("emsco"):
+            assert not node.level, path
+            yield node.module, [alias.name for alias in node.names]
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.startswith("emsco"):
+                    yield alias.name, []
+
+
+def test_a_room_imports_nothing_private_of_another(trees):
+    """Neither a module whose name begins with an underscore, nor such a name out of one."""
+    found = []
+    for path, tree in trees.items():
+        for module, names in imports(tree, path):
+            parts = module.split(".")[1:]
+            if not parts or parts[0] == room_of(path) or parts[0] == "_ground":
+                parts = parts[1:] if parts and parts[0] == "_ground" else []
+            private = [part for part in (*parts, *(names if parts else ())) if is_private(part)]
+            found += [(module_of(path), module, name) for name in private]
+    assert not found
+
+
+def test_a_room_uses_no_private_attribute_of_another(trees, owned):
+    """An attribute with an underscore is one of `self`, or defined in the same room."""
+    found = set()
+    for path, tree in trees.items():
+        own = owned[room_of(path)]
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.Attribute) or not is_private(node.attr):
+                continue
+            of_self = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+            if not of_self and node.attr not in own:
+                found.add(node.attr)
+    assert len(EXCEPTIONS) <= MOST
+    assert found - PYTHONS <= EXCEPTIONS
+
+
+def test_one_room_reads_x(trees):
+    """All others take `Rows`, columns, or what `rows` gives."""
+    found = set()
+    for path, tree in trees.items():
+        if room_of(path) == READING:
+            continue
+        for node in ast.walk(tree):
+            name = getattr(node, "id", None) or getattr(node, "attr", None)
+            name = node.name if isinstance(node, ast.alias) else name
+            if name in READERS | LOOKS:
+                found.add((module_of(path), name))
+    assert not found
+
+
+def test_the_package_has_few_entries_and_hides_only_the_ground():
+    """So that the folder shows the rooms."""
+    entries = {path.name for path in ROOT.iterdir() if path.name != "__pycache__"}
+    assert len(entries) <= 18
+    private = {name for name in entries if is_private(name)}
+    assert private <= {"_ground", "_version.py"}
+
+
+def test_no_file_is_long():
+    """A file holds one idea."""
+    long = {module_of(path): n for path in FILES if (n := len(path.read_text().split("\n"))) > 401}
+    assert not long
