@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import time
 
+import joblib
 import numpy as np
 import pytest
 
-from emsco.engine import LocalEngine
+from emsco.engine import LocalEngine, local_threads, resolve_engine
+from emsco.exceptions import SearchError
 
 
 def slow_square(chunk, shared):
@@ -45,3 +47,34 @@ def test_shared_data_is_not_copied_to_threads():
     assert (
         LocalEngine(2).map(lambda _, shared: shared is matrix, [1, 2], shared=matrix) == [True] * 2
     )
+
+
+class Elsewhere:
+    """An engine of another kind, with workers that are not of this machine."""
+
+    def __init__(self, n_workers):
+        self.n_workers = n_workers
+
+    def map(self, function, chunks, *, shared=None):
+        return [function(chunk, shared) for chunk in chunks]
+
+
+def test_threads_are_asked_of_this_process_and_not_of_workers_elsewhere():
+    cores = joblib.cpu_count()
+    assert local_threads(LocalEngine()) == 1
+    assert local_threads(LocalEngine(64)) == min(64, cores)
+    assert local_threads(Elsewhere(64)) == cores
+    assert local_threads(Elsewhere(1)) == cores
+
+
+def test_an_engine_is_taken_as_it_is_and_none_is_this_machine():
+    engine = Elsewhere(3)
+    assert resolve_engine(engine, n_jobs=2) is engine
+    local = resolve_engine(None, 2, threads=False)
+    assert (local.n_workers, local.threads) == (2, False)
+
+
+@pytest.mark.parametrize("n_workers", [0, -1, 2.0, True, None, "2"])
+def test_workers_that_cannot_be_counted_are_refused(n_workers):
+    with pytest.raises(SearchError, match=r"`n_workers` of the engine Elsewhere must be a whole"):
+        resolve_engine(Elsewhere(n_workers))

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from numbers import Integral
 from typing import Any, Protocol, TypeVar
 
-from joblib import Parallel, delayed, effective_n_jobs
+from joblib import Parallel, cpu_count, delayed, effective_n_jobs
 from threadpoolctl import threadpool_limits
+
+from emsco.exceptions import SearchError
 
 Chunk = TypeVar("Chunk")
 Result = TypeVar("Result")
@@ -79,3 +82,41 @@ class LocalEngine:
                 delayed(function)(chunk, shared) for chunk in chunks
             )
         return results
+
+
+def resolve_engine(engine: Any, n_jobs: int | None = None, *, threads: bool = True) -> Engine:
+    """Give the engine asked for, if it is one; None stands for workers on this machine.
+
+    Examples
+    --------
+    >>> from emsco.engine import resolve_engine
+    >>> resolve_engine(None, n_jobs=2).n_workers
+    2
+    """
+    if engine is None:
+        return LocalEngine(n_jobs, threads=threads)
+    name = type(engine).__name__
+    for lacking in ("n_workers", "map"):
+        if not hasattr(engine, lacking):
+            raise SearchError(
+                f"The engine {name} has no {lacking}; an Engine has `n_workers` and "
+                "`map(function, chunks, *, shared=None)`."
+            )
+    n_workers = engine.n_workers
+    if not isinstance(n_workers, Integral) or isinstance(n_workers, bool) or n_workers < 1:
+        raise SearchError(
+            f"`n_workers` of the engine {name} must be a whole number >= 1, got {n_workers!r}."
+        )
+    checked: Engine = engine
+    return checked
+
+
+def local_threads(engine: Engine) -> int:
+    """Say how many threads of this process may work beside an engine.
+
+    With a `LocalEngine` as many as it has workers, because they were asked of this machine, but
+    never more than this process has cores. Any other engine has its workers elsewhere, and they say
+    nothing about this process: then as many as it has cores.
+    """
+    cores = int(cpu_count())
+    return min(engine.n_workers, cores) if isinstance(engine, LocalEngine) else cores

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from threading import get_ident
+
+import joblib
 import numpy as np
 import pytest
 from problems import evaluate_plainly, every_design, problem_of
@@ -10,7 +13,7 @@ from emsco import Costs, Source, StageDesign
 from emsco.engine import LocalEngine
 from emsco.exceptions import SearchError
 from emsco.search.strategies import exhaustive
-from emsco.search.strategies.exhaustive import Exhaustive
+from emsco.search.strategies.exhaustive import Exhaustive, _Walk
 
 
 def brute_force(problem):
@@ -108,6 +111,30 @@ def test_any_number_of_workers_gives_the_same_front():
         for n_jobs in (1, 2, 3)
     ]
     assert results[0] == results[1] == results[2]
+
+
+class Elsewhere:
+    """An engine of many workers, none of them of this process."""
+
+    n_workers = 64
+
+    def map(self, function, chunks, *, shared=None):
+        return [function(chunk, shared) for chunk in chunks]
+
+
+def test_many_workers_elsewhere_start_no_threads_here(monkeypatch):
+    walk_chunk, threads, walked = _Walk._walk_chunk, set(), []
+
+    def counting(walk, firsts, bits):
+        threads.add(get_ident())
+        walked.append(len(firsts))
+        return walk_chunk(walk, firsts, bits)
+
+    monkeypatch.setattr(_Walk, "_walk_chunk", counting)
+    far = Exhaustive().run(problem_of(7, max_stages=3, engine=Elsewhere()))
+    assert len(threads) <= len(walked) == joblib.cpu_count()
+    assert sum(walked) == 2**7 - 1
+    assert far == Exhaustive().run(problem_of(7, max_stages=3))
 
 
 def test_several_thresholds_merge_and_each_candidate_carries_its_own():

@@ -508,6 +508,26 @@ def test_the_engine_given_runs_the_fits(found):
     assert Counted.chunks > before
 
 
+class Uncounted:
+    """An engine that does not say how many workers it has."""
+
+    def map(self, function, chunks, *, shared=None):
+        return [function(chunk, shared) for chunk in chunks]
+
+
+class Idle:
+    """Workers, and no way to give them work."""
+
+    n_workers = 2
+
+
+@pytest.mark.parametrize(("engine", "lacking"), [(Uncounted(), "n_workers"), (Idle(), "map")])
+def test_an_engine_that_is_none_is_refused_by_what_it_lacks(engine, lacking):
+    name = type(engine).__name__
+    with pytest.raises(SearchError, match=rf"The engine {name} has no {lacking}; an Engine has"):
+        search_for(engine=engine).fit(X, Y)
+
+
 def test_the_search_given_is_run():
     search = wide_search()
     assert search.search_ == LocalSearch(400, fits=60)

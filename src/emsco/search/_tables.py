@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emsco.engine import Engine, LocalEngine
+from emsco.engine import Engine, resolve_engine
 from emsco.learners.final_stage import FitsWithFinal, answer_codes
 from emsco.learners.folds import Fold
 from emsco.learners.training import Training
@@ -37,7 +37,7 @@ def make_table(
     if answers is not None:
         fits = FitsWithFinal(fits, answer_codes(answers, training.classes))
     # Compiled batches share memory; a user's estimator may hold Python's lock.
-    engine = engine or LocalEngine(n_jobs, threads=fits.chunk > 1)
+    engine = resolve_engine(engine, n_jobs, threads=fits.chunk > 1)
     classes = training.classes.tolist()
     resolved = np.vstack([resolve(threshold, classes, 1) for threshold in thresholds])
     codes = np.searchsorted(training.classes, truth)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emsco.engine import LocalEngine
+from emsco.engine import LocalEngine, local_threads
 from emsco.exceptions import SearchError
 from emsco.search._outcomes import Sets, Words
 from emsco.search._problem import Counts, Problem, SearchResult
@@ -182,8 +182,13 @@ class _Walk:
         spread = sets.astype(np.uint64) @ nibbles
         return cls(problem, sets, exists, positions, problem.prices(sets), spread)
 
+    @property
+    def threads(self) -> int:
+        """How many walk at the same time, in this process, which has the bits."""
+        return local_threads(self.problem.table.engine)
+
     def run(self, threshold: int) -> Iterator[tuple[_Found, int, float]]:
-        """Walk every design at one threshold on every core.
+        """Walk every design at one threshold on every core asked for.
 
         Gives, as often as a long walk is worth a word, the front up to there, how many designs that
         was, and which share of the first sets.
@@ -191,7 +196,7 @@ class _Walk:
         table = self.problem.table
         accepted = table.accepted[threshold, self.positions]
         right = table.right[threshold, self.positions]
-        workers = LocalEngine(table.engine.n_workers)
+        workers = LocalEngine(self.threads)
         firsts = np.flatnonzero(self.exists)
         # Sets of one size have as many followers: taking turns among them shares the work evenly.
         firsts = firsts[np.argsort(self.sets[firsts].sum(axis=1), kind="stable")]
@@ -226,7 +231,7 @@ class _Walk:
         sums = np.zeros((depths, 4), dtype=np.int64)
         sums[0, 3] = n_rows
         state = np.zeros(4, dtype=np.int64)
-        dense = (n_rows + 1) ** 2 * _CELL_BYTES * problem.table.engine.n_workers <= DENSE_BYTES
+        dense = (n_rows + 1) ** 2 * _CELL_BYTES * self.threads <= DENSE_BYTES
         width = n_rows + 1 if dense else _SIEVE + 1
         step = 0 if dense else n_rows // _SIEVE + 1
         least = np.full(width**2, _kernels.NOBODY)
