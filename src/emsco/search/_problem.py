@@ -11,7 +11,9 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from emsco.exceptions import SearchError
 from emsco.search._outcomes import OutcomeTable, Sets
+from emsco.search._proposals import check_designs, check_thresholds, told
 from emsco.words.costs import Costs
 from emsco.words.design import StageDesign
 from emsco.words.evaluation import Evaluation
@@ -161,13 +163,17 @@ class Problem:
     def chains(self, assignments: Assignments) -> tuple[Sets, NDArray[np.int64]]:
         """Give the source sets that designs pass through, one a row, and where each chain begins.
 
-        The sets of design d are those from `begins[d]` up to `begins[d + 1]`.
+        The sets of design d are those from `begins[d]` up to `begins[d + 1]`. Designs that cannot
+        be are refused here, by whatever way they come.
         """
-        n_stages = assignments.max(axis=1).astype(np.int64) + 1
+        designs = check_designs(
+            assignments, self.costs.names, self.max_stages, allow_unused=self.allow_unused
+        )
+        n_stages = designs.max(axis=1).astype(np.int64) + 1
         begins = np.concatenate([[0], np.cumsum(n_stages)])
-        design = np.repeat(np.arange(len(assignments)), n_stages)
-        stage = np.arange(begins[-1]) - begins[design]
-        rows = assignments[design]
+        design = np.repeat(np.arange(len(designs)), n_stages)
+        stage = (np.arange(begins[-1]) - begins[design]).astype(np.int8)
+        rows = designs[design]
         return (rows >= 0) & (rows <= stage[:, None]), begins
 
     def lacking(self, assignments: Assignments) -> NDArray[np.int64]:
@@ -182,8 +188,14 @@ class Problem:
         ----------
         assignments : array of shape (n_designs, n_sources)
             Canonical: stages 0, 1, ... without gaps, -1 for unused.
-        threshold : int or array of shape (n_designs, n_stages), default=0
+        threshold : int or array of shape (n_designs, max_stages), default=0
             Which of the alternative thresholds: one for all, or one a stage.
+
+        Raises
+        ------
+        SearchError
+            Where a design cannot be: it buys nothing, has a gap or too many stages, or leaves a
+            source unused that may not be. What `requires` or `max_missed` forbid is not feasible.
         """
         masks = self.table.class_masks
         # Classes are counted where one is limited; elsewhere their counts are nobody's business.
@@ -199,12 +211,14 @@ class Problem:
     ) -> _Counted:
         from emsco.search._kernels import evaluate_chains
 
-        sets, begins = self.chains(np.asarray(assignments, dtype=np.int8))
+        sets, begins = self.chains(assignments)
+        n_designs = len(begins) - 1
+        check_thresholds(threshold, n_designs, self.max_stages, self.n_thresholds)
         exists = np.logical_and.reduceat(self.exist(sets), begins[:-1])
         wanted = np.repeat(exists, np.diff(begins))
         positions = np.full(len(sets), -1, dtype=np.int64)
         positions[wanted] = self.table.positions(sets[wanted])
-        n_designs, n_classes = len(begins) - 1, len(masks)
+        n_classes = len(masks)
         counted = _Counted(
             begins=begins,
             exists=exists,
@@ -229,11 +243,19 @@ class Problem:
         return counted
 
     def candidates(self, assignments: Assignments, threshold: Which = 0) -> list[Candidate]:
-        """Make candidates of designs, their evaluations complete: by class, and with latencies."""
+        """Make candidates of designs, their evaluations complete: by class, and with latencies.
+
+        Raises
+        ------
+        SearchError
+            Where a design cannot be, as in `evaluate`, or buys a source before what it requires.
+        """
         assignments = np.asarray(assignments)
         if not len(assignments):
             return []
         counted = self._count(assignments, threshold, self.table.class_masks)
+        if not counted.exists.all():
+            self._refuse_unmet(assignments[np.argmin(counted.exists)])
         which = np.broadcast_to(threshold, (len(assignments), self.max_stages))
         class_rows = self._by_label(np.bincount(self.table.truth, minlength=len(self.classes)))
         made = []
@@ -257,6 +279,17 @@ class Problem:
             made.append(Candidate(design, own[0] if shared else own, evaluation))
         return made
 
+    def _refuse_unmet(self, assignment: NDArray[Any]) -> None:
+        """Say what a design buys before what that requires."""
+        design = StageDesign(assignment, self.costs.names)
+        for stage in range(design.n_stages):
+            for source, required in self.costs.unmet(design.acquired(stage)):
+                raise SearchError(
+                    f"The search proposed {told(assignment)} as a candidate, which buys {source!r} "
+                    f"in stage {stage}, before {required!r}, which it requires; only what "
+                    "`evaluate` finds feasible is one."
+                )
+
     def _by_label(self, counts: NDArray[Any]) -> dict[Any, int]:
         return dict(zip(self.classes, counts.tolist(), strict=True))
 
@@ -278,8 +311,8 @@ class Problem:
 
 def _spelled_out(which: Which, begins: NDArray[np.int64]) -> NDArray[np.int64]:
     """Say for each set of each chain which threshold it has."""
-    n_stages = np.diff(begins)
-    if isinstance(which, int):
+    if np.ndim(which) == 0:
         return np.full(begins[-1], which, dtype=np.int64)
-    design = np.repeat(np.arange(len(n_stages)), n_stages)
-    return which[design, np.arange(begins[-1]) - begins[design]]
+    design = np.repeat(np.arange(len(begins) - 1), np.diff(begins))
+    spelled: NDArray[np.int64] = np.asarray(which)[design, np.arange(begins[-1]) - begins[design]]
+    return spelled

@@ -1,0 +1,107 @@
+"""What a strategy proposes, refused by name where it cannot be, before anything is counted.
+
+A strategy may come from anywhere. A design with a gap, or a threshold that there is not, would be
+counted all the same, and wrongly. Many designs are checked at once, and looked at one by one only
+where one of them is at fault.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emsco.exceptions import SearchError, quoted
+
+_MOST_BITS = 61  # stages that one word tells
+_SHOWN = 32  # stages of a design that a message lists
+
+
+def check_designs(
+    proposed: Any, names: Sequence[str], max_stages: int, *, allow_unused: bool
+) -> NDArray[np.int8]:
+    """Give proposed designs as small integers, or say which is the first that cannot be, and why.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from emsco.exceptions import SearchError
+    >>> from emsco.search._proposals import check_designs
+    >>> try:
+    ...     check_designs(np.array([[0, 1], [0, 2]]), ["age", "lab"], 3, allow_unused=True)
+    ... except SearchError as error:
+    ...     print(error)
+    The search proposed [0, 2], which buys nothing in stage 1; stages are 0, 1, ... without gaps.
+    """
+    designs = np.asarray(proposed)
+    if designs.dtype.kind not in "iu":
+        raise SearchError(
+            f"The search proposed designs as {designs.dtype}; a design is whole numbers, the stage "
+            "of each source, or -1 for unused."
+        )
+    if designs.ndim != 2 or designs.shape[1] != len(names):
+        raise SearchError(
+            f"The search proposed designs in an array of shape {designs.shape}; it must be "
+            f"(n_designs, {len(names)}), a row a design and a column a source."
+        )
+    if len(designs) and not _all_can_be(designs, max_stages, allow_unused):
+        for design in designs:
+            _refuse(design, names, max_stages, allow_unused)
+    return designs.astype(np.int8, copy=False)
+
+
+def _all_can_be(designs: NDArray[Any], max_stages: int, allow_unused: bool) -> bool:
+    """Say whether every design can be; without looking, not where stages are more than bits."""
+    if max_stages > _MOST_BITS or designs.min() < (-1 if allow_unused else 0):
+        return False
+    if designs.max() >= max_stages:
+        return False
+    # A bit for unused, which counts as set, and one a stage: without gaps they make 11...1.
+    bits = np.left_shift(np.int64(1), designs.astype(np.int8, copy=False) + np.int8(1))
+    used = np.bitwise_or.reduce(bits, axis=1) | 1
+    return bool(used.min() > 1 and not (used & (used + 1)).any())
+
+
+def _refuse(
+    design: NDArray[Any], names: Sequence[str], max_stages: int, allow_unused: bool
+) -> None:
+    """Say what is wrong with one design, if anything is."""
+    last, unused = int(design.max()), np.flatnonzero(design < 0)
+    if design.min() < -1:
+        fault = f"which holds {design.min()}; an unused source is -1"
+    elif last < 0:
+        fault = "which buys nothing; a design has at least one stage"
+    elif last >= max_stages:
+        fault = f"which has a stage {last}; with max_stages={max_stages} the last is stage "
+        fault += f"{max_stages - 1}"
+    elif unused.size and not allow_unused:
+        fault = f"which leaves {names[unused[0]]!r} unused; allow_unused=False forbids that"
+    else:
+        skipped = [stage for stage in range(last) if not (design == stage).any()]
+        if not skipped:
+            return
+        fault = f"which buys nothing in stage {skipped[0]}; stages are 0, 1, ... without gaps"
+    raise SearchError(f"The search proposed {told(design)}, {fault}.")
+
+
+def check_thresholds(proposed: Any, n_designs: int, max_stages: int, n_thresholds: int) -> None:
+    """Refuse what is neither one of the alternative thresholds nor one a design and stage."""
+    which = np.asarray(proposed)
+    if which.dtype.kind not in "iu" or which.shape not in ((), (n_designs, max_stages)):
+        raise SearchError(
+            f"The search proposed thresholds as {which.dtype} of shape {which.shape}; they are one "
+            f"whole number, or an array of shape ({n_designs}, {max_stages}), one a design and "
+            "stage."
+        )
+    if which.size and (which.min() < 0 or which.max() >= n_thresholds):
+        wrong = which.min() if which.min() < 0 else which.max()
+        raise SearchError(
+            f"The search proposed threshold {wrong}; the alternatives are 0 to {n_thresholds - 1}."
+        )
+
+
+def told(design: NDArray[Any]) -> str:
+    """Write a design down for a message."""
+    return f"[{quoted(design.tolist(), most=_SHOWN)}]"
