@@ -90,6 +90,7 @@ MODULES = {
     "savings": "certify.savings",
     "scored": "words.scored",
     "search": "search",
+    "testing": "testing",
 }
 
 __all__ = sorted(PUBLIC)  # a list, made of the one above

@@ -19,7 +19,8 @@ class Engine(Protocol):
     """What distributes work: a function of one chunk and the shared data, and nothing else.
 
     The function must be pure, so that any engine, any number of workers and any order of
-    completion give the same results.
+    completion give the same results. `emsco.testing.check_engine` holds an engine of your own
+    against what is promised here.
     """
 
     @property
@@ -33,7 +34,10 @@ class Engine(Protocol):
         *,
         shared: Any = None,
     ) -> list[Result]:
-        """Give `function(chunk, shared)` for every chunk, in the order of the chunks."""
+        """Give `function(chunk, shared)` for every chunk, in the order of the chunks.
+
+        What the function raises is raised, of the same type and with the same message.
+        """
 
 
 class LocalEngine:

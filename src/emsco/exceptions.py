@@ -94,6 +94,10 @@ class CheckpointError(EmscoError, ValueError):
     """A checkpoint that is damaged, is of another run, or cannot be written."""
 
 
+class ContractError(EmscoError, AssertionError):
+    """An engine or a search that breaks a promise, found by the suites of `emsco.testing`."""
+
+
 class EmscoWarning(UserWarning):
     """The root of every warning."""
 

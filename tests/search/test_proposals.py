@@ -41,8 +41,8 @@ WAYS = pytest.mark.parametrize("way", ["evaluate", "candidates", "lacking"])
         ([-1, -1, -1], "which buys nothing; a design has at least one stage."),
         ([0, 2, -1], "which buys nothing in stage 1; stages are 0, 1, ... without gaps."),
         ([1, 1, -1], "which buys nothing in stage 0; stages are 0, 1, ... without gaps."),
-        ([0, 1, 3], "which has a stage 3; with max_stages=3 the last is stage 2."),
-        ([0, 1, 300], "which has a stage 300; with max_stages=3 the last is stage 2."),
+        ([0, 1, 3], "which has a stage 3; of at most 3 stages the last is stage 2."),
+        ([0, 1, 300], "which has a stage 300; of at most 3 stages the last is stage 2."),
         ([0, -2, 1], "which holds -2; an unused source is -1."),
     ],
 )
@@ -115,6 +115,9 @@ def test_designs_of_very_many_stages_are_checked_too():
     gap[0, 70] = 0
     with pytest.raises(SearchError, match=r"31 and 68 more\], which buys nothing in stage 70"):
         check_designs(gap, names, 100, allow_unused=False)
+    many = np.arange(130)[None]
+    with pytest.raises(SearchError, match="stage 129; of at most 128 stages the last is stage 127"):
+        check_designs(many, [f"s{i}" for i in range(130)], 130, allow_unused=False)
 
 
 def test_what_breaks_a_requirement_is_not_feasible_and_never_a_candidate():

@@ -62,10 +62,19 @@ class SearchResult(NamedTuple):
 
 
 class Search(Protocol):
-    """A strategy: it proposes designs and is told their counts; it never sees data."""
+    """A strategy: it proposes designs and is told their counts; it never sees data.
+
+    `emsco.testing.check_search` holds one of your own against all that is promised here.
+    """
 
     def run(self, problem: Problem, rng: np.random.Generator, callback: Any = None) -> SearchResult:
-        """Search, drawing all randomness from `rng`."""
+        """Search, drawing all randomness from `rng`.
+
+        `callback` is given a dict at every step, as the history has them: the `threshold` searched,
+        the share `done` of the whole search, which ends at 1, how many `source_sets` are fitted and
+        how many `designs` were evaluated at that threshold, the size of the `front` and its
+        `hypervolume`; more where there is more to tell. What it raises ends the search.
+        """
 
 
 @dataclass(frozen=True)
@@ -126,10 +135,14 @@ class Problem:
     def _units(self, price: float) -> int:
         return round(Decimal(repr(price)) * self.scale)
 
+    @cached_property
+    def _own_prices(self) -> NDArray[np.int64]:
+        """What each source costs by itself, in units."""
+        return np.array([self._units(source.cost) for source in self.costs.sources], dtype=np.int64)
+
     def prices(self, sets: Sets) -> NDArray[np.int64]:
         """Price source sets in units, each setup once."""
-        own = np.array([self._units(source.cost) for source in self.costs.sources], dtype=np.int64)
-        total = sets.astype(np.int64) @ own
+        total = sets.astype(np.int64) @ self._own_prices
         for setup, price in self.costs.setups.items():
             sharing = [i for i, source in enumerate(self.costs.sources) if source.setup == setup]
             total += self._units(price) * sets[:, sharing].any(axis=1)

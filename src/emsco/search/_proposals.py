@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from emsco.exceptions import SearchError, quoted
 
+_MOST_STAGES = 128  # that a byte tells apart
 _MOST_BITS = 61  # stages that one word tells
 _SHOWN = 32  # stages of a design that a message lists
 
@@ -46,6 +47,7 @@ def check_designs(
             f"The search proposed designs in an array of shape {designs.shape}; it must be "
             f"(n_designs, {len(names)}), a row a design and a column a source."
         )
+    max_stages = min(max_stages, _MOST_STAGES)
     if len(designs) and not _all_can_be(designs, max_stages, allow_unused):
         for design in designs:
             _refuse(design, names, max_stages, allow_unused)
@@ -59,7 +61,7 @@ def _all_can_be(designs: NDArray[Any], max_stages: int, allow_unused: bool) -> b
     if designs.max() >= max_stages:
         return False
     # A bit for unused, which counts as set, and one a stage: without gaps they make 11...1.
-    bits = np.left_shift(np.int64(1), designs.astype(np.int8, copy=False) + np.int8(1))
+    bits = np.left_shift(1, designs.astype(np.int8, copy=False) + np.int8(1), dtype=np.int64)
     used = np.bitwise_or.reduce(bits, axis=1) | 1
     return bool(used.min() > 1 and not (used & (used + 1)).any())
 
@@ -74,7 +76,7 @@ def _refuse(
     elif last < 0:
         fault = "which buys nothing; a design has at least one stage"
     elif last >= max_stages:
-        fault = f"which has a stage {last}; with max_stages={max_stages} the last is stage "
+        fault = f"which has a stage {last}; of at most {max_stages} stages the last is stage "
         fault += f"{max_stages - 1}"
     elif unused.size and not allow_unused:
         fault = f"which leaves {names[unused[0]]!r} unused; allow_unused=False forbids that"

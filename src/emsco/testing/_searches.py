@@ -1,0 +1,238 @@
+"""What every search promises: a front as evaluated, of what may be, the same for the same seed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emsco.exceptions import ContractError, SearchError
+from emsco.front import Candidate, ParetoFront
+from emsco.search import Search, SearchResult
+from emsco.testing._demand import demand
+from emsco.testing._problems import QUESTIONS, Question, Watched, points_of
+
+KEYS = ("threshold", "done", "source_sets", "designs", "front", "hypervolume")
+_SEED = 7
+_MAXIMISE = [True, True, False]  # accepted, accuracy, paid
+
+
+def check_search(search: Search) -> None:
+    """Hold a search against what `CascadeSearchCV` and its users rely on.
+
+    On problems of two and three classes, with requirements, setups, limits, several thresholds, one
+    source and sixty-six: `run(problem, rng, callback)` gives a `SearchResult` whose front no design
+    that was evaluated beats, whose candidates have the evaluations that the problem gives them, and
+    keep to `max_stages`, `requires`, `allow_unused` and `max_missed`. The same seed gives the same
+    front, bit for bit, with any number of workers. The callback is told how it goes, and what it
+    raises ends the search. Nothing is proposed that cannot be.
+
+    Give it a search with a small budget: it is run some thirty times. The problem with sixty-six
+    sources may be refused, by a `SearchError`.
+
+    Parameters
+    ----------
+    search : Search
+        The search.
+
+    Raises
+    ------
+    ContractError
+        At the first promise that is broken, with a sentence that says which.
+
+    Examples
+    --------
+    >>> from emsco import EMSCO
+    >>> from emsco.testing import check_search
+    >>> check_search(EMSCO(population=20, generations=5))
+    """
+    for question in QUESTIONS:
+        trial = _Trial(search, question)
+        first = trial.run()
+        if first is None:
+            continue
+        trial.check_result(*first)
+        trial.check_callback(first[0])
+        trial.check_workers(first[0])
+        if not question.is_large:
+            trial.check_stop()
+
+
+class _Stop(Exception):  # noqa: N818  # nothing went wrong
+    """What the callback raises."""
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """A search on one problem."""
+
+    search: Search
+    question: Question
+
+    def demand(self, kept: object, broken: str) -> None:
+        name = type(self.search).__name__
+        demand(kept, f"The search {name} {broken}, on the problem with {self.question.told}.")
+
+    def run(
+        self, callback: Callable[[Watched, Any], None] | None = None, n_workers: int = 1
+    ) -> tuple[SearchResult, Watched] | None:
+        """Run the search on a fresh problem; None where that is too large for it."""
+        problem = self.question.make(n_workers)
+        rng = np.random.default_rng(_SEED)
+        before = _global_generators()
+        result, raised = None, None
+        try:
+            if callback is None:
+                result = self.search.run(problem, rng)
+            else:
+                result = self.search.run(problem, rng, lambda entry: callback(problem, entry))
+        except (_Stop, ContractError):
+            raise
+        except Exception as error:
+            raised = error
+        refused = problem.log.refused
+        self.demand(not refused, f"proposes what cannot be ({refused and refused[0]})")
+        if self.question.is_large and isinstance(raised, SearchError):
+            return None
+        self.demand(raised is None, f"raises {type(raised).__name__} ({raised})")
+        self.demand(
+            _global_generators() == before,
+            "draws from a generator that all share; all randomness comes from `rng`",
+        )
+        self.demand(
+            isinstance(result, SearchResult),
+            f"gives a {type(result).__name__}; `run` gives a SearchResult",
+        )
+        assert isinstance(result, SearchResult)
+        self.demand(
+            isinstance(result.front, ParetoFront),
+            f"gives a {type(result.front).__name__} as its front; it must be a ParetoFront",
+        )
+        return result, problem
+
+    def check_result(self, result: SearchResult, problem: Watched) -> None:
+        """Demand a front of designs that may be, as the problem evaluates them, and no worse."""
+        self.demand(result.front.costs == problem.costs, "gives a front at other prices")
+        if len(result.front):
+            self._check_front(result.front, problem.log.points())
+        self.demand(isinstance(result.history, list), "gives a history that is not a list")
+        for entry in result.history:
+            self._check_entry(entry, problem)
+
+    def _check_front(self, front: ParetoFront, told: NDArray[np.float64]) -> None:
+        """Demand that every candidate may be, is evaluated as it is, and is not beaten."""
+        import moocore
+
+        judge = self.question.make()
+        which = np.vstack([self._thresholds_of(candidate, judge) for candidate in front])
+        designs = np.array([candidate.design.assignment for candidate in front])
+        counts = judge.evaluate(designs, which)
+        worst = front[int(np.argmin(counts.feasible))]
+        self.demand(counts.feasible.all(), f"breaks `requires` or `max_missed` by {worst}")
+        for candidate, again in zip(front, judge.candidates(designs, which), strict=True):
+            self.demand(
+                again == candidate,
+                f"makes figures up: {candidate}, which the problem evaluates as {again}",
+            )
+        points = np.vstack([points_of(counts), told])
+        kept = moocore.is_nondominated(points, maximise=_MAXIMISE)[: len(front)]
+        worst = front[int(np.argmin(kept))]
+        self.demand(kept.all(), f"gives a candidate that a design it evaluated beats, {worst}")
+
+    def _thresholds_of(self, candidate: Candidate, judge: Watched) -> NDArray[np.int64]:
+        """Say which of the thresholds each stage has, of a candidate that is the problem's own."""
+        design = candidate.design
+        self.demand(
+            design.n_stages <= judge.max_stages,
+            f"gives a candidate of {design.n_stages} stages, where max_stages={judge.max_stages}",
+        )
+        self.demand(
+            judge.allow_unused or not design.unused,
+            f"leaves {design.unused} unused in {design}, which allow_unused=False forbids",
+        )
+        given = candidate.threshold
+        own = given if isinstance(given, tuple) else (given,) * design.n_stages
+        self.demand(
+            all(threshold in judge.thresholds for threshold in own),
+            f"gives a candidate at threshold {given}, which is none of the alternatives",
+        )
+        which = np.zeros(judge.max_stages, dtype=np.int64)
+        which[: len(own)] = [judge.thresholds.index(threshold) for threshold in own]
+        return which
+
+    def check_callback(self, first: SearchResult) -> None:
+        """Demand that the callback is told how it goes, and that the same seed repeats itself."""
+        told: list[float] = []
+
+        def note(problem: Watched, entry: Any) -> None:
+            self._check_entry(entry, problem)
+            self.demand(
+                entry["source_sets"] == len(problem.table),
+                f"tells of {entry['source_sets']} source sets, where {len(problem.table)} are "
+                "fitted",
+            )
+            told.append(entry["done"])
+
+        again = self.run(note)
+        self.demand(
+            again is not None and again[0].front == first.front,
+            "gives another front with the same seed; all randomness comes from `rng`, and a search "
+            "keeps nothing from one run to the next",
+        )
+        self.demand(told, "tells its callback nothing")
+        self.demand(
+            told == sorted(told) and abs(told[-1] - 1) < 1e-9,
+            f"tells its callback shares `done` that fall, or do not end at 1: {told[-5:]}",
+        )
+
+    def _check_entry(self, entry: Any, problem: Watched) -> None:
+        """Demand the documented keys, with values that can be."""
+        self.demand(isinstance(entry, Mapping), f"tells a {type(entry).__name__}, not a dict")
+        lacking = [key for key in KEYS if key not in entry]
+        self.demand(not lacking, f"does not tell {lacking} in an entry of its history")
+        self.demand(
+            entry["threshold"] in problem.thresholds,
+            f"tells of threshold {entry['threshold']}, which is none of the alternatives",
+        )
+        for key in ("done", "hypervolume"):
+            self.demand(0 <= entry[key] <= 1, f"tells {key}={entry[key]}; it is a share")
+        for key in ("source_sets", "designs", "front"):
+            counted = isinstance(entry[key], int | np.integer) and entry[key] >= 0
+            self.demand(counted, f"tells {key}={entry[key]!r}; it is a whole number")
+
+    def check_workers(self, first: SearchResult) -> None:
+        """Demand the same front with another number of workers."""
+        other = self.run(n_workers=2)
+        self.demand(
+            other is not None and other[0].front == first.front,
+            "gives another front with another number of workers",
+        )
+
+    def check_stop(self) -> None:
+        """Demand that what the callback raises ends the search at once."""
+        evaluated: list[tuple[Watched, int]] = []
+
+        def stop(problem: Watched, _: Any) -> None:
+            evaluated.append((problem, len(problem.log.told)))
+            raise _Stop
+
+        try:
+            self.run(stop)
+        except _Stop:
+            problem, n_told = evaluated[0]
+            self.demand(
+                len(evaluated) == 1 and len(problem.log.told) == n_told,
+                "goes on evaluating after its callback has raised",
+            )
+        else:
+            self.demand(False, "swallows what its callback raises")
+
+
+def _global_generators() -> tuple[Any, ...]:
+    """Give the state of the generators that all share."""
+    state: Any = np.random.get_state()  # noqa: NPY002  # it is this one
+    return state[1].tolist(), state[2:], random.getstate()
