@@ -12,8 +12,8 @@ from emsco.plotting._style import BLUE, INK, PALE, RED, bare
 from experiments.paper.landscape import SIDE
 from experiments.peers.method import Base
 from experiments.peers.methods import METHODS, OURS
-from experiments.peers.problems import PROBLEMS
 from experiments.peers.tables import SUMMARY
+from experiments.problems import PROBLEMS
 from experiments.results import load
 
 IMAGES = Path(__file__).parent.parent / "docs" / "images"

@@ -27,9 +27,10 @@ from experiments.peers.compare import (
 )
 from experiments.peers.method import Figures, Scored, Task, by_source, figures_of, paid_for
 from experiments.peers.miser import greedy_miser
-from experiments.peers.problems import PROBLEMS, make_task
+from experiments.peers.problems import make_task
 from experiments.peers.tables import SPLITS, SUMMARY, summarise, tables
 from experiments.peers.trees import Tree, penalties, walk
+from experiments.problems import PROBLEMS
 from experiments.results import differences, load
 
 

@@ -16,8 +16,9 @@ from itertools import product
 from experiments.peers.all_sources import all_sources
 from experiments.peers.compare import N_SPLITS, choose, judge, judge_front, make_targets
 from experiments.peers.methods import METHODS, OURS
-from experiments.peers.problems import BESIDE, PROBLEMS, make_task
+from experiments.peers.problems import make_task
 from experiments.peers.tables import SPLITS, save_tables, tables
+from experiments.problems import BESIDE, PROBLEMS
 from experiments.results import FOLDER, Row, load
 
 LOG = FOLDER / "peers.jsonl"

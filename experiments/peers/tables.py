@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from experiments.peers.compare import Interval, corrected_interval, outcome
 from experiments.peers.methods import METHODS, OURS
-from experiments.peers.problems import BESIDE, PROBLEMS
 from experiments.peers.worth import worth
+from experiments.problems import BESIDE, PROBLEMS
 from experiments.results import FOLDER, Row, write
 from experiments.tables import markdown
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from experiments.peers.compare import WORSE
 from experiments.peers.methods import METHODS, OURS
-from experiments.peers.problems import BESIDE
+from experiments.problems import BESIDE
 from experiments.results import Row
 from experiments.tables import markdown
 
