@@ -13,24 +13,20 @@ import sys
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
 from typer.testing import CliRunner
 
+from benchmarks.applicants import applicants, fit
 from benchmarks.measure import Result, best_times
-from emsco import CascadeClassifier, Costs, Source, StageDesign, dump
+from emsco import dump
 from emsco.cli._app import app
 from emsco.cli._tables import CsvRows
-from emsco.exceptions import require
 
 ROWS = 1_000_000
 ROW_GROUP = 2**17
-TOWNS = ["Basel", "Bern", "Chur", "Geneva", "Thun"]
-STAGES = [["form"], ["bureau"], ["history"], ["visit"]]
 
 
 def copy_csv(rows: Path, out: Path) -> None:
@@ -52,32 +48,6 @@ def copy_parquet(rows: Path, out: Path) -> None:
             writer.write_table(file.read_row_group(number))
 
 
-def problem(folder: Path) -> pa.Table:
-    """Write a cascade fitted on 4,000 rows, and give a million: 17 columns, one of them text."""
-    rng = np.random.default_rng(0)
-    columns: dict[str, Any] = {"id": np.arange(ROWS)}
-    columns |= {f"x{i}": rng.normal(size=ROWS).round(4) for i in range(11)}
-    columns |= {f"n{i}": rng.integers(0, 50, ROWS) for i in range(4)}
-    columns["town"] = np.array(TOWNS, dtype=object)[rng.integers(0, len(TOWNS), ROWS)]
-    score = sum(columns[f"x{i}"] * (1.2 - i / 12) for i in range(11))
-    score = score + (columns["n0"] - 25) / 15 + (columns["town"] == "Bern")
-    y = np.where(score + rng.logistic(size=ROWS) > 0, "good", "bad")
-    costs = Costs(
-        [
-            Source("form", features=["x0", "x1", "n0", "town"], cost=1),
-            Source("bureau", features=["x2", "x3", "x4", "n1"], cost=5),
-            Source("history", features=["x5", "x6", "x7", "n2"], cost=10),
-            Source("visit", features=["x8", "x9", "x10", "n3"], cost=60),
-        ]
-    )
-    X = require("pandas").DataFrame(
-        {name: columns[name][:4000] for name in columns if name != "id"}
-    )
-    design = StageDesign.from_stages(STAGES, costs.names)
-    dump(CascadeClassifier(design=design, costs=costs).fit(X, y[:4000]), folder / "model.emsco")
-    return pa.table(columns)
-
-
 def run(*, small: bool = False) -> list[Result]:  # noqa: ARG001  # seconds as it is
     """Measure the start, then CSV and Parquet."""
 
@@ -95,10 +65,12 @@ def run(*, small: bool = False) -> list[Result]:  # noqa: ARG001  # seconds as i
     results = [Result("emsco --help, against import typer, rich", ours / theirs, 2, facts=facts)]
     with TemporaryDirectory() as name:
         folder = Path(name)
-        table = problem(folder)
+        columns, y = applicants(ROWS)
+        dump(fit(columns, y), folder / "model.emsco")
+        table = pa.table(columns)
         pa.csv.write_csv(table, folder / "rows.csv")
         pa.parquet.write_table(table, folder / "rows.parquet", row_group_size=ROW_GROUP)
-        del table
+        del columns, table
         for ending, copy, bar in (("csv", copy_csv, 0.5), ("parquet", copy_parquet, 0.6)):
             rows, out = folder / f"rows.{ending}", folder / f"out.{ending}"
             command = [
