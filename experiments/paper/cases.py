@@ -22,7 +22,7 @@ from emsco.search import Problem, SearchResult
 from emsco.words.threshold import StageThreshold
 
 if TYPE_CHECKING:
-    from emsco._threshold import StageThreshold
+    from emsco.words.threshold import StageThreshold
 
 Rows = NDArray[np.intp]
 

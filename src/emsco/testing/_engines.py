@@ -14,7 +14,7 @@ from emsco.exceptions import EmscoWarning, SearchError, ValuesError
 from emsco.testing._demand import demand
 
 if TYPE_CHECKING:
-    from emsco.front import Candidate, ParetoFront
+    from emsco.words.front import Candidate, ParetoFront
 
 _CHUNKS = 12
 

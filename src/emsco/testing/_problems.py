@@ -9,11 +9,11 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from emsco.costs import Costs, Source
 from emsco.engine import LocalEngine
 from emsco.exceptions import SearchError
-from emsco.front import Candidate
 from emsco.search import CascadeSearchCV, Counts, Problem, SearchResult
+from emsco.words.costs import Costs, Source
+from emsco.words.front import Candidate
 
 Answer = TypeVar("Answer")
 
