@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
+from toy_driver import from_functions
 
 from emsco import CascadeClassifier, Costs, InputGuard, Source, StageDesign, dump, load
 from emsco.cascade.fingerprint import fingerprint
@@ -108,21 +109,6 @@ def test_weights_changed_in_place_change_nothing(rows, tmp_path):
     assert same(load(tmp_path / "changed.emsco").decide(rows[0]), before)
     with pytest.raises(ValueError, match="read-only"):
         cascade.thresholds_[:] = 0
-
-
-def from_functions(decider, functions, keys):
-    """Decide rows whose values come from Python functions, a call a row and feature."""
-
-    def answer(ask):
-        return decider.answer(
-            {
-                name: np.array([functions[name](keys[row]) for row in ask.rows])
-                for name in ask.features
-            },
-            ask.rows,
-        )
-
-    return decider.drive(len(keys), answer)
 
 
 def test_a_driver_over_functions_is_short_and_decides_alike(rows):

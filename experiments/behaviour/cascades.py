@@ -12,6 +12,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from emsco.final import LoggedAnswers
+from emsco.monitor import CertificateMonitor
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.model_selection import GroupKFold, cross_validate
@@ -31,8 +33,6 @@ from emsco import (
 )
 from emsco.certify import Targets, certify, certify_together, fingerprint, required_rows
 from emsco.datasets import make_costly_classification
-from emsco.final import LoggedAnswers
-from emsco.monitor import CertificateMonitor
 from emsco.report import report
 from experiments.behaviour.case import Case, Part, tell_file, tell_outcome, tell_warnings
 from experiments.behaviour.rows import COSTS, DESIGN, as_array, as_polars, patients

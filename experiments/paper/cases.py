@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,9 +20,6 @@ from emsco import EMSCO, CascadeSearchCV, Costs
 from emsco.datasets import CostlyData, load_credit, load_heart, load_pima
 from emsco.search import Problem, SearchResult
 from emsco.words.threshold import StageThreshold
-
-if TYPE_CHECKING:
-    from emsco.words.threshold import StageThreshold
 
 Rows = NDArray[np.intp]
 

@@ -170,7 +170,7 @@ def test_the_python_lines_make_the_same_search(search, page, data_of, tmp_path, 
 def test_the_command_line_makes_the_same_search_or_says_what_it_cannot(
     parameters, options, left_out
 ):
-    told = _report._told_parameters(CascadeSearchCV(**parameters))
+    told = _report._parameters_to_dict(CascadeSearchCV(**parameters))
     command, unsaid = _report._shell(told)
     begin = "emsco search data.csv --label y --costs costs.toml"
     assert " ".join(command.split()) == f"{begin} {options} --out run/".replace("  ", " ")

@@ -92,7 +92,7 @@ def _foreign(model: Any, seen: dict[int, Pickled]) -> Any:
 def digest_of(value: Any) -> str:
     """Give the sha256 of numbers, text, arrays, mappings, dataclasses and lists of such."""
     digest = sha256()
-    for part in _told(value):
+    for part in _spelled(value):
         digest.update(part)
         digest.update(b";")
     return digest.hexdigest()
@@ -105,7 +105,7 @@ class Pickled:
         self.value = value
 
     @cached_property
-    def told(self) -> bytes:
+    def digest(self) -> bytes:
         """What pickle keeps, as a hash."""
         try:
             # A copy: what would be pickled is told, not how it happened to lie in memory.
@@ -117,25 +117,25 @@ class Pickled:
             ) from error
 
 
-def _told(value: Any) -> Iterator[bytes]:
+def _spelled(value: Any) -> Iterator[bytes]:
     """Spell a value out, the same whether it came from a fit, a pickle or a file."""
     if isinstance(value, Pickled):
-        yield value.told
+        yield value.digest
     elif isinstance(value, np.generic):
-        yield from _told(value.item())
+        yield from _spelled(value.item())
     elif isinstance(value, np.ndarray) and value.dtype.kind in _WIDEST:
         widest = value.astype(_WIDEST[value.dtype.kind])
-        yield from _told([value.shape, value.dtype.kind, widest.tobytes()])
+        yield from _spelled([value.shape, value.dtype.kind, widest.tobytes()])
     elif isinstance(value, list | tuple | np.ndarray):
         yield f"[{len(value)}".encode()
         for item in value:
-            yield from _told(item)
+            yield from _spelled(item)
     elif isinstance(value, Mapping):
-        yield from _told(sorted(value.items(), key=lambda item: str(item[0])))
+        yield from _spelled(sorted(value.items(), key=lambda item: str(item[0])))
     elif is_dataclass(value):
         yield type(value).__name__.encode()
         for each in fields(value):
-            yield from _told(getattr(value, each.name))
+            yield from _spelled(getattr(value, each.name))
     elif isinstance(value, float):
         yield value.hex().encode()
     elif isinstance(value, bytes):

@@ -143,7 +143,7 @@ def decide_rows(
     known: Verdict | None = None
     failures: list[tuple[NDArray[np.intp], NDArray[np.object_]]] = []
     held: dict[str, Column] = {}
-    spent: Spent | None = None
+    spent: Spending | None = None
     last = len(plan.stages) - 1
     for number, stage in enumerate(plan.stages):
         if not rows.size:
@@ -151,7 +151,7 @@ def decide_rows(
         answer = yield Ask(number, rows, stage.sources, stage.features)
         _hold(held, answer, stage.features, rows.size)
         if spent is None and not answer.is_as_planned:
-            spent = Spent.before(plan, number, exit_stage, rows)
+            spent = Spending.before(plan, number, exit_stage, rows)
         if spent is not None:
             spent.add(plan, number, rows, answer)
         if number:
@@ -182,7 +182,7 @@ def decide_rows(
             reason[failed_rows] = reasons
     if spent is None:
         waited = None if plan.latencies is None else plan.latencies.take(exit_stage)
-        spent = Spent(plan.costs.take(exit_stage), waited)
+        spent = Spending(plan.costs.take(exit_stage), waited)
     return Decisions.trusted(
         label=plan.classes.take(known.winner),
         accepted=known.accepted,
@@ -194,7 +194,7 @@ def decide_rows(
     )
 
 
-class Spent(NamedTuple):
+class Spending(NamedTuple):
     """What each row has paid and waited so far."""
 
     cost: NDArray[np.float64]
@@ -203,7 +203,7 @@ class Spent(NamedTuple):
     @classmethod
     def before(
         cls, plan: Plan, number: int, exit_stage: NDArray[np.intp], rows: NDArray[np.intp]
-    ) -> Spent:
+    ) -> Spending:
         """Give what rows have spent before a stage, where all of it was as planned."""
         cost, latency = plan.costs.take(exit_stage), np.zeros(len(exit_stage))
         if plan.latencies is not None:

@@ -366,22 +366,22 @@ class Certificate:
         caption = (
             f"All these bounds hold at once, with the same confidence again. They are adjusted for "
             f"the {self.tried:,} candidates that might have been listed, so they are wider "
-            f"than the promise, which needs no adjusting. {self._told_rows()}"
+            f"than the promise, which needs no adjusting. {self._rows_sentence()}"
         )
         return [*header, *(f"missed {label} <=" for label in labels)], rows, caption
 
-    def _told_rows(self) -> str:
+    def _rows_sentence(self) -> str:
         used = f"{self.rows:,} of {self.rows_given:,} calibration rows used"
         if self.twins is None:
             return f"{used}."
         return f"{used}; {self.twins:,} equal a fitted row in every value."
 
     def __repr__(self) -> str:
-        table = text_table(*self._cells()) if self.candidates else self._told_rows()
+        table = text_table(*self._cells()) if self.candidates else self._rows_sentence()
         return f"{self.sentence}\n{table}"
 
     def _repr_html_(self) -> str:
-        table = html_table(*self._cells()) if self.candidates else escape(self._told_rows())
+        table = html_table(*self._cells()) if self.candidates else escape(self._rows_sentence())
         return f"<p>{escape(self.sentence)}</p>{table}"
 
 

@@ -18,6 +18,6 @@ def main() -> None:
                 print(f"emsco: {error}", file=sys.stderr)  # noqa: T201
                 sys.exit(2)
     from emsco.cli._app import app
-    from emsco.cli._told import run_as_process
+    from emsco.cli._errors import run_as_process
 
     run_as_process(app)

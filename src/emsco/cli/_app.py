@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-from emsco.cli._told import told
+from emsco.cli._errors import explained
 from emsco.cli.certify import certify
 from emsco.cli.costs import init
 from emsco.cli.decide import decide
@@ -26,9 +26,9 @@ costs = typer.Typer(
 )
 app.add_typer(costs, name="costs")
 
-costs.command()(told(init))
+costs.command()(explained(init))
 for command in (search, show, select, certify, decide, report, savings):
-    app.command()(told(command))
+    app.command()(explained(command))
 
 
 def _version(wanted: bool) -> None:

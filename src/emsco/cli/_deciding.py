@@ -46,7 +46,7 @@ class Tally:
         self.accepted += int(decisions.accepted.sum())
         self.paid += float(decisions.cost.sum())
 
-    def told(self, unit: str) -> str:
+    def sentence(self, unit: str) -> str:
         """Say it."""
         if not self.rows:
             return "There were no rows."

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from emsco.cli._errors import note
 from emsco.cli._tables import check_columns, open_rows
-from emsco.cli._told import note
 from emsco.exceptions import ArtifactError, quoted, require
 from emsco.rows.arrow import as_given, as_objects, is_number, read_labels, read_unknown
 from emsco.rows.reading import UNKNOWN, ColumnReader
@@ -88,11 +88,11 @@ def _values(column: pa.Array, name: str, reader: ColumnReader | None) -> NDArray
         return as_given(column, reader)
     values = read_unknown(column)
     if values.dtype.kind == "O":
-        _tell_odd(values, name)
+        _warn_odd(values, name)
     return values
 
 
-def _tell_odd(texts: NDArray[Any], name: str) -> None:
+def _warn_odd(texts: NDArray[Any], name: str) -> None:
     """Warn where a few cells, such as "?", turn a column of numbers into one of text."""
     counts = Counter(text for text in texts.tolist() if text is not None)
     odd = {text: count for text, count in counts.items() if not is_number(text)}

@@ -74,12 +74,12 @@ def load_any(path: Path, trusted: Sequence[str] | None = None) -> Any:
         raise ArtifactError(
             f"{path} has no {SEARCH}; it is not a folder that `emsco search --out` wrote."
         )
-    with telling_trust():
+    with naming_trust_option():
         return load(file_of(path), trusted=trusted or ())
 
 
 @contextmanager
-def telling_trust() -> Iterator[None]:
+def naming_trust_option() -> Iterator[None]:
     """Say by which option a file is trusted."""
     try:
         yield

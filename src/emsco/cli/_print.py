@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from emsco.cli._told import writing_output
+from emsco.cli._errors import writing_output
 from emsco.exceptions import ArtifactError
 
 if TYPE_CHECKING:

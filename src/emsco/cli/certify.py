@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from emsco.cli._errors import note
 from emsco.cli._options import (
     AsJson,
     Force,
@@ -17,7 +18,6 @@ from emsco.cli._options import (
     by_class,
     shares_by_label,
 )
-from emsco.cli._told import note
 
 if TYPE_CHECKING:
     from emsco.certify import Certificate, CertifiedCandidate

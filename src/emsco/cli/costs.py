@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from emsco.cli._errors import note
 from emsco.cli._options import Data, Force, Label
-from emsco.cli._told import note
 
 _HEAD = """\
 # What each source costs a row. Every price is 1 until you say otherwise.

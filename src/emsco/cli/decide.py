@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from emsco.cli._errors import note
 from emsco.cli._options import Force, Trust
-from emsco.cli._told import note
 
 
 def decide(
@@ -51,7 +51,7 @@ def decide(
     parts = make_parts(schema, decided(cascade.decider_, opened, kept, schema, tally))
     if out is not None:
         write_whole(out, parts)
-        note(f"Written: {out}. {tally.told(cascade.costs_.unit)}")
+        note(f"Written: {out}. {tally.sentence(cascade.costs_.unit)}")
         return
     for part in parts:
         print_bytes(part)

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
+from emsco.cli._errors import note
 from emsco.cli._options import Force, Fresh, FreshLabel, Run, Trust
-from emsco.cli._told import note
 
 
 def report(

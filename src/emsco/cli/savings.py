@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from emsco.cli._errors import note
 from emsco.cli._options import AsJson, Force, Trust
-from emsco.cli._told import note
 
 if TYPE_CHECKING:
     from emsco.certify.savings import Saving, Savings
@@ -114,7 +114,7 @@ def _read(
 ) -> tuple[Any, Any, Any]:
     """Read the model, the columns that have a price, in the model's order, and the prices."""
     from emsco.cli._frames import read_features, read_labelled
-    from emsco.cli._models import telling_trust
+    from emsco.cli._models import naming_trust_option
     from emsco.cli.search import load_costs, priced
     from emsco.exceptions import ModelError
     from emsco.io import load_final
@@ -127,7 +127,7 @@ def _read(
     if model is None:
         X, given = read_labelled(log, str(answers), names)
         return LoggedAnswers(str(answers)), X.assign(**{str(answers): given}), prices
-    with telling_trust():
+    with naming_trust_option():
         final = load_final(model, trusted=trust or ())
     known = list(getattr(final, "feature_names_in_", names))
     if set(known) != set(names):
@@ -184,10 +184,13 @@ def _lines(found: Savings, n_rows: int) -> list[str]:
             continue
         changed = f"{len(saving.changed):,} of {on:,} ({len(saving.changed) / on:.2%})"
         lines.append(f"{share}{saving.cost:>13,.4g}{saving.cost / costs.total:>13.1%}  {changed}")
-    return lines + [line for saving in found.each if saving.best for line in ("", _told(saving))]
+    for saving in found.each:
+        if saving.best:
+            lines += ["", _sentence(saving)]
+    return lines
 
 
-def _told(saving: Saving) -> str:
+def _sentence(saving: Saving) -> str:
     """Say what stages keep an agreement, and which decisions they change."""
     assert saving.best is not None
     *stages, _ = saving.best.candidate.design.stages

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from emsco.cli._errors import note
 from emsco.cli._options import AsJson, Data, Force, Label, MaxMissed, by_class, shares_by_label
-from emsco.cli._told import note
 
 if TYPE_CHECKING:
     from emsco import CascadeSearchCV, Costs
@@ -54,10 +54,10 @@ def search(
     than all sources at once would. Interrupted, the same command goes on where it was.
     """
     from emsco import CascadeSearchCV, InputGuard, dump
+    from emsco.cli._errors import in_shell
     from emsco.cli._models import MODEL, SEARCH
     from emsco.cli._outputs import check_outputs
     from emsco.cli._print import print_json, print_text
-    from emsco.cli._told import in_shell
     from emsco.search.checkpoint import is_there, remove
 
     kept = checkpoint or out / "checkpoint.emsco"

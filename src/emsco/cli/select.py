@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from emsco.cli._errors import note
 from emsco.cli._options import (
     AsJson,
     Force,
@@ -18,7 +19,6 @@ from emsco.cli._options import (
     by_class,
     shares_by_label,
 )
-from emsco.cli._told import note
 
 
 def select(
@@ -47,10 +47,10 @@ def select(
 ) -> None:
     """Choose the best candidate within bounds, and write its cascade."""
     from emsco import dump
+    from emsco.cli._errors import in_shell
     from emsco.cli._models import file_of, load_search
     from emsco.cli._outputs import check_outputs
     from emsco.cli._print import candidate_data, print_json, print_text
-    from emsco.cli._told import in_shell
 
     check_outputs([out], [file_of(run)], force=force)
     shares = shares_by_label(max_missed)

@@ -41,6 +41,7 @@ def show(
 
 
 def _show_search(found: CascadeSearchCV, scored: Any, *, everything: bool, as_json: bool) -> None:
+    from emsco.cli._errors import in_shell, note
     from emsco.cli._print import (
         MOST_CANDIDATES,
         candidate_data,
@@ -50,7 +51,6 @@ def _show_search(found: CascadeSearchCV, scored: Any, *, everything: bool, as_js
         print_json,
         print_text,
     )
-    from emsco.cli._told import in_shell, note
 
     front, chosen = found.front_, found.best_candidate_
     fresh = None if scored is None else [candidate.fresh for candidate in scored]

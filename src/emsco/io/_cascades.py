@@ -21,7 +21,7 @@ from emsco.io._foreign import (
     estimator_from,
     final_from,
     final_to,
-    told_of_final,
+    final_to_data,
 )
 from emsco.io._json import from_plain, to_plain
 from emsco.io._known import known_from, known_to
@@ -136,7 +136,7 @@ def stages_to(writer: Writer, stages: FittedStages, final: Any) -> Data:
         "stages": [],
     }
     if final is not None:
-        data["final"] = told_of_final(_final_stage(stages, final))
+        data["final"] = final_to_data(_final_stage(stages, final))
     for features, fitted in stages.fitted.items():
         stage: Data = {"columns": list(features)}
         if isinstance(fitted, LinearFit):

@@ -76,7 +76,7 @@ def check_answers(told: Data, judge: EstimatorStage | FinalStage, n_classes: int
         raise ArtifactError(f"it holds a {type(model).__name__} that cannot answer as it did")
 
 
-def told_of_final(stage: FinalStage) -> Data | None:
+def final_to_data(stage: FinalStage) -> Data | None:
     """Tell what a final model answers; None where its answers are logged, and it is not there."""
     if isinstance(stage.model, LoggedAnswers):
         return None

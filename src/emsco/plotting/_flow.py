@@ -33,7 +33,7 @@ class Exit:
     reasons: tuple[str, ...] = ()
 
     @property
-    def told(self) -> str:
+    def sentence(self) -> str:
         """How and where they leave."""
         if self.accepted:
             return f"accepted at stage {self.stage}"
@@ -150,7 +150,7 @@ class FlowDisplay:
             self.ax_.fill_between(
                 [stage - _NODE, stage + _NODE], top, top - height, color=INK, linewidth=0, zorder=3
             )
-        self._tell(total, end)
+        self._annotate(total, end)
         return self
 
     def _node(self, stage: int, shares: list[float], tops: list[float]) -> tuple[float, float]:
@@ -180,7 +180,7 @@ class FlowDisplay:
         text = self.ax_.text(
             end + 0.05,
             to - height / 2,
-            plain(f"{way.told}\n{told}"),
+            plain(f"{way.sentence}\n{told}"),
             va="center",
             color=INK,
             linespacing=1.3,
@@ -204,7 +204,7 @@ class FlowDisplay:
             x, top = np.append(x, end), np.append(top, tops[1])
         return self.ax_.fill_between(x, top, top - height, **look)
 
-    def _tell(self, total: int, end: float) -> None:
+    def _annotate(self, total: int, end: float) -> None:
         n_stages = len(self.stages)
         accepted = sum(way.rows for way in self.exits if way.accepted)
         cost = sum(way.rows * way.cost for way in self.exits) / total

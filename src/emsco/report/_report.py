@@ -83,7 +83,7 @@ def report(
         raise SelectionError("The front is empty: no candidate accepts any row.")
     plotly = require("plotly.offline", "report").get_plotlyjs()
     data = page_data(search, X, y)
-    told = _told_parameters(search)
+    told = _parameters_to_dict(search)
     data["python"] = _python(search, told)
     data["shell"], left_out = _shell(told)
     page = _filled(
@@ -173,7 +173,7 @@ def _summary(search: Any) -> str:
     return search.summary() if hasattr(search, "best_candidate_") else repr(search.front_)
 
 
-def _told_parameters(search: Any) -> dict[str, Any]:
+def _parameters_to_dict(search: Any) -> dict[str, Any]:
     """Give the parameters that differ from the defaults and change what is found."""
     defaults = inspect.signature(type(search).__init__).parameters
     return {

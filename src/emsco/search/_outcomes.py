@@ -86,7 +86,7 @@ class _HashIndex:
         self._places.update((key, first + i) for i, key in enumerate(keys.tolist()))
 
 
-class Past(NamedTuple):
+class FitRecord(NamedTuple):
     """What an earlier run has fitted, in the order in which it was asked for."""
 
     sets: Words  # sets x words
@@ -145,7 +145,7 @@ class OutcomeTable:
         self._right = np.empty(shape, dtype=np.uint64)
         self._sets = np.empty((0, -(-n_sources // 64)), dtype=np.uint64)
         self._kept: dict[int, tuple[NDArray[np.float64], NDArray[np.uint8]]] = {}
-        self._past: Past | None = None
+        self._past: FitRecord | None = None
 
     @property
     def n_rows(self) -> int:
@@ -181,11 +181,11 @@ class OutcomeTable:
 
         self._on_fit = both
 
-    def resume(self, past: Past) -> None:
+    def resume(self, past: FitRecord) -> None:
         """Take what an earlier run has fitted; what is asked for otherwise is fitted anew."""
         self._past = past
 
-    def record(self) -> Past:
+    def record(self) -> FitRecord:
         """Give what is fitted by now, as a later run needs it.
 
         Confidences only of all sources and of single ones, which are looked at after a search.
@@ -194,9 +194,9 @@ class OutcomeTable:
         n_members = np.unpackbits(sets.view(np.uint8), axis=1).sum(axis=1)
         looked_at = np.flatnonzero((n_members == 1) | (n_members == self.n_sources)).tolist()
         kept = {place: self._kept[place] for place in looked_at if place in self._kept}
-        return Past(sets, self.accepted, self.right, kept)
+        return FitRecord(sets, self.accepted, self.right, kept)
 
-    def could_hold(self, past: Past) -> bool:
+    def could_hold(self, past: FitRecord) -> bool:
         """Say whether fits over these rows can have left such a past: nothing contradicts them.
 
         That is: only rows that there are, and accepted ones, are right; and where confidences and

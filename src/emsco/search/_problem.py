@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from emsco.exceptions import SearchError
 from emsco.search._outcomes import OutcomeTable, Sets
-from emsco.search._proposals import check_designs, check_thresholds, told
+from emsco.search._proposals import check_designs, check_thresholds, design_text
 from emsco.words.costs import Costs
 from emsco.words.design import StageDesign
 from emsco.words.evaluation import Evaluation
@@ -298,8 +298,8 @@ class Problem:
         for stage in range(design.n_stages):
             for source, required in self.costs.unmet(design.acquired(stage)):
                 raise SearchError(
-                    f"The search proposed {told(assignment)} as a candidate, which buys {source!r} "
-                    f"in stage {stage}, before {required!r}, which it requires; only what "
+                    f"The search proposed {design_text(assignment)} as a candidate, which buys "
+                    f"{source!r} in stage {stage}, before {required!r}, which it requires; only what "
                     "`evaluate` finds feasible is one."
                 )
 

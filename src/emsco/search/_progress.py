@@ -103,7 +103,7 @@ class Progress:
             self._advance(source_sets / self._total_sets, now)
         if source_sets <= self._past:  # none is fitted yet: what is left takes longer than these
             self._since, self._done_before = now, self._done
-        self._tell(now)
+        self._report(now)
 
     def searched(self, entry: Mapping[str, Any]) -> None:
         """Tell an entry of a search's history; what it lacks stays as it was."""
@@ -115,7 +115,7 @@ class Progress:
         self._hypervolume = float(entry.get("hypervolume", self._hypervolume))
         self._count(entry)
         self._advance(entry.get("done", 0.0), now)
-        self._tell(now)
+        self._report(now)
 
     def phase(self, name: str) -> None:
         """Tell that another phase begins."""
@@ -124,7 +124,7 @@ class Progress:
         if name == "done":
             self._advance(1.0, now)
         # A bar would show the phase before until the next event, which may be long in coming.
-        self._tell(now, always=name == "done" or isinstance(self._output, _Bar))
+        self._report(now, always=name == "done" or isinstance(self._output, _Bar))
 
     def _begin(self, phase: str, since: float) -> None:
         self._phase, self._since = phase, since
@@ -158,7 +158,7 @@ class Progress:
         overdue = elapsed * (1 - self._done) / gained / 2
         return max(self._expected - elapsed, overdue)
 
-    def _tell(self, now: float, *, always: bool = False) -> None:
+    def _report(self, now: float, *, always: bool = False) -> None:
         self._last = now
         is_due = self._output is not None and (always or now >= self._due)
         if self._callback is None and not is_due:
@@ -225,7 +225,7 @@ class _Bar:
             self.say(_line(state, width))
             return
         head = _head(state)
-        told = _told(state, width - len(head) - _BAR_WIDTH - 2)
+        told = _known(state, width - len(head) - _BAR_WIDTH - 2)
         self.bar.update(self.task, description=head, completed=state["done"], told=told)
         self.bar.start()
         self.bar.refresh()
@@ -254,7 +254,7 @@ def _output(verbose: int) -> _Lines | _Bar | None:
 
 def _line(state: State, width: int | None = None) -> str:
     head = f"{_head(state)}: "
-    return head + _told(state, None if width is None else width - len(head))
+    return head + _known(state, None if width is None else width - len(head))
 
 
 def _head(state: State) -> str:
@@ -262,7 +262,7 @@ def _head(state: State) -> str:
     return f"emsco: {state['phase']}{share}"
 
 
-def _told(state: State, width: int | None = None) -> str:
+def _known(state: State, width: int | None = None) -> str:
     """Spell out what is known, leaving out what matters least until it fits."""
     parts = {"source_sets": f"{state['source_sets']:,} source sets"}
     if state["designs"]:

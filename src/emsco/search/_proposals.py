@@ -85,7 +85,7 @@ def _refuse(
         if not skipped:
             return
         fault = f"which buys nothing in stage {skipped[0]}; stages are 0, 1, ... without gaps"
-    raise SearchError(f"The search proposed {told(design)}, {fault}.")
+    raise SearchError(f"The search proposed {design_text(design)}, {fault}.")
 
 
 def check_thresholds(proposed: Any, n_designs: int, max_stages: int, n_thresholds: int) -> None:
@@ -104,6 +104,6 @@ def check_thresholds(proposed: Any, n_designs: int, max_stages: int, n_threshold
         )
 
 
-def told(design: NDArray[Any]) -> str:
+def design_text(design: NDArray[Any]) -> str:
     """Write a design down for a message."""
     return f"[{quoted(design.tolist(), most=_SHOWN)}]"

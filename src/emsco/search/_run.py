@@ -39,29 +39,29 @@ def describe_run(
     versions = {name: getattr(sys.modules.get(name), "__version__", None) for name in libraries}
     return {
         "rows": digest_of([list(columns), dtypes, hash_exactly(columns)]),
-        "labels": _told_classes(training.labels),
-        "final model": told(None) if answers is None else _told_classes(answers),
-        "fit parameters": told(training.params or None),
+        "labels": _digest_classes(training.labels),
+        "final model": identify(None) if answers is None else _digest_classes(answers),
+        "fit parameters": identify(training.params or None),
         "folds": digest_of([[fold.train, fold.test] for fold in folds]),
         "costs": digest_of(problem.costs),
-        "estimator": told(estimator),
+        "estimator": identify(estimator),
         "container": training.container,
-        "search": told(search),
+        "search": identify(search),
         "threshold": digest_of(problem.thresholds),
-        "max_stages": told(problem.max_stages),
-        "allow_unused": told(problem.allow_unused),
+        "max_stages": identify(problem.max_stages),
+        "allow_unused": identify(problem.allow_unused),
         "max_missed": digest_of(problem.max_missed),
         "python": python_version(),
         **{name: version for name, version in versions.items() if version is not None},
     }
 
 
-def _told_classes(labels: NDArray[Any]) -> str:
+def _digest_classes(labels: NDArray[Any]) -> str:
     """Tell labels by what they are, once, and where."""
     return digest_of(np.unique(labels, return_inverse=True))
 
 
-def told(value: Any) -> str:
+def identify(value: Any) -> str:
     """Tell a number, a text or None as it is, and any other object by a digest of all it holds."""
     if value is None or isinstance(value, bool | int | float | str | np.generic):
         return str(value)

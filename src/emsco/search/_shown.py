@@ -13,7 +13,7 @@ from emsco.cascade import CascadeClassifier
 from emsco.exceptions import SelectionError
 from emsco.rows.known import FittedRows
 from emsco.search._problem import Search
-from emsco.search._summary import told_choice
+from emsco.search._summary import sentences_of_choice
 from emsco.search.found import Choice, Found
 from emsco.words.costs import Costs
 from emsco.words.decisions import Decisions
@@ -129,7 +129,7 @@ class ShowsWhatItFound:
     def summary(self) -> str:
         """Say in plain words what was chosen, what it pays, what it rejects and whom it misses."""
         self._check_is_chosen()
-        return told_choice(
+        return sentences_of_choice(
             self.best_candidate_, self.all_sources_, self.front_, self.costs_, self.classes_
         )
 

@@ -13,7 +13,7 @@ from emsco.words.front import Candidate, ParetoFront
 from emsco.words.threshold import resolve
 
 
-def told_choice(
+def sentences_of_choice(
     chosen: Candidate, reference: Candidate, front: ParetoFront, costs: Costs, classes: NDArray[Any]
 ) -> str:
     """Say what each stage buys, what it pays, rejects and misses, beside all sources at once."""
@@ -28,8 +28,8 @@ def told_choice(
     if chosen.design.unused:
         lines.append(f"  never bought: {', '.join(chosen.design.unused)}")
     lines += [
-        _told(chosen.evaluation, costs, "It"),
-        _told(reference.evaluation, costs, "All sources at once, answering every row,"),
+        _sentence(chosen.evaluation, costs, "It"),
+        _sentence(reference.evaluation, costs, "All sources at once, answering every row,"),
         front.measured_on,
     ]
     return "\n".join(lines)
@@ -50,7 +50,7 @@ def _money(price: float, costs: Costs) -> str:
     return f"{cell(float(price))} {costs.unit}".rstrip()
 
 
-def _told(evaluation: Evaluation, costs: Costs, subject: str) -> str:
+def _sentence(evaluation: Evaluation, costs: Costs, subject: str) -> str:
     share = f" ({evaluation.cost / costs.total:.1%} of the full price)" if costs.total else ""
     missed = ", ".join(f"{share:.1%} of {label!r}" for label, share in evaluation.missed.items())
     return (

@@ -28,8 +28,8 @@ from numpy.typing import NDArray
 
 from emsco._ground.atomic import remove_drafts, write_whole
 from emsco.exceptions import ArtifactError, CheckpointError, CheckpointWarning, warn
-from emsco.search._outcomes import OutcomeTable, Past
-from emsco.search._run import told
+from emsco.search._outcomes import FitRecord, OutcomeTable
+from emsco.search._run import identify
 
 PREVIOUS = ".previous"  # what the name of the checkpoint before the last ends in
 
@@ -96,7 +96,7 @@ class Checkpoint:
             if self._seed is None:
                 self._seed = int(np.random.randint(2**31))  # noqa: NPY002  # what None means there
             random_state = self._seed
-        self._run["random_state"] = told(random_state)
+        self._run["random_state"] = identify(random_state)
         return random_state
 
     @contextmanager
@@ -209,7 +209,7 @@ def remove(path: str | os.PathLike[str]) -> None:
             os.unlink(each)
 
 
-def _arrays_of(record: Past) -> list[NDArray[Any]]:
+def _arrays_of(record: FitRecord) -> list[NDArray[Any]]:
     """List a table's arrays in the order in which they are written."""
     kept = record.kept.values()
     return [
@@ -270,7 +270,7 @@ def _is_head(head: Any) -> bool:
     )
 
 
-def _past_of(found: _File, table: OutcomeTable) -> Past:
+def _past_of(found: _File, table: OutcomeTable) -> FitRecord:
     """Read the arrays of a table like this one."""
     n_sets, places, at = found.head["sets"], found.head["kept"], 0
     record = table.record()
@@ -294,7 +294,7 @@ def _past_of(found: _File, table: OutcomeTable) -> Past:
     if at != len(found.arrays):
         raise CheckpointError(f"{found.path} holds more than it says.")
     kept = {place: (confidence[i], label[i]) for i, place in enumerate(places)}
-    past = Past(sets, accepted, right, kept)
+    past = FitRecord(sets, accepted, right, kept)
     if not table.could_hold(past):
         raise CheckpointError(
             f"{found.path} holds outcomes that contradict one another or the rows; delete it to "

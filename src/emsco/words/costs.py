@@ -87,7 +87,7 @@ class Source:
         set_field(self, "latency", _amount(self.latency, f"latency of source {self.name!r}"))
 
     def __repr__(self) -> str:
-        told = _told(self, Source(self.name, cost=self.cost))
+        told = _to_dict(self, Source(self.name, cost=self.cost))
         more = "".join(f", {name}={value!r}" for name, value in told.items())
         return f"Source({self.name!r}, cost={self.cost!r}{more})"
 
@@ -336,14 +336,14 @@ class Costs:
         lines = [f"unit = {toml_value(self.unit)}", ""] if self.unit else []
         lines.append("[sources]")
         for source in self.sources:
-            told = {"cost": source.cost} | _told(source, Source(source.name, cost=source.cost))
+            told = {"cost": source.cost} | _to_dict(source, Source(source.name, cost=source.cost))
             entry = told if len(told) > 1 else source.cost
             lines.append(f"{toml_key(source.name)} = {toml_value(entry)}")
         if self.setups:
             lines += ["", "[setups]"]
             lines += [f"{toml_key(name)} = {toml_value(p)}" for name, p in self.setups.items()]
         if self.review is not None:
-            told = {"cost": self.review.cost} | _told(self.review, Review(self.review.cost))
+            told = {"cost": self.review.cost} | _to_dict(self.review, Review(self.review.cost))
             lines += ["", "[review]"]
             lines += [f"{name} = {toml_value(value)}" for name, value in told.items()]
         Path(path).write_text("\n".join([*lines, ""]), encoding="utf-8")
@@ -385,7 +385,7 @@ def resolve_costs(
     return costs
 
 
-def _told(value: Source | Review, plain: Source | Review) -> dict[str, Any]:
+def _to_dict(value: Source | Review, plain: Source | Review) -> dict[str, Any]:
     """Give the fields in which a value differs from one that has the defaults."""
     return {
         field.name: getattr(value, field.name)

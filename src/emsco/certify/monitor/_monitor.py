@@ -295,7 +295,7 @@ class CertificateMonitor:
         """
         named = listed_keys(keys)
         given = listed_labels(labels, named, self._kind)
-        return self._told("labelled", (LABELS, DRAWN_LABELS), named, given)
+        return self._learn_truth("labelled", (LABELS, DRAWN_LABELS), named, given)
 
     def answered(self, keys: Iterable[Any], answers: ArrayLike) -> tuple[Alarm, ...]:
         """Take in what the final model answers on rows drawn; give the alarms this raises.
@@ -312,7 +312,7 @@ class CertificateMonitor:
         """
         named = listed_keys(keys)
         given = listed_labels(answers, named, self._kind)
-        return self._told("answered", (DRAWN_ANSWERS,), named, given)
+        return self._learn_truth("answered", (DRAWN_ANSWERS,), named, given)
 
     def give_up(self, keys: Iterable[Any]) -> tuple[Alarm, ...]:
         """Wait no longer for the truth of rows drawn, which then count as right.
@@ -370,7 +370,7 @@ class CertificateMonitor:
         lacking = [what for what, why in self.not_watched.items() if why != UNBREAKABLE]
         return self._watching.keep(raised, lacking)
 
-    def _told(
+    def _learn_truth(
         self, used: str, by: Sequence[str], keys: list[Any], truths: list[Any]
     ) -> tuple[Alarm, ...]:
         """Tell waiting rows what is true of them, and count those that can be counted."""
@@ -381,7 +381,7 @@ class CertificateMonitor:
                 continue
             asking = [name for name, own in waiting.items() if key in own.waiting]
             for name in asking:
-                counted[name] += waiting[name].told(place, key, truth)
+                counted[name] += waiting[name].learn_truth(place, key, truth)
             self._counts[used if asking else "unmatched"] += 1
         return self._raise(
             [one for name, own in counted.items() for one in self._watching.counted(name, own)]

@@ -15,9 +15,9 @@ but it never makes an alarm.
 >>> two = Decisions(["yes", "yes"], [True, True], [0, 0], [1.0, 1.0], [1.0, 1.0])
 >>> sample.decided(two, ["first", "second"], number=0)
 []
->>> sample.told(0, "second", "no")
+>>> sample.learn_truth(0, "second", "no")
 []
->>> [row.key for _, row in sample.told(0, "first", "yes")]
+>>> [row.key for _, row in sample.learn_truth(0, "first", "yes")]
 ['first', 'second']
 """
 
@@ -88,7 +88,7 @@ class Accepted:
                 self.waiting.popitem(last=False)
                 self.forgotten += 1
 
-    def told(self, place: int, key: Any, truth: Any) -> list[Counted]:
+    def learn_truth(self, place: int, key: Any, truth: Any) -> list[Counted]:
         """Tell the label of a row that waits for it; give the row."""
         self.counted += 1
         return [(place, Row(key, self.waiting.pop(key), accepted=True, truth=truth))]
@@ -168,7 +168,7 @@ class Sample:
             counted += self._take(place)
         return counted
 
-    def told(self, place: int, key: Any, truth: Any) -> list[Counted]:
+    def learn_truth(self, place: int, key: Any, truth: Any) -> list[Counted]:
         """Tell what is true of a row that waits for it; give the rows that count now."""
         self._done(key, truth)
         return self._take(place)

@@ -34,11 +34,11 @@ class Mean:
         """Give the number that a row with its truth adds; None: it is not about such a row."""
         raise NotImplementedError
 
-    def tell(self) -> str:
+    def sentence(self) -> str:
         """Say what the mean was of late, and what it should be."""
-        return self._tell(*self.evidence.recent)
+        return self._sentence(*self.evidence.recent)
 
-    def _tell(self, mean: float, count: int) -> str:
+    def _sentence(self, mean: float, count: int) -> str:
         raise NotImplementedError
 
 
@@ -51,7 +51,7 @@ class Errors(Mean):
         """Give 1 for a row labelled wrong."""
         return bool(row.label != row.truth)
 
-    def _tell(self, mean: float, count: int) -> str:
+    def _sentence(self, mean: float, count: int) -> str:
         return (
             f"{mean:.1%} of the last {count:,} labels of accepted rows show an error; at most "
             f"{self.bound:.1%} are promised."
@@ -67,7 +67,7 @@ class Changed(Mean):
         """Give 1 for a row that was decided otherwise; one that was given up counts as agreed."""
         return row.truth is not None and not (row.accepted and row.label == row.truth)
 
-    def _tell(self, mean: float, count: int) -> str:
+    def _sentence(self, mean: float, count: int) -> str:
         return (
             f"{mean:.1%} of the last {count:,} rows drawn were decided otherwise than the final "
             f"model answers; at most {self.bound:.1%} are promised."
@@ -89,7 +89,7 @@ class Missed(Mean):
             return False
         return row.accepted and row.label != self.label if row.truth == self.label else None
 
-    def _tell(self, mean: float, count: int) -> str:
+    def _sentence(self, mean: float, count: int) -> str:
         return (
             f"{mean:.1%} of the last {count:,} rows drawn of {self.label!r} were accepted under "
             f"another label; at most {self.bound:.1%} are promised."
@@ -103,7 +103,7 @@ class Rejected(Mean):
         """Give 1 for a rejected row."""
         return ~decisions.accepted
 
-    def _tell(self, mean: float, count: int) -> str:
+    def _sentence(self, mean: float, count: int) -> str:
         return (
             f"{mean:.1%} of the last {count:,} rows were rejected; at most {self.bound:.1%} are "
             f"expected."
@@ -121,7 +121,7 @@ class Paid(Mean):
         """Give what each row paid; one that pays more than everything counts as everything."""
         return (decisions.cost / self.total).clip(0, 1)
 
-    def _tell(self, mean: float, count: int) -> str:
+    def _sentence(self, mean: float, count: int) -> str:
         return (
             f"Each of the last {count:,} rows paid {mean * self.total:.4g} on the mean; at most "
             f"{self.bound * self.total:.4g} is expected."
@@ -141,7 +141,7 @@ class Traffic(Mean):
         reached: NDArray[np.bool_] = decisions.exit_stage >= self.stage
         return reached if self.more else ~reached
 
-    def _tell(self, mean: float, count: int) -> str:
+    def _sentence(self, mean: float, count: int) -> str:
         share, limit = (mean, self.bound) if self.more else (1 - mean, 1 - self.bound)
         return (
             f"Stage {self.stage} was bought for {share:.1%} of the last {count:,} rows; at "
@@ -199,13 +199,13 @@ class Watch:
         for mean, state in zip(self.means, before, strict=True):
             mean.evidence.restore(state)
         self.follow([own[:first] for own in numbers])
-        told = self.tell()
+        told = self.sentence()
         self.follow([own[first:] for own in numbers])
         return first, float(path[first - 1]), told
 
-    def tell(self) -> str:
+    def sentence(self) -> str:
         """Say what the mean was of late that says most."""
-        return max(self.means, key=lambda mean: mean.evidence.log_evidence).tell()
+        return max(self.means, key=lambda mean: mean.evidence.log_evidence).sentence()
 
     def follow(self, numbers: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
         """Take in numbers, one array a mean; give the logarithm of the evidence after each."""

@@ -119,7 +119,7 @@ class Watching:
         for what, watch in self.watches.items():
             at = self.alarms[what].at if what in self.alarms else ""
             why = rest.pop(what, None)
-            told = watch.tell() if why is None else f"not watched: {why}"
+            told = watch.sentence() if why is None else f"not watched: {why}"
             cells.append([what, self.evidence[what], 1 / watch.alpha, at, told])
         return cells + [[what, "", "", "", f"not watched: {why}"] for what, why in rest.items()]
 

@@ -105,8 +105,8 @@ class LocalSearch:
         descent.evaluate(starts)
         while not descent.is_spent():
             descent.step()
-            descent.tell(history, callback)
-        descent.tell(history, callback, always=True)
+            descent.record(history, callback)
+        descent.record(history, callback, always=True)
         return descent.archive.rows
 
 
@@ -130,7 +130,7 @@ class _Descent:
         self.seen: set[Any] = set()
         self.evaluated = evaluated
         self.most = max(search.evaluations, evaluated + len(starts))
-        self.told = evaluated  # designs evaluated when the history was last told
+        self.recorded = evaluated  # designs evaluated when the history was last told
         self.idle = 0  # rounds in which nothing new was met
         self.deadline = np.inf if search.seconds is None else time.monotonic() + search.seconds
         self.most_sets, self.sets_before, self.span = most_sets, len(problem.table), span
@@ -228,7 +228,7 @@ class _Descent:
         self.walkers, self.scores = self.walkers[goes_on], self.scores[goes_on]
         self.weights = self.weights[goes_on]
 
-    def tell(
+    def record(
         self,
         history: list[dict[str, Any]],
         callback: Callable[[dict[str, Any]], None] | None,
@@ -236,9 +236,9 @@ class _Descent:
         always: bool = False,
     ) -> None:
         """Record how it goes, about every hundredth of the way."""
-        if not always and self.evaluated - self.told < self.most / 100:
+        if not always and self.evaluated - self.recorded < self.most / 100:
             return
-        self.told = self.evaluated
+        self.recorded = self.evaluated
         begin, end = self.span
         history.append(
             {

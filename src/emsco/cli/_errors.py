@@ -81,7 +81,7 @@ def writing_output() -> Iterator[None]:
         ) from error
 
 
-def _told_of(error: Exception) -> int:
+def _explain(error: Exception) -> int:
     """Say in one line what went wrong, and give the exit code."""
     if isinstance(error, BrokenPipeError):
         # What Python still holds for the closed pipe would raise again at its very end.
@@ -104,7 +104,7 @@ def _told_of(error: Exception) -> int:
     return UNFORESEEN
 
 
-def told(command: Callable[P, None]) -> Callable[P, None]:
+def explained(command: Callable[P, None]) -> Callable[P, None]:
     """Turn what stops a command into one message and an exit code, and warnings into lines."""
 
     @wraps(command)
@@ -124,7 +124,7 @@ def told(command: Callable[P, None]) -> Callable[P, None]:
                 # At once: a thread that fits would be waited for, one that reads would crash.
                 os._exit(TERMINATED if terminated else INTERRUPTED)
             except Exception as error:
-                raise typer.Exit(_told_of(error)) from None
+                raise typer.Exit(_explain(error)) from None
 
     return run
 
@@ -148,12 +148,12 @@ def run_as_process(app: Callable[..., Any]) -> NoReturn:
     except KeyboardInterrupt as ended:
         held, code = ended, INTERRUPTED
     except Exception as error:
-        held, code = error, _told_of(error)
+        held, code = error, _explain(error)
     if not code:
         try:
             _flush()
         except Exception as error:
-            code = _told_of(error)
+            code = _explain(error)
     if not code:
         del held
         sys.exit()

@@ -1,0 +1,214 @@
+"""A strategy, a learner, a certificate's target and a driver of one's own: one file each."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.tree import DecisionTreeClassifier
+from target_of_tests import MinRecall
+from toy_driver import from_functions
+from toy_learner import NearestMean, NearestMeanFits
+from toy_search import RandomDesigns
+
+import emsco
+from emsco import CascadeSearchCV, Decisions, MaskedClassifier, dump, load
+from emsco.certify import Certificate, Targets, certify, certify_together
+from emsco.certify._kinds import KINDS
+from emsco.datasets import make_costly_classification
+from emsco.exceptions import ContractError
+from emsco.learners.estimator import EstimatorLearner
+from emsco.testing import check_driver, check_learner, check_search
+
+FEW = MaskedClassifier(
+    RandomForestClassifier(20, max_depth=4, random_state=0), repeats=2, random_state=0
+)
+
+
+@pytest.fixture(scope="module")
+def data():
+    return make_costly_classification(1200, 3, class_sep=3, random_state=0)
+
+
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        None,
+        LogisticRegression(),
+        DecisionTreeClassifier(max_depth=3, random_state=0),
+        NearestMean(),
+    ],
+    ids=repr,
+)
+def test_learners_keep_their_promises(estimator):
+    check_learner(estimator)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_one_model_for_all_sets_keeps_its_promises():
+    check_learner(FEW)
+
+
+def test_a_learner_of_ones_own_plugs_in_with_fits_in_batches(data, tmp_path):
+    """It is asked for sets in batches, and its cascade leaves through a file."""
+    X, y, costs = data
+    search = CascadeSearchCV(NearestMean(), costs=costs, random_state=0).fit(X[:600], y[:600])
+    assert search.score(X[600:], y[600:]) > 0.85
+    plain = CascadeSearchCV(ByOne(), costs=costs, random_state=0).fit(X[:600], y[:600])
+    assert [c.evaluation for c in plain.front_] == [c.evaluation for c in search.front_]
+    trusted = ["toy_learner.NearestMean"]
+    dump(search.best_cascade_, tmp_path / "toy.emsco")
+    loaded = load(tmp_path / "toy.emsco", trusted=trusted)
+    assert np.array_equal(loaded.predict(X), search.predict(X))
+
+
+class ByOne(NearestMean):
+    """The same classifier, fitted set by set."""
+
+    def emsco_learner(self):
+        return ByOneLearner(self)
+
+
+class ByOneLearner(EstimatorLearner):
+    """As any estimator's, and trusted."""
+
+    is_calibrated = True
+
+
+class Mixed(NearestMean):
+    """A learner whose batches depend on what is asked for together."""
+
+    def emsco_learner(self):
+        return MixedLearner(self)
+
+
+class MixedLearner(EstimatorLearner):
+    """Its fits are of sets together."""
+
+    is_calibrated = True
+
+    def fits(self, training, folds):
+        fits = NearestMean().emsco_learner().fits(training, folds)
+        return MixedFits(fits.distances, fits.n_rows)
+
+
+class MixedFits(NearestMeanFits):
+    """Each set is blurred by the others."""
+
+    def outcomes(self, sets):
+        confidence, label = super().outcomes(sets)
+        return confidence * 0.999 + 0.001 * confidence.mean(axis=0), label
+
+
+class Unsure(NearestMean):
+    """Probabilities that sum to less than 1."""
+
+    def predict_proba(self, X):
+        return super().predict_proba(X) * 0.9
+
+
+class Batchwise(NearestMean):
+    """A row is judged by the rows that it comes with."""
+
+    def predict_proba(self, X):
+        probability = super().predict_proba(X)
+        shifted = probability + 1e-3 * probability.mean(axis=0)
+        return shifted / shifted.sum(axis=1, keepdims=True)
+
+    def emsco_learner(self):
+        return EstimatorLearner(self)
+
+
+@pytest.mark.parametrize(
+    ("estimator", "said"),
+    [
+        (Mixed(), "fitted among others"),
+        (Unsure(), "must sum to 1|fitted among others"),
+        (Batchwise(), "alone is judged otherwise|fitted among others"),
+    ],
+)
+def test_a_broken_learner_is_caught(estimator, said):
+    with pytest.raises(ContractError, match=said):
+        check_learner(estimator)
+
+
+def test_a_driver_of_ones_own_keeps_its_promises():
+    check_driver(from_functions)
+
+
+def fetches_all(decider, functions, keys):
+    """Fetch everything beforehand."""
+    known = {name: np.array([functions[name](key) for key in keys]) for name in decider.readers}
+    return decider.drive(
+        len(keys), lambda ask: decider.answer({f: known[f][ask.rows] for f in ask.features})
+    )
+
+
+def checks_nothing(decider, functions, keys):
+    """Hand values over as they come."""
+    from emsco.cascade.loop import Answer
+
+    return decider.drive(
+        len(keys),
+        lambda ask: Answer(
+            [np.array([functions[f](keys[r]) for r in ask.rows]) for f in ask.features]
+        ),
+    )
+
+
+def loses_rows(decider, functions, keys):
+    """Leave the last row out."""
+    found = from_functions(decider, functions, keys[:-1])
+    return found if not len(keys) else Decisions.concatenate([found, found[:1]])
+
+
+@pytest.mark.parametrize(
+    ("driver", "said"),
+    [
+        (fetches_all, "no stage needed"),
+        (checks_nothing, "judges a row whose value is nan"),
+        (loses_rows, "is not the cascade's own"),
+    ],
+)
+def test_a_broken_driver_is_caught(driver, said):
+    with pytest.raises(ContractError, match=said):
+        check_driver(driver)
+
+
+def test_a_strategy_of_ones_own_plugs_in_and_is_kept_by_files(data, tmp_path, monkeypatch):
+    """By one line of the table of public names."""
+    check_search(RandomDesigns(designs=20))
+    X, y, costs = data
+    monkeypatch.setitem(emsco.PUBLIC, "RandomDesigns", "search.strategies.toy_search")
+    import sys
+
+    import toy_search
+
+    monkeypatch.setitem(sys.modules, "emsco.search.strategies.toy_search", toy_search)
+    search = CascadeSearchCV(
+        costs=costs, search=RandomDesigns(designs=15), select={"by": "accuracy"}, random_state=0
+    ).fit(X, y)
+    dump(search, tmp_path / "toy.emsco")
+    assert load(tmp_path / "toy.emsco").search_ == RandomDesigns(designs=15)
+
+
+def test_a_target_of_ones_own_plugs_in(data, monkeypatch):
+    """By one line of the table of kinds: tested, said in the sentence, kept as data."""
+    monkeypatch.setitem(KINDS, "min_recall", MinRecall())
+    X, y, costs = data
+    search = CascadeSearchCV(costs=costs, threshold=0.95, random_state=0).fit(X[:500], y[:500])
+    certificate = certify(search, X[500:], y[500:], min_recall={0: 0.9}, min_coverage=0.2)
+    assert "fewer than 90% of the accepted rows of 0" in certificate.sentence
+    assert certificate.certified
+    assert Certificate.from_data(certificate.to_data()).targets == certificate.targets
+    hard = [Targets(min_recall={0: 0.9999})]
+    fresh = make_costly_classification(700, 3, class_sep=3, random_state=1)
+    (refused,) = certify_together(search, fresh.X, fresh.y, hard)
+    assert not refused.certified
+    assert "accepted rows of 0" in str(refused.shortfalls[0])
+
+
+def test_a_target_that_nobody_knows_is_refused_by_name():
+    with pytest.raises(TypeError, match="no target 'min_recal'"):
+        Targets(min_recal={0: 0.9})
