@@ -57,8 +57,8 @@ def check_search(search: Search) -> None:
             continue
         trial.check_result(*first)
         trial.check_callback(first[0])
-        trial.check_workers(first[0])
-        if not question.is_large:
+        if not question.is_large:  # what holds for the small holds for the large, and sooner
+            trial.check_workers(first[0])
             trial.check_stop()
 
 
