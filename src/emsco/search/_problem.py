@@ -299,8 +299,8 @@ class Problem:
             for source, required in self.costs.unmet(design.acquired(stage)):
                 raise SearchError(
                     f"The search proposed {design_text(assignment)} as a candidate, which buys "
-                    f"{source!r} in stage {stage}, before {required!r}, which it requires; only what "
-                    "`evaluate` finds feasible is one."
+                    f"{source!r} in stage {stage}, before {required!r}, which it requires; only "
+                    "what `evaluate` finds feasible is one."
                 )
 
     def _by_label(self, counts: NDArray[Any]) -> dict[Any, int]:
