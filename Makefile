@@ -1,7 +1,10 @@
-.PHONY: check requirements
+.PHONY: check quick requirements
 
 check:  ## everything that CI checks
 	bash .ci/run
+
+quick:  ## lint, types, rooms, the tests of what changed, the laws at few examples
+	bash .ci/quick
 
 COMPILE = uv pip compile --quiet --upgrade --generate-hashes --no-emit-index-url --no-header --python-version 3.11
 

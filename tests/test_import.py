@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import json
+import pickle
 import subprocess
 import sys
+from pathlib import Path
+
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+import emsco
+from emsco import MaskedClassifier
+from emsco.learners import LEARNERS, learner_of
 
 HEAVY = {"numba", "pandas", "matplotlib", "ray", "skops", "plotly", "polars", "moocore"}
 
@@ -19,3 +30,88 @@ def test_import_adds_nothing_heavy_to_what_sklearn_loads():
     added = modules_after("import emsco") - modules_after("import sklearn")
     assert "emsco" in added
     assert not added & HEAVY
+
+
+# Import paths of every version so far.
+PATHS = {
+    "emsco.cascade": "CascadeClassifier",
+    "emsco.costs": "Costs",
+    "emsco.decisions": "Decisions",
+    "emsco.design": "StageDesign",
+    "emsco.evaluation": "evaluate",
+    "emsco.final": "LoggedAnswers",
+    "emsco.front": "ParetoFront",
+    "emsco.guard": "InputGuard",
+    "emsco.masked": "MaskedClassifier",
+    "emsco.metrics": "accepted_accuracy",
+    "emsco.monitor": "CertificateMonitor",
+    "emsco.savings": "savings",
+    "emsco.scored": "ScoredFront",
+    "emsco.search": "Exhaustive",
+    "emsco.plotting": "FrontDisplay",
+}
+
+
+@pytest.mark.parametrize(("path", "name"), PATHS.items())
+def test_public_paths_go_on_to_work(path, name):
+    """In a process of their own, whichever comes first: the other name or the real one."""
+    place = emsco.MODULES[path.removeprefix("emsco.")]
+    for first, second in ((path, f"emsco.{place}"), (f"emsco.{place}", path)):
+        code = f"import {first} as a, {second} as b; assert a is b; from {path} import {name}"
+        subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_module_under_another_name_stays_itself():
+    """Reloading and pickling go by its real name."""
+    real = importlib.import_module("emsco.words.costs")
+    assert importlib.import_module("emsco.costs") is real
+    assert real.__spec__.name == real.__name__ == "emsco.words.costs"
+    with pytest.raises(ModuleNotFoundError, match=r"emsco\.nothing"):
+        importlib.import_module("emsco.nothing")
+
+
+def test_files_know_the_one_model_by_its_public_path():
+    """Such a path stands inside skops files and in fingerprints."""
+    assert MaskedClassifier.__module__ == "emsco.masked"
+    assert pickle.loads(pickle.dumps(MaskedClassifier)) is MaskedClassifier
+
+
+def test_type_checkers_know_the_names_of_the_table():
+    """The one for them is written out, because they do not run the table."""
+    tree = ast.parse(Path(emsco.__file__).read_text())
+    (block,) = [node for node in tree.body if isinstance(node, ast.If)]
+    told = {
+        alias.asname: node.module.removeprefix("emsco.")
+        for node in block.body
+        for alias in node.names
+    }
+    assert told == emsco.PUBLIC
+    assert sorted(emsco.PUBLIC) == emsco.__all__
+    for name in emsco.PUBLIC:
+        assert getattr(emsco, name).__name__ == name
+
+
+@pytest.mark.parametrize(("room", "table"), [("plotting", "PLOTS"), ("testing", "SUITES")])
+def test_tables_of_rooms_hold_what_there_is(room, table):
+    module = importlib.import_module(f"emsco.{room}")
+    names = getattr(module, table)
+    assert sorted(names) == module.__all__
+    assert all(getattr(module, name).__name__ == name for name in names)
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = module.nothing
+
+
+def test_learners_stand_in_their_table():
+    """A search finds each by what the user gave."""
+    found = {type(learner_of(e)).__name__ for e in (None, LogisticRegression(), MaskedClassifier())}
+    assert found == LEARNERS.keys()
+
+
+def test_a_process_without_pandas_imported_can_fill_a_frame():
+    """A cascade whose file says that its stages want frames decides from anything."""
+    code = (
+        "import sys; from emsco.rows.columns import assemble; assert 'pandas' not in sys.modules; "
+        "print(assemble('pandas', ['a'], {'a': [1, 2]}).shape)"
+    )
+    told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert told.stdout == "(2, 1)\n"

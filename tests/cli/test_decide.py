@@ -11,7 +11,11 @@ import pyarrow.csv
 import pyarrow.parquet
 import pytest
 from commands import call, patients, write_csv, write_parquet
+from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder
 
 from emsco import CascadeClassifier, Costs, InputGuard, StageDesign, dump, load
 from emsco.cli import _tables
@@ -249,3 +253,32 @@ def test_a_column_of_dates_where_training_had_numbers_is_no_number(tmp_path):
         assert as_frame(decided.out).reason.tolist() == ["invalid value"] * 2
         stopped = call("decide", tmp_path / "plain.emsco", path)
         assert stopped.err.startswith("emsco: Column 'n' held numbers in training; row 0 is ")
+
+
+@pytest.mark.parametrize("declared", [False, True])
+def test_a_column_is_what_it_was_in_training_whatever_its_first_rows_hold(
+    declared, tmp_path, monkeypatch
+):
+    """A rare "?" far down does not change what numerals before it mean to an own estimator."""
+    rng = np.random.default_rng(0)
+    code = rng.choice(["1", "2", "30", "?"], 600, p=[0.4, 0.3, 0.29, 0.01])
+    y = np.where(rng.random(600) < np.where(code == "1", 0.95, 0.1), "yes", "no")
+    frame = pd.DataFrame({"code": code, "other": rng.normal(size=600)})
+    if declared:
+        frame["code"] = frame["code"].astype("category")
+    stages = make_pipeline(
+        make_column_transformer(
+            (OneHotEncoder(handle_unknown="ignore"), ["code"]), remainder="passthrough"
+        ),
+        LogisticRegression(),
+    )
+    cascade = CascadeClassifier(stages, threshold=0.8).fit(frame, y)
+    dump(cascade, tmp_path / "own.emsco")
+    fresh = pd.DataFrame({"code": ["1", "2"] * 300 + ["?", "1"], "other": rng.normal(size=602)})
+    fresh.to_csv(tmp_path / "fresh.csv", index=False)
+    monkeypatch.setattr(_tables, "_BLOCK_BYTES", 2000)
+    decided = as_frame(call("decide", tmp_path / "own.emsco", tmp_path / "fresh.csv").out)
+    expected = cascade.decide(fresh.astype(object))
+    assert decided.label.tolist() == expected.label.tolist()
+    assert np.allclose(decided.confidence, expected.confidence, rtol=1e-12)
+    assert set(decided.label) == {"yes", "no"}

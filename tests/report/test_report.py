@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import sys
 from dataclasses import replace
@@ -277,8 +278,8 @@ def test_errors_are_named_and_leave_no_file(search, rows, tmp_path, monkeypatch)
         report(CascadeSearchCV(), path)
     with pytest.raises(SelectionError, match="both or neither"):
         report(search, path, rows[1][0])
-    empty = CascadeSearchCV()
-    empty.front_ = ParetoFront([], search.costs_)
+    empty = copy.copy(search)
+    empty.found_ = replace(search.found_, front=ParetoFront([], search.costs_))
     with pytest.raises(SelectionError, match="empty"):
         report(empty, path)
     monkeypatch.setitem(sys.modules, "plotly.offline", None)
