@@ -448,7 +448,7 @@ def test_a_search_that_was_loaded_is_dumped_to_the_same_bytes(search, tmp_path):
 
 def test_a_cascade_put_in_place_of_the_chosen_one_is_not_dumped_for_it(tmp_path):
     search = quiet_search(NUMBERS, WORDS)
-    search.best_cascade_.set_params(design=None).fit(NUMBERS, WORDS)
+    search.best_cascade_.set_params(design=None, threshold=0.8).fit(NUMBERS, WORDS)
     with pytest.raises(ArtifactError, match="not as the search fitted it"):
         dump(search, tmp_path / "model.emsco")
 
