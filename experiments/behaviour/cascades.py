@@ -37,6 +37,7 @@ from emsco.report import report
 from experiments.behaviour.case import Case, Part, tell_file, tell_outcome, tell_warnings
 from experiments.behaviour.rows import COSTS, DESIGN, as_array, as_polars, patients
 
+TRUSTED = ["sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor"]
 FILES = Path(__file__).parents[2] / "tests" / "files"
 THRESHOLDS: dict[str, Any] = {
     "one": 0.8,
@@ -80,6 +81,7 @@ def _cascade(n_jobs: int) -> Iterator[Part]:  # noqa: ARG001
     yield "page", lambda: plain.decide(rows)._repr_html_()
     yield "frame", lambda: plain.decide(rows).to_frame().to_csv()
     yield "wrong values, guard", lambda: guarded.decide(_wrong(rows))
+    yield "wrong values, loaded", lambda: _loaded(guarded).decide(_wrong(rows))
     yield "scores", lambda: _scores(plain, X, y)
     yield "clone", lambda: repr(clone(guarded).get_params())
     yield "weights", lambda: _weighted(X, y).decide(rows)
@@ -217,7 +219,9 @@ def _kept(path: Path, n_jobs: int) -> Iterator[Part]:  # noqa: ARG001
         return
     names = list(getattr(model, "feature_names_in_", map(str, range(model.n_features_in_))))
     numbers = np.random.default_rng(0).normal(1.0, 2.0, (40, len(names)))
-    yield "made up rows", lambda: model.decide(pd.DataFrame(numbers, columns=names))
+    made_up = pd.DataFrame(numbers, columns=names)
+    yield "made up rows", lambda: model.decide(made_up)
+    yield "made up rows as text", lambda: tell_outcome(lambda: model.decide(made_up.astype(str)))
     for beside in sorted(path.parent.glob("*.json")):
         rows = json.loads(beside.read_text(encoding="utf-8")).get("rows", {})
         if list(rows) == names:
@@ -230,6 +234,12 @@ def _kept(path: Path, n_jobs: int) -> Iterator[Part]:  # noqa: ARG001
     yield "fingerprint", lambda: fingerprint(cascade)
     yield "certificate", lambda: getattr(getattr(model, "certificate_", None), "sentence", "none")
     yield "written again", lambda: _written(model)
+
+
+def _loaded(model: Any) -> Any:
+    with TemporaryDirectory() as folder:
+        dump(model, Path(folder) / "model.emsco")
+        return load(Path(folder) / "model.emsco", trusted=TRUSTED)
 
 
 def _written(model: Any) -> list[str]:
@@ -253,6 +263,11 @@ def _own_estimator(n_jobs: int) -> Iterator[Part]:  # noqa: ARG001
         yield f"decisions, {name}", partial(cascade.decide, turn(rows[used]))
         yield f"one row, {name}", partial(cascade.decide, turn(rows[used][:1]))
         yield f"probabilities, {name}", partial(cascade.predict_proba, turn(rows[used]))
+    guarded = CascadeClassifier(trees, design=design, threshold=0.8, guard=InputGuard())
+    guarded.fit(X[used], y)
+    for name, model in (("fitted", guarded), ("loaded", _loaded(guarded))):
+        yield f"wrong values, {name}", partial(model.decide, _wrong(rows[used]))
+        yield f"text, {name}", partial(model.decide, rows[used].astype(str))
     bayes = CascadeClassifier(GaussianNB(), design=design)
     holed = X[used]
     yield "holes", lambda: tell_outcome(lambda: bayes.fit(holed, y))

@@ -257,9 +257,7 @@ def _decisions(search: CascadeSearchCV, data: Data) -> Iterator[Part]:
     yield "labels", lambda: search.predict(rows)
     yield "probabilities", lambda: search.predict_proba(rows)
     yield "evaluation", lambda: evaluate(search.decide(rows), search.best_cascade_.predict(rows))
-    for value in DAMAGED:
-        damaged = _damage(rows, value)
-        yield f"rows with {value!r:.20}", partial(tell_outcome, partial(search.decide, damaged))
+    yield "odd rows", lambda: _of_odd_rows(search, rows)
     lacking = rows.iloc[:, :0]
     yield "rows without columns", lambda: tell_outcome(lambda: search.decide(lacking))
 
@@ -280,6 +278,7 @@ def _files(search: CascadeSearchCV, data: Data) -> Iterator[Part]:
                 yield "loaded front", partial(list, again)
                 continue
             yield f"loaded {name}", partial(again.decide, data.X_fresh)
+            yield f"loaded {name}, odd rows", partial(_of_odd_rows, again, data.X_fresh)
             cascade = again if isinstance(again, CascadeClassifier) else again.best_cascade_
             yield f"fingerprint of the loaded {name}", partial(fingerprint, cascade)
 
@@ -294,6 +293,13 @@ def _chosen(search: CascadeSearchCV, data: Data, number: int) -> list[object]:
     """Choose a candidate of the front anew, fit it, and decide by it."""
     candidate = search.front_[number * (len(search.front_) - 1) // 3]
     return [candidate, search.cascade(candidate).decide(data.X_fresh)]
+
+
+def _of_odd_rows(model: Any, rows: Any) -> dict[str, str]:
+    """Decide rows with values that cannot be judged, and all of them as text."""
+    odd = {repr(value)[:20]: _damage(rows, value) for value in DAMAGED}
+    odd["text"] = rows.map(str)
+    return {name: tell_outcome(partial(model.decide, frame)) for name, frame in odd.items()}
 
 
 def _damage(frame: Any, value: object) -> Any:
