@@ -18,6 +18,7 @@ from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.model_selection import GroupKFold, cross_validate
 from sklearn.naive_bayes import GaussianNB
+from sklearn.neighbors import KNeighborsClassifier
 
 from emsco import (
     CascadeClassifier,
@@ -49,6 +50,7 @@ THRESHOLDS: dict[str, Any] = {
 def cases(*, small: bool) -> Iterator[tuple[str, Case]]:
     """Give cascades, their certificates and alarms, refusals, and every file kept in the tests."""
     yield "a cascade of patients", _cascade
+    yield "rows on the threshold", _on_the_threshold
     yield "refusals", _refusals
     yield "a monitor", _monitor
     paths = sorted(FILES.rglob("*.emsco"))
@@ -93,6 +95,32 @@ def _cascade(n_jobs: int) -> Iterator[Part]:  # noqa: ARG001
     ):
         own = CascadeClassifier(threshold=0.8)
         yield f"decisions, {name}", partial(_of_container, own, fit_in, decide_in)
+
+
+def _on_the_threshold(n_jobs: int) -> Iterator[Part]:
+    """Decide rows whose confidence is the threshold itself, and search with such rows."""
+    X, y = patients(300, 10)
+    rows, _ = patients(100, 11)
+    sure = np.sort(CascadeClassifier(costs=COSTS).fit(X, y).decide(rows).confidence)
+    for threshold in sure[[40, 60, 80]].tolist():
+        cascade = CascadeClassifier(costs=COSTS, threshold=threshold).fit(X, y)
+        yield f"decisions from {threshold}", partial(cascade.decide, rows)
+        yield f"a row from {threshold}", partial(_each, cascade, rows[:20])
+    # Of four neighbours, confidences are quarters.
+    numbers = ["age", "visits", "scan"]
+    search = CascadeSearchCV(
+        KNeighborsClassifier(4), threshold=[0.5, 0.75, 1.0], cv=3, select={"min_coverage": 0.3},
+        random_state=0, n_jobs=n_jobs,
+    )  # fmt: skip
+    search.fit(X[numbers], y)
+    yield "front", lambda: search.front_
+    yield "fresh figures", lambda: search.score_front(rows[numbers], search.predict(rows[numbers]))
+    for candidate in search.front_[::5]:
+        yield f"decisions of {candidate}", partial(search.cascade(candidate).decide, rows[numbers])
+
+
+def _each(cascade: CascadeClassifier, rows: Any) -> list[object]:
+    return [cascade.decide(rows.iloc[[row]]) for row in range(len(rows))]
 
 
 def _evaluated(cascade: CascadeClassifier, rows: Any, truth: Any) -> list[object]:

@@ -114,7 +114,7 @@ KINDS = {
         },
     ),
     "own estimator": Kind(
-        4, lambda _: {"estimator": _trees(), "cv": 3, "threshold": [0.6, 0.8]}, numbers=True
+        3, lambda _: {"estimator": _trees(), "cv": 3, "threshold": [0.6, 0.8]}, numbers=True
     ),
     "one model": Kind(
         4,
@@ -130,6 +130,7 @@ KINDS = {
         lambda _: {
             "estimator": MaskedClassifier(_trees(), repeats=4, random_state=0),
             "cv": 2,
+            "threshold": [0.6, 0.9],
             "refit": "stages",
         },
         numbers=True,
@@ -153,7 +154,7 @@ def _seven_classes() -> CostlyData:
 
 MORE: dict[str, Callable[[], CostlyData]] = {
     "three classes": lambda: make_costly_classification(
-        ROWS, 6, features_per_source=2, n_classes=3, class_sep=2.0, random_state=0
+        300, 6, features_per_source=2, n_classes=3, class_sep=2.0, random_state=0
     ),
     "seven classes": _seven_classes,
 }
@@ -235,12 +236,12 @@ def _search(problem: str, kind: str, n_jobs: int) -> Iterator[Part]:
     yield "cascade", lambda: repr(search.best_cascade_)
     yield "fingerprint", lambda: fingerprint(search.best_cascade_)
     yield from _decisions(search, data)
-    yield from _files(search, data)
     yield "certificate", lambda: _certified(search, data, labels)
     yield "fresh figures", lambda: search.score_front(data.X_fresh, labels)
     yield "score", lambda: search.score(data.X_fresh, labels)
     yield "choices made anew", lambda: [_chosen(search, data, number) for number in range(4)]
     yield "nothing within bounds", lambda: tell_outcome(lambda: search.choose(max_cost=-1))
+    yield from _files(search, data, labels)
 
 
 def _decisions(search: CascadeSearchCV, data: Data) -> Iterator[Part]:
@@ -262,7 +263,7 @@ def _decisions(search: CascadeSearchCV, data: Data) -> Iterator[Part]:
     yield "rows without columns", lambda: tell_outcome(lambda: search.decide(lacking))
 
 
-def _files(search: CascadeSearchCV, data: Data) -> Iterator[Part]:
+def _files(search: CascadeSearchCV, data: Data, labels: Any) -> Iterator[Part]:
     """Keep cascade, search and front in files, and let what was loaded answer."""
     with TemporaryDirectory() as folder:
         path = Path(folder) / "model.emsco"
@@ -281,6 +282,12 @@ def _files(search: CascadeSearchCV, data: Data) -> Iterator[Part]:
             yield f"loaded {name}, odd rows", partial(_of_odd_rows, again, data.X_fresh)
             cascade = again if isinstance(again, CascadeClassifier) else again.best_cascade_
             yield f"fingerprint of the loaded {name}", partial(fingerprint, cascade)
+            if isinstance(again, CascadeSearchCV):
+                scored = partial(again.score_front, data.X_fresh, labels)
+                yield "fresh figures of the loaded search", partial(tell_outcome, scored)
+                last = partial(_chosen, again, data, 3)
+                yield "another choice of the loaded search", partial(tell_outcome, last)
+                yield "summary of the loaded search", again.summary
 
 
 def _certified(search: CascadeSearchCV, data: Data, labels: Any) -> list[object]:
