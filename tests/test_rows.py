@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from emsco.rows.hashes import Values, hash_keys, hash_rows
 from emsco.rows.known import MOST_REMEMBERED, FittedRows, compare, compare_within
+from emsco.rows.rows import Rows
 
 
 def hashes(*values):
@@ -21,13 +22,14 @@ def hashes(*values):
     return hash_rows({"a": Values.read(column)}, ("a",), {}, b"")[0]
 
 
-def columns_of(X):
-    return {str(name): X[name].to_numpy() for name in X}
+def rows_of(X, given=None):
+    """Give rows without an index, unless one is given with X."""
+    columns = {str(name): X[name].to_numpy() for name in X}
+    return Rows(tuple(columns), "pandas", X.to_numpy() if given is None else given, columns)
 
 
 def remembered(X, used=None):
-    columns = columns_of(X)
-    return FittedRows.of(X, columns, list(columns) if used is None else used)
+    return FittedRows.of(rows_of(X, X), [str(name) for name in X] if used is None else used)
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False, width=32))
@@ -82,10 +84,10 @@ def test_names_of_columns_matter_their_order_does_not():
     X = pd.DataFrame({"a": [1.0, 2.0], "b": [2.0, 1.0]})
     fitted = remembered(X)
     swapped = X.rename(columns={"a": "b", "b": "a"})
-    assert compare(fitted.look(columns_of(X[["b", "a"]])), fitted.rows).twins == 2
-    assert compare(fitted.look(columns_of(swapped)), fitted.rows).twins == 2  # a row turned round
-    assert compare(fitted.look(columns_of(swapped[:1])), fitted.rows).twins == 1
-    assert compare(fitted.look(columns_of(X.assign(b=[5.0, 6.0]))), fitted.rows).twins == 0
+    assert compare(fitted.look(rows_of(X[["b", "a"]])), fitted.rows).twins == 2
+    assert compare(fitted.look(rows_of(swapped)), fitted.rows).twins == 2  # a row turned round
+    assert compare(fitted.look(rows_of(swapped[:1])), fitted.rows).twins == 1
+    assert compare(fitted.look(rows_of(X.assign(b=[5.0, 6.0]))), fitted.rows).twins == 0
 
 
 def normal(n, seed=0, width=4):
@@ -116,7 +118,9 @@ def normal(n, seed=0, width=4):
 def test_known_rows_are_known_again(disguise):
     X = normal(500)
     fitted = remembered(X, used=["b", "d"])
-    rows = fitted.look({name: column.array for name, column in disguise(X).items()})
+    hidden = disguise(X)
+    columns = {name: column.array for name, column in hidden.items()}
+    rows = fitted.look(Rows(tuple(columns), "pandas", hidden.to_numpy(), columns))
     assert compare(rows, fitted.rows).beyond
 
 
@@ -124,8 +128,8 @@ def test_known_rows_are_known_again(disguise):
 def test_training_rows_that_repeat_do_not_make_every_twin_allowed(oversample):
     X = normal(500)
     fitted = remembered(pd.concat([X] * oversample, ignore_index=True))
-    assert compare(fitted.look(columns_of(X)), fitted.rows).beyond == 500
-    fresh = fitted.look(columns_of(normal(500, seed=1)))
+    assert compare(fitted.look(rows_of(X)), fitted.rows).beyond == 500
+    fresh = fitted.look(rows_of(normal(500, seed=1)))
     assert compare(fresh, fitted.rows) == (0, 0, True, True)
 
 
@@ -154,7 +158,7 @@ def test_fresh_rows_are_not_taken_for_known_ones(kind, fitted_on, n_fresh):
     rng = np.random.default_rng(0)
     for _ in range(20):
         fitted = remembered(tables(kind, fitted_on, rng), used=["a", "b"])
-        rows = fitted.look(columns_of(tables(kind, n_fresh, rng)))
+        rows = fitted.look(rows_of(tables(kind, n_fresh, rng)))
         found, within = compare(rows, fitted.rows), compare_within(rows, fitted.rows)
         assert not found.beyond
         assert not within.beyond
@@ -171,7 +175,7 @@ def test_fresh_rows_are_not_taken_for_known_ones(kind, fitted_on, n_fresh):
 def test_rows_given_ten_times_are_noticed(kind, oversample):
     rng = np.random.default_rng(0)
     fitted = remembered(pd.concat([tables(kind, 600, rng)] * oversample, ignore_index=True))
-    rows = fitted.look(columns_of(pd.concat([tables(kind, 60, rng)] * 10, ignore_index=True)))
+    rows = fitted.look(rows_of(pd.concat([tables(kind, 60, rng)] * 10, ignore_index=True)))
     assert not compare(rows, fitted.rows).beyond
     within = compare_within(rows, fitted.rows)
     assert within.beyond == 600 or not within.tells
@@ -182,7 +186,7 @@ def test_the_same_table_is_the_same_however_often_its_values_repeat():
     rng = np.random.default_rng(0)
     X = tables("counts", 300, rng).assign(c=0)
     fitted = remembered(X)
-    again = fitted.look(columns_of(X.sample(frac=1, random_state=0)))
+    again = fitted.look(rows_of(X.sample(frac=1, random_state=0)))
     assert compare(again, fitted.rows).beyond == 300
 
 
@@ -190,15 +194,15 @@ def test_of_many_rows_some_are_remembered_and_still_tell():
     X = normal(MOST_REMEMBERED + 20_000)
     fitted = remembered(X)
     assert len(fitted.rows) == MOST_REMEMBERED
-    known = fitted.look(columns_of(X[:200]))
+    known = fitted.look(rows_of(X[:200]))
     assert 100 < compare(known, fitted.rows).beyond < 200
-    assert compare(fitted.look(columns_of(normal(200, seed=1))), fitted.rows) == (0, 0, True, True)
+    assert compare(fitted.look(rows_of(normal(200, seed=1))), fitted.rows) == (0, 0, True, True)
 
 
 def test_hashes_are_salted_by_the_rows():
     X = normal(50)
     one, other = remembered(X), remembered(X[:49])
-    first, second = one.look(columns_of(X)), other.look(columns_of(X))
+    first, second = one.look(rows_of(X)), other.look(rows_of(X))
     assert not np.isin(first.views[0].hashes[0], second.views[0].hashes[0]).any()
     assert one.digest == remembered(X.sample(frac=1, random_state=0).astype("Float64")).digest
     assert one.digest != other.digest
