@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from emsco.exceptions import ValuesError
 from emsco.rows.columns import plain
-from emsco.rows.encoding import Category, Number, learn, read
+from emsco.rows.encoding import Category, Codes, Number, learn, read
 
 
 def learned(column, weight=None):
@@ -180,3 +180,13 @@ def test_a_term_adds_what_the_block_times_the_weights_gives(training, fresh):
     weights = np.random.default_rng(0).normal(size=(3, encoding.width))
     expected = weights @ encoding.encode(fresh).T
     assert np.allclose(encoding.term(weights)(fresh), expected, rtol=1e-12, atol=1e-12)
+
+
+def test_whole_numbers_are_values_and_codes_are_marked_by_their_type():
+    """A column of numeric categories may come as integers: 2 is a level, not the third place."""
+    category = Category((1, 2), pooled=False, missing_seen=False)
+    assert category.codes(np.array([2, 1, 7])).tolist() == [1, 0, 2]
+    codes = np.array([0, 1, 2]).view(Codes)
+    assert category.codes(codes) is codes
+    assert isinstance(codes[np.array([2, 0])], Codes)
+    assert category.term(np.array([[0.5, -0.5]]))(codes).tolist() == [[0.5, -0.5, 0.0]]

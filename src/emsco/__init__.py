@@ -6,8 +6,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from emsco._ground.aliases import install
+from emsco._ground.names import MODULES, PUBLIC
 
-if TYPE_CHECKING:  # for type checkers, which do not run the table below; a test compares the two
+if TYPE_CHECKING:  # for type checkers, which do not run the table of names; a test compares the two
     from emsco.cascade import CascadeClassifier as CascadeClassifier
     from emsco.cascade import Decider as Decider
     from emsco.engine import Engine as Engine
@@ -36,64 +37,7 @@ if TYPE_CHECKING:  # for type checkers, which do not run the table below; a test
 
 __version__ = "0.1.0.dev0"
 
-# Every public name, and the module that it comes from when it is first asked for: `emsco --help`
-# must not wait for scikit-learn.
-PUBLIC = {
-    "EMSCO": "search.strategies.emsco",
-    "Candidate": "words.front",
-    "CascadeClassifier": "cascade",
-    "CascadeSearchCV": "search",
-    "Costs": "words.costs",
-    "Decider": "cascade",
-    "Decision": "words.decisions",
-    "Decisions": "words.decisions",
-    "Engine": "engine",
-    "Evaluation": "words.evaluation",
-    "Exhaustive": "search.strategies.exhaustive",
-    "Hybrid": "search.strategies.hybrid",
-    "InputGuard": "rows.guard",
-    "LocalEngine": "engine",
-    "LocalSearch": "search.strategies.local",
-    "MaskedClassifier": "learners.masked",
-    "ParetoFront": "words.front",
-    "Review": "words.costs",
-    "ScoredCandidate": "words.scored",
-    "ScoredFront": "words.scored",
-    "Source": "words.costs",
-    "StageDesign": "words.design",
-    "dump": "io",
-    "evaluate": "words.evaluation",
-    "load": "io",
-}
-
-# Every public module, and where it stands if that is elsewhere: `import emsco.costs` and files that
-# name `emsco.masked` go on to work wherever the code is.
-MODULES = {
-    "cascade": "cascade",
-    "certify": "certify",
-    "costs": "words.costs",
-    "datasets": "datasets",
-    "decisions": "words.decisions",
-    "design": "words.design",
-    "engine": "engine",
-    "evaluation": "words.evaluation",
-    "exceptions": "exceptions",
-    "final": "learners.final",
-    "front": "words.front",
-    "guard": "rows.guard",
-    "io": "io",
-    "masked": "learners.masked",
-    "metrics": "cascade.metrics",
-    "monitor": "certify.monitor",
-    "plotting": "plotting",
-    "report": "report",
-    "savings": "certify.savings",
-    "scored": "words.scored",
-    "search": "search",
-    "testing": "testing",
-}
-
-__all__ = sorted(PUBLIC)  # a list, made of the one above
+__all__ = sorted(PUBLIC)
 
 install({f"emsco.{name}": f"emsco.{place}" for name, place in MODULES.items() if name != place})
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from emsco._ground.names import PUBLIC
 from emsco.search._outcomes import OutcomeTable
 from emsco.search._problem import Counts, Problem, Search, SearchResult
 from emsco.search._search_cv import CascadeSearchCV
@@ -25,8 +26,6 @@ __all__ = [
 
 def strategies() -> dict[str, type]:
     """Give every strategy that the package has, by name."""
-    from emsco import PUBLIC
-
     here = [name for name, place in PUBLIC.items() if place.startswith("search.strategies.")]
     return {name: getattr(import_module(f"emsco.{PUBLIC[name]}"), name) for name in here}
 

@@ -1,0 +1,60 @@
+"""The public names and modules, each with its place: the one table that all others go by."""
+
+from __future__ import annotations
+
+# Every public name, and the module that it comes from when it is first asked for: `emsco --help`
+# must not wait for scikit-learn.
+PUBLIC = {
+    "EMSCO": "search.strategies.emsco",
+    "Candidate": "words.front",
+    "CascadeClassifier": "cascade",
+    "CascadeSearchCV": "search",
+    "Costs": "words.costs",
+    "Decider": "cascade",
+    "Decision": "words.decisions",
+    "Decisions": "words.decisions",
+    "Engine": "engine",
+    "Evaluation": "words.evaluation",
+    "Exhaustive": "search.strategies.exhaustive",
+    "Hybrid": "search.strategies.hybrid",
+    "InputGuard": "rows.guard",
+    "LocalEngine": "engine",
+    "LocalSearch": "search.strategies.local",
+    "MaskedClassifier": "learners.masked",
+    "ParetoFront": "words.front",
+    "Review": "words.costs",
+    "ScoredCandidate": "words.scored",
+    "ScoredFront": "words.scored",
+    "Source": "words.costs",
+    "StageDesign": "words.design",
+    "dump": "io",
+    "evaluate": "words.evaluation",
+    "load": "io",
+}
+
+# Every public module, and where it stands if that is elsewhere: `import emsco.costs` and files that
+# name `emsco.masked` go on to work wherever the code is.
+MODULES = {
+    "cascade": "cascade",
+    "certify": "certify",
+    "costs": "words.costs",
+    "datasets": "datasets",
+    "decisions": "words.decisions",
+    "design": "words.design",
+    "engine": "engine",
+    "evaluation": "words.evaluation",
+    "exceptions": "exceptions",
+    "final": "learners.final",
+    "front": "words.front",
+    "guard": "rows.guard",
+    "io": "io",
+    "masked": "learners.masked",
+    "metrics": "cascade.metrics",
+    "monitor": "certify.monitor",
+    "plotting": "plotting",
+    "report": "report",
+    "savings": "certify.savings",
+    "scored": "words.scored",
+    "search": "search",
+    "testing": "testing",
+}
