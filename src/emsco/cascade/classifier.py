@@ -263,7 +263,7 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
         return given
 
     def _fitted(self) -> Decider:
-        check_is_fitted(self)
+        check_is_fitted(self, "decider_")
         return self.decider_
 
     def _shown(self) -> Decider:
@@ -273,4 +273,4 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
 
     def _read(self, X: Any, *, by_name: bool = False) -> Rows:
         decider = self.decider_
-        return decider.layout.read(self, X, list(decider.readers), by_name=by_name)
+        return decider.layout.read(self, X, decider.readers, by_name=by_name)

@@ -5,7 +5,7 @@ Everything else takes `Rows`; only this room looks into arrays and frames.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -122,7 +122,7 @@ class Layout:
         layout = cls(tuple(names), given is not None, answers)
         return layout, Rows(layout.names, container, X, read_columns(X, names), logged)
 
-    def read(self, owner: Any, X: Any, wanted: Sequence[str], *, by_name: bool = False) -> Rows:
+    def read(self, owner: Any, X: Any, wanted: Iterable[str], *, by_name: bool = False) -> Rows:
         """Read other rows, of which some columns are wanted.
 
         An array is read by position. A frame must have the columns that `fit` saw, in their order;

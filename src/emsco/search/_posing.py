@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +14,22 @@ from emsco.engine import Engine
 from emsco.exceptions import SearchError, nearest
 from emsco.learners.folds import Fold
 from emsco.learners.training import Training
+from emsco.rows.rows import Layout, Rows
 from emsco.search._problem import Problem
 from emsco.search._tables import make_table
 from emsco.search._thresholds import alternatives
 from emsco.words.costs import Costs
 from emsco.words.threshold import StageThreshold
+
+
+class Given(NamedTuple):
+    """What a search was given, read: all that later steps take."""
+
+    layout: Layout
+    rows: Rows
+    costs: Costs
+    training: Training
+    answers: NDArray[Any] | None  # of a final model, a row each
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from os import PathLike
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
 from sklearn.model_selection import check_cv
@@ -24,12 +24,12 @@ from emsco.learners import learner_of
 from emsco.learners.final_stage import check_final, logged
 from emsco.learners.folds import Fold
 from emsco.learners.training import Training, check_labels
-from emsco.rows.rows import Layout, Rows
+from emsco.rows.rows import Layout
 from emsco.search._calibration import warn_overconfident
 from emsco.search._expected import warn_slow
 from emsco.search._folds import make_folds
 from emsco.search._fresh import HeldAgainstTruth
-from emsco.search._posing import Posing
+from emsco.search._posing import Given, Posing
 from emsco.search._progress import Progress
 from emsco.search._run import describe_run
 from emsco.search._running import run_search
@@ -233,12 +233,14 @@ class CascadeSearchCV(HeldAgainstTruth, ClassifierMixin, BaseEstimator):
             asked for it. Weights count in the fits; the search counts rows.
         """
         self._check()
-        layout, rows, training, answers, split_params = self._read(X, y, params)
+        fit_params, split_params = self._routed(params)
+        given = self._read(X, y, fit_params)
+        training = given.training
         checkpoint = None if self.checkpoint is None else Checkpoint(self.checkpoint)
         random_state = checkpoint.seeded(self.random_state) if checkpoint else self.random_state
         seeds = check_random_state(random_state)
-        folds = self._fold(rows, training, split_params, seeds)
-        posing = self._pose(folds, training, answers)
+        folds = self._fold(given, split_params, seeds)
+        posing = self._pose(given, folds)
         problem = posing.problem(training)
         rng = np.random.default_rng(seeds.randint(2**31))
         strategy = default_search(problem) if self.search is None else self.search
@@ -247,7 +249,7 @@ class CascadeSearchCV(HeldAgainstTruth, ClassifierMixin, BaseEstimator):
             problem.table.watch(progress.fitted)
             keeping: AbstractContextManager[int] = nullcontext(0)
             if checkpoint is not None:
-                run = describe_run(training, answers, folds, problem, strategy)
+                run = describe_run(training, given.answers, folds, problem, strategy)
                 keeping = checkpoint.keeping(problem.table, run)
             with keeping as n_past:
                 if n_past:
@@ -256,9 +258,7 @@ class CascadeSearchCV(HeldAgainstTruth, ClassifierMixin, BaseEstimator):
                 reference = AllSources.of(problem)
                 warn_overconfident(training.learner, problem)
             self.__dict__.pop("choice_", None)  # it was chosen from another front
-            self.found_ = Found.of(
-                result, reference, training, rows, layout, posing, strategy, self.final
-            )
+            self.found_ = Found.of(result, reference, given, posing, strategy, self.final)
             progress.phase("refit")
             self._choose(self.select, self.refit)
         return self
@@ -273,40 +273,38 @@ class CascadeSearchCV(HeldAgainstTruth, ClassifierMixin, BaseEstimator):
         elif not self.needs_labels:
             raise SearchError("target='agreement' is with a final model; give final=model.")
 
-    def _read(self, X: Any, y: ArrayLike | None, params: dict[str, Any]) -> tuple[Any, ...]:
-        """Read the rows: how they are laid out, what stages are fitted on, a final model's word."""
+    def _read(self, X: Any, y: ArrayLike | None, params: dict[str, Any]) -> Given:
+        """Read the rows, and ask a final model what it says of them."""
         answers = None if self.final is None else np.asarray(self.final.predict(X))
         truth = y if self.needs_labels else answers
         layout, rows = Layout.learn(self, X, truth, logged(self.final))
         labels = check_labels(truth, len(rows))
         costs = resolve_costs(self.costs, rows.names)
-        fit_params, split_params = self._routed(params)
         training = Training(
             learner_of(self.estimator),
             rows.container,
             rows.columns,
             labels,
-            fit_params,
+            params,
             [costs.columns(name) for name in costs.names],
         )
         for name in rows.names:
             training.values(name)  # before any fit: infinity raises
-        return layout, rows, training, answers, split_params
+        return Given(layout, rows, costs, training, answers)
 
-    def _fold(
-        self, rows: Rows, training: Training, split_params: dict[str, Any], seeds: Any
-    ) -> list[Fold]:
+    def _fold(self, given: Given, split_params: dict[str, Any], seeds: Any) -> list[Fold]:
         """Say which rows are fitted on, and which ones designs are evaluated on."""
-        splitter = check_cv(self.cv, training.labels, classifier=True)
-        splits = splitter.split(rows.given, training.labels, **split_params)
-        return make_folds(splits, training.labels, self.max_rows, seeds)
+        labels = given.training.labels
+        splitter = check_cv(self.cv, labels, classifier=True)
+        splits = splitter.split(given.rows.given, labels, **split_params)
+        return make_folds(splits, labels, self.max_rows, seeds)
 
-    def _pose(self, folds: list[Fold], training: Training, answers: NDArray[Any] | None) -> Posing:
+    def _pose(self, given: Given, folds: list[Fold]) -> Posing:
         """Say what is asked."""
         return Posing(
-            costs=resolve_costs(self.costs, training.names),
+            costs=given.costs,
             folds=folds,
-            answers=answers,
+            answers=given.answers,
             threshold=self.threshold,
             max_stages=self.max_stages,
             allow_unused=self.allow_unused,

@@ -16,8 +16,8 @@ from emsco.learners.folds import Fold
 from emsco.learners.stages import FittedStages
 from emsco.learners.training import Training
 from emsco.rows.known import FittedRows
-from emsco.rows.rows import Layout, Rows
-from emsco.search._posing import Posing
+from emsco.rows.rows import Layout
+from emsco.search._posing import Given, Posing
 from emsco.search._problem import Search, SearchResult
 from emsco.search._separate import thresholds_anew
 from emsco.search._summary import measured_on
@@ -83,9 +83,7 @@ class Found:
         cls,
         result: SearchResult,
         reference: AllSources,
-        training: Training,
-        rows: Rows,
-        layout: Layout,
+        given: Given,
         posing: Posing,
         strategy: Search,
         final: Any,
@@ -98,10 +96,12 @@ class Found:
             front=ParetoFront(result.front, posing.costs, told),
             reference=reference,
             all_sources=reference.answering(),
-            stages=training,
-            evaluated=evaluated_on(training, folds),
-            layout=layout,
-            rows=FittedRows.of(rows, _used_by(result.front, posing.costs, training.names)),
+            stages=given.training,
+            evaluated=evaluated_on(given.training, folds),
+            layout=given.layout,
+            rows=FittedRows.of(
+                given.rows, _used_by(result.front, posing.costs, given.training.names)
+            ),
             n_splits=len(folds),
             n_rows=n_rows,
             strategy=strategy,
