@@ -83,7 +83,7 @@ class Decider:
     ...     return decider.answer({name: X[ask.rows, int(name[1:])] for name in ask.features})
     >>> decisions = decider.drive(len(X), fetch)
     >>> fetched
-    [(('x2', 'x3'), 150), (('x0', 'x1'), 36)]
+    [(('x2', 'x3'), 150), (('x0', 'x1'), 19)]
     >>> bool((decisions.label == cascade.predict(X)).all())
     True
     """
