@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import emsco
 from benchmarks.interpreter import Interpreter
 from experiments import behaviour
 from experiments.behaviour import Side
@@ -41,6 +42,7 @@ def test_what_another_emsco_runs_uses_public_names_alone(path):
             names = [alias.name for alias in node.names]
         of_emsco = [name.split(".") for name in names if name.partition(".")[0] == "emsco"]
         assert not [name for name in of_emsco if any(part.startswith("_") for part in name)]
+        assert {name[1] for name in of_emsco} <= {*emsco.PUBLIC, *emsco.MODULES}
 
 
 def _is_types(node):

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,9 @@ from sklearn.datasets import make_classification
 from emsco import EMSCO, CascadeSearchCV, Costs
 from emsco.datasets import CostlyData, load_credit, load_heart, load_pima
 from emsco.search import Problem, SearchResult
-from emsco.words.threshold import StageThreshold
+
+if TYPE_CHECKING:  # an emsco of another time, held against this one, may have it elsewhere
+    from emsco.words.threshold import StageThreshold
 
 Rows = NDArray[np.intp]
 

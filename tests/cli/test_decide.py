@@ -15,7 +15,7 @@ from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from emsco import CascadeClassifier, Costs, InputGuard, StageDesign, dump, load
 from emsco.cli import _tables
@@ -268,7 +268,7 @@ def test_a_column_is_what_it_was_in_training_whatever_its_first_rows_hold(
         frame["code"] = frame["code"].astype("category")
     stages = make_pipeline(
         make_column_transformer(
-            (OneHotEncoder(handle_unknown="ignore"), ["code"]), remainder="passthrough"
+            (OneHotEncoder(handle_unknown="ignore"), ["code"]), (StandardScaler(), ["other"])
         ),
         LogisticRegression(),
     )
