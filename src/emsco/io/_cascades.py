@@ -273,9 +273,10 @@ def _taken_apart(cascade: CascadeClassifier) -> FittedStages:
         bought = {*stage.features, *(features[-1] if features else ())}
         features.append(tuple(name for name in decider.layout.names if name in bought))
     guard = None if decider.guard is None else checked_guard(decider.guard)
+    is_bare = decider.reads_encodings and decider.final is None  # stages that want no container
     return FittedStages(
         learner=_learner_of(cascade, judged),
-        container=decider.container,
+        container="array" if is_bare else decider.container,
         classes=decider.classes,
         most_frequent=decider.plan.default,
         names=decider.layout.names,
