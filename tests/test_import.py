@@ -11,10 +11,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from emsco.final import LoggedAnswers, OnnxModel
 from sklearn.linear_model import LogisticRegression
 
 import emsco
-from emsco import MaskedClassifier
+from emsco import InputGuard, MaskedClassifier
 from emsco.learners import LEARNERS, learner_of
 
 HEAVY = {"numba", "pandas", "matplotlib", "ray", "skops", "plotly", "polars", "moocore"}
@@ -77,7 +78,9 @@ def test_a_module_under_another_name_stays_itself():
 def test_files_know_the_one_model_by_its_public_path():
     """Such a path stands inside skops files and in fingerprints."""
     assert MaskedClassifier.__module__ == "emsco.masked"
-    assert pickle.loads(pickle.dumps(MaskedClassifier)) is MaskedClassifier
+    for kind in (MaskedClassifier, InputGuard, LoggedAnswers, OnnxModel):
+        assert kind.__module__ in ("emsco.masked", "emsco.guard", "emsco.final")
+        assert pickle.loads(pickle.dumps(kind)) is kind
 
 
 def test_type_checkers_know_the_names_of_the_table():

@@ -129,3 +129,8 @@ def _dtype(asked: Any) -> Any:
     if kind not in _NUMPY_OF:
         raise ModelError(f"The input {asked.name!r} of the model is a {asked.type}; not supported.")
     return _NUMPY_OF[kind]
+
+
+for _kind in (LoggedAnswers, OnnxModel):
+    # Their public path, in what is pickled of them and so in digests; wherever the code stands.
+    _kind.__module__ = "emsco.final"

@@ -234,6 +234,9 @@ class InputGuard(BaseEstimator):
     'x0'
     """
 
+    # Its public path, in what is pickled of it and so in digests; wherever the code stands.
+    __module__ = "emsco.guard"
+
     _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012  # scikit-learn's own shape
         "margin": [Interval(Real, 0, None, closed="left")],
         "pool": ["array-like"],
