@@ -81,7 +81,7 @@ class LinearFit:
 
 
 def _kept(numbers: Array) -> Array:
-    kept = numbers.copy()
+    kept = numbers.copy(order="K")  # so that a file has the same bytes
     kept.flags.writeable = False
     return kept
 
