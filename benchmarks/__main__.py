@@ -7,7 +7,9 @@ import importlib
 import json
 import sys
 
-NAMES = ("decide", "startup", "command_line", "search", "growth", "covtype", "beside")
+NAMES = (
+    "decide", "startup", "command_line", "choice", "search", "growth", "covtype", "beside",
+)  # fmt: skip
 
 
 def main(arguments: list[str]) -> int:

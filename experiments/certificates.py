@@ -14,22 +14,28 @@ from typing import Any
 import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
-from scipy.stats import binom  # type: ignore[import-untyped]  # scipy ships no types
-from sklearn.dummy import DummyClassifier
 
-from emsco import Candidate, CascadeClassifier, Costs, Evaluation, StageDesign
-from emsco.certify import Targets, certify_together
+from emsco.certify import Targets
 from emsco.certify._binomial import cost_upper, lower, tail, upper
-from emsco.certify._certify import one_row_a_group
-from emsco.certify._order import in_order
-from emsco.certify._sequence import passed, shares
-from emsco.datasets import load_thyroid
+from experiments.alone import constant_answers, groups_alike
+from experiments.choices import (
+    hold,
+    listed_by,
+    look_at_choices,
+    share_of,
+    table_of_choices,
+    table_of_classes,
+)
 from experiments.pool import (
+    CHECKED,
     CLASSES,
+    CONFIDENCE,
     KINDS,
+    WAYS,
     Counts,
     Front,
     Numbers,
+    Places,
     accuracy_of,
     code_of_now,
     count,
@@ -40,8 +46,7 @@ from experiments.tables import markdown
 SETTINGS = ((0.90, 0.90), (0.95, 0.95), (0.95, 0.99))  # accuracy, confidence
 BEST = 0.02  # of accuracy above the target: what a certificate's coverage is held against
 _BOUNDS = 6  # told of a candidate with two classes
-_MARGIN = 0.999  # of the binomial distribution that false certificates must stay within
-_PARTS = ("validity", "bounds", "power", "groups", "constant")
+_PARTS = ("validity", "bounds", "power", "chosen", "classes", "groups", "constant")
 
 
 @dataclass(frozen=True)
@@ -67,18 +72,20 @@ def run(*, small: bool, only: list[str] | None = None) -> str:
     parts = [part for part in _PARTS if not only or part in only]
     broken: list[str] = []
     tables = []
-    if {"validity", "bounds", "power"} & set(parts):
+    made: dict[str, Callable[[Seen, list[str]], str]] = {
+        "validity": _validity,
+        "bounds": _bounds,
+        "power": _power,
+        "chosen": table_of_choices,
+        "classes": table_of_classes,
+    }
+    if made.keys() & set(parts):
         seen = _simulate_all(plan)
-        made: dict[str, Callable[[Seen, list[str]], str]] = {
-            "validity": _validity,
-            "bounds": _bounds,
-            "power": _power,
-        }
         tables += [made[part](seen, broken) for part in parts if part in made]
     if "groups" in parts:
-        tables.append(_groups(plan, broken))
+        tables.append(groups_alike(plan.groups, SETTINGS, broken))
     if "constant" in parts:
-        tables.append(_constant(plan, broken))
+        tables.append(constant_answers(plan.splits, broken))
     told = "\n\n".join(tables)
     if broken:
         print(told)
@@ -86,7 +93,7 @@ def run(*, small: bool, only: list[str] | None = None) -> str:
     return told
 
 
-Places = NDArray[np.intp]  # of candidates in the front, in the order of testing
+Who = NDArray[np.intp]  # places of candidates in the front, in the order of testing
 Mask = NDArray[np.bool_]  # candidates in that order x draws, or draws
 Seen = dict[tuple[str, int, str], list[dict[str, Any]]]  # kind, size and setting: by population
 
@@ -107,42 +114,43 @@ def _simulate_all(plan: Plan) -> Seen:
 
 def _look(plan: Plan, kind: str, number: int, code: str) -> dict[tuple[int, str], dict[str, Any]]:
     """Draw calibration rows, test the front on each draw, and hold the result against the truth."""
-    front = kept_front(kind, number, pool=plan.pool, sources=plan.sources, code=code)
-    _check_certify(front)
+    whole = kept_front(kind, number, pool=plan.pool, sources=plan.sources, code=code)
+    _check_certify(whole)
+    front = whole.alone()
     rng = np.random.default_rng([number, KINDS.index(kind)])
+    everybody = count(whole, np.ones((plan.pool, 1), dtype=np.float32))
     truth = count(front, np.ones((plan.pool, 1), dtype=np.float32))
     accuracy = accuracy_of(truth)
-    order, among = _Order(front), len(front.selected)
+    order = Places(front)
     just_missed = {t: _just_missed(order, accuracy, t) for t, _ in SETTINGS}
-    looks = {}
+    looks: dict[tuple[int, str], dict[str, Any]] = {}
     for size in plan.sizes:
         weights = rng.multinomial(size, np.full(plan.pool, 1 / plan.pool), size=plan.draws)
-        counts = count(front, weights.T.astype(np.float32))
+        drawn = count(whole, weights.T.astype(np.float32))
+        counts = drawn.alone(whole.on_front)
         for target, confidence in SETTINGS:
             level = 1 - confidence
-            who = order.at(target)
-            listed = _listed(who, among, counts, target, level)
+            who, listed = _listed(order, counts, target, level)
             looks[size, f"{target:.2f} / {confidence:.2f}"] = (
                 _held_against(accuracy[who] >= target, listed)
                 | _compare(front, counts, truth, target, level, who, listed)
                 | _false_bounds(front, counts, truth, who, listed, level / (len(who) * _BOUNDS))
             )
             missed = just_missed[target]
-            who = order.at(missed)
+            who, listed = _listed(order, counts, missed, level)
             looks[size, f"just missed / {confidence:.2f}"] = _held_against(
-                accuracy[who] >= missed, _listed(who, among, counts, missed, level)
+                accuracy[who] >= missed, listed
             )
+        choices = look_at_choices(whole, drawn, everybody, SETTINGS)
+        looks |= {(size, setting): figures for setting, figures in choices.items()}
     return looks
 
 
-def _listed(who: Places, among: int, counts: Counts, target: float, level: float) -> Mask:
-    """Test candidates in order, as `certify` does; say whom each draw certifies, in that order."""
-    p_values = tail(counts.errors[who], counts.accepted[who], 1 - target)
-    levels = level * shares(len(who), among)
-    listed = np.zeros(p_values.shape, dtype=np.bool_)
-    for draw in np.flatnonzero(p_values.min(axis=0) <= level):
-        listed[passed(levels, p_values[:, draw].tolist().__getitem__), draw] = True
-    return listed
+def _listed(order: Places, counts: Counts, target: float, level: float) -> tuple[Who, Mask]:
+    """Test candidates in order, where nothing was chosen; say whom each draw certifies of them."""
+    targets = Targets(accuracy=target)
+    family, who = order.of(targets, None)
+    return who, listed_by(family, who, counts, targets, level)
 
 
 def _held_against(keeps: Mask, listed: Mask) -> dict[str, Any]:
@@ -153,10 +161,10 @@ def _held_against(keeps: Mask, listed: Mask) -> dict[str, Any]:
     }
 
 
-def _just_missed(order: _Order, accuracy: Numbers, target: float) -> float:
+def _just_missed(order: Places, accuracy: Numbers, target: float) -> float:
     """Find a target that the candidate tested first just misses: false is easiest there."""
     for _ in range(50):
-        first = accuracy[order.at(target)[0]]
+        first = accuracy[order.of(Targets(accuracy=target), None)[1][0]]
         if first < target <= first + 1e-6:
             break
         target = min(first + 1e-9, 0.9999)
@@ -169,7 +177,7 @@ def _compare(
     truth: Counts,
     target: float,
     level: float,
-    who: Places,
+    who: Who,
     listed: Mask,
 ) -> dict[str, Any]:
     """Set certificates beside Holm's procedure, the best that there is, and what is naive."""
@@ -192,33 +200,17 @@ def _compare(
     return seen
 
 
-class _Order:
-    """Orders a front as `certify` does."""
-
-    def __init__(self, front: Front) -> None:
-        design = StageDesign.from_stages([["x0"]])
-        self._costs = Costs.per_feature([1.0])
-        self._candidates = [
-            Candidate(design, 0.75, Evaluation(front.rows, accepted, right, cost * front.rows))
-            for accepted, right, cost in front.selected.tolist()
-        ]
-        self._places = {id(candidate): i for i, candidate in enumerate(self._candidates)}
-        self._known: dict[float, Places] = {}
-
-    def at(self, target: float) -> Places:
-        if target not in self._known:
-            ordered = in_order(self._candidates, Targets(accuracy=target), self._costs)
-            self._known[target] = np.array([self._places[id(c)] for c in ordered], dtype=np.intp)
-        return self._known[target]
-
-
 def _check_certify(front: Front) -> None:
     """Make sure that the simulation certifies what `certify` did on the same rows."""
     weights = np.bincount(front.drawn, minlength=len(front.truth)).astype(np.float32)
-    who = _Order(front).at(0.95)
-    listed = _listed(who, len(front.selected), count(front, weights[:, None]), 0.95, 1 - 0.95)
-    if not np.array_equal(who[listed[:, 0]], front.certified):
-        raise SystemExit("certify() and the simulation differ on the same rows.")
+    counts, places = count(front, weights[:, None]), Places(front)
+    for (way, targets), certified in zip(CHECKED, front.certified, strict=True):
+        if front.chosen[list(WAYS).index(way)] < 0:
+            continue
+        family, who = places.of(targets, way)
+        listed = listed_by(family, who, counts, targets, 1 - CONFIDENCE)
+        if set(who[listed[:, 0]].tolist()) != set(np.flatnonzero(certified).tolist()):
+            raise SystemExit(f"certify() and the simulation differ on the same rows: {targets}.")
 
 
 def _naive(
@@ -235,7 +227,7 @@ def _naive(
 
 
 def _false_bounds(
-    front: Front, counts: Counts, truth: Counts, who: Places, listed: Mask, level: float
+    front: Front, counts: Counts, truth: Counts, who: Who, listed: Mask, level: float
 ) -> dict[str, Mask]:
     """Say for every draw whether a bound is false: any that is listed, and the best of each."""
     ever = np.flatnonzero(listed.any(axis=1))
@@ -253,7 +245,7 @@ def _false_bounds(
     return {"bounds false": any_false, "best bounds false": best_false}
 
 
-def _bounds_beside(front: Front, counts: Counts, who: Places, level: float) -> list[Numbers]:
+def _bounds_beside(front: Front, counts: Counts, who: Who, level: float) -> list[Numbers]:
     """Give the bounds of candidates in every draw, turned so that more is better."""
     rows, accepted = counts.rows, counts.accepted[who]
     later = np.moveaxis(counts.reached[:, who], 0, -1)
@@ -267,7 +259,7 @@ def _bounds_beside(front: Front, counts: Counts, who: Places, level: float) -> l
     ]
 
 
-def _figures(front: Front, truth: Counts, who: Places) -> list[Numbers]:
+def _figures(front: Front, truth: Counts, who: Who) -> list[Numbers]:
     """Give what is true of the same."""
     rows, accepted = truth.rows[0], truth.accepted[who, 0]
     steps = np.diff(front.prices[who]).T
@@ -286,22 +278,24 @@ def _figures(front: Front, truth: Counts, who: Places) -> list[Numbers]:
 def _validity(seen: Seen, broken: list[str]) -> str:
     rows = []
     for (kind, size, setting), populations in seen.items():
+        if "issued" not in populations[0]:
+            continue
         level = 1 - float(setting[-4:])
         false = _all(populations, "false")
-        _hold(false, level, f"false certificates, {kind}, {size} rows, {setting}", broken)
+        hold(false, level, f"false certificates, {kind}, {size} rows, {setting}", broken)
         rows.append(
             [
                 kind,
                 setting,
                 f"{size:,}",
                 f"{len(false):,}",
-                _share(false),
+                share_of(false),
                 f"{level:.0%}",
                 *(
                     ""
                     if setting.startswith("just")
-                    else f"{_share(_all(populations, f'{name} false'))} of "
-                    f"{_share(_all(populations, f'{name} chosen'))}"
+                    else f"{share_of(_all(populations, f'{name} false'))} of "
+                    f"{share_of(_all(populations, f'{name} chosen'))}"
                     for name in ("selected", "calibration", "one test each")
                 ),
             ]
@@ -315,15 +309,15 @@ def _validity(seen: Seen, broken: list[str]) -> str:
 def _bounds(seen: Seen, broken: list[str]) -> str:
     rows = []
     for (kind, size, setting), populations in seen.items():
-        if setting.startswith("just"):
+        if "Holm issued" not in populations[0]:
             continue
         level = 1 - float(setting[-4:])
         repeats = len(_all(populations, "issued"))
         told = []
         for which in ("best bounds false", "bounds false"):
             false = _all(populations, which)
-            _hold(false, level, f"{which}, {kind}, {size} rows, {setting}", broken)
-            told.append(_share(false))
+            hold(false, level, f"{which}, {kind}, {size} rows, {setting}", broken)
+            told.append(share_of(false))
         rows.append([kind, setting, f"{size:,}", f"{repeats:,}", *told, f"{level:.0%}"])
     header = ["thresholds", "accuracy / confidence", "calibration rows", "repeats",
               "a bound false that is the best listed", "any listed bound false",
@@ -334,7 +328,7 @@ def _bounds(seen: Seen, broken: list[str]) -> str:
 def _power(seen: Seen, broken: list[str]) -> str:
     rows = []
     for (kind, size, setting), populations in seen.items():
-        if setting.startswith("just"):
+        if "Holm issued" not in populations[0]:
             continue
         by_population = [
             (float(np.mean(p["issued"])), float(np.mean(p["Holm issued"]))) for p in populations
@@ -372,77 +366,5 @@ def _power(seen: Seen, broken: list[str]) -> str:
     return "How often a certificate is issued:\n\n" + markdown(header, rows)
 
 
-def _groups(plan: Plan, broken: list[str]) -> str:
-    """Simulate rows of groups, of which every one is right with the group's own probability."""
-    rng = np.random.default_rng(0)
-    together = 1 / 0.3 - 1  # the sum of Beta's parameters for an intra-class correlation of 0.3
-    n_groups, rows = 200, []
-    for target, confidence in SETTINGS:
-        for size in (5, 20):
-            groups = np.repeat(np.arange(n_groups), size)
-            false: dict[str, list[bool]] = {"one row a group": [], "all rows": []}
-            for _ in range(plan.groups):
-                # At the target itself, the hardest case that must not be certified.
-                probability = rng.beta(together * target, together * (1 - target), n_groups)
-                wrong = rng.random(len(groups)) >= np.repeat(probability, size)
-                seed = np.random.RandomState(rng.integers(2**31))
-                for name, rows_used in (
-                    ("one row a group", one_row_a_group(groups, seed)),
-                    ("all rows", np.arange(len(groups))),
-                ):
-                    p_value = tail(wrong[rows_used].sum(), len(rows_used), 1 - target)
-                    false[name].append(bool(p_value <= 1 - confidence))
-            _hold(
-                np.array(false["one row a group"]),
-                1 - confidence,
-                f"groups of {size}, {target} / {confidence}",
-                broken,
-            )
-            rows.append(
-                [
-                    f"{target:.2f} / {confidence:.2f}",
-                    str(size),
-                    f"{plan.groups:,}",
-                    *(_share(np.array(found)) for found in false.values()),
-                    f"{1 - confidence:.0%}",
-                ]
-            )
-    header = ["accuracy / confidence", "rows a group", "repeats", "false with `groups`",
-              "false without", "allowed"]  # fmt: skip
-    return "200 groups whose rows resemble one another:\n\n" + markdown(header, rows)
-
-
-def _constant(plan: Plan, broken: list[str]) -> str:
-    """Certify a classifier that always says the same, on random halves of thyroid."""
-    X, y, costs = load_thyroid()
-    asked = {
-        "accuracy 0.9": Targets(accuracy=0.9),
-        "accuracy 0.9, sick missed at most 0.5": Targets(accuracy=0.9, max_missed={"sick": 0.5}),
-        "sick missed at most 0.9": Targets(max_missed={"sick": 0.9}),
-    }
-    issued: dict[str, int] = dict.fromkeys(asked, 0)
-    for split in range(plan.splits):
-        order = np.random.default_rng(split).permutation(len(y))
-        train, fresh = order[: len(y) // 2], order[len(y) // 2 :]
-        model = CascadeClassifier(DummyClassifier(strategy="prior"), costs=costs)
-        model.fit(X.iloc[train], y[train])
-        answers = certify_together(model, X.iloc[fresh], y[fresh], list(asked.values()))
-        for name, answer in zip(asked, answers, strict=True):
-            issued[name] += answer.certified
-    broken += [f"constant: {name}" for name, count in issued.items() if "sick" in name and count]
-    rows = [[name, f"{plan.splits}", f"{count}"] for name, count in issued.items()]
-    return "A constant classifier on thyroid:\n\n" + markdown(["asked", "splits", "issued"], rows)
-
-
 def _all(populations: Sequence[dict[str, Any]], name: str) -> NDArray[Any]:
     return np.concatenate([np.asarray(population.get(name, [])) for population in populations])
-
-
-def _share(happened: NDArray[Any]) -> str:
-    return f"{100 * happened.mean():.2f}%" if happened.size else ""
-
-
-def _hold(happened: NDArray[np.bool_], level: float, what: str, broken: list[str]) -> None:
-    """Note where something happened more often than its level and its margin allow."""
-    if happened.sum() > binom.ppf(_MARGIN, len(happened), level):
-        broken.append(f"{what}: {_share(happened)} of {len(happened):,}, allowed {level:.2%}")

@@ -20,15 +20,28 @@ from sklearn.datasets import make_classification
 
 import emsco
 from emsco import Candidate, CascadeSearchCV, Costs, Evaluation, StageDesign
-from emsco.certify import certify
+from emsco.certify import Targets, certify_together
+from emsco.certify._family import Family
+from emsco.certify._floors import UNSAID, Floors
 from emsco.datasets import make_costly_classification
-from emsco.exceptions import EmscoWarning
+from emsco.exceptions import EmscoWarning, SelectionError
 from emsco.rows.ledger import forget_all
+from emsco.words.selection import Bounds
 from emsco.words.threshold import lowest, resolve
 
 CLASSES = [0, 1]
 KINDS = ("shared", "by class", "by stage")  # of thresholds
 _BY_CLASS = (0.6, 0.75, 0.85, 0.92, 0.97)
+
+_COVERAGE = 0.7  # asked for where a candidate is chosen by bounds
+# How one is chosen: by default, or as the cheapest with so much accuracy.
+WAYS: dict[str, float | None] = {"default": None, "0.90 asked": 0.90, "0.95 asked": 0.95}
+CHECKED = (  # what certify() was asked, and after which choice: the simulation must agree
+    ("default", Targets(accuracy=0.95)),
+    ("0.90 asked", Targets(accuracy=0.90)),
+    ("default", Targets(max_rejected={1: 0.4}, min_precision={1: 0.9})),
+)
+CONFIDENCE = 0.95
 
 Bits = NDArray[np.uint8]
 Floats = NDArray[np.float32]
@@ -36,17 +49,85 @@ Numbers = NDArray[np.float64]
 
 
 class Front(NamedTuple):
-    """A front's selected figures, and what its cascades decide about every pool row."""
+    """A front's selected figures, and what its cascades decide about every pool row.
 
-    selected: Numbers  # accepted, right, cost; of `rows` rows
+    All sources at once come last, where they were chosen and are not on the front.
+    """
+
+    selected: Numbers  # accepted, right, cost; accepted and right of class 1; of `rows` rows
     rows: int
+    ones: int  # rows of class 1 among them
+    on_front: int
+    chosen: NDArray[np.intp]  # a place for each of `WAYS`; -1 where nothing can be had so
     prices: Numbers  # paid up to each stage; the last one again where there are fewer
     truth: NDArray[np.intp]
     accepted: Bits  # packed, a row a candidate
     wrong: Bits
     reached: Bits  # candidates x later stages x packed rows
-    drawn: NDArray[np.intp]  # pool rows that certify() was asked on, and whom it certified
-    certified: NDArray[np.intp]
+    drawn: NDArray[np.intp]  # pool rows that certify() was asked on
+    certified: NDArray[np.bool_]  # whom it certified: a row for each of `CHECKED`
+
+    def alone(self) -> Front:
+        """Leave out what is not on the front."""
+        n = self.on_front
+        parts = ("selected", "prices", "accepted", "wrong", "reached")
+        return self._replace(**{part: getattr(self, part)[:n] for part in parts})
+
+    def candidates(self) -> list[Candidate]:
+        """Give candidates that have these figures, and nothing else of their own."""
+        design = StageDesign.from_stages([["x0"]])
+        n, ones = self.rows, self.ones
+        return [
+            Candidate(
+                design,
+                0.5 + place * 1e-6,  # so that no two are equal
+                Evaluation(
+                    n, accepted, right, cost * n,
+                    class_rows={0: n - ones, 1: ones},
+                    class_accepted={0: accepted - own, 1: own},
+                    class_right={0: right - own_right, 1: own_right},
+                ),
+            )
+            for place, (accepted, right, cost, own, own_right) in enumerate(self.selected.tolist())
+        ]  # fmt: skip
+
+
+class Places:
+    """Who is tested of a front, as `certify` says, by their places."""
+
+    def __init__(self, front: Front) -> None:
+        self._front = front
+        self._all = front.candidates()
+        self._costs = Costs.per_feature([1.0])
+        self._places = {id(candidate): i for i, candidate in enumerate(self._all)}
+
+    def of(self, targets: Targets, way: str | None) -> tuple[Family, NDArray[np.intp]]:
+        """Give whom `certify` tests after a choice, and their places; None: without one."""
+        chosen, floors = None, Floors()
+        if way is not None:
+            chosen = self._all[self._front.chosen[list(WAYS).index(way)]]
+            floors = floors_after(way)
+        return self._placed(targets, chosen, floors)
+
+    def before(self, targets: Targets, way: str) -> tuple[Family, NDArray[np.intp]]:
+        """Give whom it tested before there was a place for what was chosen, of the same left."""
+        return self._placed(targets, None, floors_after(way))
+
+    def _placed(
+        self, targets: Targets, chosen: Candidate | None, floors: Floors
+    ) -> tuple[Family, NDArray[np.intp]]:
+        front = self._all[: self._front.on_front]
+        family = Family.of(front, chosen, floors, targets, self._costs)
+        places = [self._places[id(candidate)] for candidate in family.candidates]
+        return family, np.array(places, dtype=np.intp)
+
+
+def floors_after(way: str) -> Floors:
+    """Give what candidates are left out by after a choice."""
+    asked = WAYS[way]
+    if asked is None:
+        return Floors((), UNSAID, is_said=False)
+    return Floors(tuple(Bounds(min_accuracy=asked).asked()), _COVERAGE)
 
 
 def _simulate(kind: str, number: int, pool: int, sources: int) -> Front:
@@ -58,18 +139,21 @@ def _simulate(kind: str, number: int, pool: int, sources: int) -> Front:
         "by class": [{0: a, 1: b} for a in _BY_CLASS for b in _BY_CLASS],
         "by stage": "auto",
     }[kind]
+    search = CascadeSearchCV(
+        costs=costs, threshold=thresholds, max_stages=3, random_state=number, luck=False
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EmscoWarning)
-        search = CascadeSearchCV(
-            costs=costs, threshold=thresholds, max_stages=3, random_state=number
-        ).fit(X[:n_rows], y[:n_rows])
+        search.fit(X[:n_rows], y[:n_rows])
+        chosen = [_choose(search, way) for way in WAYS]
     front, rows, truth = search.front_, X[n_rows:], y[n_rows:]
+    everybody = [*front, *[search.all_sources_] * (search.all_sources_ in chosen)]
     stages = _Stages(search, rows)
-    accepted = np.zeros((len(front), pool), dtype=np.bool_)
+    accepted = np.zeros((len(everybody), pool), dtype=np.bool_)
     wrong = accepted.copy()
-    reached = np.zeros((len(front), 2, pool), dtype=np.bool_)
-    prices = np.empty((len(front), 3))
-    for i, candidate in enumerate(front):
+    reached = np.zeros((len(everybody), 2, pool), dtype=np.bool_)
+    prices = np.empty((len(everybody), 3))
+    for i, candidate in enumerate(everybody):
         design = candidate.design
         undecided = np.ones(pool, dtype=np.bool_)
         needed = resolve(candidate.threshold, CLASSES, design.n_stages)
@@ -82,27 +166,53 @@ def _simulate(kind: str, number: int, pool: int, sources: int) -> Front:
             accepted[i] |= sure
             wrong[i] |= sure & (label != truth)
             undecided &= ~sure
-    figures = [(c.evaluation.accepted, c.evaluation.right, c.evaluation.cost) for c in front]
+    figures = [
+        (e.accepted, e.right, e.cost, e.class_accepted[1], e.class_right[1])
+        for e in (candidate.evaluation for candidate in everybody)
+    ]
     drawn = np.random.default_rng(number).integers(pool, size=1000)
-    # Drawn twice, a row of the pool is two rows: the population has as many of each as one likes.
-    keys = np.arange(len(drawn))
-    forget_all()  # what was asked of other searches on the pool: here it is every population anew
-    certificate = certify(
-        search, rows[drawn], truth[drawn], accuracy=0.95, confidence=0.95, keys=keys
-    )
-    places = {candidate: i for i, candidate in enumerate(front)}
-    certified = [places[c.candidate] for c in certificate.candidates]
     return Front(
         np.array(figures),
         n_rows,
+        int(front[0].evaluation.class_rows[1]),
+        len(front),
+        np.array([-1 if c is None else everybody.index(c) for c in chosen], dtype=np.intp),
         prices,
         truth,
         np.packbits(accepted, axis=-1),
         np.packbits(wrong, axis=-1),
         np.packbits(reached, axis=-1),
         drawn,
-        np.array(certified, dtype=np.intp),
+        _certified(search, rows[drawn], truth[drawn], everybody),
     )
+
+
+def _choose(search: CascadeSearchCV, way: str) -> Candidate | None:
+    asked = WAYS[way]
+    try:
+        if asked is None:
+            return search.choose().best_candidate_
+        return search.choose(min_accuracy=asked, min_coverage=_COVERAGE).best_candidate_
+    except SelectionError:
+        return None
+
+
+def _certified(
+    search: CascadeSearchCV, X: Any, y: NDArray[np.intp], everybody: list[Candidate]
+) -> NDArray[np.bool_]:
+    """Ask certify() itself, after each choice."""
+    # Drawn twice, a row of the pool is two rows: the population has as many of each as one likes.
+    keys = np.arange(len(y))
+    found = np.zeros((len(CHECKED), len(everybody)), dtype=np.bool_)
+    for own, (way, targets) in zip(found, CHECKED, strict=True):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", EmscoWarning)
+            if _choose(search, way) is None:
+                continue
+        forget_all()  # what was asked before on the pool: here it is every population anew
+        (answer,) = certify_together(search, X, y, [targets], confidence=CONFIDENCE, keys=keys)
+        own[[everybody.index(c.candidate) for c in answer.candidates]] = True
+    return found
 
 
 def _population(number: int, n_rows: int, n_sources: int) -> tuple[Any, NDArray[np.intp], Costs]:
@@ -176,13 +286,31 @@ class Counts(NamedTuple):
     accepted: Numbers
     errors: Numbers
     missed: Numbers  # classes x candidates x draws
+    rejected: Numbers  # the same
     class_rows: Numbers  # classes x draws
     reached: Numbers  # later stages x candidates x draws
+
+    def alone(self, n: int) -> Counts:
+        """Leave out all but the first candidates."""
+        return self._replace(
+            accepted=self.accepted[:n],
+            errors=self.errors[:n],
+            missed=self.missed[:, :n],
+            rejected=self.rejected[:, :n],
+            reached=self.reached[:, :n],
+        )
+
+    @property
+    def given(self) -> Numbers:
+        """How many rows are accepted under each label: right ones, and the other's errors."""
+        accepted = self.class_rows[:, None] - self.rejected
+        own: Numbers = accepted - self.missed + self.missed[::-1]
+        return own
 
 
 def count(front: Front, weights: Floats) -> Counts:
     """Count in every draw; `weights` says how often it holds each pool row."""
-    pool, draws = weights.shape
+    pool = len(weights)
 
     def total(bits: Bits, weights: Floats) -> Numbers:
         plain = np.unpackbits(bits, axis=-1, count=pool).astype(np.float32)
@@ -190,15 +318,17 @@ def count(front: Front, weights: Floats) -> Counts:
         return counted
 
     ones = weights * (front.truth == 1)[:, None]
-    both = total(front.wrong, np.hstack([weights, ones]))
-    errors, missed = both[:, :draws], both[:, draws:]
-    rows = weights.sum(axis=0).astype(np.float64)
+    errors, missed = np.hsplit(total(front.wrong, np.hstack([weights, ones])), 2)
+    accepted, of_ones = np.hsplit(total(front.accepted, np.hstack([weights, ones])), 2)
+    rows, n_ones = (own.sum(axis=0).astype(np.float64) for own in (weights, ones))
+    class_rows = np.array([rows - n_ones, n_ones])
     return Counts(
         rows,
-        total(front.accepted, weights),
+        accepted,
         errors,
         np.array([errors - missed, missed]),
-        np.array([rows - ones.sum(axis=0), ones.sum(axis=0)]),
+        class_rows[:, None] - np.array([accepted - of_ones, of_ones]),
+        class_rows,
         np.array([total(front.reached[:, stage], weights) for stage in range(2)]),
     )
 

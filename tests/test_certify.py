@@ -870,7 +870,7 @@ def test_a_model_that_remembers_no_rows_says_so(data):
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({}, "Say what to certify: `accuracy`, `max_missed`, both, or `agreement`."),
+        ({}, "Say what to certify: `accuracy`, `max_missed`, `max_rejected`, `min_precision`"),
         ({"min_coverage": 0.5}, "Say what to certify"),
         ({"accuracy": 95}, "`accuracy` must be a number between 0 and 1, got 95."),
         ({"accuracy": True}, "`accuracy` must be a number"),

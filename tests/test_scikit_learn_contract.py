@@ -101,7 +101,8 @@ def test_a_search_is_cross_validated_by_what_it_is_for():
         "cost": mean_cost,
         "missed": partial(missed, label="sick"),
     }
-    scores = cross_validate(search_for(), X, Y, cv=2, scoring=scorers)
+    search = search_for(select={"max_cost": 5, "min_coverage": 0.5, "by": "accuracy"})
+    scores = cross_validate(search, X, Y, cv=2, scoring=scorers)
     assert (scores["test_accuracy"] > 0.7).all()
     assert (scores["test_cost"] < COSTS.total).all()
     assert ((scores["test_coverage"] > 0) & (scores["test_coverage"] <= 1)).all()

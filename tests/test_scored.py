@@ -17,6 +17,7 @@ from emsco import (
     Candidate,
     CascadeClassifier,
     CascadeSearchCV,
+    Decisions,
     Evaluation,
     ScoredCandidate,
     ScoredFront,
@@ -25,6 +26,7 @@ from emsco import (
 )
 from emsco.datasets import make_costly_classification
 from emsco.exceptions import ClassesError, ColumnsError, SelectionWarning, ValuesError
+from emsco.words.scored import differences
 
 pytestmark = pytest.mark.filterwarnings("ignore::emsco.exceptions.SelectionWarning")
 
@@ -32,6 +34,7 @@ ALL, CODES, COSTS = make_costly_classification(600, 3, class_sep=1.2, random_sta
 LABELS = np.where(CODES == 1, "sick", "well")
 X, Y = ALL[:240], LABELS[:240]
 FRESH, TRUTH = ALL[240:], LABELS[240:]
+SHARES = ("rejected", "missed", "recall", "precision")
 
 
 def search_for(estimator=None, **params):
@@ -177,10 +180,12 @@ def test_missing_values_known_from_the_search_are_judged():
 
 def test_a_table_shows_both_figures_and_the_optimism(searched, scored):
     lines = repr(scored).splitlines()
-    for word in ("accuracy", "coverage", "cost", "missed sick", "missed well"):
+    by_class = [f"{w} {c}" for c in ("sick", "well") for w in SHARES]
+    for word in ("accuracy", "coverage", "cost", *by_class):
         assert f"{word} selected" in lines[0]
         assert f"{word} fresh" in lines[0]
-    assert "optimism" in lines[0]
+    named = list(scored.to_frame())[2:]
+    assert all(name.endswith((" selected", " fresh")) or name == "optimism" for name in named)
     assert lines[-1] == f"{searched.front_.measured_on} Fresh figures on 360 other rows."
     html = scored._repr_html_()
     assert "<th>optimism</th>" in html
@@ -192,7 +197,10 @@ def test_a_frame_has_a_row_a_candidate(searched, scored):
     assert len(frame) == len(searched.front_)
     assert frame["design"].tolist() == [str(c.design) for c in searched.front_]
     assert frame["accuracy selected"].tolist() == [c.evaluation.accuracy for c in searched.front_]
-    assert frame["missed sick fresh"].tolist() == [one.fresh.missed["sick"] for one in scored]
+    for word in SHARES:
+        for when in ("selected", "fresh"):
+            shares = [getattr(getattr(one, when), word)["sick"] for one in scored]
+            assert frame[f"{word} sick {when}"].tolist() == shares
     gap = frame["accuracy selected"] - frame["accuracy fresh"]
     assert np.allclose(frame["optimism"], gap)
 
@@ -200,9 +208,21 @@ def test_a_frame_has_a_row_a_candidate(searched, scored):
 def test_nothing_is_said_of_a_class_without_fresh_rows(searched):
     sick = TRUTH == "sick"
     frame = searched.score_front(FRESH[sick], TRUTH[sick]).to_frame()
-    assert frame["missed well fresh"].isna().all()
-    assert frame["missed sick fresh"].notna().all()
-    assert frame["missed well selected"].notna().all()
+    for word in SHARES:
+        assert frame[f"{word} well fresh"].isna().all()
+        assert frame[f"{word} sick fresh"].notna().all()
+        assert frame[f"{word} well selected"].notna().all()
+
+
+def test_precision_that_is_not_known_has_no_column():
+    """A front out of an older file does not know it of three classes; fresh rows do."""
+    counts = {"a": 3, "b": 3, "c": 4}
+    selected = Evaluation(10, 10, 10, 10, counts, counts, counts)
+    fresh = Evaluation(10, 10, 10, 10, counts, counts, counts, label_accepted=counts)
+    scored = ScoredFront([ScoredCandidate(Candidate(StageDesign([0]), 0.5, selected), fresh)])
+    named = list(scored.to_frame())
+    assert "precision a selected" not in named
+    assert "precision a fresh" in named
 
 
 def test_an_empty_front_scores_as_nothing():
@@ -229,3 +249,83 @@ def test_a_cascade_alone_decides_like_the_scored_front(scored):
         design=one.candidate.design, costs=COSTS, threshold=one.candidate.threshold
     ).fit(X, Y)
     assert counted(evaluate(alone.decide(FRESH), TRUTH)) == counted(one.fresh)
+
+
+# What differs from where a candidate was selected.
+
+
+def drawn(n_rows, seed, *, right=0.9, accepted=0.8, sick=0.3, dear=0.5):
+    """Draw decisions that are right, accepted and dear so often, and what is true."""
+    rng = np.random.default_rng(seed)
+    truth = np.where(rng.random(n_rows) < sick, "sick", "well")
+    other = np.where(truth == "sick", "well", "sick")
+    label = np.where(rng.random(n_rows) < right, truth, other)
+    cost = np.where(rng.random(n_rows) < dear, 10.0, 1.0)
+    is_accepted = rng.random(n_rows) < accepted
+    return Decisions(label, is_accepted, np.zeros(n_rows), np.ones(n_rows), cost), truth
+
+
+def different(before, after, **more):
+    return differences(evaluate(*before), *after, **more)
+
+
+def test_what_is_the_same_is_flagged_about_once_in_twenty():
+    flagged = [
+        (one.figure, one.label)
+        for seed in range(400)
+        for one in different(drawn(300, seed), drawn(500, 1000 + seed))
+    ]
+    figures = [("accuracy", None), ("coverage", None), ("cost", None)]
+    figures += [(word, label) for word in SHARES for label in ("sick", "well")]
+    for figure in figures:
+        assert 5 <= flagged.count(figure) <= 36, f"{figure}: about 20 of 400"
+    assert set(flagged) == set(figures)
+
+
+@pytest.mark.parametrize(
+    ("changed", "figure"),
+    [
+        ({"right": 0.7}, "accuracy"),
+        ({"accepted": 0.6}, "coverage"),
+        ({"dear": 0.8}, "cost"),
+        ({"dear": 0.0}, "cost"),
+    ],
+)
+def test_what_changed_is_flagged_with_both_figures(changed, figure):
+    before, after = drawn(600, 0), drawn(600, 1, **changed)
+    found = {(one.figure, one.label): one for one in different(before, after)}
+    one = found[figure, None]
+    assert one.selected == pytest.approx(getattr(evaluate(*before), figure))
+    assert one.fresh == pytest.approx(getattr(evaluate(*after), figure))
+    assert one.errors > 2
+    assert f"{figure}: " in str(one)
+
+
+def test_rows_counted_several_times_are_no_more_evidence():
+    before, after = drawn(200, 3), drawn(5000, 1, right=0.84)
+    e = evaluate(*before)
+    by_class = [
+        {label: count * 3 for label, count in counts.items()}
+        for counts in (e.class_rows, e.class_accepted, e.class_right)
+    ]
+    thrice = Evaluation(e.rows * 3, e.accepted * 3, e.right * 3, e.paid * 3, *by_class)
+    once = differences(e, *after)
+    assert differences(thrice, *after, repeats=3.0) == once
+    assert len(differences(thrice, *after)) > len(once)
+
+
+def test_within_classes_nothing_is_flagged_for_other_shares_of_them():
+    before, after = drawn(3000, 0, right=0.95), drawn(3000, 1, right=0.95, sick=0.9)
+    assert any(one.figure == "precision" for one in different(before, after))
+    assert {one.figure for one in different(before, after, within_classes=True)} <= {*SHARES[:3]}
+
+
+def test_what_is_of_no_rows_is_not_compared():
+    decisions, truth = drawn(50, 0)
+    none = Decisions(decisions.label, np.zeros(50, bool), np.zeros(50), np.ones(50), decisions.cost)
+    words = {
+        (one.figure, one.label) for one in differences(evaluate(decisions, truth), none, truth)
+    }
+    assert ("coverage", None) in words
+    assert not {word for word, _ in words} & {"accuracy", "recall", "precision"}
+    assert differences(Evaluation(0, 0, 0, 0), none, truth) == []

@@ -274,7 +274,7 @@ def test_a_broken_engine_is_caught(engine, said):
         (broken.Dominated(), "gives a candidate that a design it evaluated beats"),
         (broken.MadeUp(), "makes figures up"),
         (broken.Unheeding(), "proposes what cannot be .* which it requires"),
-        (broken.Permissive(), "breaks `requires` or `max_missed` by"),
+        (broken.Permissive(), "breaks `requires` or a limit by class, by"),
         (broken.Sloppy(), "proposes what cannot be .*holds -2"),
         (broken.Empty(), "proposes what cannot be .*buys nothing"),
         (broken.Gaping(), "proposes what cannot be .*without gaps"),

@@ -76,14 +76,15 @@ def main() -> None:
     search = CascadeSearchCV(costs=costs, max_rows=3000, random_state=0, n_jobs=1).fit(X, y)
     draw(FrontDisplay.from_search(search), "front.png")
     draw(SourcesDisplay.from_search(search), "sources.png")
-    draw(FlowDisplay.from_decisions(search.decide(X_fresh), search), "flow.png")
+    draw(FlowDisplay.from_decisions(search.decide(X_fresh), search, y=y_fresh), "flow.png")
 
     X, y, costs = load_cleveland()
-    X, X_later, y, _ = train_test_split(X, y, stratify=y, random_state=0)
+    X, X_later, y, y_later = train_test_split(X, y, stratify=y, random_state=0)
     hybrid = CascadeSearchCV(costs=costs, random_state=0, n_jobs=1).fit(X, y)
     draw(HistoryDisplay.from_search(hybrid), "history.png")
     draw(FrontDisplay.from_search(hybrid), "front-cleveland.png")
-    draw(FlowDisplay.from_decisions(hybrid.decide(X_later), hybrid), "flow-cleveland.png")
+    flow = FlowDisplay.from_decisions(hybrid.decide(X_later), hybrid, y=y_later)
+    draw(flow, "flow-cleveland.png")
 
     browser = start_browser()
     with tempfile.TemporaryDirectory() as folder:

@@ -44,12 +44,14 @@ class Interval(NamedTuple):
     high: float
 
 
-def make_targets(scored: Scored, truth: Codes) -> list[Target]:
+def make_targets(
+    scored: Scored, truth: Codes, coverages: Sequence[float] = COVERAGES
+) -> list[Target]:
     """Derive the eight targets from what all sources say out of fold."""
     right = (scored.label == truth)[np.argsort(-scored.confidence, kind="stable")]
     return [
         Target(coverage, float(right[: count_at(coverage, len(right))].mean()) - margin, threshold)
-        for coverage in COVERAGES
+        for coverage in coverages
         for threshold in [threshold_at(scored, coverage)]
         for margin in MARGINS
     ]

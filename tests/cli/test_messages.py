@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from commands import call, patients, write_csv
 
+from emsco.cli._errors import in_shell
+
 NOTES = ("emsco: no --costs", "emsco: not used")  # told by the way, before anything goes wrong
 
 
@@ -38,6 +40,10 @@ def test_a_wrong_column_is_answered_with_the_nearest_one(folder, tmp_path):
     write_csv(rows, tmp_path / "rows.csv")
     run = folder / "run"
     refused(call("select", run, "--max-missed", "sik=0.1"), "'sik'", "did you mean 'sick'?")
+    for flag in ("--max-rejected", "--min-precision", "--error-cost"):
+        refused(call("select", run, flag, "sik=0.1"), f"{flag} names 'sik'", "mean 'sick'?")
+    fresh = ("--fresh", folder / "fresh.csv", "--label", "state")
+    refused(call("show", run, *fresh, "--population", "sik=0.1"), "--population names 'sik'")
     refused(call("decide", run, folder / "fresh.csv", "--keep", "idd"), "did you mean 'id'?")
 
 
@@ -53,7 +59,15 @@ def test_a_wrong_column_is_answered_with_the_nearest_one(folder, tmp_path):
         (("show", "."), "has no search.emsco"),
         (("select", "run/model.emsco"), "holds no search"),
         (("select", "run", "--by", "costs"), "did you mean 'cost'?"),
+        (("select", "run", "--error-cost", "5"), "--error-cost belongs to --by loss"),
+        (("select", "run", "--by", "loss"), "give the costs a Review(cost)"),
         (("show", "run", "--fresh", "fresh.csv"), "give both"),
+        (("show", "run", "--population", "sick=0.1"), "--population says what --fresh stands for"),
+        (("show", "run/model.emsco", "--fresh", "fresh.csv"), "is one of its models"),
+        (
+            ("show", "run", "--fresh", "fresh.csv", "--label", "state", "--population", "sick=2"),
+            "--population of 'sick' must be from 0 to 1",
+        ),
         (("certify", "run", "fresh.csv", "--label", "state"), "Say what to certify: --accuracy"),
         (("search", "train.csv", "--label", "marker"), "Row"),
         (("search", "train.csv", "--label", "id", "--costs", "costs.toml"), "--cv 5 needs 5 rows"),
@@ -107,12 +121,48 @@ def test_numbers_with_a_few_words_among_them_are_told(tmp_path):
     assert "'scan' is read as text, because of '?' among numbers" in called.err
 
 
-@pytest.mark.parametrize("share", ["sick", "sick=much", "=0.1x"])
-def test_a_share_by_label_must_look_like_one(folder, share):
+@pytest.mark.parametrize("flag", ["--max-missed", "--max-rejected", "--min-precision"])
+@pytest.mark.parametrize("share", ["sick", "sick=much", "=0.1x", "sick=nan", "sick=-1"])
+def test_a_share_by_label_must_look_like_one(folder, flag, share):
     """A wrong option is typer's own message."""
-    called = call("select", folder / "run", "--max-missed", share)
+    called = call("select", folder / "run", flag, share)
     assert called.code == 2
-    assert "takes LABEL=SHARE" in called.err
+    assert f"{flag} takes LABEL=SHARE" in called.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "part"),
+    [
+        (("--error-cost", "5", "--error-cost", "6"), "--error-cost is given once, or with a label"),
+        (("--error-cost", "5", "--error-cost", "sick=6"), "--error-cost is given once, or with a"),
+        (("--error-cost", "dear"), "--error-cost takes a price of 0 or more, or LABEL=PRICE"),
+        (("--error-cost", "sick=dear"), "--error-cost takes LABEL=PRICE, as sick=500"),
+        (("--error-cost", "sick=1", "--error-cost", "sick=2"), "names 'sick' twice"),
+        (("--max-missed", "sick=0.1", "--max-missed", "sick=0.2"), "names 'sick' twice"),
+        (("--caution", "careful"), "--caution takes auto or how many standard errors"),
+        (("--caution", "-1"), "--caution takes auto or how many standard errors"),
+    ],
+)
+def test_options_that_cannot_be_read_are_named(folder, arguments, part):
+    called = call("select", folder / "run", *arguments)
+    assert called.code == 2
+    assert part in " ".join(called.err.split())
+
+
+@pytest.mark.parametrize(
+    ("python", "shell"),
+    [
+        ("`caution` must be 'auto'", "--caution must be 'auto'"),
+        ("choose(caution=0) the cheapest", "`emsco select --caution 0` the cheapest"),
+        ("Without the margin, caution=0 gives", "Without the margin, --caution 0 gives"),
+        ("caution='auto' asks", "--caution auto asks"),
+        ("; max_rejected={label: share} bounds it", "; --max-rejected LABEL=SHARE bounds it"),
+        ("within max_rejected={1: 0.1} and", "within --max-rejected 1=0.1 and"),
+        ("within max_missed={odd: 0.1}", "within max_missed={odd: 0.1}"),
+    ],
+)
+def test_words_of_python_are_said_in_words_of_the_shell(python, shell):
+    assert in_shell(python) == shell
 
 
 def test_help_fits_a_terminal_and_names_every_command():

@@ -6,9 +6,11 @@ import json
 import shutil
 
 import numpy as np
+import pytest
 from commands import call, patients, write_csv
 
 from emsco import Costs, evaluate, load
+from emsco.cli import _print
 
 
 def test_prices_to_fill_in_are_valid_as_written(folder, tmp_path):
@@ -65,6 +67,8 @@ def test_a_front_of_too_many_is_thinned_and_says_so(folder, tmp_path):
     assert data["candidates_kept"] == len(search.front_) <= 5 < data["candidates"]
     assert f"Kept are {len(search.front_)} of {data['candidates']}" in search.front_.measured_on
     assert {c.threshold for c in search.front_} <= {0.8, 0.9}
+    assert search.front_.luck is not None, "it is kept"
+    assert search.front_.luck == data["luck"]
     assert search.best_cascade_.guard_ is not None
 
 
@@ -103,6 +107,69 @@ def test_show_lists_the_front_and_marks_the_chosen(folder):
     expected = evaluate(search.cascade(search.front_[3]).decide(fresh), fresh.state.to_numpy())
     assert data["candidates"][3]["fresh"]["accuracy"] == expected.accuracy
     assert data["candidates"][3]["fresh"]["rows"] == 2000
+    for word in ("rejected", "missed", "recall", "precision"):
+        assert data["candidates"][3]["fresh"][word] == dict(getattr(expected, word))
+    fresh_of_chosen = evaluate(search.decide(fresh), fresh.state.to_numpy())
+    assert data["chosen"]["fresh"]["accuracy"] == fresh_of_chosen.accuracy
+    assert isinstance(data["chosen"]["differs"], list)
+
+
+def test_fresh_figures_stand_alone_and_are_said_in_words(folder):
+    """All columns are of fresh rows but one, which says so; the sentences are the library's."""
+    search = load(folder / "run/search.emsco")
+    arguments = ("show", folder / "run", "--fresh", folder / "fresh.csv", "--label", "state")
+    caption, groups, heads, *lines = call(*arguments).out.splitlines()
+    assert "only the accuracy headed selected" in caption
+    assert groups.split() == ["sick", "well", "selected"]
+    shares = ["rejected", "missed", "recall", "precision"]
+    assert heads.split() == ["cost", "coverage", "accuracy", *shares * 2, "accuracy", "design"]
+    fresh = patients(2000, 1).replace({"town": {"": None}})
+    (starred,) = (line for line in lines if line.lstrip().startswith("*"))
+    e = evaluate(search.decide(fresh), fresh.state.to_numpy())
+    told = [f"{e.cost:,.4g}", f"{e.coverage:.1%}", f"{e.accuracy:.1%}"]
+    told += [f"{getattr(e, word)[label]:.1%}" for label in ("sick", "well") for word in shares]
+    told.append(f"{search.best_candidate_.evaluation.accuracy:.1%}")
+    assert starred.split()[1 : len(told) + 1] == told
+    library = search.summary(fresh, fresh.state.to_numpy()).splitlines()
+    place = next(i for i, line in enumerate(library) if line.startswith("On 2,000 fresh rows it"))
+    assert library[place:] == lines[-len(library[place:]) :]
+
+
+def test_fresh_figures_are_for_a_population_where_one_is_given(folder):
+    search = load(folder / "run/search.emsco")
+    arguments = ("show", folder / "run", "--fresh", folder / "fresh.csv", "--label", "state")
+    called = call(*arguments, "--population", "sick=0.02")
+    assert "counted as in a population with 2% labelled 'sick'" in called.out
+    data = json.loads(call(*arguments, "--population", "sick=0.02", "--json").out)
+    fresh = patients(2000, 1).replace({"town": {"": None}})
+    truth = fresh.state.to_numpy()
+    for i in (0, len(search.front_) - 1):
+        decisions = search.cascade(search.front_[i]).decide(fresh)
+        expected = evaluate(decisions, truth, population={"sick": 0.02})
+        assert data["candidates"][i]["fresh"]["accuracy"] == expected.accuracy
+        assert data["candidates"][i]["fresh"]["precision"] == dict(expected.precision)
+    assert {one["figure"] for one in data["chosen"]["differs"]} <= {"rejected", "missed", "recall"}
+
+
+@pytest.mark.parametrize(
+    ("width", "heads"),
+    [
+        (250, ["sick", "well"]),
+        (110, ["worst class", "precision"]),
+        (80, ["worst class", "missed  design"]),
+    ],
+)
+def test_a_table_has_as_many_columns_as_the_terminal_has_room_for(
+    folder, monkeypatch, capsys, width, heads
+):
+    monkeypatch.setattr(_print, "_width", lambda: width)
+    front = load(folder / "run/search.emsco").front_
+    _print.print_candidates(front, range(len(front)), front[0])
+    out = capsys.readouterr().out
+    assert all(head in "".join(out.splitlines(keepends=True)[:2]) for head in heads)
+    assert max(map(len, out.splitlines())) <= width
+    worst = max(front[-1].evaluation.rejected.values())
+    assert f"{worst:.1%}" in out.splitlines()[-1]
 
 
 def test_show_tells_a_model_by_its_stages(folder):
@@ -131,6 +198,91 @@ def test_select_writes_what_the_library_selects(folder, tmp_path):
     assert load(tmp_path / "model.emsco").stages_ == expected.design.stages
 
 
+def test_bounds_by_class_and_caution_mean_what_they_mean_in_python(folder):
+    search = load(folder / "run/search.emsco")
+    for caution in (0, 1.5, "auto"):
+        expected = search.front_.select(
+            min_accuracy=0.9, max_rejected={"sick": 0.4}, min_precision={"well": 0.85},
+            caution=caution,
+        )  # fmt: skip
+        called = call(
+            "select", folder / "run", "--min-accuracy", 0.9, "--max-rejected", "sick=0.4",
+            "--min-precision", "well=0.85", "--caution", caution, "--json",
+        )  # fmt: skip
+        assert called.code == 0, called.err
+        data = json.loads(called.out)
+        assert data["stages"] == [list(stage) for stage in expected.design.stages]
+        e = expected.evaluation
+        for word in ("rejected", "missed", "recall", "precision"):
+            assert data[word] == dict(getattr(e, word))
+        assert data["rule"].startswith("Rule: the cheapest of")
+        assert "rejected sick <= 0.4 and precision well >= 0.85" in data["rule"]
+
+
+def test_without_a_bound_the_search_chooses_as_by_default(folder):
+    """With another caution too, as its warnings say."""
+    search = load(folder / "run/search.emsco")
+    for arguments, bounds in (((), {}), (("--caution", 0), {"caution": 0})):
+        expected = search.choose(**bounds).best_candidate_
+        data = json.loads(call("select", folder / "run", *arguments, "--json").out)
+        assert data["cost"] == expected.evaluation.cost
+        assert "better than all sources at once" in data["rule"]
+    cheapest = json.loads(call("select", folder / "run", "--by", "cost", "--json").out)
+    assert cheapest["cost"] == min(c.evaluation.cost for c in search.front_)
+
+
+@pytest.fixture(scope="module")
+def reviewed(folder, tmp_path_factory):
+    """Give a run whose rejected rows are reviewed for a price, chosen as counted."""
+    path = tmp_path_factory.mktemp("reviewed")
+    (path / "costs.toml").write_text((folder / "costs.toml").read_text() + "[review]\ncost = 30\n")
+    called = call(
+        "search", folder / "train.csv", "--label", "state", "--costs", path / "costs.toml",
+        "--out", path / "run", "--cv", 3, "--max-stages", 2, "--threshold", 0.8, "--quiet",
+        "--max-rejected", "sick=0.9", "--caution", 0, "--json",
+    )  # fmt: skip
+    assert called.code == 0, called.err
+    (path / "search.json").write_text(called.out)
+    return path
+
+
+def test_a_search_takes_caution_and_the_largest_share_rejected(reviewed):
+    search = load(reviewed / "run/search.emsco")
+    assert all(c.evaluation.rejected["sick"] <= 0.9 for c in search.front_)
+    assert search.max_rejected == {"sick": 0.9}
+    data = json.loads((reviewed / "search.json").read_text())
+    assert "as counted" in data["chosen"]["rule"]
+    assert data["luck"] == search.front_.luck
+    chosen = search.best_candidate_.evaluation
+    assert data["chosen"]["review"] == 30 * (1 - chosen.coverage)
+
+
+@pytest.mark.parametrize(
+    ("given", "error_cost"),
+    [(("20",), 20.0), (("sick=500", "well=20"), {"sick": 500.0, "well": 20.0})],
+)
+def test_errors_have_one_price_or_one_by_class(reviewed, given, error_cost):
+    search = load(reviewed / "run/search.emsco")
+    expected = search.choose(by="loss", error_cost=error_cost)
+    flags = [part for price in given for part in ("--error-cost", price)]
+    called = call("select", reviewed / "run", "--by", "loss", *flags)
+    assert called.code == 0, called.err
+    review = expected.costs_.review
+    loss = expected.best_candidate_.evaluation.loss(review=review, error_cost=error_cost)
+    assert f"it loses {loss:.4g} EUR a row" in called.out
+    assert "best of a front that was searched without error prices" in called.out
+    assert "for sources + " in called.out
+
+
+def test_review_has_a_column_of_its_own(reviewed):
+    search = load(reviewed / "run/search.emsco")
+    groups, heads, *lines = call("show", reviewed / "run").out.splitlines()
+    first = search.front_[0].evaluation
+    assert heads.split()[:3] == ["cost", "+", "review"]
+    assert lines[0].split()[2] == f"{30 * (1 - first.coverage):.3g}"
+    assert groups.split() == ["sick", "well"]
+
+
 def test_select_without_out_writes_nothing_and_names_the_closest(folder, tmp_path, monkeypatch):
     """Looking is free; what no candidate meets is told with the one that comes closest."""
     monkeypatch.chdir(tmp_path)
@@ -142,6 +294,8 @@ def test_select_without_out_writes_nothing_and_names_the_closest(folder, tmp_pat
     assert refused.code == 2
     assert refused.err.startswith("emsco: No candidate meets")
     assert "the closest" in refused.err
+    assert "At best, the others as asked: cost " in refused.err
+    assert "--caution 0" in refused.err
 
 
 def test_certify_ends_with_0_and_a_certified_model_or_with_1(folder, tmp_path):

@@ -7,17 +7,17 @@ import pytest
 from matplotlib import pyplot as plt
 from sklearn.exceptions import NotFittedError
 
-from emsco import Candidate, CascadeSearchCV, Costs, Evaluation, ParetoFront, StageDesign
+from emsco import Candidate, CascadeSearchCV, Costs, Evaluation, ParetoFront, Review, StageDesign
 from emsco.datasets import load_phishing
 from emsco.exceptions import MissingExtraError, SelectionError
 from emsco.plotting import FrontDisplay
 from emsco.plotting._front import LEVELS
 
 
-def front_of(figures, unit=""):
+def front_of(figures, unit="", review=None):
     """Make a front of (accuracy, coverage, cost), of 10,000 rows."""
     costs = Costs.per_feature({"a": 1, "b": 1000})
-    costs = Costs(costs.sources, unit=unit)
+    costs = Costs(costs.sources, unit=unit, review=review)
     candidates = []
     for accuracy, coverage, cost in figures:
         accepted = round(10_000 * coverage)
@@ -53,7 +53,7 @@ def test_the_choice_and_all_sources_are_marked_where_they_are(search):
     every_row = search.all_sources_.evaluation
     as_many = search.all_sources_at(chosen.coverage)
     handles, texts = display.ax_.get_legend_handles_labels()
-    assert texts == [
+    assert [text.splitlines()[0] for text in texts] == [
         f"{name}: accuracy {e.accuracy:.3f}, coverage {e.coverage:.3f}, cost {e.cost:.4g} EUR"
         for name, e in [
             ("chosen", chosen),
@@ -61,8 +61,56 @@ def test_the_choice_and_all_sources_are_marked_where_they_are(search):
             ("all sources, as many rows", as_many),
         ]
     ]
+    assert texts[0].splitlines()[1:] == [
+        f"{c}: rejected {chosen.rejected[c]:.3f}, missed {chosen.missed[c]:.3f}, "
+        f"recall {chosen.recall[c]:.3f}, precision {chosen.precision[c]:.3f}"
+        for c in (0, 1)
+    ]
     places = [tuple(handle.get_offsets()[0]) for handle in handles]
     assert places == [(e.cost, e.accuracy) for e in (chosen, every_row, as_many)]
+
+
+def evaluation_of(class_rows, accepted=0.8, right=0.7):
+    """Make an evaluation of classes of which so much is accepted, and right."""
+    rows = sum(class_rows.values())
+    given = {c: round(accepted * n) for c, n in class_rows.items()}
+    kept = {c: round(right * n) for c, n in class_rows.items()}
+    return Evaluation(
+        rows, sum(given.values()), sum(kept.values()), 5.0 * rows, class_rows, given, kept
+    )
+
+
+def test_many_classes_are_told_from_the_worst_and_long_names_are_cut(assert_legible):
+    good = evaluation_of(
+        {f"a label of a dozen, number {i}" if i else "few": 10 * i + 10 for i in range(12)}
+    )
+    unlucky = {**good.class_accepted, "few": 4}
+    chosen = Evaluation(
+        good.rows, sum(unlucky.values()), good.right - 3, good.paid,
+        good.class_rows, unlucky, {**good.class_right, "few": 4},
+    )  # fmt: skip
+    front = front_of([(0.9, 0.8, 5), (0.95, 0.8, 9)])
+    display = FrontDisplay.from_front(front, chosen=chosen)
+    _, (told,) = display.ax_.get_legend_handles_labels()
+    first, worst, second, *_, last = told.splitlines()
+    assert first.startswith("chosen: accuracy")
+    # How many were accepted under each label is not known here.
+    assert worst == "few: rejected 0.600, missed 0.000, recall 1.000, precision \u2013"
+    assert second.startswith("a label of ...er 1: rejected 0.")
+    assert last == "and 8 other classes"
+    assert_legible(display.figure_)
+
+
+def test_review_is_in_the_price_where_it_has_one(assert_legible):
+    front = front_of([(0.9, 0.8, 5), (0.95, 0.8, 9)], unit="EUR", review=Review(20.0))
+    chosen = evaluation_of({"sick": 40, "well": 60})
+    display = FrontDisplay.from_front(
+        front, chosen=chosen, references={"all sources, as many rows": chosen}
+    )
+    _, texts = display.ax_.get_legend_handles_labels()
+    paid = "cost 5 for sources + 4 for review = 9 EUR"
+    assert [paid in text.splitlines() for text in texts] == [True, True]
+    assert_legible(display.figure_)
 
 
 def test_a_line_follows_the_best_accuracy_for_at_most_a_cost(search):

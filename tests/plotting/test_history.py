@@ -72,6 +72,12 @@ def test_many_thresholds_are_named_as_far_as_they_fit(assert_legible):
     assert_legible(display.figure_)
 
 
+@pytest.mark.parametrize("growth", [1.0, 1.3, 3.0])
+def test_names_of_short_runs_lie_on_no_other(growth, assert_legible):
+    history = [entry(round(0.5 + i / 30, 2), round(10 * growth**i), i / 15) for i in range(13)]
+    assert_legible(HistoryDisplay(history, reached=0.9).plot().figure_)
+
+
 def test_errors_are_named():
     with pytest.raises(NotFittedError):
         HistoryDisplay.from_search(CascadeSearchCV())

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import shutil
 import warnings
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 from selenium import webdriver
+from sklearn.model_selection import RepeatedStratifiedKFold
 
-from emsco import CascadeSearchCV, Costs, Review, Source
+from emsco import CascadeSearchCV, Costs, ParetoFront, Review, Source
 from emsco.datasets import make_costly_classification
 from emsco.exceptions import SelectionWarning
 from emsco.report import report
@@ -50,6 +52,30 @@ def search(rows):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SelectionWarning)  # of so few rows, to be quick
         return CascadeSearchCV(costs=COSTS, max_stages=3, random_state=0).fit(*rows[0])
+
+
+LUCK = 1.3
+
+
+@pytest.fixture(scope="session")
+def three():
+    """Search three classes on folds that repeat three times, with luck as if it were measured."""
+    X, codes, costs = make_costly_classification(
+        400, n_sources=5, n_classes=3, class_sep=1.0, random_state=1
+    )
+    labels = np.array(["healthy", "hyper", "it's <hypo>"])[codes]
+    costs = replace(costs, review=Review(12.0))
+    cv = RepeatedStratifiedKFold(n_splits=3, n_repeats=3, random_state=0)
+    search = CascadeSearchCV(
+        costs=costs, max_stages=3, cv=cv, threshold=[0.5, 0.6, 0.7, 0.8, 0.9], random_state=0
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SelectionWarning)
+        search.fit(X, labels)
+    front = search.front_
+    front = ParetoFront(front, costs, front.measured_on, luck=LUCK, repeats=front.repeats)
+    search.found_ = replace(search.found_, front=front)
+    return search
 
 
 # As a file keeps it; of cascades that are not there.

@@ -135,8 +135,7 @@ def test_the_choice_follows_the_sliders(opened_at_widths, search):
             "return [...document.querySelectorAll('.tile strong')].map((t) => t.textContent)"
         )
         assert tiles[0] == f"{cell(float(evaluation.cost))} {search.costs_.unit}"
-        assert tiles[1:3] == [f"{evaluation.coverage:.1%}", f"{evaluation.accuracy:.1%}"]
-        assert tiles[3:] == [f"{evaluation.missed[c]:.1%}" for c in search.classes_.tolist()]
+        assert tiles[1:] == [f"{evaluation.coverage:.1%}", f"{evaluation.accuracy:.1%}"]
         assert f"accepts {evaluation.coverage:.1%} of the rows" in text(browser, "told")
     assert candidate != search.best_candidate_
 
@@ -166,7 +165,7 @@ def test_the_page_may_not_ask_even_if_it_wanted_to(opened):
 
 
 def test_sliders_choose_what_select_chooses(opened, search):
-    """At thirty places of all sliders at once; where nothing is within, the closest is shown."""
+    """At thirty places of sliders at once; where nothing is within, the closest is shown."""
     generator = random.Random(0)
     seen, fitting = set(), 0
     for _ in range(30):
@@ -202,9 +201,9 @@ def slider_bounds(browser, search):
             continue
         number = float(re.match(r"[\d.,]+", value)[0].replace(",", ""))
         number = round(number / 100, 6) if value.endswith("%") else number
-        if identity.startswith("max_missed_"):
-            label = search.classes_.tolist()[int(identity.removeprefix("max_missed_"))]
-            values.setdefault("max_missed", {})[label] = number
+        parameter, _, place = identity.rpartition("_")
+        if place.isdigit():
+            values.setdefault(parameter, {})[search.classes_.tolist()[int(place)]] = number
         else:
             values[identity] = number
     return values
@@ -224,9 +223,11 @@ def test_the_table_tells_the_chosen_beside_all_sources(opened, search, rows):
         assert table["accuracy"][4] == f"{as_many.accuracy:.1%}"
         costs = next(values for name, values in table.items() if name.startswith("cost"))
         assert costs[:2] == [cell(float(own.cost)), cell(float(fresh.cost))]
-        for label in search.classes_.tolist():
-            assert table[f"missed {label}"][0] == f"{own.missed[label]:.1%}"
-            assert table[f"missed {label}"][1] == f"{fresh.missed[label]:.1%}"
+        review = {name: values for name, values in table.items() if name.startswith("for review")}
+        assert [values[0] for values in review.values()] == [cell(25 * (1 - own.coverage))]
+        in_all = next(values for name, values in table.items() if name.startswith("in all"))
+        assert in_all[1] == cell(fresh.cost + 25 * (1 - fresh.coverage))
+        assert in_all[2] == cell(float(whole.cost))
 
 
 def test_the_cascade_is_drawn_stage_by_stage_with_its_prices(opened, search):

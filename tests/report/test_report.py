@@ -159,6 +159,12 @@ def test_the_python_lines_make_the_same_search(search, page, data_of, tmp_path, 
         ({"threshold": [0.7, 0.9]}, "--threshold 0.7 --threshold 0.9", ""),
         ({"threshold": {"a": 0.7, "b": 0.9}}, "", "threshold"),
         ({"max_missed": {"it's": 0.1}}, """'--max-missed=it'"'"'s=0.1'""", ""),
+        (
+            {"max_rejected": {"sick": 0.2}, "select": {"caution": 0.5}},
+            "--max-rejected=sick=0.2 --caution 0.5",
+            "",
+        ),
+        ({"select": {"min_coverage": 0.9}}, "", "select"),
         ({"guard": InputGuard(), "cv": ShuffleSplit(2)}, "--guard", "cv"),
         (
             {"estimator": LogisticRegression(), "guard": InputGuard(margin=0)},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from itertools import product
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -83,13 +84,24 @@ def _closed(design, costs):
     return not any(costs.unmet(named.acquired(i)) for i in range(named.n_stages))
 
 
+class Plainly(NamedTuple):
+    """Counts of one design: paid in units, missed and rejected by class."""
+
+    accepted: int
+    right: int
+    paid: int
+    missed: Any
+    rejected: Any
+
+
 def evaluate_plainly(problem, design, threshold=0):
-    """Count one design row by row: (accepted, right, paid units, missed by class)."""
+    """Count one design row by row."""
     named = StageDesign(design.assignment, problem.costs.names)
-    limits = problem.table.thresholds[threshold]
+    limits = problem.table.thresholds[threshold].tolist()
     accepted = right = 0
     paid = 0.0
     missed = np.zeros(len(problem.classes), dtype=int)
+    rejected = np.zeros(len(problem.classes), dtype=int)
     its = problem.table.fitter
     fits = AnyFits(its.truth, its.n_classes, its.seed, its.slope)
     stages = []
@@ -97,17 +109,70 @@ def evaluate_plainly(problem, design, threshold=0):
         acquired = named.acquired(stage)
         members = np.array([[name in acquired for name in problem.costs.names]])
         confidence, label = fits.outcomes(members)
-        stages.append((problem.costs.of(acquired), confidence[0], label[0]))
-    for row in range(problem.n_rows):
+        stages.append((problem.costs.of(acquired), confidence[0].tolist(), label[0].tolist()))
+    for row, truth in enumerate(problem.table.truth.tolist()):
         for price, confidence, label in stages:
             row_paid = price
             if confidence[row] >= limits[label[row]]:
                 accepted += 1
-                right += int(label[row] == problem.table.truth[row])
-                missed[problem.table.truth[row]] += int(label[row] != problem.table.truth[row])
+                right += int(label[row] == truth)
+                missed[truth] += int(label[row] != truth)
                 break
+        else:
+            rejected[truth] += 1
         paid += row_paid
-    return accepted, right, round(paid * int(problem.scale)), missed
+    return Plainly(accepted, right, round(paid * int(problem.scale)), missed, rejected)
+
+
+def keeps_to_limits(problem, counts):
+    """Say whether a design misses and rejects no larger shares than it may."""
+    rows = np.bincount(problem.table.truth, minlength=len(problem.classes))
+    limited = (problem.max_missed, counts.missed), (problem.max_rejected, counts.rejected)
+    return all(
+        many <= most.get(label, 1) * n + 1e-6  # 0.1 * 30 rows are three, and a little more
+        for most, by_class in limited
+        for label, many, n in zip(problem.classes, by_class, rows, strict=True)
+    )
+
+
+def brute_force(problem):
+    """Evaluate every design row by row: (front's counts -> (ties, simplest design))."""
+    found = {}
+    for design in every_design(problem):
+        counts = evaluate_plainly(problem, design)
+        if counts.accepted and keeps_to_limits(problem, counts):
+            found.setdefault(counts[:3], []).append(design)
+
+    def beaten(point):
+        accepted, right, paid = point
+        return any(
+            a >= accepted and r * accepted >= right * a and p <= paid and (a, r, p) != point
+            for a, r, p in found
+        )
+
+    def rank(design):
+        return design.n_stages, design.assignment.tolist()
+
+    return {
+        point: (len(designs), min(designs, key=rank).assignment.tolist())
+        for point, designs in found.items()
+        if not beaten(point)
+    }
+
+
+def as_brute_force(problem, result):
+    """Give what an exhaustive search at one threshold found as `brute_force` gives it."""
+    counted = [(c.evaluation.accepted, c.evaluation.right, c.evaluation.paid) for c in result.front]
+    (entry,) = result.history
+    return {  # the history lists ties by accepted, right, paid
+        (accepted, right, round(paid * int(problem.scale))): (
+            ties,
+            result.front[i].design.assignment.tolist(),
+        )
+        for (accepted, right, paid, i), ties in zip(
+            sorted((*counts, i) for i, counts in enumerate(counted)), entry["ties"], strict=True
+        )
+    }
 
 
 def make_fitter(estimator, columns, container, labels, folds, sources, params=None):

@@ -60,20 +60,26 @@ def alone(search, candidate):
     )
 
 
-def by_hand(search, candidate, splits, X=X, y=Y):
-    """Evaluate a candidate as anyone would: fit on each training fold, decide its test fold."""
+def decided_by_hand(search, candidate, splits, X=X, y=Y):
+    """Decide as anyone would: fit on each training fold, decide its test fold."""
     decisions, truth = [], []
     for train, test in splits:
         cascade = alone(search, candidate).fit(X.iloc[train], y[train])
         decisions.append(cascade.decide(X.iloc[test]))
         truth.append(y[test])
-    return evaluate(Decisions.concatenate(decisions), np.concatenate(truth))
+    return Decisions.concatenate(decisions), np.concatenate(truth)
+
+
+def by_hand(search, candidate, splits, X=X, y=Y):
+    """Evaluate a candidate as anyone would."""
+    return evaluate(*decided_by_hand(search, candidate, splits, X, y))
 
 
 def counted(evaluation):
     """Give everything that an evaluation counts, money and time without rounding."""
     e = evaluation
     by_class = [dict(count) for count in (e.class_rows, e.class_accepted, e.class_right)]
+    by_class.append({label: count for label, count in e.label_accepted.items() if count})
     money_and_time = [round(value, 6) for value in (e.paid, e.waited, e.worst_latency)]
     return [e.rows, e.accepted, e.right, *by_class, *money_and_time]
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
-from problems import every_design, make_fitter
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from problems import as_brute_force, brute_force, every_design, make_fitter, problem_of
 
 from emsco import Candidate, CascadeClassifier, Costs, ParetoFront, evaluate
 from emsco.engine import LocalEngine
@@ -14,6 +16,7 @@ from emsco.learners.folds import Fold
 from emsco.learners.logistic import fit_default
 from emsco.search._outcomes import OutcomeTable
 from emsco.search._problem import Problem
+from emsco.search.strategies import exhaustive
 from emsco.search.strategies.exhaustive import Exhaustive
 from emsco.search.strategies.hybrid import Hybrid
 from emsco.search.strategies.local import LocalSearch
@@ -107,3 +110,31 @@ def test_real_fits_give_the_same_front_with_any_number_of_workers(data_folder):
         found = Hybrid(local=LocalSearch(20_000)).run(problem, np.random.default_rng(3))
         fronts.append((exact, found, table.accepted.tobytes(), table.right.tobytes()))
     assert fronts[0] == fronts[1]
+
+
+SHARES = st.dictionaries(st.sampled_from("abc"), st.integers(0, 20).map(lambda n: n / 20))
+
+
+@settings(max_examples=200)
+@given(
+    n_sources=st.integers(1, 4),
+    max_stages=st.integers(1, 4),
+    n_rows=st.integers(1, 70),
+    seed=st.integers(0, 99),
+    threshold=st.sampled_from([0.4, 0.6, 0.75]),
+    slope=st.sampled_from([-0.5, 0.5]),
+    allow_unused=st.booleans(),
+    listed=st.booleans(),
+    max_rejected=SHARES,
+    max_missed=st.just({}) | SHARES,
+)
+def test_the_exact_front_keeps_to_what_may_be_rejected(n_sources, threshold, listed, **params):
+    """What a chain rejects shrinks as it goes on, so that only where it ends it may be too much."""
+    problem = problem_of(n_sources, thresholds=(threshold,), n_classes=3, **params)
+    with pytest.MonkeyPatch.context() as patched:
+        if listed:
+            patched.setattr(exhaustive, "DENSE_BYTES", 0)
+            patched.setattr(exhaustive, "_LIST_ENTRIES", 20)
+        result = Exhaustive().run(problem)
+    assert as_brute_force(problem, result) == brute_force(problem)
+    assert result.history[0]["designs"] == len(every_design(problem))

@@ -310,6 +310,7 @@ OTHERS = {
     "threshold": ({"threshold": 0.8}, {}),
     "max_stages (2 then, 1 now)": ({"max_stages": 1}, {}),
     "allow_unused (True then, False now)": ({"allow_unused": False}, {}),
+    "max_rejected": ({"max_rejected": {"sick": 0.2}}, {}),
     "max_missed": ({"max_missed": {"sick": 0.2}}, {}),
     "folds": ({"cv": KFold(3, shuffle=True, random_state=1)}, {}),
     "final model": ({"final": SomeModel()}, {}),

@@ -7,39 +7,13 @@ from threading import get_ident
 import joblib
 import numpy as np
 import pytest
-from problems import evaluate_plainly, every_design, problem_of
+from problems import as_brute_force, brute_force, every_design, problem_of
 
 from emsco import Costs, Source, StageDesign
 from emsco.engine import LocalEngine
 from emsco.exceptions import SearchError
 from emsco.search.strategies import exhaustive
 from emsco.search.strategies.exhaustive import Exhaustive, _Walk
-
-
-def brute_force(problem):
-    """Evaluate every design row by row: (front's counts -> (ties, simplest design))."""
-    found = {}
-    for design in every_design(problem):
-        accepted, right, paid, missed = evaluate_plainly(problem, design)
-        if accepted and (missed <= problem.limits).all():
-            found.setdefault((accepted, right, paid), []).append(design)
-
-    def beaten(point):
-        accepted, right, paid = point
-        return any(
-            a >= accepted and r * accepted >= right * a and p <= paid and (a, r, p) != point
-            for a, r, p in found
-        )
-
-    def rank(design):
-        return design.n_stages, design.assignment.tolist()
-
-    return {
-        point: (len(designs), min(designs, key=rank).assignment.tolist())
-        for point, designs in found.items()
-        if not beaten(point)
-    }
-
 
 REQUIRING = Costs(
     [
@@ -63,6 +37,9 @@ REQUIRING = Costs(
         {"max_stages": 3, "n_classes": 3},
         {"max_stages": 3, "max_missed": {"a": 0.1, "b": 0.3}},
         {"max_stages": 4, "max_missed": {"b": 0.15}, "seed": 3},
+        {"max_stages": 3, "max_rejected": {"a": 0.3, "b": 0.4}},
+        {"max_stages": 4, "max_rejected": {"b": 0.2}, "max_missed": {"a": 0.3}, "seed": 3},
+        {"max_stages": 2, "max_rejected": {"a": 0.0}},
         {"max_stages": 3, "costs": REQUIRING},
     ],
 )
@@ -72,28 +49,9 @@ def test_the_front_is_that_of_brute_force(params, allow_unused, listed, monkeypa
         monkeypatch.setattr(exhaustive, "DENSE_BYTES", 0)
         monkeypatch.setattr(exhaustive, "_LIST_ENTRIES", 20)
     problem = problem_of(4, allow_unused=allow_unused, **params)
-    front, history = Exhaustive().run(problem)
-    expected = brute_force(problem)
-    found = {
-        (
-            c.evaluation.accepted,
-            c.evaluation.right,
-            round(c.evaluation.paid * int(problem.scale)),
-        ): (
-            ties,
-            c.design.assignment.tolist(),
-        )
-        for c, ties in zip(_by_history(front), history[0]["ties"], strict=True)
-    }
-    assert found == expected
-    assert history[0]["designs"] == len(every_design(problem))
-
-
-def _by_history(front):
-    """Order candidates as the history lists ties: by accepted, right, paid."""
-    return sorted(
-        front, key=lambda c: (c.evaluation.accepted, c.evaluation.right, c.evaluation.paid)
-    )
+    result = Exhaustive().run(problem)
+    assert as_brute_force(problem, result) == brute_force(problem)
+    assert result.history[0]["designs"] == len(every_design(problem))
 
 
 @pytest.mark.parametrize("allow_unused", [False, True])

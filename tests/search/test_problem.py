@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
-from problems import AnyFits, evaluate_plainly, every_design, problem_of
+from problems import AnyFits, evaluate_plainly, every_design, keeps_to_limits, problem_of
 
 from emsco import Costs, Source, StageDesign
 from emsco.search._outcomes import OutcomeTable, keys_of, pack
@@ -28,8 +30,8 @@ def test_counts_are_those_of_row_by_row(n_rows, n_classes):
     for threshold in range(2):
         counts = problem.evaluate(np.array([d.assignment for d in designs]), threshold)
         for i, design in enumerate(designs):
-            accepted, right, paid, _ = evaluate_plainly(problem, design, threshold)
-            assert (counts.accepted[i], counts.right[i], counts.paid[i]) == (accepted, right, paid)
+            expected = evaluate_plainly(problem, design, threshold)
+            assert (counts.accepted[i], counts.right[i], counts.paid[i]) == expected[:3]
         assert counts.feasible.all()
 
 
@@ -39,7 +41,7 @@ def test_prices_are_whole_units_with_setups_once():
     assert problem.total == 1137
     for design in every_design(problem):
         counts = problem.evaluate(design.assignment[None])
-        assert counts.paid[0] == evaluate_plainly(problem, design)[2]
+        assert counts.paid[0] == evaluate_plainly(problem, design).paid
 
 
 @pytest.mark.parametrize(
@@ -66,22 +68,43 @@ def test_what_is_required_and_what_may_be_missed_is_said_not_scored():
     counts = problem.evaluate(designs)
     assert not counts.feasible[1:3].any(), "the ratio before its tests"
     for i in (0, 3):
-        missed = evaluate_plainly(problem, StageDesign(designs[i]))[3]
-        assert counts.feasible[i] == (missed[0] <= problem.limits[0])
-    assert problem.limits.tolist()[1] == (problem.table.truth == 1).sum()
+        missed = evaluate_plainly(problem, StageDesign(designs[i])).missed
+        assert counts.feasible[i] == (missed[0] <= problem.most_missed[0])
+    assert problem.most_missed.tolist()[1] == (problem.table.truth == 1).sum()
+
+
+@pytest.mark.parametrize("max_missed", [{}, {"a": 0.15}])
+@pytest.mark.parametrize("max_rejected", [{"b": 0.25}, {"a": 0.3, "b": 0.5, "c": 0.4}, {"c": 1.0}])
+def test_a_design_that_rejects_more_than_it_may_is_not_feasible(max_rejected, max_missed):
+    problem = problem_of(4, n_classes=3, max_rejected=max_rejected, max_missed=max_missed)
+    free = problem_of(4, n_classes=3)
+    designs = every_design(problem)
+    assignments = np.array([d.assignment for d in designs])
+    counts, unlimited = problem.evaluate(assignments), free.evaluate(assignments)
+    expected = [keeps_to_limits(problem, evaluate_plainly(problem, d)) for d in designs]
+    assert counts.feasible.tolist() == expected
+    assert any(expected)
+    assert all(expected) == (max_rejected == {"c": 1.0} and not max_missed)
+    for one, other in zip(counts[1:], unlimited[1:], strict=True):
+        assert np.array_equal(one, other), "the limits change no count"
 
 
 def test_a_limit_of_a_share_is_that_many_rows():
-    problem = problem_of(n_rows=100, max_missed={"a": 0.1, "b": 0.0})
+    shares = {"a": 0.1, "b": 0.0}
+    problem = problem_of(n_rows=100, max_missed=shares, max_rejected=dict(reversed(shares.items())))
     rows = np.bincount(problem.table.truth)
-    assert problem.limits.tolist() == [int(rows[0] * 0.1), 0]
+    assert problem.most_missed.tolist() == [int(rows[0] * 0.1), 0]
+    assert problem.most_rejected.tolist() == [int(rows[0] * 0.1), 0]
+    for many in range(rows[0] + 1):  # whichever way the product is rounded
+        allowed = replace(problem, max_rejected={"a": many / rows[0]})
+        assert allowed.most_rejected.tolist() == [many, rows[1]]
 
 
 def test_a_candidate_has_counts_by_class_and_latencies():
     problem = problem_of(costs=TURNEY, max_stages=3)
     design = StageDesign([0, 1, 2, 2])
     (candidate,) = problem.candidates(design.assignment[None])
-    accepted, right, paid, missed = evaluate_plainly(problem, design)
+    accepted, right, paid, missed, _ = evaluate_plainly(problem, design)
     evaluation = candidate.evaluation
     assert (evaluation.accepted, evaluation.right) == (accepted, right)
     assert evaluation.paid == pytest.approx(paid / 100)
@@ -107,7 +130,7 @@ def test_ninety_sources_have_tables_too():
     designs = [StageDesign(rng.integers(-1, 6, 90)) for _ in range(40)]
     counts = problem.evaluate(np.array([d.assignment for d in designs]))
     for i in (0, 17, 39):
-        assert counts.accepted[i] == evaluate_plainly(problem, designs[i])[0]
+        assert counts.accepted[i] == evaluate_plainly(problem, designs[i]).accepted
 
 
 def test_confidences_beyond_the_memory_are_fitted_again_and_alike():

@@ -42,6 +42,7 @@ from sklearn.preprocessing import StandardScaler
 from threadpoolctl import threadpool_limits
 
 from emsco import (
+    EMSCO,
     CascadeSearchCV,
     Costs,
     Exhaustive,
@@ -259,7 +260,7 @@ def test_every_stage_has_its_own_threshold_and_nothing_is_lost_by_that(found):
     shared = search_for(threshold=grid).fit(X, Y).front_
     own = found.front_
     assert any(isinstance(candidate.threshold, tuple) for candidate in own)
-    assert own.merge(shared) == own
+    assert list(own.merge(shared)) == list(own)
     assert own.hypervolume() > shared.hypervolume()
     assert all(t in grid for c in own if isinstance(c.threshold, tuple) for t in c.threshold)
 
@@ -286,7 +287,7 @@ def test_thresholds_that_cannot_be_are_refused(threshold, message):
         search_for(threshold=threshold).fit(X, Y)
 
 
-# Limits on what is missed.
+# Limits on what is missed and on what is rejected.
 
 
 def test_no_candidate_misses_more_than_allowed(found):
@@ -300,10 +301,43 @@ def test_no_candidate_misses_more_than_allowed(found):
     assert set(kept) <= set(search.front_), "what keeps to the limits anyway stays"
 
 
+REJECTED = {"sick": 0.1, "well": 0.3}
+
+
+def rejects_no_more(candidate):
+    """Say whether a candidate accepts as much of each class as it has to."""
+    e = candidate.evaluation
+    return all(
+        e.class_rows[label] - e.class_accepted[label] <= most * e.class_rows[label]
+        for label, most in REJECTED.items()
+    )
+
+
+@pytest.mark.parametrize("search", [None, LocalSearch(evaluations=500), EMSCO(generations=5)])
+def test_no_candidate_rejects_more_than_allowed(found, search):
+    assert not all(map(rejects_no_more, found.front_))
+    any_of_it = {"by": "accuracy"}
+    limited = search_for(max_rejected=REJECTED, search=search, select=any_of_it).fit(X, Y)
+    assert len(limited.front_)
+    assert all(map(rejects_no_more, limited.front_))
+
+
+def test_what_rejects_no_more_than_allowed_anyway_stays():
+    limited, free = (
+        search_for(max_rejected=most, threshold=[0.6, 0.8], select={"by": "accuracy"})
+        .fit(X, Y)
+        .front_
+        for most in (REJECTED, None)
+    )
+    kept = {candidate for candidate in free if rejects_no_more(candidate)}
+    assert 0 < len(kept) < len(free)
+    assert kept <= set(limited)
+
+
 @pytest.mark.parametrize("select", [None, {"by": "accuracy"}, lambda front: front[0]])
 def test_limits_that_no_design_keeps_are_refused_with_advice(select):
     strict = search_for(max_missed={"sick": 0, "well": 0}, threshold=0.501, select=select)
-    with pytest.raises(SelectionError, match=r"within max_missed=.* higher thresholds"):
+    with pytest.raises(SelectionError, match=r"within max_missed=.* other thresholds"):
         strict.fit(X, Y)
 
 
@@ -316,16 +350,17 @@ def test_limits_that_leave_nothing_as_good_are_refused_with_advice():
 
 
 @pytest.mark.parametrize(
-    ("max_missed", "message"),
+    ("shares", "message"),
     [
         ({"sik": 0.1}, "'sik', which is not a class; did you mean 'sick'"),
         ({"sick": 1.5}, "from 0 to 1, got 1.5"),
         ({"sick": "few"}, "from 0 to 1, got 'few'"),
     ],
 )
-def test_limits_that_cannot_be_are_refused(max_missed, message):
-    with pytest.raises(SearchError, match=message):
-        search_for(max_missed=max_missed).fit(X, Y)
+@pytest.mark.parametrize("name", ["max_missed", "max_rejected"])
+def test_limits_that_cannot_be_are_refused(name, shares, message):
+    with pytest.raises(SearchError, match=f"`{name}` .*{message}"):
+        search_for(**{name: shares}).fit(X, Y)
 
 
 # Whatever users bring.
@@ -429,7 +464,7 @@ def test_progress_is_told_in_order():
     told = []
     search_for(callback=told.append, max_stages=3).fit(X, Y)
     phases = list(dict.fromkeys(state["phase"] for state in told))
-    assert phases == ["fit", "search", "thresholds", "refit", "done"]
+    assert phases == ["fit", "search", "thresholds", "luck", "refit", "done"]
     for what in ("source_sets", "designs", "seconds"):
         values = [state[what] for state in told]
         assert values == sorted(values)

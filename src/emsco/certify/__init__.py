@@ -2,12 +2,13 @@
 
 A certificate needs rows that neither the fits nor the search have seen. Every candidate stands for
 the hypothesis that it breaks one of the targets; it is certified where an exact binomial test
-rejects that. Candidates are tested in the order of their selected figures, by a procedure that
-bounds the chance of *any* false one, so that one may choose freely among the certified ones.
+rejects that. The candidate that was chosen is tested first, the others in the order of their
+selected figures, by a procedure that bounds the chance of *any* false one, so that one may choose
+freely among the certified ones.
 """
 
 from emsco.cascade.fingerprint import fingerprint
-from emsco.certify._certificate import Bounds, Certificate, CertifiedCandidate, problem_with
+from emsco.certify._certificate import Bounds, Certificate, CertifiedCandidate, Chosen, problem_with
 from emsco.certify._certify import certify, certify_together
 from emsco.certify._older import OlderCertificate
 from emsco.certify._required import required_rows
@@ -18,6 +19,7 @@ __all__ = [
     "Bounds",
     "Certificate",
     "CertifiedCandidate",
+    "Chosen",
     "OlderCertificate",
     "Shortfall",
     "Targets",

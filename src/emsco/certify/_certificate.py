@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
-from typing import Any, NamedTuple
+from typing import Any
 
-from emsco._ground.frozen import FrozenMapping
-from emsco._ground.table import html_table, shown, text_table
+from emsco._ground.table import html_table, text_table
 from emsco.cascade import CascadeClassifier
 from emsco.cascade.fingerprint import fingerprint
-from emsco.certify._binomial import cost_upper, lower, upper
+from emsco.certify._certified import Bounds, CertifiedCandidate, Chosen
 from emsco.certify._kinds import percent
 from emsco.certify._plain import (
-    by_label,
-    candidate_from,
-    candidate_to,
-    evaluation_from,
-    evaluation_keys,
-    evaluation_to,
     expect_keys,
     listed,
     names_of,
@@ -31,135 +24,14 @@ from emsco.certify._plain import (
 )
 from emsco.certify._required import check_between
 from emsco.certify._targets import Shortfall, Targets
+from emsco.certify._told import ToldBound, bounds_asked, cells, note_of_choice, note_of_filters
 from emsco.exceptions import CertificateError, EmscoError, nearest
 from emsco.search import CascadeSearchCV
 from emsco.words.evaluation import Evaluation
-from emsco.words.front import Candidate
 
+__all__ = ["Bounds", "Certificate", "CertifiedCandidate", "Chosen", "problem_with"]
 
-class Bounds(NamedTuple):
-    """What a candidate's true figures lie within; all bounds of a certificate hold at once."""
-
-    accuracy: float
-    coverage: tuple[float, float]
-    cost: float
-    missed: Mapping[Any, float]
-
-    @classmethod
-    def of(
-        cls,
-        evaluation: Evaluation,
-        reached: Sequence[int],
-        prices: Sequence[float],
-        labels: Sequence[Any],
-        level: float,
-    ) -> Bounds:
-        """Give Clopper and Pearson's bounds, each false with a probability of at most `level`."""
-        rows, accepted = evaluation.rows, evaluation.accepted
-        known = evaluation.class_rows
-        errors = {c: evaluation.class_accepted[c] - evaluation.class_right[c] for c in known}
-        return cls(
-            accuracy=float(lower(evaluation.right, accepted, level)),
-            coverage=(float(lower(accepted, rows, level)), float(upper(accepted, rows, level))),
-            cost=float(cost_upper(reached, prices, level)),
-            missed=FrozenMapping(
-                {c: float(upper(errors.get(c, 0), known.get(c, 0), level)) for c in labels}
-            ),
-        )
-
-
-@dataclass(frozen=True)
-class CertifiedCandidate:
-    """A candidate that keeps the targets, and what was counted on the calibration rows.
-
-    Parameters
-    ----------
-    candidate : Candidate
-        Design and threshold; its own evaluation is the selected one.
-    fingerprint : str
-        Of the fitted cascade that was tested.
-    evaluation : Evaluation
-        On the calibration rows.
-    reached : tuple of int
-        How many of them bought each stage.
-    prices : tuple of float
-        What a row has paid that bought each stage.
-    p_value : float
-        Of the hypothesis that some target is broken.
-    bounds : Bounds
-        Accuracy at least, coverage from and to, cost at most, and missed at most by class.
-    """
-
-    candidate: Candidate
-    fingerprint: str
-    evaluation: Evaluation
-    reached: tuple[int, ...]
-    prices: tuple[float, ...]
-    p_value: float
-    bounds: Bounds
-
-    def to_data(self) -> dict[str, Any]:
-        """Tell it as plain values, none of them nested deeper than in lists."""
-        return {
-            **candidate_to(self.candidate),
-            "fingerprint": self.fingerprint,
-            **evaluation_to(self.evaluation, "fresh"),
-            "reached": list(self.reached),
-            "prices": list(self.prices),
-            "p_value": self.p_value,
-            "least_accuracy": self.bounds.accuracy,
-            "coverage": list(self.bounds.coverage),
-            "most_cost": self.bounds.cost,
-            "labels": list(self.bounds.missed),
-            "most_missed": list(self.bounds.missed.values()),
-        }
-
-    @classmethod
-    def from_data(cls, data: Any, names: tuple[str, ...] | None) -> CertifiedCandidate:
-        """Give back what `to_data` told; `names` are those of the sources."""
-        expect_keys(data, _TOLD)
-        candidate = candidate_from(data, names)
-        evaluation = evaluation_from(data, "fresh")
-        reached = tuple(
-            whole(n, "rows that bought a stage") for n in listed(data["reached"], "reached")
-        )
-        prices = tuple(number(price, "price") for price in listed(data["prices"], "prices"))
-        low, high = (
-            number(share, "coverage", 0, 1) for share in listed(data["coverage"], "coverage")
-        )
-        missed = by_label(data["labels"], data["most_missed"], "bounds of missed rows")
-        if (
-            {len(reached), len(prices)} != {candidate.design.n_stages}
-            or reached[0] != evaluation.rows
-            or list(reached) != sorted(reached, reverse=True)
-            or low > high
-            or max(missed.values(), default=0) > 1
-        ):
-            raise CertificateError(
-                "A certificate tells counts or bounds that contradict one another."
-            )
-        return cls(
-            candidate,
-            text(data["fingerprint"], "fingerprint"),
-            evaluation,
-            reached,
-            prices,
-            number(data["p_value"], "p-value", 0, 1),
-            Bounds(
-                accuracy=number(data["least_accuracy"], "accuracy", 0, 1),
-                coverage=(low, high),
-                cost=number(data["most_cost"], "cost"),
-                missed=missed,
-            ),
-        )
-
-
-_TOLD = [
-    "assignment", "threshold", *evaluation_keys("selected"), "fingerprint",
-    *evaluation_keys("fresh"), "reached", "prices", "p_value", "least_accuracy", "coverage",
-    "most_cost", "labels", "most_missed",
-]  # fmt: skip
-
+_SINCE = ("chosen", "filters", "least_coverage")  # not in files of before
 _BEST: dict[str, Callable[[Evaluation], float]] = {
     "cost": lambda evaluation: evaluation.cost,
     "coverage": lambda evaluation: -evaluation.coverage,
@@ -195,6 +67,13 @@ class Certificate:
         The unit of costs.
     doubts : tuple of str, default=()
         Sentences that say what could not be told of the rows; told with the promise.
+    chosen : Chosen or None, default=None
+        What the search had chosen, and what became of it. None: one cascade was certified, or
+        nothing was chosen, or it is not known.
+    filters : tuple of str, default=()
+        What candidates had to show where they were selected, to be tested; it is not promised.
+    least_coverage : float, default=0.0
+        The least share of calibration rows accepted by what `select` gives; it is not promised.
     """
 
     targets: Targets
@@ -209,6 +88,9 @@ class Certificate:
     twins: int | None
     unit: str = ""
     doubts: tuple[str, ...] = ()
+    chosen: Chosen | None = None
+    filters: tuple[str, ...] = ()
+    least_coverage: float = 0.0
 
     @property
     def certified(self) -> bool:
@@ -239,10 +121,35 @@ class Certificate:
         )
         return " ".join([promise, *self.doubts])
 
-    def select(self, by: str = "cost") -> CertifiedCandidate:
+    @property
+    def chosen_one(self) -> CertifiedCandidate | None:
+        """What is certified of the candidate that the search had chosen; None: nothing is."""
+        own = None if self.chosen is None else self.chosen.candidate
+        return next((c for c in self.candidates if c.candidate == own), None)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What stands beside the promise: what was chosen, and who was left out by what."""
+        return (*note_of_choice(self.chosen, self.chosen_one), *note_of_filters(self.filters))
+
+    def select(self, by: str = "cost", *, min_coverage: float | None = None) -> CertifiedCandidate:
         """Choose among the certified: the lowest cost, or the highest coverage or accuracy.
 
-        The promise holds for all of them at once, so that choosing costs nothing.
+        The promise holds for all of them at once, so that choosing costs nothing. What accepts too
+        few of the calibration rows is left out; where nothing else is certified, this raises rather
+        than give a cascade that hardly accepts anybody.
+
+        Parameters
+        ----------
+        by : {"cost", "coverage", "accuracy"}, default="cost"
+            What is best, on the calibration rows.
+        min_coverage : float, default=None
+            The least share of calibration rows accepted. None: `least_coverage`. 0: any.
+
+        Raises
+        ------
+        CertificateError
+            Where none is certified, or none of these accepts enough.
         """
         if by not in _BEST:
             raise CertificateError(
@@ -250,7 +157,20 @@ class Certificate:
             )
         if not self.candidates:
             raise CertificateError(self.sentence)
-        return min(self.candidates, key=lambda c: _BEST[by](c.evaluation))
+        least = self.least_coverage if min_coverage is None else min_coverage
+        covering = [c for c in self.candidates if c.evaluation.coverage >= least]
+        if not covering:
+            most = max(c.evaluation.coverage for c in self.candidates)
+            raise CertificateError(
+                f"Of {len(self.candidates):,} certified candidates none accepts {percent(least)} "
+                f"of the calibration rows, the most covering {percent(most)}; select(..., "
+                "min_coverage=0) chooses among them all the same."
+            )
+        return min(covering, key=lambda c: _BEST[by](c.evaluation))
+
+    def bounds_asked(self, candidate: CertifiedCandidate) -> list[ToldBound]:
+        """Give the bounds of a certified candidate on what was asked for, each with a phrase."""
+        return bounds_asked(self.targets, candidate.bounds, self.unit)
 
     def holds_for(self, model: CascadeClassifier | CascadeSearchCV) -> bool:
         """Say whether a cascade, or the one a search has chosen, is among the certified."""
@@ -289,13 +209,16 @@ class Certificate:
         True
         """
         told = {name: getattr(self, name) for name in names_of(Certificate)}
-        names = self.candidates[0].candidate.design.names if self.candidates else None
+        known = [c.candidate for c in (*self.candidates, self.chosen) if c is not None]
+        names = known[0].design.names if known else None
         return told | {
             "targets": self.targets.to_dict(),
             "sources": None if names is None else list(names),
             "candidates": [candidate.to_data() for candidate in self.candidates],
             "shortfalls": [shortfall._asdict() for shortfall in self.shortfalls],
             "doubts": list(self.doubts),
+            "chosen": None if self.chosen is None else self.chosen.to_data(),
+            "filters": list(self.filters),
         }
 
     @classmethod
@@ -310,7 +233,9 @@ class Certificate:
 
     @classmethod
     def _from_data(cls, data: Any) -> Certificate:
-        expect_keys(data, [*names_of(Certificate), "sources"])
+        always = [name for name in names_of(Certificate) if name not in _SINCE]
+        expect_keys(data, [*always, "sources"], _SINCE)
+        chosen = data.get("chosen")
         check_between("confidence", number(data["confidence"], "confidence"))
         sources = data["sources"]
         names = (
@@ -336,6 +261,11 @@ class Certificate:
             twins=None if twins is None else whole(twins, "twins", rows_given),
             unit=text(data["unit"], "unit"),
             doubts=tuple(text(doubt, "doubt") for doubt in listed(data["doubts"], "doubts")),
+            chosen=None if chosen is None else Chosen.from_data(chosen, names),
+            filters=tuple(
+                text(told, "filter") for told in listed(data.get("filters", []), "filter")
+            ),
+            least_coverage=number(data.get("least_coverage", 0.0), "least coverage", 0, 1),
         )
         if (
             not certificate.rows
@@ -343,32 +273,22 @@ class Certificate:
             or len(certificate.candidates) > certificate.tried
             or (certificate.candidates and certificate.shortfalls)
             or any(c.evaluation.rows != certificate.rows for c in certificate.candidates)
-            or len({frozenset(c.bounds.missed) for c in certificate.candidates}) > 1
+            or any(
+                len({frozenset(getattr(c.bounds, name)) for c in certificate.candidates}) > 1
+                for name in ("missed", "rejected", "precision")
+            )
         ):
             raise CertificateError("A certificate tells counts that contradict one another.")
         return certificate
 
-    def _cells(self) -> tuple[list[str], list[list[object] | None], str]:
-        header = ["", "design", "threshold", "accepted", "wrong", "accuracy >=", "coverage >=",
-                  "coverage <=", "cost <="]  # fmt: skip
-        labels = list(self.candidates[0].bounds.missed) if self.candidates else []
-        rows: list[list[object] | None] = []
-        for i in shown(len(self.candidates)):
-            if i is None:
-                rows.append(None)
-                continue
-            c = self.candidates[i]
-            counts = int(c.evaluation.accepted), int(c.evaluation.accepted - c.evaluation.right)
-            bounds = c.bounds
-            told = [i, str(c.candidate.design), c.candidate.threshold, *counts, bounds.accuracy]
-            missed = [bounds.missed[label] for label in labels]
-            rows.append([*told, *bounds.coverage, bounds.cost, *missed])
+    def _table(self) -> Any:
+        """Give the header, rows and caption of the table of all that are certified."""
         caption = (
             f"All these bounds hold at once, with the same confidence again. They are adjusted for "
             f"the {self.tried:,} candidates that might have been listed, so they are wider "
             f"than the promise, which needs no adjusting. {self._rows_sentence()}"
         )
-        return [*header, *(f"missed {label} <=" for label in labels)], rows, caption
+        return *cells(self.targets, self.candidates, self.chosen_one), caption
 
     def _rows_sentence(self) -> str:
         used = f"{self.rows:,} of {self.rows_given:,} calibration rows used"
@@ -377,12 +297,13 @@ class Certificate:
         return f"{used}; {self.twins:,} equal a fitted row in every value."
 
     def __repr__(self) -> str:
-        table = text_table(*self._cells()) if self.candidates else self._rows_sentence()
-        return f"{self.sentence}\n{table}"
+        table = text_table(*self._table()) if self.candidates else self._rows_sentence()
+        return "\n".join([self.sentence, *self.notes, table])
 
     def _repr_html_(self) -> str:
-        table = html_table(*self._cells()) if self.candidates else escape(self._rows_sentence())
-        return f"<p>{escape(self.sentence)}</p>{table}"
+        told = "".join(f"<p>{escape(line)}</p>" for line in (self.sentence, *self.notes))
+        table = html_table(*self._table()) if self.candidates else escape(self._rows_sentence())
+        return f"{told}{table}"
 
 
 def problem_with(certificate: Any, model: CascadeClassifier | CascadeSearchCV) -> str:

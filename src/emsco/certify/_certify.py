@@ -5,22 +5,22 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from numbers import Real
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.utils import _safe_indexing, check_random_state, column_or_1d
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils import _safe_indexing, check_random_state
 
 from emsco.cascade import CascadeClassifier
 from emsco.cascade.fingerprint import Pickled, digest_of, fingerprint
+from emsco.certify._asked import check_model, check_shares, labels_of, truth_of
 from emsco.certify._certificate import Certificate
+from emsco.certify._family import builder_of, family_of
 from emsco.certify._fresh import asking, check_fresh
 from emsco.certify._required import check_between
 from emsco.certify._targets import Targets
 from emsco.certify._testing import Counted, answer
-from emsco.exceptions import CertificateError, ClassesError, nearest
+from emsco.exceptions import CertificateError
 from emsco.rows.hashes import hash_exactly
 from emsco.rows.known import FittedRows
 from emsco.rows.ledger import ledger_of
@@ -35,6 +35,8 @@ def certify(
     accuracy: float | None = None,
     agreement: float | None = None,
     max_missed: Mapping[Any, float] | None = None,
+    max_rejected: Mapping[Any, float] | None = None,
+    min_precision: Mapping[Any, float] | None = None,
     confidence: float = 0.99,
     min_coverage: float | None = None,
     max_cost: float | None = None,
@@ -47,9 +49,15 @@ def certify(
 ) -> Certificate:
     """Certify cascades on rows that they have not seen.
 
-    Of a search, every candidate of the front whose selected figures meet the targets is built by
-    `search.cascade(candidate)` and tested; what is certified is those fitted cascades. Of one
-    cascade, itself. All targets given must hold together.
+    Of a search, the candidate that it has chosen is tested first and holds half of the allowed
+    error; then every candidate of the front whose selected figures meet the targets. Each is built
+    by `search.cascade(candidate)`, and what is certified is those fitted cascades. Of one cascade,
+    itself. All targets given must hold together.
+
+    Left out are candidates whose selected figures miss a target, what the search and the last
+    `choose` were told to keep to, or a coverage of 0.5, where none was asked for anywhere. That is
+    a filter and not promised. The candidate that was chosen needs no such coverage; where its
+    figures miss what was asked for it is not tested, and the certificate says so.
 
     Rows serve once: a second question on them is refused, whatever form they come in. Where that,
     or whether the model was fitted on them, cannot be told, the certificate's sentence says so.
@@ -68,10 +76,15 @@ def certify(
         The least share of decisions left as the model's `final` one makes them.
     max_missed : mapping of label to float, default=None
         By true class, the largest share of its rows accepted under another label.
+    max_rejected : mapping of label to float, default=None
+        By true class, the largest share of its rows rejected.
+    min_precision : mapping of label to float, default=None
+        By label given, the least share of the rows accepted under it that are right.
     confidence : float, default=0.99
         One minus the chance that any cascade is certified that breaks a target.
     min_coverage : float, default=None
-        The least share of rows accepted.
+        The least share of rows accepted, which is then tested as well. 0: none, and no coverage
+        is asked of candidates where they were selected either.
     max_cost : float, default=None
         The most paid per row on the mean.
     groups : array, default=None
@@ -121,6 +134,8 @@ def certify(
         accuracy=accuracy,
         agreement=agreement,
         max_missed=max_missed or {},
+        max_rejected=max_rejected,
+        min_precision=min_precision,
         min_coverage=min_coverage,
         max_cost=max_cost,
         **others,
@@ -174,10 +189,43 @@ def certify_together(
     >>> [c.certified for c in certify_together(search, X[1000:], y[1000:], questions)]
     [True, False]
     """
+    return ask_together(
+        model,
+        X,
+        y,
+        questions,
+        confidence=confidence,
+        groups=groups,
+        keys=keys,
+        shares=shares,
+        ledger=ledger,
+        random_state=random_state,
+    )
+
+
+def ask_together(
+    model: CascadeSearchCV | CascadeClassifier,
+    X: Any,
+    y: ArrayLike | None,
+    questions: Sequence[Targets],
+    *,
+    confidence: float,
+    groups: ArrayLike | None = None,
+    keys: ArrayLike | None = None,
+    shares: Sequence[float] | None = None,
+    ledger: str | os.PathLike[str] | None = None,
+    random_state: Any = None,
+    chosen_first: bool = True,
+) -> tuple[Certificate, ...]:
+    """Certify as `certify_together` does.
+
+    Without `chosen_first` what a search has chosen counts as any other candidate, and none is left
+    out but those that miss the targets: as `savings` asks, where nothing was chosen yet.
+    """
     check_between("confidence", confidence)
-    parts = _check_shares(questions, shares)
-    _check_model(model, questions)
-    truth = _labels(model, X, _truth(model, questions[0], X, y))
+    parts = check_shares(questions, shares)
+    check_model(model, questions)
+    truth = labels_of(model, X, truth_of(model, questions[0], X, y))
     drawn = _rows_used(len(truth), groups, random_state)
     layout = model.found_.layout if isinstance(model, CascadeSearchCV) else model.decider_.layout
     known = layout.read_known(X)
@@ -189,18 +237,21 @@ def certify_together(
     exact = hash_exactly(columns)
     rows_fingerprint = _fingerprint_of(exact, truth)
     decides = digest_of(_deciding(model))
+    families = [family_of(model, targets, chosen_first=chosen_first) for targets in questions]
     asked = [
         digest_of(
             [
-                list(targets.to_dict().values()),
+                targets.digested(),
                 part,
                 confidence,
                 decides,
                 rows_fingerprint,
                 np.sort(exact[drawn]),
+                # Of what has no order to choose, questions are those of before.
+                *[family.digested()] * (family.chosen is not None or bool(family.floors.told())),
             ]
         )
-        for targets, part in zip(questions, parts, strict=True)
+        for targets, part, family in zip(questions, parts, families, strict=True)
     ]
     book = ledger_of(fitted.digest or decides)
     if ledger is not None:
@@ -209,9 +260,10 @@ def certify_together(
         if groups is not None:
             X, truth = _safe_indexing(X, drawn), truth[drawn]
         counted: dict[int, Counted] = {}
+        build = builder_of(model)
         answers = [
-            answer(model, targets, (1 - confidence) * part, before.shown, counted, X, truth)
-            for targets, part in zip(questions, parts, strict=True)
+            answer(family, build, targets, (1 - confidence) * part, before.shown, counted, X, truth)
+            for targets, part, family in zip(questions, parts, families, strict=True)
         ]
     return tuple(
         Certificate(
@@ -227,30 +279,12 @@ def certify_together(
             twins=checked.twins,
             unit=model.costs_.unit,
             doubts=checked.doubts + before.doubts,
+            chosen=found.chosen,
+            filters=family.floors.told(),
+            least_coverage=family.floors.coverage,
         )
-        for targets, part, found in zip(questions, parts, answers, strict=True)
+        for targets, part, family, found in zip(questions, parts, families, answers, strict=True)
     )
-
-
-def _check_shares(questions: Sequence[Targets], shares: Sequence[float] | None) -> list[float]:
-    """Check what is asked together, and how the allowed error is parted among it."""
-    if not questions or not all(isinstance(question, Targets) for question in questions):
-        raise CertificateError(f"`questions` must be Targets, at least one, got {questions!r}.")
-    if len({question.agreement is None for question in questions}) > 1:
-        raise CertificateError(
-            "`agreement` is with the final model, other targets are with labels; certify one, "
-            "then the other on other rows."
-        )
-    parts = [1 / len(questions)] * len(questions) if shares is None else list(shares)
-    for part in parts:
-        if not isinstance(part, Real) or not 0 < part <= 1:
-            raise CertificateError(f"`share` must be above 0 and at most 1, got {part!r}.")
-    if len(parts) != len(questions) or sum(parts) > 1 + 1e-9:
-        raise CertificateError(
-            f"`shares` must be one for each of {len(questions)} questions, in sum at most 1; got "
-            f"{parts}."
-        )
-    return [float(part) for part in parts]
 
 
 def _deciding(model: CascadeSearchCV | CascadeClassifier) -> list[Any]:
@@ -287,53 +321,3 @@ def _rows_used(n_rows: int, groups: ArrayLike | None, random_state: Any) -> NDAr
 def _fingerprint_of(values: NDArray[np.uint64], truth: NDArray[Any]) -> str:
     """Digest rows with their labels, whatever their order."""
     return sha256(np.sort(values + hash_exactly({"label": truth})).tobytes()).hexdigest()
-
-
-def _truth(
-    model: CascadeSearchCV | CascadeClassifier, targets: Targets, X: Any, y: ArrayLike | None
-) -> Any:
-    """Give what is right: what the final model answers where agreement is asked, else `y`."""
-    if targets.agreement is None:
-        if not getattr(model, "needs_labels", True):
-            raise CertificateError(
-                "A search for agreement has no labels: certify `agreement`, or one of its cascades "
-                "with labels."
-            )
-        return y
-    final = _final_of(model)
-    if final is None:
-        raise CertificateError("`agreement` is with a final model, and this one has none.")
-    if y is not None:
-        raise CertificateError("With `agreement` the final model's answers are the truth; no `y`.")
-    return final.predict(X)
-
-
-def _final_of(model: CascadeSearchCV | CascadeClassifier) -> Any:
-    """Give the final model that decides, whatever was set as a parameter since."""
-    return model.found_.final if isinstance(model, CascadeSearchCV) else model.decider_.final
-
-
-def _check_model(model: CascadeSearchCV | CascadeClassifier, questions: Sequence[Targets]) -> None:
-    if not isinstance(model, CascadeSearchCV | CascadeClassifier):
-        raise CertificateError(
-            f"A CascadeSearchCV or a CascadeClassifier can be certified, got {model!r}."
-        )
-    check_is_fitted(model)
-    classes = model.classes_.tolist()
-    for label in (label for question in questions for label in question.max_missed):
-        if label not in classes:
-            known = nearest(label, map(str, classes))
-            raise CertificateError(f"`max_missed` names {label!r}, which is not a class{known}")
-
-
-def _labels(
-    model: CascadeSearchCV | CascadeClassifier, X: Any, y: ArrayLike | None
-) -> NDArray[Any]:
-    """Check the truth; a label that `fit` did not see is never right."""
-    truth: NDArray[Any] = column_or_1d(y, warn=True)
-    n_rows = len(X)
-    if len(truth) != n_rows or not n_rows:
-        raise CertificateError(f"X has {n_rows} rows and `y` {len(truth)}; give as many, and some.")
-    if not set(truth.tolist()) & set(model.classes_.tolist()):
-        raise ClassesError(f"`y` holds none of the classes that `fit` saw, but {truth[0]!r}.")
-    return truth

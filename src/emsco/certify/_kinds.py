@@ -10,16 +10,21 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from emsco.certify._required import check_between
+from emsco.exceptions import CertificateError
 from emsco.words.evaluation import Evaluation
 
 
 class Events(NamedTuple):
-    """What a target counts: among which rows, how many events, and the share that is allowed."""
+    """What a target counts: among which rows, how many events, and the share that is allowed.
+
+    `bad` says what an event does to a row.
+    """
 
     what: str
     share: float
     rows: float
     events: float
+    bad: str = "wrong"
 
 
 class Target(Protocol):
@@ -66,20 +71,25 @@ class Agreement(_Share):
 
     def events(self, value: float, evaluation: Evaluation) -> Iterator[Events]:
         """Count changed decisions."""
-        yield Events("decisions", 1 - value, evaluation.rows, evaluation.rows - evaluation.right)
+        changed = evaluation.rows - evaluation.right
+        yield Events("decisions", 1 - value, evaluation.rows, changed, "changed")
 
     def broken(self, value: float) -> Iterator[str]:
         """Say what breaks it."""
         yield f"leaves fewer than {percent(value)} of decisions as the final model's"
 
 
-class MaxMissed:
-    """By true class, the largest share of its rows accepted under another label."""
+class ByLabel:
+    """A target that is one share a label; labels must be classes."""
 
     def check(self, name: str, value: Mapping[Any, float]) -> None:
         """Refuse what is no share a label."""
-        for label, most in value.items():
-            check_between(f"{name} of {label!r}", most)
+        for label, share in value.items():
+            check_between(f"{name} of {label!r}", share)
+
+
+class MaxMissed(ByLabel):
+    """By true class, the largest share of its rows accepted under another label."""
 
     def events(self, value: Mapping[Any, float], evaluation: Evaluation) -> Iterator[Events]:
         """Count the rows of each class that are accepted under another label."""
@@ -95,16 +105,61 @@ class MaxMissed:
             yield f"accepts more than {percent(most)} of {label!r} under another label"
 
 
+class MaxRejected(ByLabel):
+    """By true class, the largest share of its rows rejected."""
+
+    def events(self, value: Mapping[Any, float], evaluation: Evaluation) -> Iterator[Events]:
+        """Count the rows of each class that are rejected."""
+        for label, most in value.items():
+            rows = evaluation.class_rows.get(label, 0)
+            rejected = rows - evaluation.class_accepted.get(label, 0)
+            yield Events(f"rows of {label!r}", most, rows, rejected, "rejected")
+
+    def broken(self, value: Mapping[Any, float]) -> Iterator[str]:
+        """Say what breaks it."""
+        for label, most in value.items():
+            yield f"rejects more than {percent(most)} of {label!r}"
+
+
+class MinPrecision(ByLabel):
+    """By label given, the least share of the rows accepted under it that are right."""
+
+    def events(self, value: Mapping[Any, float], evaluation: Evaluation) -> Iterator[Events]:
+        """Count the rows accepted under each label that are of another class."""
+        if evaluation.accepted and not evaluation.label_accepted:
+            raise CertificateError(
+                "`min_precision` needs to know how many rows were accepted under each label, which "
+                "the file of this search does not keep; search again, or certify one cascade."
+            )
+        for label, least in value.items():
+            rows = evaluation.label_accepted.get(label, 0)
+            wrong = rows - evaluation.class_right.get(label, 0)
+            yield Events(f"rows accepted as {label!r}", 1 - least, rows, wrong)
+
+    def broken(self, value: Mapping[Any, float]) -> Iterator[str]:
+        """Say what breaks it."""
+        for label, least in value.items():
+            yield f"is right on fewer than {percent(least)} of the rows it accepts as {label!r}"
+
+
 class MinCoverage(_Share):
-    """The least share of rows accepted."""
+    """The least share of rows accepted; 0 asks for nothing, and lifts what is asked unsaid."""
+
+    def check(self, name: str, value: Any) -> None:
+        """Refuse what is no share."""
+        if isinstance(value, bool) or value != 0:
+            check_between(name, value)
 
     def events(self, value: float, evaluation: Evaluation) -> Iterator[Events]:
         """Count rejected rows."""
-        yield Events("rows", 1 - value, evaluation.rows, evaluation.rows - evaluation.accepted)
+        if value:
+            rejected = evaluation.rows - evaluation.accepted
+            yield Events("rows", 1 - value, evaluation.rows, rejected, "rejected")
 
     def broken(self, value: float) -> Iterator[str]:
         """Say what breaks it."""
-        yield f"accepts fewer than {percent(value)} of all rows"
+        if value:
+            yield f"accepts fewer than {percent(value)} of all rows"
 
 
 # What can be asked for, by name, in the order in which it is told. `max_cost` is no share of rows
@@ -113,5 +168,7 @@ KINDS: dict[str, Target] = {
     "accuracy": Accuracy(),
     "agreement": Agreement(),
     "max_missed": MaxMissed(),
+    "max_rejected": MaxRejected(),
+    "min_precision": MinPrecision(),
     "min_coverage": MinCoverage(),
 }

@@ -12,22 +12,26 @@ import numpy as np
 
 from emsco._ground.frozen import FrozenMapping
 from emsco.certify._kinds import KINDS
-from emsco.certify._targets import Shortfall, Targets
+from emsco.certify._targets import TOLD, Shortfall, Targets
 from emsco.exceptions import CertificateError
 from emsco.words.design import StageDesign
 from emsco.words.evaluation import Evaluation
 from emsco.words.front import Candidate
 
-_TARGETS = ("accuracy", "agreement", "max_missed", "min_coverage", "max_cost")  # in every one
 _COUNTS = ("rows", "accepted", "right", "paid", "waited", "worst_latency")
 _BY_CLASS = ("class_rows", "class_accepted", "class_right")
+_BY_LABEL = ("given_labels", "label_accepted")  # not in files of before
 
 
-def expect_keys(data: Any, names: Sequence[str]) -> Mapping[str, Any]:
-    """Give a mapping that must have these keys and no others."""
-    if not isinstance(data, Mapping) or set(data) != set(names):
+def expect_keys(data: Any, names: Sequence[str], since: Sequence[str] = ()) -> Mapping[str, Any]:
+    """Give a mapping that must have these keys and no others.
+
+    `since` are keys that files of before have none of; of those there are all or none.
+    """
+    told = data if isinstance(data, Mapping) else {}
+    if set(told) not in (set(names), {*names, *since}):
         raise CertificateError(f"A certificate must tell {sorted(names)}, got {data!r:.80}.")
-    return data
+    return told
 
 
 def names_of(kind: Any) -> list[str]:
@@ -79,12 +83,19 @@ def evaluation_to(evaluation: Evaluation, prefix: str) -> dict[str, Any]:
     told["labels"] = list(evaluation.class_rows)
     for name in _BY_CLASS:
         told[name] = [getattr(evaluation, name)[label] for label in told["labels"]]
+    accepted = evaluation.label_accepted
+    told |= {"given_labels": list(accepted), "label_accepted": list(accepted.values())}
     return {f"{prefix}_{name}": value for name, value in told.items()}
 
 
 def evaluation_keys(prefix: str) -> list[str]:
-    """Name what `evaluation_to` tells."""
+    """Name what `evaluation_to` tells, and always has."""
     return [f"{prefix}_{name}" for name in (*_COUNTS, "labels", *_BY_CLASS)]
+
+
+def evaluation_keys_since(prefix: str) -> list[str]:
+    """Name what it tells besides, which files of before do not have."""
+    return [f"{prefix}_{name}" for name in _BY_LABEL]
 
 
 def evaluation_from(data: Mapping[str, Any], prefix: str) -> Evaluation:
@@ -93,6 +104,9 @@ def evaluation_from(data: Mapping[str, Any], prefix: str) -> Evaluation:
     counts = {name: number(data[f"{prefix}_{name}"], name) for name in _COUNTS}
     for name in _BY_CLASS:
         counts[name] = by_label(labels, data[f"{prefix}_{name}"], name)
+    if f"{prefix}_label_accepted" in data:
+        given, accepted = (data[f"{prefix}_{name}"] for name in _BY_LABEL)
+        counts["label_accepted"] = by_label(given, accepted, "rows accepted under a label")
     return Evaluation(**counts)
 
 
@@ -115,23 +129,27 @@ def candidate_from(data: Mapping[str, Any], names: tuple[str, ...] | None) -> Ca
 
 def targets_from(data: Any) -> Targets:
     """Give targets back."""
-    own = data.keys() - set(_TARGETS) if isinstance(data, Mapping) else set()
-    expect_keys(data, [*_TARGETS, *own & KINDS.keys()])
+    own = data.keys() - set(TOLD) if isinstance(data, Mapping) else set()
+    expect_keys(data, [*TOLD, *own & KINDS.keys()])
     if not isinstance(data["max_missed"], Mapping):
         raise CertificateError(f"`max_missed` must be by label, got {data['max_missed']!r:.80}.")
     for name, value in data.items():
-        if name in _TARGETS and name != "max_missed" and value is not None:
+        if name in TOLD and name != "max_missed" and value is not None:
             number(value, name)
     return Targets(**data)
 
 
 def shortfall_from(data: Any) -> Shortfall:
     """Give back what was lacking."""
-    expect_keys(data, Shortfall._fields)
+    *always, bad = Shortfall._fields
+    expect_keys(data, always, [bad])
     counts = {
         name: None if data[name] is None else whole(data[name], name)
         for name in ("events", "needed")
     }
     if (counts["events"] is None) != (counts["needed"] is None):
         raise CertificateError("A certificate tells a shortfall by halves.")
-    return Shortfall(text(data["what"], "shortfall"), whole(data["rows"], "rows"), **counts)
+    told = text(data.get(bad, ""), "shortfall")
+    return Shortfall(
+        text(data["what"], "shortfall"), whole(data["rows"], "rows"), **counts, bad=told
+    )

@@ -13,6 +13,10 @@ over the whole front would begin by giving to each of them is the first candidat
 than half. So where at most half of the front is tested, all that Holm's first step would certify of
 it is certified here too.
 
+A candidate that was chosen comes before all others and holds half of the level; the others share
+the other half in the same way. Whatever the shares at the start are, they sum to the level, so that
+the bound holds.
+
 >>> from emsco.certify._sequence import passed, shares
 >>> p_values = [0.002, 0.006, 0.5, 0.0001]
 >>> passed(0.01 * shares(4, among=10), p_values.__getitem__)
@@ -27,6 +31,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 _LEAST = 0.5
+_CHOSEN = 0.5  # of the level, for the candidate that was chosen
+
+
+def shares_with_chosen(n_others: int, among: int) -> NDArray[np.float64]:
+    """Give the shares of a candidate that was chosen, which is the first, and of the others.
+
+    Examples
+    --------
+    >>> from emsco.certify._sequence import shares_with_chosen
+    >>> shares_with_chosen(2, among=4).tolist()
+    [0.5, 0.375, 0.125]
+    """
+    if not n_others:
+        return np.ones(1)
+    return np.concatenate([[_CHOSEN], (1 - _CHOSEN) * shares(n_others, among)])
 
 
 def shares(n_candidates: int, among: int) -> NDArray[np.float64]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from emsco._ground.frozen import FrozenMapping
 from emsco.certify._binomial import tail
-from emsco.certify._kinds import KINDS, Events
+from emsco.certify._kinds import KINDS, ByLabel, Events, percent
 from emsco.certify._required import rows_for
 from emsco.exceptions import CertificateError, quoted
 from emsco.words.evaluation import Evaluation
+
+TOLD = ("accuracy", "agreement", "max_missed", "min_coverage", "max_cost")  # by every certificate
 
 
 class Targets:
@@ -24,17 +26,31 @@ class Targets:
         The least share of rows decided as the final model would.
     max_missed : mapping of label to float, default=None
         By true class, the largest share of its rows accepted under another label.
+    max_rejected : mapping of label to float, default=None
+        By true class, the largest share of its rows rejected.
+    min_precision : mapping of label to float, default=None
+        By label given, the least share of the rows accepted under it that are right.
     min_coverage : float, default=None
-        The least share of rows accepted.
+        The least share of rows accepted. 0 is no target: it lifts the coverage of 0.5 that
+        candidates of a search must otherwise show where they were selected.
     max_cost : float, default=None
         The most paid per row on the mean.
     **others
         Any other kind of target, by its name.
+
+    Examples
+    --------
+    >>> from emsco.certify import Targets
+    >>> print(Targets(max_rejected={"sick": 0.2}, min_precision={"sick": 0.9}).broken())
+    rejects more than 20% of 'sick' or is right on fewer than 90% of the rows it accepts as 'sick'
     """
 
     accuracy: float | None
     agreement: float | None
     max_missed: Mapping[Any, float]
+    # Told only where they are asked for: certificates and questions of before had none.
+    max_rejected: Mapping[Any, float] = FrozenMapping()
+    min_precision: Mapping[Any, float] = FrozenMapping()
     min_coverage: float | None
     max_cost: float | None
 
@@ -44,6 +60,8 @@ class Targets:
         accuracy: float | None = None,
         agreement: float | None = None,
         max_missed: Mapping[Any, float] | None = None,
+        max_rejected: Mapping[Any, float] | None = None,
+        min_precision: Mapping[Any, float] | None = None,
         min_coverage: float | None = None,
         max_cost: float | None = None,
         **others: Any,
@@ -51,6 +69,8 @@ class Targets:
         unknown = others.keys() - KINDS.keys()
         if unknown:
             raise TypeError(f"There is no target {min(unknown)!r}; there are {quoted(KINDS)}.")
+        by_label = {"max_rejected": max_rejected, "min_precision": min_precision}
+        others |= {name: FrozenMapping(value) for name, value in by_label.items() if value}
         self.__dict__.update(
             accuracy=accuracy,
             agreement=agreement,
@@ -62,7 +82,8 @@ class Targets:
         own = [value for name, value in others.items() if value is not None]
         if accuracy is agreement is None and not self.max_missed and not own:
             raise CertificateError(
-                "Say what to certify: `accuracy`, `max_missed`, both, or `agreement`."
+                "Say what to certify: `accuracy`, `max_missed`, `max_rejected`, `min_precision`, "
+                "or several of these, or `agreement`."
             )
         if agreement is not None and (accuracy is not None or self.max_missed or own):
             raise CertificateError(
@@ -81,6 +102,11 @@ class Targets:
         """Give what is asked by name: all that every certificate tells, and what else is asked."""
         return dict(self.__dict__)
 
+    def digested(self) -> list[Any]:
+        """List what makes one question differ from another; what is asked beyond has its name."""
+        told = self.to_dict()
+        return [*(told.pop(name) for name in TOLD), *(list(other) for other in told.items())]
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Targets) and self.to_dict() == other.to_dict()
 
@@ -90,6 +116,12 @@ class Targets:
     def __repr__(self) -> str:
         told = ", ".join(f"{name}={value!r}" for name, value in self.to_dict().items())
         return f"Targets({told})"
+
+    def labels(self) -> Iterator[tuple[str, Any]]:
+        """Give every label that is named, with the target that names it."""
+        for name, value in self._asked().items():
+            if isinstance(KINDS[name], ByLabel):
+                yield from ((name, label) for label in value)
 
     def _asked(self) -> dict[str, Any]:
         """Give what is asked for, but the cost."""
@@ -109,16 +141,26 @@ class Targets:
             The p-value of "the mean cost is above `max_cost`".
         """
         p_values = [0.0 if self.max_cost is None else cost]
-        for _, share, rows, events in self._events(evaluation):
+        for _, share, rows, events, _ in self._events(evaluation):
             p_values.append(float(tail(events, rows, share)))
         return max(p_values)
 
     def met_by(self, evaluation: Evaluation) -> bool:
         """Say whether figures reach the targets, as they are."""
-        within = self.max_cost is None or evaluation.cost <= self.max_cost
-        return within and all(
-            events <= share * rows for _, share, rows, events in self._events(evaluation)
-        )
+        return not self.missed_by(evaluation)
+
+    def missed_by(self, evaluation: Evaluation) -> list[str]:
+        """Say which targets figures miss, as they are; those of no rows show nothing."""
+        missed = [
+            f"{events:,.10g} of {rows:,.10g} {what} are {bad}, at most {percent(share)} may be"
+            if rows
+            else f"there are no {what}"
+            for what, share, rows, events, bad in self._events(evaluation)
+            if not rows or events > share * rows
+        ]
+        if self.max_cost is not None and evaluation.cost > self.max_cost:
+            missed.append(f"it pays {evaluation.cost:.4g} a row, more than {self.max_cost:g}")
+        return missed
 
     def _events(self, evaluation: Evaluation) -> list[Events]:
         """Give what each target counts."""
@@ -131,15 +173,15 @@ class Targets:
         `cost` is an upper bound of the mean cost.
         """
         found = []
-        for what, share, rows, events in self._events(evaluation):
+        for what, share, rows, events, bad in self._events(evaluation):
             if tail(events, rows, share) > level:
                 needed = rows_for(share, level, int(events))
-                found.append(Shortfall(what, int(rows), int(events), needed))
+                found.append(Shortfall(what, int(rows), int(events), needed, bad))
         if self.max_cost is not None and cost > self.max_cost:
             found.append(Shortfall("cost", int(evaluation.rows), None, None))
         return found
 
-    def broken(self, unit: str) -> str:
+    def broken(self, unit: str = "") -> str:
         """Say what breaks them."""
         asked = self._asked().items()
         parts = [part for name, value in asked for part in KINDS[name].broken(value)]
@@ -152,19 +194,20 @@ class Shortfall(NamedTuple):
     """A target that could not be shown to hold: rows there were, events, and rows needed.
 
     `events` are errors, misses or rejected rows; `needed` is how many rows would have been enough
-    with as many of them. Both are None for the cost.
+    with as many of them. Both are None for the cost. `bad` says what an event does to a row.
     """
 
     what: str
     rows: int
     events: int | None
     needed: int | None
+    bad: str = ""  # not in files of before
 
     def __str__(self) -> str:
         if self.needed is None:
             return f"{self.rows:,} rows do not show that the cost is low enough"
-        bad = {"rows": "rejected", "decisions": "changed"}.get(self.what, "wrong")
+        older = {"rows": "rejected", "decisions": "changed"}.get(self.what, "wrong")
         return (
-            f"{self.rows:,} {self.what} with {self.events:,} {bad} are too few, it takes "
-            f"{self.needed:,} with as many"
+            f"{self.rows:,} {self.what} with {self.events:,} {self.bad or older} are too few, it "
+            f"takes {self.needed:,} with as many"
         )

@@ -11,28 +11,26 @@ from numpy.typing import NDArray
 from emsco.cascade import CascadeClassifier
 from emsco.cascade.fingerprint import fingerprints
 from emsco.certify._binomial import cost_p_value, cost_upper
-from emsco.certify._certificate import Bounds, CertifiedCandidate
-from emsco.certify._order import in_order
-from emsco.certify._sequence import passed, shares
+from emsco.certify._certified import Bounds, CertifiedCandidate, Chosen
+from emsco.certify._family import Family
+from emsco.certify._sequence import passed
 from emsco.certify._targets import Shortfall, Targets
-from emsco.exceptions import CertificateError
-from emsco.search import CascadeSearchCV
 from emsco.words.evaluation import Evaluation, evaluate
 from emsco.words.front import Candidate
 
-_BOUNDS = 4  # told of a candidate, besides one a class
-
 
 class Answer(NamedTuple):
-    """How many candidates were tried, those certified, or what the closest lacks."""
+    """How many were tried, those certified, or what the closest lacks; and the one chosen."""
 
     tried: int
     candidates: tuple[CertifiedCandidate, ...]
     shortfalls: tuple[Shortfall, ...]
+    chosen: Chosen | None
 
 
 def answer(
-    model: CascadeSearchCV | CascadeClassifier,
+    family: Family,
+    build: Callable[[Candidate], CascadeClassifier],
     targets: Targets,
     level: float,
     shown: int,
@@ -43,17 +41,17 @@ def answer(
     """Test candidates; `counted` has what was counted of some of them already.
 
     Where these rows have shown how many candidates do, each of them has its part of the level, and
-    none hands it on: what is asked may have been chosen by what was seen.
+    none hands it on: what is asked may have been chosen by what was seen. What was not on the front
+    was not shown, and has a part besides.
     """
-    family = _family(model, targets)
     n_candidates = len(family.candidates)
-    tried = max(n_candidates, shown)
+    tried = max(n_candidates, shown + family.off_front if shown else 0)
     tested: dict[int, _Tested] = {}
 
     def p_value(place: int) -> float:
         candidate = family.candidates[place]
         if id(candidate) not in counted:
-            counted[id(candidate)] = _count(candidate, family.build(candidate), X, truth)
+            counted[id(candidate)] = _count(candidate, build(candidate), X, truth)
         tested[place] = counted[id(candidate)].tested(targets)
         return tested[place].p_value
 
@@ -61,33 +59,35 @@ def answer(
         levels = np.full(n_candidates, level / tried)
         places = [place for place in range(n_candidates) if p_value(place) <= levels[place]]
     else:
-        levels = level * shares(n_candidates, family.among)
+        levels = level * family.shares
         places = passed(levels, p_value)
     certified = [tested[place] for place in places]
-    # One for every candidate that might be listed and every bound told: the worst must hold too.
-    each = level / (tried * (_BOUNDS + len(model.classes_)))
+    # One for every candidate that might be listed, shared by all bounds told of it: the worst must
+    # hold too.
     told = fingerprints(one.counted.cascade for one in certified)
-    listed = [one.certified(each, own) for one, own in zip(certified, told, strict=True)]
+    listed = [
+        one.certified(targets, level / tried, own) for one, own in zip(certified, told, strict=True)
+    ]
     lacking = () if certified else _lacking(tested, targets, levels)
-    return Answer(tried, tuple(listed), lacking)
+    chosen = _chosen(family, tested, targets, levels, places)
+    return Answer(tried, tuple(listed), lacking, chosen)
 
 
-class _Family(NamedTuple):
-    """The candidates to test, in order, of how many, and how each becomes a cascade."""
-
-    candidates: Sequence[Candidate]
-    among: int
-    build: Callable[[Candidate], CascadeClassifier]
-
-
-def _family(model: CascadeSearchCV | CascadeClassifier, targets: Targets) -> _Family:
-    if isinstance(model, CascadeClassifier):
-        itself = Candidate(model.design_, model.threshold, Evaluation(0, 0, 0, 0))
-        return _Family([itself], 1, lambda _: model)
-    if not len(model.front_):
-        raise CertificateError("The front is empty: there is no candidate to certify.")
-    candidates = in_order(model.front_, targets, model.costs_)
-    return _Family(candidates, len(model.front_), model.cascade)
+def _chosen(
+    family: Family,
+    tested: Mapping[int, _Tested],
+    targets: Targets,
+    levels: NDArray[np.float64],
+    places: Sequence[int],
+) -> Chosen | None:
+    """Say what became of the candidate that was chosen."""
+    if family.chosen is None:
+        return None
+    if family.why_not:
+        return Chosen(family.chosen, tested=False, why=family.why_not)
+    place = next(i for i, c in enumerate(family.candidates) if c is family.chosen)
+    lacks = () if place in places else _lacking({place: tested[place]}, targets, levels)
+    return Chosen(family.chosen, tested=True, why="; ".join(map(str, lacks)))
 
 
 class Counted(NamedTuple):
@@ -116,8 +116,8 @@ class _Tested(NamedTuple):
     counted: Counted
     p_value: float
 
-    def certified(self, level: float, own: str) -> CertifiedCandidate:
-        """Tell all about one that passed, with bounds that are each false at most at `level`.
+    def certified(self, targets: Targets, level: float, own: str) -> CertifiedCandidate:
+        """Tell all about one that passed, with bounds of which any is false at most at `level`.
 
         `own` is its cascade's fingerprint.
         """
@@ -132,7 +132,7 @@ class _Tested(NamedTuple):
             reached,
             prices,
             self.p_value,
-            Bounds.of(evaluation, reached, prices, labels, level),
+            Bounds.of(evaluation, reached, prices, labels, targets, level),
         )
 
 

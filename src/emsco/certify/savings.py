@@ -10,7 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing, check_random_state
 
-from emsco.certify import Certificate, CertifiedCandidate, Targets, certify_together
+from emsco.certify import Certificate, CertifiedCandidate, Targets
+from emsco.certify._certify import ask_together
 from emsco.exceptions import CertificateError
 from emsco.search import CascadeSearchCV
 
@@ -139,7 +140,9 @@ def savings(
     fresh = _safe_indexing(X, kept)
     answers = search.truth(fresh)
     questions = [Targets(agreement=target) for target in targets]
-    certificates = certify_together(search, fresh, None, questions, confidence=confidence)
+    certificates = ask_together(
+        search, fresh, None, questions, confidence=confidence, chosen_first=False
+    )
     each = tuple(
         Saving.of(search, target, certificate, fresh, answers, kept)
         for target, certificate in zip(targets, certificates, strict=True)

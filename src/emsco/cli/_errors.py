@@ -8,10 +8,12 @@ interrupted. 141: whoever read the output has stopped reading. 143: terminated.
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 import traceback
 import warnings
+from ast import literal_eval
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import wraps
@@ -32,30 +34,60 @@ TERMINATED = 143  # 128 + SIGTERM
 TRACEBACK = "EMSCO_TRACEBACK"  # the environment variable that asks for one
 _MOST_TOLD = 300  # letters of an error that nobody foresaw
 
-# What the library calls by its Python name has another one here.
+# What the library calls by its Python name has another one here; longer names come first.
 _IN_SHELL = {
     "score_front(X, y)": "`emsco show --fresh`",
     "score_front(X)": "`emsco show --fresh`",
+    "choose(caution=0)": "`emsco select --caution 0`",
     "choose(...)": "`emsco select`",
+    "say with select= what to give up": "give up something by `emsco select`",
     "in one call, certify_together(...)": "by giving --accuracy or --agreement several times",
+    "max_rejected={label: share}": "--max-rejected LABEL=SHARE",
+    "caution='auto'": "--caution auto",
+    "caution=0": "--caution 0",
+    "by='loss'": "--by loss",
+    "got by=": "got --by ",
     "keys=": "--keys",
     "groups=": "--groups",
+    "`population`": "--population",
     "`max_missed`": "--max-missed",
+    "`max_rejected`": "--max-rejected",
+    "`min_precision`": "--min-precision",
     "`max_cost`": "--max-cost",
     "`accuracy`": "--accuracy",
     "`agreement`": "--agreement",
     "`confidence`": "--confidence",
     "`min_coverage`": "--min-coverage",
     "`max_rows`": "--max-rows",
+    "`error_cost`": "--error-cost",
+    "`caution`": "--caution",
+    "`by`": "--by",
     "`cv`": "--cv",
 }
+_LIMITS = re.compile(r"\b(max_missed|max_rejected|min_precision)=\{([^{}]*)\}")
 
 
 def in_shell(text: str) -> str:
-    """Say in words of the command line what the library says in words of Python."""
+    """Say in words of the command line what the library says in words of Python.
+
+    Examples
+    --------
+    >>> from emsco.cli._errors import in_shell
+    >>> in_shell("No design within max_missed={'sick': 0.05, 'ill': 0.1}; `cv` is 2.")
+    'No design within --max-missed sick=0.05 --max-missed ill=0.1; --cv is 2.'
+    """
     for python, shell in _IN_SHELL.items():
         text = text.replace(python, shell)
-    return text
+    return _LIMITS.sub(_as_flags, text)
+
+
+def _as_flags(limits: re.Match[str]) -> str:
+    try:
+        shares = literal_eval(f"{{{limits[2]}}}")
+    except (SyntaxError, ValueError):  # a label that does not read as it is written
+        return limits[0]
+    flag = f"--{limits[1].replace('_', '-')}"
+    return " ".join(f"{flag} {label}={share}" for label, share in shares.items())
 
 
 def note(text: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,9 +33,98 @@ MaxMissed = Annotated[
         help="The largest share of a class accepted under another label; may be given again.",
     ),
 ]
+MaxRejected = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="LABEL=SHARE",
+        help="The largest share of a class rejected; may be given again.",
+    ),
+]
+MinPrecision = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="LABEL=SHARE",
+        help="The least share right of the rows accepted under a label; may be given again.",
+    ),
+]
+
+Caution = Annotated[
+    str | None,
+    typer.Option(
+        metavar="auto|NUMBER",
+        help="How many standard errors more to ask of bounds: auto, as many as searching again "
+        "has shown choices to be too good by, at least 1; 0: as counted.",
+    ),
+]
+ErrorCost = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="[LABEL=]PRICE",
+        help="The price of an error, for --by loss: one, or by true class, given again.",
+    ),
+]
+Population = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="LABEL=SHARE",
+        help="The share of a class among the rows to come, where --fresh was drawn otherwise; may "
+        "be given again. For fresh figures alone: fronts and certificates take none.",
+    ),
+]
 
 
-def shares_by_label(given: Sequence[str] | None) -> dict[str, float]:
+def read_caution(given: str | None) -> float | str | None:
+    """Parse how careful to be.
+
+    Examples
+    --------
+    >>> from emsco.cli._options import read_caution
+    >>> read_caution("auto"), read_caution("1.5")
+    ('auto', 1.5)
+    """
+    if given is None or given == "auto":
+        return given
+    try:
+        return _number(given)
+    except ValueError:
+        raise typer.BadParameter(
+            f"--caution takes auto or how many standard errors, 0 or more; got {given!r}."
+        ) from None
+
+
+def read_error_cost(given: Sequence[str] | None) -> float | dict[str, float] | None:
+    """Parse one price of all errors, or one by label.
+
+    Examples
+    --------
+    >>> from emsco.cli._options import read_error_cost
+    >>> read_error_cost(["20"]), read_error_cost(["hypo=500", "healthy=20"])
+    (20.0, {'hypo': 500.0, 'healthy': 20.0})
+    """
+    if not given:
+        return None
+    bare = [text for text in given if "=" not in text]
+    if bare and len(given) > 1:
+        raise typer.BadParameter(
+            "--error-cost is given once, or with a label each time, as --error-cost sick=500 "
+            f"--error-cost well=20; got {' and '.join(map(repr, given))}."
+        )
+    if not bare:
+        return shares_by_label(given, "--error-cost", "PRICE", "sick=500")
+    try:
+        return _number(bare[0])
+    except ValueError:
+        raise typer.BadParameter(
+            f"--error-cost takes a price of 0 or more, or LABEL=PRICE; got {bare[0]!r}."
+        ) from None
+
+
+def shares_by_label(
+    given: Sequence[str] | None,
+    flag: str = "--max-missed",
+    what: str = "SHARE",
+    example: str = "sick=0.02",
+) -> dict[str, float]:
     """Parse `sick=0.02`; labels stay text until the classes are known.
 
     Examples
@@ -45,24 +135,34 @@ def shares_by_label(given: Sequence[str] | None) -> dict[str, float]:
     """
     shares: dict[str, float] = {}
     for text in given or ():
-        label, sign, share = text.rpartition("=")
+        label, sign, number = text.rpartition("=")
+        if label in shares:
+            raise typer.BadParameter(f"{flag} names {label!r} twice; give it once.")
         try:
-            shares[label] = float(share)
+            shares[label] = _number(number)
         except ValueError:
             sign = ""
         if not sign:
-            raise typer.BadParameter(f"--max-missed takes LABEL=SHARE, as sick=0.02; got {text!r}.")
+            raise typer.BadParameter(f"{flag} takes LABEL={what}, as {example}; got {text!r}.")
     return shares
 
 
-def by_class(shares: Mapping[str, float], classes: Iterable[Any]) -> dict[Any, float] | None:
+def _number(text: str) -> float:
+    """Read a number of 0 or more."""
+    number = float(text)
+    if not 0 <= number < inf:
+        raise ValueError(text)
+    return number
+
+
+def by_class(
+    shares: Mapping[str, float], classes: Iterable[Any], flag: str = "--max-missed"
+) -> dict[Any, float] | None:
     """Find the class that each label names, whatever its type; None where none is named."""
     from emsco.exceptions import ClassesError, nearest
 
     known = {str(label): label for label in classes}
     for name in shares:
         if name not in known:
-            raise ClassesError(
-                f"--max-missed names {name!r}, which is no label" + nearest(name, known)
-            )
+            raise ClassesError(f"{flag} names {name!r}, which is no label" + nearest(name, known))
     return {known[name]: share for name, share in shares.items()} or None

@@ -6,9 +6,9 @@ import json
 import shutil
 import sys
 import textwrap
-from collections.abc import Sequence
-from math import nan
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
@@ -16,10 +16,12 @@ from emsco.cli._errors import writing_output
 from emsco.exceptions import ArtifactError
 
 if TYPE_CHECKING:
-    from emsco import Candidate, Evaluation
+    from emsco import Candidate, Evaluation, ParetoFront, Review
 
 MOST_CANDIDATES = 20  # that a table shows; more are thinned evenly
-_MOST_CLASSES = 3  # that have a column each
+_MOST_CLASSES = 3  # that have columns each
+_SHARES = ("rejected", "missed", "recall", "precision")
+_LEAST_DESIGN = 16  # letters of a design, for which columns are left out
 
 
 def _width() -> int | None:
@@ -53,28 +55,38 @@ def print_text(text: str) -> None:
 
 
 def print_json(data: Any) -> None:
-    """Print data for programs; labels and thresholds may be of numpy."""
-    _echo(json.dumps(data, indent=2, default=lambda value: value.item()))
+    """Print data for programs; labels and thresholds may be of numpy, shares by class frozen."""
+    _echo(json.dumps(data, indent=2, default=_plain))
 
 
-def figures(evaluation: Evaluation) -> dict[str, Any]:
-    """Give the figures of an evaluation."""
-    return {
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(label): each for label, each in value.items()}
+    return value.item()
+
+
+def figures(evaluation: Evaluation, review: Review | None = None) -> dict[str, Any]:
+    """Give the figures of an evaluation, with what review costs a row where it has a price."""
+    told: dict[str, Any] = {
         "rows": evaluation.rows,
         "accuracy": evaluation.accuracy,
         "coverage": evaluation.coverage,
         "cost": evaluation.cost,
-        "missed": {str(label): share for label, share in evaluation.missed.items()},
     }
+    if review is not None and review.cost:
+        told["review"] = review.cost * (1 - evaluation.coverage)
+    for word in _SHARES:
+        told[word] = {str(label): share for label, share in getattr(evaluation, word).items()}
+    return told
 
 
-def candidate_data(candidate: Candidate) -> dict[str, Any]:
+def candidate_data(candidate: Candidate, review: Review | None = None) -> dict[str, Any]:
     """Give a candidate as data: stages, thresholds and figures."""
     stages = [list(sources) for sources in candidate.design.stages]
     return {
         "stages": stages,
         "threshold": _threshold_data(candidate.threshold),
-        **figures(candidate.evaluation),
+        **figures(candidate.evaluation, review),
     }
 
 
@@ -86,37 +98,110 @@ def _threshold_data(threshold: Any) -> Any:
     return float(threshold)
 
 
+class _Column(NamedTuple):
+    """A column of a table: what stands over several, its own head, and its cells."""
+
+    group: str
+    head: str
+    cells: list[str]
+
+    @property
+    def width(self) -> int:
+        return max(len(self.head), *map(len, self.cells))
+
+
 def print_candidates(
-    candidates: Sequence[Candidate],
+    front: ParetoFront,
     places: Sequence[int],
     chosen: Candidate | None,
     fresh: Sequence[Evaluation] | None = None,
 ) -> None:
     """Print candidates, a line each; designs come last, and are cut where a terminal ends.
 
-    With fresh evaluations, these are told, and the accuracy on the rows selected on beside them.
+    With fresh evaluations all columns are theirs, but for the accuracy that was selected by. Where
+    classes are few and the terminal is wide, each has its columns; else the worst of them has.
     """
-    labels = list(candidates[0].evaluation.class_rows)
-    each = labels if len(labels) <= _MOST_CLASSES else []
-    heads = [str(label) for label in each] or ["at worst"]
-    lines = [
-        ["", "", "", "", *["fresh"] * bool(fresh), *["missed"] * len(heads), ""],
-        ["", "cost", "coverage", "accuracy", *["accuracy"] * bool(fresh), *heads, "design"],
+    told = [fresh[place] if fresh else front[place].evaluation for place in places]
+    stars = ["*" if front[place] == chosen else "" for place in places]
+    columns = [
+        _Column("", "", [f"{star}{place}" for star, place in zip(stars, places, strict=True)]),
+        _Column("", "cost", [f"{e.cost:,.4g}" for e in told]),
     ]
-    for place in places:
-        candidate = candidates[place]
-        told = fresh[place] if fresh else candidate.evaluation
-        shares = [told.coverage, candidate.evaluation.accuracy, *[told.accuracy] * bool(fresh)]
-        shares += [told.missed.get(label, nan) for label in each] or [max(told.missed.values())]
-        mark = "*" if candidate == chosen else ""
-        figures = [f"{mark}{place}", f"{told.cost:,.4g}", *(f"{share:.1%}" for share in shares)]
-        lines.append([*figures, str(candidate.design)])
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)][:-1]
+    review = front.costs.review
+    if review is not None and review.cost:
+        paid = [f"{review.cost * (1 - e.coverage):,.3g}" for e in told]
+        columns.append(_Column("", "+ review", paid))
+    columns += [
+        _Column("", "coverage", [f"{e.coverage:.1%}" for e in told]),
+        _Column("", "accuracy", [f"{e.accuracy:.1%}" for e in told]),
+    ]
+    last = []
+    if fresh:
+        print_text("On fresh rows; only the accuracy headed selected is of the rows searched:")
+        selected = [f"{front[place].evaluation.accuracy:.1%}" for place in places]
+        last = [_Column("selected", "accuracy", selected)]
+    shares = _shares(front[0].evaluation.class_rows, told)
+    designs = [str(front[place].design) for place in places]
+    _print_columns([[*columns, *some, *last] for some in shares], designs)
+
+
+def _shares(labels: Iterable[Any], told: Sequence[Evaluation]) -> Iterator[list[_Column]]:
+    """Give columns for shares by class, first as many as may be told, then fewer."""
+    known = list(labels)
+    if len(known) <= _MOST_CLASSES:
+        yield [
+            _Column(f"{label}", word, [_cell([_share(e, word, label)], word) for e in told])
+            for label in known
+            for word in _SHARES
+        ]
+    for words in (_SHARES, _SHARES[:2]):
+        yield [
+            _Column(
+                "worst class",
+                word,
+                [_cell([_share(e, word, label) for label in known], word) for e in told],
+            )
+            for word in words
+        ]
+
+
+def _share(evaluation: Evaluation, word: str, label: Any) -> float | None:
+    """Give a share of a class, None where it is one of no rows."""
+    whole = {"recall": evaluation.class_accepted, "precision": evaluation.label_accepted}
+    if not whole.get(word, evaluation.class_rows).get(label):
+        return None
+    share: float = getattr(evaluation, word)[label]
+    return share
+
+
+def _cell(shares: Sequence[float | None], word: str) -> str:
+    """Print the worst of shares by class."""
+    known = [share for share in shares if share is not None]
+    if not known:
+        return "-"
+    return f"{max(known) if word in ('rejected', 'missed') else min(known):.1%}"
+
+
+def _print_columns(tables: Sequence[list[_Column]], designs: Sequence[str]) -> None:
+    """Print the first table that leaves designs their room."""
     most = _width()
-    for *figures, design in lines:
-        padded = [cell.rjust(width) for cell, width in zip(figures, widths, strict=True)]
-        line = "  ".join([*padded, design]).rstrip()
-        _echo(line if most is None or len(line) <= most else f"{line[: most - 1]}…")
+    room = min(_LEAST_DESIGN, max(map(len, designs)))
+    fits = (t for t in tables if most is None or sum(c.width + 2 for c in t) + room <= most)
+    table = next(fits, tables[-1])
+    lines = [_groups(table), "  ".join([*(c.head.rjust(c.width) for c in table), "design"])]
+    for i, design in enumerate(designs):
+        lines.append("  ".join([*(c.cells[i].rjust(c.width) for c in table), design]))
+    for line in lines:
+        _echo(line.rstrip() if most is None or len(line) <= most else f"{line[: most - 1]}…")
+
+
+def _groups(table: Sequence[_Column]) -> str:
+    """Write what stands over several columns, over the first of them, as far as there is room."""
+    line = ""
+    for group, columns in groupby(table, key=lambda column: column.group):
+        width = sum(column.width + 2 for column in columns)
+        line += group[: width - 2].center(width - 2) + "  "
+    return line.rstrip()
 
 
 def evenly(n_candidates: int, wanted: Sequence[int], most: int) -> list[int]:

@@ -8,7 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from emsco.cli._errors import note
-from emsco.cli._options import AsJson, Data, Force, Label, MaxMissed, by_class, shares_by_label
+from emsco.cli._options import (
+    AsJson,
+    Caution,
+    Data,
+    Force,
+    Label,
+    MaxMissed,
+    MaxRejected,
+    by_class,
+    read_caution,
+    shares_by_label,
+)
 
 if TYPE_CHECKING:
     from emsco import CascadeSearchCV, Costs
@@ -27,6 +38,8 @@ def search(
         typer.Option(help="The confidence needed to accept; may be given again. Else searched."),
     ] = None,
     max_missed: MaxMissed = None,
+    max_rejected: MaxRejected = None,
+    caution: Caution = None,
     guard: Annotated[
         bool, typer.Option(help="Reject rows with values unlike those of training.")
     ] = False,
@@ -50,8 +63,9 @@ def search(
     """Search which sources to buy in which order, and choose a cascade.
 
     Writes search.emsco, the candidates that no other beats, each fitted on all rows, and
-    model.emsco, the one chosen: the cheapest that accepts 80% of the rows and serves no class worse
-    than all sources at once would. Interrupted, the same command goes on where it was.
+    model.emsco, the one chosen: the cheapest that accepts 80% of the rows, rejects no class more
+    than twice as often as all rows, and beats all sources at once by a margin (--caution), in
+    accuracy and in the recall of every class. Interrupted, the same command goes on where it was.
     """
     from emsco import CascadeSearchCV, InputGuard, dump
     from emsco.cli._errors import in_shell
@@ -64,15 +78,22 @@ def search(
     # A search that was interrupted goes on, also where a run before it was to be written over.
     outputs = [kept, out / SEARCH, out / MODEL]
     check_outputs(outputs, [data, costs], force=force or is_there(kept))
-    shares = shares_by_label(max_missed)
+    missed = shares_by_label(max_missed)
+    rejected = shares_by_label(max_rejected, "--max-rejected")
+    careful = read_caution(caution)
     X, y, prices = _read(data, label, costs)
     _check_folds(y, cv)
+    classes = set(y.tolist())
+    may_miss = by_class(missed, classes)
+    may_reject = by_class(rejected, classes, "--max-rejected")
     _make_folder(out)
     found = CascadeSearchCV(
         costs=prices,
         max_stages=max_stages,
         threshold=[*threshold] if threshold else "auto",
-        max_missed=by_class(shares, set(y.tolist())),
+        select=None if careful is None else {"caution": careful},
+        max_missed=may_miss,
+        max_rejected=may_reject,
         guard=InputGuard() if guard else None,
         cv=cv,
         max_rows=max_rows,
@@ -167,6 +188,7 @@ def _make_folder(out: Path) -> None:
 
 def _fit(found: CascadeSearchCV, X: Any, y: Any) -> None:
     """Search; where the usual choice cannot be had, the front is there all the same."""
+    from emsco.cli._errors import in_shell
     from emsco.exceptions import SelectionError
 
     try:
@@ -174,7 +196,8 @@ def _fit(found: CascadeSearchCV, X: Any, y: Any) -> None:
     except SelectionError as error:
         if not len(getattr(found, "front_", ())):
             raise
-        note(f"emsco: warning: {str(error).split(';')[0]}; chosen was what accepts most rows.")
+        told = in_shell(str(error).split(";")[0])
+        note(f"emsco: warning: {told}; chosen was what accepts most rows.")
         found.choose(by="coverage")
 
 
@@ -188,15 +211,13 @@ def _fit_candidates(found: CascadeSearchCV, most: int, *, quiet: bool) -> None:
     from rich.console import Console
     from rich.progress import track
 
-    from emsco import ParetoFront
     from emsco.cli._print import evenly
 
     front, chosen = found.front_, found.best_candidate_
     if len(front) > most:
         places = evenly(len(front), [front.index(chosen)] if chosen in front else [], most)
-        told = f"{front.measured_on} Kept are {len(places):,} of {len(front):,} candidates, evenly."
-        thinned = ParetoFront([front[place] for place in places], front.costs, told)
-        found.found_ = replace(found.found_, front=thinned)
+        told = f"Kept are {len(places):,} of {len(front):,} candidates, evenly."
+        found.found_ = replace(found.found_, front=front.thinned(places, told))
     stderr = Console(stderr=True)
     for candidate in track(
         [*found.front_, found.all_sources_],
@@ -212,13 +233,15 @@ def _data(found: CascadeSearchCV, n_front: int, out: Path) -> dict[str, Any]:
     from emsco.cli._models import MODEL, SEARCH
     from emsco.cli._print import candidate_data
 
+    review = found.costs_.review
     return {
         "candidates": n_front,
         "candidates_kept": len(found.front_),
         "total_cost": found.costs_.total,
         "unit": found.costs_.unit,
-        "chosen": candidate_data(found.best_candidate_),
-        "all_sources": candidate_data(found.all_sources_),
+        "chosen": candidate_data(found.best_candidate_, review) | {"rule": found.choice_.rule},
+        "all_sources": candidate_data(found.all_sources_, review),
+        "luck": found.front_.luck,
         "measured_on": found.front_.measured_on,
         "files": [str(out / SEARCH), str(out / MODEL)],
     }

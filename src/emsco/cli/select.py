@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from emsco.cli._errors import note
 from emsco.cli._options import (
     AsJson,
+    Caution,
+    ErrorCost,
     Force,
     MaxCost,
     MaxMissed,
+    MaxRejected,
     MinCoverage,
+    MinPrecision,
     Run,
     Trust,
     by_class,
+    read_caution,
+    read_error_cost,
     shares_by_label,
 )
 
@@ -29,15 +35,19 @@ def select(
         float | None, typer.Option(help="The least share of accepted rows labelled right.")
     ] = None,
     max_missed: MaxMissed = None,
+    max_rejected: MaxRejected = None,
+    min_precision: MinPrecision = None,
     max_latency: Annotated[
         float | None, typer.Option(help="The longest that any row may wait.")
     ] = None,
     by: Annotated[
-        str, typer.Option(help="What is best: cost, accuracy, coverage, fitness or loss.")
-    ] = "cost",
-    error_cost: Annotated[
-        float | None, typer.Option(help="The price of an error, for --by loss.")
+        str | None,
+        typer.Option(
+            help="What is best: cost (so unless said), accuracy, coverage, fitness or loss."
+        ),
     ] = None,
+    error_cost: ErrorCost = None,
+    caution: Caution = None,
     out: Annotated[
         Path | None, typer.Option(help="The model to write. Without it, nothing is.")
     ] = None,
@@ -45,7 +55,10 @@ def select(
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Choose the best candidate within bounds, and write its cascade."""
+    """Choose the best candidate within bounds, and write its cascade.
+
+    Without a bound and without --by, as the search itself chooses.
+    """
     from emsco import dump
     from emsco.cli._errors import in_shell
     from emsco.cli._models import file_of, load_search
@@ -53,21 +66,32 @@ def select(
     from emsco.cli._print import candidate_data, print_json, print_text
 
     check_outputs([out], [file_of(run)], force=force)
-    shares = shares_by_label(max_missed)
+    by_label = {
+        "max_missed": shares_by_label(max_missed),
+        "max_rejected": shares_by_label(max_rejected, "--max-rejected"),
+        "min_precision": shares_by_label(min_precision, "--min-precision"),
+    }
+    bounds: dict[str, Any] = {
+        "max_cost": max_cost,
+        "min_coverage": min_coverage,
+        "min_accuracy": min_accuracy,
+        "max_latency": max_latency,
+        "by": by,
+        "error_cost": read_error_cost(error_cost),
+        "caution": read_caution(caution),
+    }
     found = load_search(run, trust)
-    found.choose(
-        max_cost=max_cost,
-        min_coverage=min_coverage,
-        min_accuracy=min_accuracy,
-        max_missed=by_class(shares, found.classes_.tolist()),
-        max_latency=max_latency,
-        by=by,
-        error_cost=error_cost,
-    )
+    classes = found.classes_.tolist()
+    for name, shares in by_label.items():
+        bounds[name] = by_class(shares, classes, f"--{name.replace('_', '-')}")
+    if isinstance(bounds["error_cost"], dict):
+        bounds["error_cost"] = by_class(bounds["error_cost"], classes, "--error-cost")
+    found.choose(**{name: bound for name, bound in bounds.items() if bound is not None})
     if out is not None:
         dump(found.best_cascade_, out)
     if as_json:
-        print_json(candidate_data(found.best_candidate_) | {"file": out and str(out)})
+        told = candidate_data(found.best_candidate_, found.costs_.review)
+        print_json(told | {"rule": found.choice_.rule, "file": out and str(out)})
     else:
         print_text(in_shell(found.summary()))
     note(f"Written: {out}" if out else "Nothing is written; --out model.emsco writes it.")

@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from emsco.cli._options import AsJson, Fresh, FreshLabel, Trust
+from emsco.cli._options import (
+    AsJson,
+    Fresh,
+    FreshLabel,
+    Population,
+    Trust,
+    by_class,
+    shares_by_label,
+)
 
 if TYPE_CHECKING:
     from emsco import CascadeClassifier, CascadeSearchCV
@@ -17,6 +25,7 @@ def show(
     run: Annotated[Path, typer.Argument(help="The folder of a search, or an .emsco file.")],
     fresh: Fresh = None,
     label: FreshLabel = None,
+    population: Population = None,
     everything: Annotated[
         bool, typer.Option("--all", help="Show every candidate, not 20 of them.")
     ] = False,
@@ -25,50 +34,88 @@ def show(
 ) -> None:
     """Show a search and what was chosen, or a model.
 
-    Candidates of the front are listed cheapest first; the one chosen has a star.
+    Candidates of the front are listed cheapest first; the one chosen has a star. With --fresh they
+    are listed with their figures on those rows, and it is said what the one chosen does there, and
+    what differs from where it was selected.
     """
     from emsco import CascadeClassifier
     from emsco.cli._models import as_search, load_asked, read_optional
+    from emsco.exceptions import ColumnsError
 
+    shares = shares_by_label(population, "--population")
+    if shares and fresh is None:
+        raise ColumnsError("--population says what --fresh stands for; give both.")
     model = load_asked(run, trust)
     if isinstance(model, CascadeClassifier):
+        if fresh is not None:
+            raise ColumnsError(f"--fresh holds a search against rows; {run} is one of its models.")
         _show_cascade(model, as_json=as_json)
     else:
         found = as_search(model, run)
+        classes = by_class(shares, found.classes_.tolist(), "--population")
         X, y = read_optional(found, fresh, label)
-        scored = None if X is None else found.score_front(X, y)
-        _show_search(found, scored, everything=everything, as_json=as_json)
+        show_all = _show_json if as_json else _show_text
+        show_all(found, X, y, classes, everything=everything)
 
 
-def _show_search(found: CascadeSearchCV, scored: Any, *, everything: bool, as_json: bool) -> None:
+def _show_json(
+    found: CascadeSearchCV, X: Any, y: Any, population: dict[Any, float] | None, **_: Any
+) -> None:
+    from emsco import evaluate
+    from emsco.cli._print import candidate_data, figures, print_json
+    from emsco.words.scored import differences
+
+    front, chosen, review = found.front_, found.best_candidate_, found.costs_.review
+    candidates = [candidate_data(candidate, review) for candidate in front]
+    told: dict[str, Any] = {
+        "chosen": candidate_data(chosen, review) | {"rule": found.choice_.rule},
+        "all_sources": candidate_data(found.all_sources_, review),
+        "luck": front.luck,
+        "candidates": candidates,
+    }
+    if X is not None:
+        scored = found.score_front(X, y, population=population)
+        for data, one in zip(candidates, scored, strict=True):
+            data["fresh"] = figures(one.fresh, review)
+        decisions, truth = found.decide(X), found.truth(X, y)
+        told["chosen"] |= {
+            "fresh": figures(evaluate(decisions, truth, population=population), review),
+            "differs": [
+                one._asdict()
+                for one in differences(
+                    chosen.evaluation,
+                    decisions,
+                    truth,
+                    repeats=front.repeats,
+                    within_classes=population is not None,
+                )
+            ],
+        }
+    print_json(told | {"certificate": _certificate_data(found)})
+
+
+def _show_text(
+    found: CascadeSearchCV,
+    X: Any,
+    y: Any,
+    population: dict[Any, float] | None,
+    *,
+    everything: bool,
+) -> None:
     from emsco.cli._errors import in_shell, note
-    from emsco.cli._print import (
-        MOST_CANDIDATES,
-        candidate_data,
-        evenly,
-        figures,
-        print_candidates,
-        print_json,
-        print_text,
-    )
+    from emsco.cli._print import MOST_CANDIDATES, evenly, print_candidates, print_text
 
     front, chosen = found.front_, found.best_candidate_
-    fresh = None if scored is None else [candidate.fresh for candidate in scored]
-    if as_json:
-        candidates = [candidate_data(candidate) for candidate in front]
-        for data, evaluation in zip(candidates, fresh or (), strict=bool(fresh)):
-            data["fresh"] = figures(evaluation)
-        chosen_data, reference = candidate_data(chosen), candidate_data(found.all_sources_)
-        told = {"chosen": chosen_data, "all_sources": reference, "candidates": candidates}
-        print_json(told | {"certificate": _certificate_data(found)})
-        return
+    fresh = None
+    if X is not None:
+        fresh = [one.fresh for one in found.score_front(X, y, population=population)]
     marked = [front.index(chosen)] if chosen in front else []
     most = len(front) if everything else MOST_CANDIDATES
     places = evenly(len(front), marked, most)
     print_candidates(front, places, chosen, fresh)
     if len(places) < len(front):
         note(f"{len(places)} of {len(front)} candidates; --all shows every one.")
-    print_text(in_shell(found.summary()))
+    print_text(in_shell(found.summary(X, y, population=population)))
     _print_certificate(_certificate_data(found))
 
 

@@ -22,6 +22,7 @@ from emsco.io._cascades import cascade_from, cascade_to
 from emsco.io._certificates import certificate_from, certificate_to, warn_of_misfit
 from emsco.io._searches import search_from, search_to
 from emsco.io._words import (
+    LUCK,
     Data,
     candidates_from,
     candidates_to,
@@ -31,6 +32,7 @@ from emsco.io._words import (
     expect_keys,
     expect_texts,
     front_from,
+    luck_to,
 )
 from emsco.io._zip import Member, open_zip, pack, read_member, read_parts
 from emsco.search import CascadeSearchCV
@@ -229,16 +231,15 @@ def _front_to(front: ParetoFront, writer: Writer) -> Data:
     return {
         "costs": costs_to(front.costs),
         "measured_on": front.measured_on,
+        **luck_to(front),
         "candidates": candidates_to(writer, front, front.costs),
     }
 
 
 def _front_from(data: Data, reader: Reader) -> ParetoFront:
-    expect_keys(data, "costs", "measured_on", "candidates")
+    expect_keys(data, "costs", "measured_on", "candidates", *LUCK & data.keys())
     costs = costs_from(data["costs"])
-    return front_from(
-        candidates_from(reader, data["candidates"], costs), costs, data["measured_on"]
-    )
+    return front_from(candidates_from(reader, data["candidates"], costs), costs, data)
 
 
 class _Kind(NamedTuple):

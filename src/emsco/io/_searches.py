@@ -27,6 +27,7 @@ from emsco.io._cascades import (
 from emsco.io._foreign import estimator_from, final_from, final_to
 from emsco.io._json import from_plain, to_plain
 from emsco.io._words import (
+    LUCK,
     Data,
     candidates_from,
     candidates_to,
@@ -38,6 +39,7 @@ from emsco.io._words import (
     expect_place,
     expect_texts,
     front_from,
+    luck_to,
     records_from,
     records_to,
 )
@@ -53,11 +55,12 @@ from emsco.words.threshold import resolve
 # Parameters that are kept where they are plain values; `engine`, `callback` and `checkpoint`, which
 # belong to the machine that searched, never are.
 _PLAIN = (
-    "threshold", "max_stages", "allow_unused", "max_missed", "cv", "max_rows", "select", "refit",
-    "target", "n_jobs", "random_state", "verbose",
+    "threshold", "max_stages", "allow_unused", "max_missed", "max_rejected", "cv", "max_rows",
+    "select", "luck", "refit", "target", "n_jobs", "random_state", "verbose",
 )  # fmt: skip
 
 
+_ASKED = {"rule", "asked"}  # keys that files of before do not have
 _KEYS = (
     "costs", "parameters", "estimator", "guard", "strategy", "rows", "measured_on", "n_front",
     "best", "candidates", "all_sources", "history", "chosen", "training", "evaluated",
@@ -85,15 +88,14 @@ def search_to(search: CascadeSearchCV, writer: Writer) -> Data:
         "rows": rows_to(writer, found.layout, found.stages, found.rows)
         | {"n_splits": found.n_splits, "n_selected_on": found.n_rows},
         "measured_on": found.front.measured_on,
+        **luck_to(found.front),
         "n_front": len(found.front),
         "best": best,
         "candidates": candidates_to(writer, candidates, found.costs),
-        "all_sources": {
-            "truth": writer.array(found.reference.truth.astype(np.int64)),
-            "right": writer.array(found.reference.right),
-        },
+        "all_sources": _reference_to(writer, found.reference),
         "history": records_to(writer, found.history, "the history"),
         "chosen": _chosen_of(search),
+        **_asked_to(search),
         "training": stages_to(writer, _kept_by(search, found.stages), found.final),
         "evaluated": (
             None
@@ -105,7 +107,7 @@ def search_to(search: CascadeSearchCV, writer: Writer) -> Data:
 
 def search_from(data: Data, reader: Reader) -> CascadeSearchCV:
     """Give the search back, in all that needs no training rows."""
-    expect_keys(data, *_KEYS, *FINAL & data.keys())
+    expect_keys(data, *_KEYS, *(FINAL | LUCK | _ASKED) & data.keys())
     final = final_from(reader, data)
     costs = costs_from(data["costs"])
     rows = expect_rows(data["rows"], "n_splits", "n_selected_on")
@@ -131,7 +133,7 @@ def search_from(data: Data, reader: Reader) -> CascadeSearchCV:
     _check_candidates(candidates, stages.classes.tolist())
     n_front = expect_place(data["n_front"], len(candidates))
     search.found_ = Found(
-        front=front_from(candidates[:n_front], costs, data["measured_on"]),
+        front=front_from(candidates[:n_front], costs, data),
         reference=reference,
         all_sources=candidates[n_front],
         stages=stages,
@@ -160,12 +162,28 @@ def _choose(search: CascadeSearchCV, data: Data, others: Sequence[Candidate]) ->
     # The front aligns designs anew; what was one of its candidates is so again.
     known = [*search.front_, *others]
     best = known[expect_place(data["best"], len(known))]
+    asked = _asked_from(data)
     if data["chosen"] is None:
-        search.choice_ = Choice(best)
+        search.choice_ = Choice(best, **asked)
         return
     is_refitted = {"training": True, "evaluated": False}[data["chosen"]]
     cascade = search.found_.cascade(best, is_refitted, search.guard)
-    search.choice_ = Choice(best, cascade, cascade.decider_, is_refitted)
+    search.choice_ = Choice(best, cascade, cascade.decider_, is_refitted, **asked)
+
+
+def _asked_to(search: CascadeSearchCV) -> Data:
+    """Keep by which rule the choice was made, and the bounds asked for."""
+    choice = getattr(search, "choice_", None)
+    if choice is None:
+        return {}
+    return {"rule": choice.rule, "asked": to_plain(dict(choice.asked), "the bounds of the choice")}
+
+
+def _asked_from(data: Data) -> Data:
+    """Give them back; files of before tell neither."""
+    asked = from_plain(data.get("asked", to_plain({})))
+    check_bounds(expect(asked, dict))
+    return {"rule": expect(data.get("rule", ""), str), "asked": asked}
 
 
 def _check_candidates(candidates: Sequence[Candidate], classes: list[Any]) -> None:
@@ -231,14 +249,33 @@ def _guard_parameters(search: CascadeSearchCV) -> Data:
     return {"margin": guard.margin, "pool": pool}
 
 
+def _reference_to(writer: Writer, reference: AllSources) -> Data:
+    data = {
+        "truth": writer.array(reference.truth.astype(np.int64)),
+        "right": writer.array(reference.right),
+    }
+    if reference.label is not None and len(reference.classes) > 2:  # with two, right tells it
+        data["label"] = writer.array(reference.label.astype(np.int64))
+    return data
+
+
 def _reference_from(data: Data, reader: Reader, costs: Costs, classes: NDArray[Any]) -> AllSources:
-    expect_keys(data, "truth", "right")
+    expect_keys(data, "truth", "right", *{"label"} & data.keys())
     truth = reader.array(data["truth"], None)
     right = reader.array(data["right"], len(truth))
     known = (truth >= 0) & (truth < len(classes))
     if truth.dtype != np.int64 or right.dtype != np.bool_ or not known.all():
         raise ArtifactError("all sources at once were right on rows that cannot be")
-    return AllSources(costs, classes.tolist(), truth.astype(np.intp), right)
+    label = None
+    if "label" in data:
+        label = reader.array(data["label"], len(truth))
+        known = (label >= 0) & (label < len(classes)) & ((label == truth) == right)
+        if label.dtype != np.int64 or not known.all():
+            raise ArtifactError("all sources at once said what they cannot have said")
+        label = label.astype(np.intp)
+    elif len(classes) == 2:
+        label = np.where(right, truth, 1 - truth).astype(np.intp)
+    return AllSources(costs, classes.tolist(), truth.astype(np.intp), right, label)
 
 
 def _kept_by(search: CascadeSearchCV, stages: Stages) -> FittedStages:

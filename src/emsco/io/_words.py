@@ -32,6 +32,8 @@ _LABELS = re.compile(r"[<|][biuf][1248]|<U\d{1,4}|\|O")
 _MOST_LABELS = 2**25  # bytes
 _TOTALS = ("rows", "accepted", "right", "paid", "waited", "worst_latency")
 _BY_CLASS = ("class_rows", "class_accepted", "class_right")
+# Kept where they are known of every candidate; files of before have none.
+_OPTIONAL = ("label_accepted", "class_reference", "class_both")
 
 
 def expect(value: Any, kind: type[Kind]) -> Kind:
@@ -200,17 +202,44 @@ def candidates_to(writer: Writer, candidates: Sequence[Candidate], costs: Costs)
     for name in _BY_CLASS:
         counts = [[getattr(e, name)[label] for label in e.class_rows] for e in evaluations]
         data[name] = writer.column(counts, f"`{name}`")
+    for name in _OPTIONAL:
+        # All sources at once, say, are not compared with themselves: an empty list.
+        counts = [
+            [known[label] for label in e.class_rows] if known.keys() == e.class_rows.keys() else []
+            for e in evaluations
+            for known in [getattr(e, name)]
+        ]
+        if any(counts):
+            data[name] = writer.column(counts, f"`{name}`")
     return data
+
+
+def luck_to(front: ParetoFront) -> Data:
+    """Keep what is known of a front's luck, beside its candidates."""
+    return {"luck": front.luck, "repeats": float(front.repeats)}
+
+
+def luck_from(data: Data) -> Data:
+    """Give that back; files of before tell nothing of it."""
+    luck, repeats = data.get("luck"), data.get("repeats", 1.0)
+    return {
+        "luck": None if luck is None else expect(luck, float),
+        "repeats": expect(repeats, float),
+    }
+
+
+LUCK = {"luck", "repeats"}  # keys that files of before do not have
 
 
 def candidates_from(reader: Reader, data: Data, costs: Costs) -> list[Candidate]:
     """Give the candidates back."""
-    expect_keys(data, "assignment", "threshold", "labels", "label", *_TOTALS, *_BY_CLASS)
+    by_class = (*_BY_CLASS, *(name for name in _OPTIONAL if name in data))
+    expect_keys(data, "assignment", "threshold", "labels", "label", *_TOTALS, *by_class)
     assignments = reader.array(data["assignment"], None, len(costs.names))
     if assignments.dtype.kind not in "iu":
         raise ArtifactError("its candidates assign sources to no stages")
     labels = from_plain(expect(data["labels"], list))
-    table = {name: reader.column(data[name]) for name in (*_TOTALS, *_BY_CLASS, "label")}
+    table = {name: reader.column(data[name]) for name in (*_TOTALS, *by_class, "label")}
     thresholds = reader.column(data["threshold"])
     if any(len(column) != len(assignments) for column in (*table.values(), thresholds)):
         raise ArtifactError("its candidates are not as many in every column")
@@ -218,16 +247,22 @@ def candidates_from(reader: Reader, data: Data, costs: Costs) -> list[Candidate]
     for i, assignment in enumerate(assignments):
         named = [labels[expect_place(place, len(labels))] for place in table["label"][i]]
         counts: Data = {name: table[name][i] for name in _TOTALS}
-        for name in _BY_CLASS:
-            counts[name] = dict(zip(named, table[name][i], strict=True))
+        for name in by_class:
+            told = table[name][i]
+            if told or name in _BY_CLASS:
+                counts[name] = dict(zip(named, told, strict=True))
         design = StageDesign(assignment.astype(np.int64), costs.names)
         candidates.append(Candidate(design, thresholds[i], Evaluation(**counts)))
     return candidates
 
 
-def front_from(candidates: Sequence[Candidate], costs: Costs, measured_on: Any) -> ParetoFront:
-    """Give a front back, which must be one."""
-    front = ParetoFront(candidates, costs, expect(measured_on, str))
+def front_from(
+    candidates: Sequence[Candidate],
+    costs: Costs,
+    data: Data,
+) -> ParetoFront:
+    """Give a front back, which must be one; `data` tells what it was measured on, and its luck."""
+    front = ParetoFront(candidates, costs, expect(data["measured_on"], str), **luck_from(data))
     if list(front) != list(candidates):
         raise ArtifactError("its candidates are no front")
     return front

@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from emsco._ground.table import cell
 from emsco.exceptions import DecisionsError, quoted
-from emsco.plotting._style import BLUE, INK, PALE, RED, axes, plain
+from emsco.plotting._style import (
+    BLUE,
+    INK,
+    LINE,
+    PALE,
+    RED,
+    axes,
+    class_lines,
+    money_of,
+    named,
+    plain,
+)
 from emsco.words.costs import Costs
 from emsco.words.decisions import Decisions
+from emsco.words.evaluation import Evaluation, evaluate
 
 _NODE = 0.035  # half the width of a stage, where stages are 1 apart
 _MOST_NAMED = 6  # sources of a stage that are named
+_MOST_TOLD = 3  # classes at an exit, those that take it most
 _WIDTH = 22  # letters that fit between one stage and the next
 
 
@@ -31,6 +44,7 @@ class Exit:
     rows: int
     cost: float  # the mean that they paid
     reasons: tuple[str, ...] = ()
+    classes: Mapping[Any, float] = field(default_factory=dict)  # the share of each true class
 
     @property
     def sentence(self) -> str:
@@ -44,7 +58,8 @@ class FlowDisplay:
     """The flow of decided rows through the stages of a cascade, bands as wide as rows are many.
 
     From left to right the stages; at each, accepted rows leave upwards and the others go on. What
-    is left at the end is rejected. Make it by `from_decisions`.
+    is left at the end is rejected. Where the true labels are known, every exit tells how much of
+    each class takes it. Make it by `from_decisions`.
 
     Parameters
     ----------
@@ -54,6 +69,8 @@ class FlowDisplay:
         The sources that each stage buys.
     costs : Costs
         Their prices.
+    evaluation : Evaluation, default=None
+        The decisions held against the truth, where that is known.
 
     Attributes
     ----------
@@ -77,14 +94,22 @@ class FlowDisplay:
     """
 
     def __init__(
-        self, exits: Sequence[Exit], *, stages: Sequence[Sequence[str]], costs: Costs
+        self,
+        exits: Sequence[Exit],
+        *,
+        stages: Sequence[Sequence[str]],
+        costs: Costs,
+        evaluation: Evaluation | None = None,
     ) -> None:
         self.exits = list(exits)
         self.stages = [tuple(stage) for stage in stages]
         self.costs = costs
+        self.evaluation = evaluation
 
     @classmethod
-    def from_decisions(cls, decisions: Decisions, cascade: Any, *, ax: Any = None) -> Self:
+    def from_decisions(
+        cls, decisions: Decisions, cascade: Any, *, y: ArrayLike | None = None, ax: Any = None
+    ) -> Self:
         """Draw what a cascade decided.
 
         Parameters
@@ -93,6 +118,8 @@ class FlowDisplay:
             What `cascade.decide` gave.
         cascade : CascadeClassifier, or CascadeSearchCV
             The fitted cascade; of a search, the chosen one.
+        y : array, default=None
+            The true label of each row; with it, figures are told by class.
         ax : matplotlib Axes, default=None
             What to draw on. None: a new figure.
         """
@@ -106,6 +133,7 @@ class FlowDisplay:
                 f"A row left at stage {last} but the cascade has {len(cascade.stages_)} stages; "
                 "give the cascade that decided."
             )
+        evaluation = None if y is None else evaluate(decisions, y)
         exits = []
         for stage in range(len(cascade.stages_)):
             here = decisions.exit_stage == stage
@@ -113,8 +141,10 @@ class FlowDisplay:
                 rows = here & (decisions.accepted == accepted)
                 # An empty exit is told too, where rows may leave by it.
                 if rows.any() or accepted:
-                    exits.append(_exit(decisions, stage, accepted, rows))
-        return cls(exits, stages=cascade.stages_, costs=cascade.costs_).plot(ax)
+                    exits.append(_exit(decisions, stage, accepted, rows, y))
+        return cls(exits, stages=cascade.stages_, costs=cascade.costs_, evaluation=evaluation).plot(
+            ax
+        )
 
     def plot(self, ax: Any = None) -> Self:
         """Draw it.
@@ -127,7 +157,10 @@ class FlowDisplay:
         n_stages = len(self.stages)
         # What is bought is told below the stages, and must not take room from the bands.
         below = max(len(self._bought(stage).splitlines()) for stage in range(n_stages))
-        height = max(4.6, 2.0 + 0.5 * len(self.exits)) + 0.2 * max(0, below - 3)
+        title = self._title()
+        told = max(self._told(way).count("\n") for way in self.exits)
+        height = max(4.6, 2.0 + (0.1 + 0.4 * told) * len(self.exits))
+        height += 0.2 * max(0, below - 3) + LINE * title.count("\n")
         self.figure_, self.ax_ = axes(ax, 4.6 + 1.5 * n_stages, height)
         total = sum(way.rows for way in self.exits)
         shares = [way.rows / total for way in self.exits]
@@ -150,7 +183,7 @@ class FlowDisplay:
             self.ax_.fill_between(
                 [stage - _NODE, stage + _NODE], top, top - height, color=INK, linewidth=0, zorder=3
             )
-        self._annotate(total, end)
+        self._annotate(title, end)
         return self
 
     def _node(self, stage: int, shares: list[float], tops: list[float]) -> tuple[float, float]:
@@ -173,19 +206,26 @@ class FlowDisplay:
         )
         turn = min(stage + 1 - _NODE, end)
         self.bands_.append(self._band((stage + _NODE, turn), (at, to), height, end=end, **look))
-        paid = f"{cell(float(way.cost))} {self.costs.unit}".rstrip()
-        total = sum(each.rows for each in self.exits)
-        rows = f"{way.rows:,} rows ({way.rows / total:.1%})"
-        told = f"{rows}, paid {paid} each" if way.rows else rows
         text = self.ax_.text(
             end + 0.05,
             to - height / 2,
-            plain(f"{way.sentence}\n{told}"),
+            plain(self._told(way)),
             va="center",
             color=INK,
             linespacing=1.3,
         )
         self.texts_.append(text)
+
+    def _told(self, way: Exit) -> str:
+        """Say how many leave by an exit, what they paid, and how much of each class they are."""
+        paid = f"{cell(float(way.cost))} {self.costs.unit}".rstrip()
+        total = sum(each.rows for each in self.exits)
+        rows = f"{way.rows:,} rows ({way.rows / total:.1%})"
+        lines = [way.sentence, f"{rows}, paid {paid} each" if way.rows else rows]
+        if way.rows and way.classes:
+            most = sorted(way.classes.items(), key=lambda known: -known[1])[:_MOST_TOLD]
+            lines.append(", ".join(f"{share:.1%} of {named(label, 12)}" for label, share in most))
+        return "\n".join(lines)
 
     def _band(
         self,
@@ -204,14 +244,36 @@ class FlowDisplay:
             x, top = np.append(x, end), np.append(top, tops[1])
         return self.ax_.fill_between(x, top, top - height, **look)
 
-    def _annotate(self, total: int, end: float) -> None:
-        n_stages = len(self.stages)
-        accepted = sum(way.rows for way in self.exits if way.accepted)
+    def _title(self) -> str:
+        """Sum up: how many rows, what is accepted and paid, and with the truth each class."""
+        total = sum(way.rows for way in self.exits)
+        coverage = sum(way.rows for way in self.exits if way.accepted) / total
         cost = sum(way.rows * way.cost for way in self.exits) / total
-        money = f"{cell(float(cost))} {self.costs.unit}".rstrip()
-        self.ax_.set_title(
-            plain(f"{total:,} rows, coverage {accepted / total:.3f}, cost {money}"), loc="left"
-        )
+        review = 0.0 if self.costs.review is None else self.costs.review.cost
+        paid = money_of(cost, coverage, self.costs.unit, review)
+        told, first = self.evaluation, f"{total:,} rows, coverage {coverage:.3f}"
+        if told is not None:
+            first += f", accuracy {told.accuracy:.3f}"
+        elif not review:
+            return f"{first}, cost {paid}"
+        return "\n".join([first, f"cost {paid}", *(class_lines(told) if told else [])])
+
+    def _annotate(self, title: str, end: float) -> None:
+        n_stages = len(self.stages)
+        first, *others = title.splitlines()
+        self.ax_.set_title(plain(first), loc="left", pad=6 + 72 * LINE * len(others))
+        if others:
+            self.ax_.set_ylim(top=0.0)  # what is told of the first exit stays below
+            self.ax_.annotate(
+                plain("\n".join(others)),
+                (0, 1),
+                xycoords="axes fraction",
+                xytext=(0, 4),
+                textcoords="offset points",
+                fontsize="small",
+                color=INK,
+                va="bottom",
+            )
         self.ax_.set_xticks(range(n_stages), [self._bought(i) for i in range(n_stages)])
         self.ax_.tick_params(axis="x", length=0)
         self.ax_.set_yticks([])
@@ -232,13 +294,21 @@ class FlowDisplay:
         return plain("\n".join(line for part in parts for line in textwrap.wrap(part, _WIDTH)))
 
 
-def _exit(decisions: Decisions, stage: int, accepted: bool, rows: NDArray[np.bool_]) -> Exit:
+def _exit(
+    decisions: Decisions,
+    stage: int,
+    accepted: bool,
+    rows: NDArray[np.bool_],
+    y: ArrayLike | None,
+) -> Exit:
     reasons: tuple[str, ...] = ()
     if not accepted:
         found = sorted({str(reason) for reason in decisions.reason[rows]})
         reasons = tuple(found) if len(found) <= 2 else (quoted(found, most=1),)
     cost = float(decisions.cost[rows].mean()) if rows.any() else 0.0
-    return Exit(stage, accepted, int(rows.sum()), cost, reasons)
+    truth = np.asarray([] if y is None else y)
+    classes = {c: float(rows[truth == c].mean()) for c in np.unique(truth).tolist()}
+    return Exit(stage, accepted, int(rows.sum()), cost, reasons, classes)
 
 
 def _cut(name: str) -> str:

@@ -10,9 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from emsco._ground.table import cell
 from emsco.exceptions import SelectionError, require
-from emsco.plotting._style import INK, RED, axes, bare, cost_label, plain
+from emsco.plotting._style import (
+    INK,
+    LINE,
+    RED,
+    axes,
+    bare,
+    class_lines,
+    cost_label,
+    money_of,
+    plain,
+)
 from emsco.words.evaluation import Evaluation
 from emsco.words.front import ParetoFront
 
@@ -26,7 +35,8 @@ class FrontDisplay:
     """The candidates of a front: cost against accuracy, coloured by coverage.
 
     A line follows the best accuracy to be had for at most a cost, a line for each coverage where
-    the colour changes. Make it by `from_search` or `from_front`.
+    the colour changes. What is chosen is told by class too. Make it by `from_search` or
+    `from_front`.
 
     Parameters
     ----------
@@ -38,6 +48,8 @@ class FrontDisplay:
         What the front is held against, by what to call it.
     unit : str, default=""
         The unit of costs.
+    review : float, default=0.0
+        What the review of a rejected row costs.
 
     Attributes
     ----------
@@ -69,6 +81,7 @@ class FrontDisplay:
         chosen: Evaluation | None = None,
         references: Mapping[str, Evaluation] | None = None,
         unit: str = "",
+        review: float = 0.0,
     ) -> None:
         self.cost = cost
         self.accuracy = accuracy
@@ -76,6 +89,7 @@ class FrontDisplay:
         self.chosen = chosen
         self.references = dict(references or {})
         self.unit = unit
+        self.review = review
 
     @classmethod
     def from_search(cls, search: Any, *, ax: Any = None, scale: str | None = None) -> Self:
@@ -126,6 +140,7 @@ class FrontDisplay:
             chosen=chosen,
             references=references,
             unit=front.costs.unit,
+            review=0.0 if front.costs.review is None else front.costs.review.cost,
         )
         return display.plot(ax, scale=scale)
 
@@ -142,7 +157,9 @@ class FrontDisplay:
         """
         if not len(self.cost):
             raise SelectionError("The front is empty: no candidate accepts any row.")
-        self.figure_, self.ax_ = axes(ax, 7.2, 5.0)
+        marked = self._marked()
+        lines = sum(label.count("\n") for label, *_ in marked)
+        self.figure_, self.ax_ = axes(ax, 7.2, 5.0 + LINE * lines)
         colours = require("matplotlib.colors", "plot")
         # Dark is high coverage; the palest end would vanish on paper.
         shades = require("matplotlib", "plot").colormaps["viridis_r"](np.linspace(0.06, 1.0, 256))
@@ -166,7 +183,7 @@ class FrontDisplay:
         self.ax_.xaxis.set_major_formatter("{x:,.10g}")
         if self.ax_.get_xscale() == "linear":
             self.ax_.locator_params(axis="x", nbins=5)  # prices may have many digits
-        self._mark()
+        self._mark(marked)
         self.ax_.set(xlabel=plain(cost_label(self.unit)), ylabel="accuracy")
         bare(self.ax_)
         self.colorbar_ = self.figure_.colorbar(
@@ -183,20 +200,31 @@ class FrontDisplay:
         cost, best = cost[order], np.maximum.accumulate(accuracy[order])
         self.ax_.plot(cost, best, drawstyle="steps-post", color=colour, linewidth=1.4)
 
-    def _mark(self) -> None:
-        """Mark the chosen candidate and the references, and tell their figures above the axes."""
-        marked: list[tuple[str, Evaluation, dict[str, Any]]] = []
+    def _marked(self) -> list[tuple[str, Evaluation, dict[str, Any]]]:
+        """List the chosen candidate and the references: what is told of each, and how it looks."""
+        marked = []
         if self.chosen is not None:
             star = {"marker": "*", "s": 260, "c": RED, "linewidths": 1.0}
-            marked.append(("chosen", self.chosen, star))
+            told = "\n".join([self._figures("chosen", self.chosen), *class_lines(self.chosen)])
+            marked.append((told, self.chosen, star))
         for (name, evaluation), marker in zip(self.references.items(), cycle("sDv^"), strict=False):
             hollow = {"marker": marker, "s": 60, "c": "white", "linewidths": 1.6}
-            marked.append((name, evaluation, hollow))
-        for name, evaluation, style in marked:
+            marked.append((self._figures(name, evaluation), evaluation, hollow))
+        return marked
+
+    def _figures(self, name: str, evaluation: Evaluation) -> str:
+        accuracy, coverage = evaluation.accuracy, evaluation.coverage
+        paid = money_of(evaluation.cost, coverage, self.unit, self.review)
+        told = f"{name}: accuracy {accuracy:.3f}, coverage {coverage:.3f}"
+        return f"{told}, cost {paid}" if not self.review else f"{told}\ncost {paid}"
+
+    def _mark(self, marked: list[tuple[str, Evaluation, dict[str, Any]]]) -> None:
+        """Mark the chosen candidate and the references, and tell their figures above the axes."""
+        for told, evaluation, style in marked:
             self.ax_.scatter(
                 [evaluation.cost],
                 [evaluation.accuracy],
-                label=plain(f"{name}: {_figures(evaluation, self.unit)}"),
+                label=plain(told),
                 edgecolors=INK,
                 zorder=3,
                 clip_on=False,
@@ -217,8 +245,3 @@ class FrontDisplay:
         cheapest, middle = self.cost.min(), np.median(self.cost)
         is_squeezed = cheapest > 0 and middle < _SQUEEZED * self.cost.max()
         return "log" if is_squeezed else "linear"
-
-
-def _figures(evaluation: Evaluation, unit: str) -> str:
-    cost = f"{cell(float(evaluation.cost))} {unit}".rstrip()
-    return f"accuracy {evaluation.accuracy:.3f}, coverage {evaluation.coverage:.3f}, cost {cost}"

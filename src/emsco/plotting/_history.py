@@ -15,6 +15,8 @@ from emsco.exceptions import SearchError
 from emsco.plotting._style import BLUE, INK, RED, axes, bare, plain
 
 _MOST_NAMED = 16  # thresholds that fit above the axes
+_LETTERS = 80  # that fit above the axes side by side
+_LINE = 2.2  # letters as wide as a line is high
 
 
 class HistoryDisplay:
@@ -121,8 +123,16 @@ class HistoryDisplay:
         every = -(-len(named) // _MOST_NAMED)
         named = named[::every]
         above = self.ax_.secondary_xaxis("top")
-        longest = max(len(name) for _, name in named)
-        turned = 90 if longest * len(named) > 70 else 0
+        # How far names are apart, in letters that fit between: runs are not equally long.
+        letters = _LETTERS / max(self.designs_[-1][-1], 1)
+        close = min([(b[0] - a[0]) * letters for a, b in pairwise(named)], default=_LETTERS)
+        turned = 90 if max(len(name) for _, name in named) + 1 > close else 0
+        if turned:
+            kept = [*named[:1]]
+            for at, name in named[1:]:
+                if (at - kept[-1][0]) * letters >= _LINE:
+                    kept.append((at, name))
+            named = kept
         above.set_xticks([at for at, _ in named], [plain(name) for _, name in named])
         above.tick_params(length=0, labelrotation=turned)
         above.set_xlabel("threshold")

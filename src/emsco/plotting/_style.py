@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from emsco._ground.table import cell
 from emsco.exceptions import require
+from emsco.words.evaluation import Evaluation
 
 # Of Okabe and Ito's palette: apart for every kind of colour blindness, and in grey.
 BLUE = "#0072B2"
 RED = "#D55E00"
 INK = "#222222"
 PALE = "#D0D0D0"
+
+MOST_CLASSES = 4  # that are told one by one, those that fare worst
+_WIDTH = 18  # letters of a label
+LINE = 0.18  # inches that a line of small text takes
 
 
 def axes(ax: Any, width: float, height: float) -> tuple[Any, Any]:
@@ -36,3 +42,49 @@ def cost_label(unit: str) -> str:
 def plain(text: object) -> str:
     """Keep matplotlib from reading mathematics into a name that holds dollar signs."""
     return str(text).replace("$", r"\$")
+
+
+def named(label: object, width: int = _WIDTH) -> str:
+    """Shorten a label in its middle: many differ at their ends alone."""
+    text = str(label)
+    return text if len(text) <= width else f"{text[: width - 7]}...{text[-4:]}"
+
+
+def money_of(cost: float, coverage: float, unit: str, review: float) -> str:
+    """Say what a row costs on the mean, with its review where that has a price."""
+    if not review:
+        return f"{cell(float(cost))} {unit}".rstrip()
+    reviewed = review * (1 - coverage)
+    told = f"{cell(float(cost))} for sources + {cell(reviewed)} for review"
+    return f"{told} = {cell(cost + reviewed)} {unit}".rstrip()
+
+
+def class_lines(evaluation: Evaluation) -> list[str]:
+    """Say of each class what is rejected and missed of it, its recall and its label's precision.
+
+    Of many classes those that fare worst. A dash stands for a share of no rows.
+    """
+
+    def share(word: str, label: Any, whole: Any) -> str:
+        known = label in whole and whole[label]
+        return f"{word} {getattr(evaluation, word)[label]:.3f}" if known else f"{word} \u2013"
+
+    def fares(label: Any) -> float:
+        return evaluation.rejected[label] + evaluation.missed[label]
+
+    labels = list(evaluation.class_rows)
+    if len(labels) > MOST_CLASSES:
+        labels.sort(key=fares, reverse=True)
+    lines = []
+    for label in labels[:MOST_CLASSES]:
+        rows = evaluation.class_rows
+        parts = [
+            share("rejected", label, rows),
+            share("missed", label, rows),
+            share("recall", label, evaluation.class_accepted),
+            share("precision", label, evaluation.label_accepted),
+        ]
+        lines.append(f"{named(label)}: {', '.join(parts)}")
+    if len(labels) > MOST_CLASSES:
+        lines.append(f"and {len(labels) - MOST_CLASSES} other classes")
+    return lines

@@ -6,7 +6,7 @@ Counts, not rates: the page divides them as `Evaluation` does, so that bounds on
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,11 @@ from emsco.words.front import Candidate, ParetoFront
 from emsco.words.threshold import resolve
 
 MOST_CANDIDATES = 5000  # that a page draws without making one wait
+
+# What the page has sliders for, as `ParetoFront.select` names it.
+SLIDERS = {
+    "max_cost", "min_coverage", "min_accuracy", "max_missed", "max_rejected", "min_precision",
+}  # fmt: skip
 
 Plain = dict[str, Any]
 
@@ -41,8 +46,11 @@ def page_data(search: Any, X: Any = None, y: ArrayLike | None = None) -> Plain:
         "label_reprs": [repr(label) for label in labels],
         "costs": _costs(search.costs_),
         "n_front": len(front),
+        "luck": front.luck,
+        "repeats": front.repeats,
         "start": places.index(start),
         "chosen": places.index(start) if is_on_front else None,
+        **_choice(search, labels),
         **_designs(kept, labels),
         "selected": _columns([candidate.evaluation for candidate in kept], labels),
         "fresh": None,
@@ -74,13 +82,38 @@ def _start(front: ParetoFront, chosen: Candidate | None) -> int:
         return 0
     try:
         nearest = front.select(
-            min_coverage=chosen.evaluation.coverage, min_accuracy=chosen.evaluation.accuracy
+            min_coverage=chosen.evaluation.coverage,
+            min_accuracy=chosen.evaluation.accuracy,
+            caution=0,
         )
     except SelectionError as error:
         if error.closest is None:
             raise  # the front is empty
         nearest = error.closest
     return front.index(nearest)
+
+
+def _choice(search: Any, labels: Sequence[Any]) -> Plain:
+    """Tell the rule of the choice, and the bounds of it where the page has sliders for them all."""
+    choice = getattr(search, "choice_", None)
+    given = {} if choice is None else choice.asked
+    asked = {name: value for name, value in given.items() if value is not None}
+    caution, by, errors = (
+        asked.pop(name, unsaid)
+        for name, unsaid in (("caution", "auto"), ("by", "cost"), ("error_cost", 0.0))
+    )
+    bounds = {
+        name: [value.get(label) for label in labels] if isinstance(value, Mapping) else value
+        for name, value in asked.items()
+    }
+    if isinstance(errors, Mapping):
+        errors = [errors.get(label, 0.0) for label in labels]
+    are_sliders = bounds and by == "cost" and bounds.keys() <= SLIDERS
+    return {
+        "rule": "" if choice is None else choice.rule,
+        "asked": {"caution": caution, **bounds} if are_sliders else None,
+        "error_cost": errors if by == "loss" else None,
+    }
 
 
 def _extremes(front: ParetoFront) -> list[int]:
@@ -130,6 +163,7 @@ def _costs(costs: Costs) -> Plain:
         ],
         "setups": dict(costs.setups),
         "review": None if costs.review is None else costs.review.cost,
+        "review_accuracy": None if costs.review is None else costs.review.accuracy,
     }
 
 
@@ -167,6 +201,8 @@ def _columns(evaluations: Sequence[Evaluation | None], labels: Sequence[Any]) ->
     known = next((e for e in evaluations if e is not None), None)
     columns: Plain = {name: column(name) for name in ("accepted", "right", "paid")}
     columns |= {name: by_class(name) for name in ("class_accepted", "class_right")}
+    if all(e.label_accepted for e in evaluations if e is not None):  # else it is not known
+        columns["label_accepted"] = by_class("label_accepted")
     if known is not None:
         columns["rows"] = _whole(known.rows)
         columns["class_rows"] = [_whole(known.class_rows.get(label, 0)) for label in labels]

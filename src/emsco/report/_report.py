@@ -39,10 +39,12 @@ def report(
 ) -> Path:
     """Write a search as one HTML file to look at, choose in, and send around.
 
-    The page shows the front with sliders for the most to pay, the least coverage and accuracy and
-    the most missed of each class. The cheapest candidate within them is drawn stage by stage, its
-    figures stand beside those of all sources, and the lines that choose it in Python and on the
-    command line stand below. It works offline: nothing is loaded from anywhere.
+    The page shows the front with sliders for the most to pay, the least coverage and accuracy, and
+    for what is missed and rejected of each class and how sure its label is. Bounds hold with a
+    margin, as `ParetoFront.select` has it; caution says how wide. The cheapest candidate within
+    them is drawn stage by stage, its figures, by class too, stand beside those of all sources, and
+    the lines that choose it in Python and on the command line stand below. It works offline:
+    nothing is loaded from anywhere.
 
     Parameters
     ----------
@@ -92,6 +94,7 @@ def report(
             "title": escape(title or "emsco report"),
             "lead": escape(_lead(search, data)),
             "measured_on": escape(_measured_on(search, data)),
+            "loss": _loss(search, data),
             "certificate": _certificate(search, certificate),
             "not_in_shell": _not_in_shell(left_out),
             "toml": escape(_toml(search)),
@@ -99,7 +102,7 @@ def report(
             "style": _part("report.css"),
             "plotly": plotly,
             "data": _json(data),
-            "script": _part("report.js"),
+            "script": _part("choice.js") + _part("report.js"),
         },
     )
     write_whole(path, [page.encode()])
@@ -132,10 +135,13 @@ def _lead(search: Any, data: Mapping[str, Any]) -> str:
         "coverage and cost at once."
     )
     if len(data["design_of"]) < n_front:
-        lead += f" The page shows {len(data['design_of']):,} of them, evenly."
+        lead += (
+            f" The page shows {len(data['design_of']):,} of them, evenly; among all of them its "
+            "bounds may choose one that it does not show."
+        )
     chosen = getattr(search, "best_candidate_", None)
     if chosen is not None and data["chosen"] is None:
-        lead += f" The search chose {chosen}; that is not on the front."
+        lead += f" The search chose {chosen}; that is not on the front. {data['rule']}".rstrip()
     return lead
 
 
@@ -148,6 +154,24 @@ def _measured_on(search: Any, data: Mapping[str, Any]) -> str:
         if data["all_sources"]["fresh"] is None or None in data["fresh"]["accepted"]:
             told += " A dash: the file that the search is out of keeps no such cascade."
     return told
+
+
+def _loss(search: Any, data: Mapping[str, Any]) -> str:
+    """Say what a loss is of, where errors have prices."""
+    errors = data["error_cost"]
+    if errors is None:
+        return ""
+    priced = (
+        f"{cell(errors)} each"
+        if isinstance(errors, float | int)
+        else ", ".join(f"{cell(e)} for {c}" for c, e in zip(data["labels"], errors, strict=True))
+    )
+    unit = f" {search.costs_.unit}".rstrip()
+    told = (
+        f"loss: mean paid per row for sources, review and errors, which cost {priced}{unit}; the "
+        "best of a front that was searched without error prices"
+    )
+    return f'<p class="note">{escape(told)}</p>'
 
 
 def _certificate(search: Any, certificate: Any) -> str:
@@ -213,8 +237,11 @@ def _options(name: str, value: Any) -> Iterator[str]:
         thresholds = value if isinstance(value, list) else [value]
         if all(isinstance(threshold, float) for threshold in thresholds):
             yield from (word for number in thresholds for word in ("--threshold", str(number)))
-    elif name == "max_missed":
-        yield from (f"--max-missed={label}={share}" for label, share in value.items())
+    elif name in ("max_missed", "max_rejected"):
+        flag = name.replace("_", "-")
+        yield from (f"--{flag}={label}={share}" for label, share in value.items())
+    elif name == "select" and isinstance(value, Mapping) and list(value) == ["caution"]:
+        yield from ("--caution", str(value["caution"]))
     elif name == "guard" and repr(value) == "InputGuard()":
         yield "--guard"
 

@@ -6,21 +6,33 @@
   const every = Array.from({ length: n }, (_, i) => i);
   const byId = (id) => document.getElementById(id);
 
-  // Counts to rates, by the divisions that Evaluation does, so that bounds choose what
-  // ParetoFront.select chooses.
+  // Counts to rates, by the divisions that Evaluation does. Nothing is known of no rows: null.
+  const WORDS = ["rejected", "missed", "recall", "precision"];
   const share = (part, whole) => (whole ? part / whole : 0);
+  const known = (part, whole) => (whole ? part / whole : null);
   function figures(columns, i) {
     if (!columns || columns.accepted[i] === null || columns.accepted[i] === undefined) return null;
+    const rows = columns.rows, rejected = rows - columns.accepted[i];
+    const by = (of) => labels.map((_, k) => of(columns.class_rows[k], columns.class_accepted[k][i], columns.class_right[k][i], k));
     const told = {
       accuracy: share(columns.right[i], columns.accepted[i]),
-      coverage: share(columns.accepted[i], columns.rows),
-      cost: share(columns.paid[i], columns.rows),
-      // Nothing is known of a class without rows.
-      missed: labels.map((_, k) => columns.class_rows[k]
-        ? (columns.class_accepted[k][i] - columns.class_right[k][i]) / columns.class_rows[k] : null),
+      coverage: share(columns.accepted[i], rows),
+      cost: share(columns.paid[i], rows),
+      rejected: by((all, accepted) => known(all - accepted, all)),
+      missed: by((all, accepted, right) => known(accepted - right, all)),
+      recall: by((all, accepted, right) => known(right, accepted)),
+      precision: by((all, accepted, right, k) => (columns.label_accepted ? known(right, columns.label_accepted[k][i]) : null)),
     };
+    told.review = costs.review === null ? 0 : share(costs.review * rejected, rows);
+    if (data.error_cost !== null && (costs.review !== null || !rejected)) {
+      const errs = costs.review === null ? 0 : 1 - costs.review_accuracy;
+      const errors = typeof data.error_cost === "number"
+        ? data.error_cost * (columns.accepted[i] - columns.right[i] + errs * rejected)
+        : by((all, accepted, right, k) => data.error_cost[k] * (accepted - right + errs * (all - accepted))).reduce((a, b) => a + b, 0);
+      told.loss = told.cost + told.review + share(errors, rows);
+    }
     if (columns.worst_latency) {
-      told.latency = share(columns.waited[i], columns.rows);
+      told.latency = share(columns.waited[i], rows);
       told.worst_latency = columns.worst_latency[i];
     }
     return told;
@@ -31,14 +43,16 @@
   const printer = (options) => new Intl.NumberFormat("en-US", { roundingMode: "halfEven", ...options });
   const tenths = printer({ minimumFractionDigits: 1, maximumFractionDigits: 1 });
   const short = printer({ maximumSignificantDigits: 4 }), long = printer({ maximumFractionDigits: 0 });
-  const percent = (x) => (x === null || x === undefined ? "\u2013" : tenths.format(100 * x) + "%");
-  const number = (x) => (Math.abs(x) < 1000 ? short : long).format(x);
+  const exactly = (x) => x.toPrecision(60); // all its digits: Python rounds these, not the shortest
+  const percent = (x) => (x === null || x === undefined ? "\u2013" : tenths.format(exactly(100 * x)) + "%");
+  const number = (x) => (Math.abs(x) < 1000 ? short : long).format(exactly(x));
   const money = (x) => (number(x) + " " + costs.unit).trim();
-  const rounded = (x, digits, up) => {
-    const scale = 10 ** digits;
-    const near = Math.round(x * scale) / scale; // where x is a short decimal already
-    if (near === x) return x;
-    return (up ? Math.ceil(x * scale) : Math.floor(x * scale)) / scale;
+  const isReviewed = costs.review > 0; // at a price
+  const paid = (f) => (!isReviewed ? money(f.cost)
+    : number(f.cost) + " for sources + " + number(f.review) + " for review = " + money(f.cost + f.review));
+  const roundedUp = (x, digits) => {
+    const scale = 10 ** digits, near = Math.round(x * scale) / scale; // a short decimal already
+    return near === x ? x : Math.ceil(x * scale) / scale;
   };
 
   function element(tag, text, className) {
@@ -50,94 +64,104 @@
   const append = (parent, ...children) => { parent.append(...children); return parent; };
 
   // Bounds: what they are on, which way, and where the slider can stand. Its loose end is no bound.
-  const bounds = [
-    bound("max_cost", "cost, at most", 1, (p) => p.cost, money),
-    bound("min_coverage", "coverage, at least", -1, (p) => p.coverage, percent),
-    bound("min_accuracy", "accuracy, at least", -1, (p) => p.accuracy, percent),
-    ...labels.map((label, k) =>
-      bound("max_missed_" + k, "missed " + label + ", at most", 1, (p) => p.missed[k], percent)),
-  ];
-  function bound(id, words, sign, of, print) {
-    const values = points.map(of);
-    const least = Math.min(...values), most = Math.max(...values);
-    const stops = id === "max_cost" ? priceStops(least, most) : shareStops(least, most, sign);
-    return { id, words, sign, of, print, stops, value: null };
-  }
-  function shareStops(least, most, sign) {
-    // Tenths of a percent, from where one candidate at least is within them to where all are.
-    const round = sign > 0 ? Math.ceil : Math.floor;
+  const chooser = emscoChoice.choosing(selected, labels, data.repeats, costs.total, number);
+  const bounds = chooser.bounds.map((b) => {
+    const id = b.k === null ? b.parameter : b.parameter + "_" + b.k;
+    return { ...b, id, print: b.word === "cost" ? money : percent, stops: [], value: null };
+  });
+  const stopsOf = (b) => (b.word === "cost" ? priceStops(b.at(0)) : shareStops(b));
+  const least = (values) => values.reduce((a, x) => Math.min(a, x)), most = (values) => values.reduce((a, x) => Math.max(a, x));
+  function shareStops(b) {
+    // Tenths of a percent, from where one candidate at least is within them to where all are. None
+    // and all are as counted, so they may be met where nothing near them is.
+    const round = b.sign > 0 ? Math.ceil : Math.floor, held = b.at(standardErrors()), counted = b.at(0);
     const stops = [];
-    for (let k = round(least * 1000); k <= round(most * 1000); k++) stops.push(k / 1000);
-    return stops;
+    for (let k = round(least(held) * 1000); k <= round(most(held) * 1000); k++) stops.push(k / 1000);
+    const tight = b.sign > 0 ? 0 : 1, isMet = (b.sign > 0 ? least(counted) : most(counted)) === tight;
+    const others = stops.filter((stop) => stop !== tight || stops.length === 1);
+    if (!isMet || others.includes(tight)) return others;
+    return b.sign > 0 ? [tight, ...others] : [...others, tight];
   }
-  function priceStops(least, most) {
-    const steps = 200, stops = [];
-    const isLog = least > 0 && most / least > 30;
+  function priceStops(prices) {
+    const low = least(prices), high = most(prices), steps = 200, stops = [];
+    const isLog = low > 0 && high / low > 30;
     for (let k = 0; k <= steps; k++) {
-      const x = isLog ? least * (most / least) ** (k / steps) : least + (most - least) * k / steps;
+      const x = isLog ? low * (high / low) ** (k / steps) : low + (high - low) * k / steps;
       const digits = Math.max(0, 2 - Math.floor(Math.log10(x || 1)));
-      stops.push(rounded(x, Math.min(digits, 12), true));
+      stops.push(roundedUp(x, Math.min(digits, 12)));
     }
     return [...new Set(stops)];
   }
   const loose = (b) => (b.sign > 0 ? b.stops.length - 1 : 0);
-
-  const exceeds = (b, value, p) => value !== null && b.sign * (b.of(p) - value) > 0;
   const asked = () => bounds.map((b) => b.value);
-  const within = (values) => every.filter((i) => !bounds.some((b, k) => exceeds(b, values[k], points[i])));
-  function cheapest(candidates) {
-    return candidates.reduce((best, i) => {
-      if (best === null) return i;
-      const a = points[i], b = points[best];
-      if (a.cost !== b.cost) return a.cost < b.cost ? i : best;
-      if (a.accuracy !== b.accuracy) return a.accuracy > b.accuracy ? i : best;
-      return a.coverage > b.coverage ? i : best;
-    }, null);
-  }
-  function closest(values) {
-    // Shortfalls as shares, cost as a share of the full price; as SelectionError.closest is found.
-    const distance = (p) => bounds.reduce((sum, b, k) => values[k] === null ? sum
-      : sum + Math.max(0, b.sign * (b.of(p) - values[k])) / (k ? 1 : costs.total || 1), 0);
-    return every.reduce((best, i) => (distance(points[i]) < distance(points[best]) ? i : best), 0);
-  }
-  function boundsFor(i) {
-    // The shortest numbers that choose a candidate: it is the cheapest as covering and accurate.
-    for (let digits = 2; digits <= 16; digits++) {
-      const values = bounds.map((b, k) =>
-        k === 1 || k === 2 ? rounded(b.of(points[i]), digits, false) : null);
-      if (cheapest(within(values)) === i) return values;
-    }
-    return bounds.map((b, k) => (k === 1 || k === 2 ? b.of(points[i]) : null));
-  }
 
-  // The sliders.
-  const holder = byId("sliders");
-  let missedHolder = holder;
-  if (labels.length > 3) {
-    missedHolder = document.createElement("details");
-    missedHolder.append(element("summary", "missed, by class"));
+  // Caution: how many standard errors shares of rows are held to the safe side.
+  const automatic = data.luck === null ? 1 : Math.max(1, data.luck);
+  let caution = "auto", preferred = "auto"; // as it is, and as the reader wants it
+  const standardErrors = () => (caution === "auto" ? automatic : caution);
+  const cautionFor = (z, wanted) => (z === (wanted === "auto" ? automatic : wanted) ? wanted : z);
+  function boundsFor(i, wanted) {
+    const found = chooser.boundsFor(i, wanted === "auto" ? automatic : wanted);
+    return { values: found.wanted, caution: cautionFor(found.z, wanted) };
   }
-  bounds.forEach((b, k) => {
+  byId("caution").append(...[
+    ["auto", "auto: " + chooser.standardErrors(automatic)], ["0", "0: as counted"], ["number", "a number"],
+  ].map(([value, text]) => Object.assign(element("option", text), { value })));
+  byId("luck").textContent = data.luck === null ? "It is not known how lucky the choice is: auto is 1."
+    : "Searching again showed a choice to be " + chooser.standardErrors(data.luck) + " of luck" + (data.luck < 1 ? "; auto is at least 1." : ".");
+  function readCaution() {
+    const picked = byId("caution").value, typed = byId("caution_number");
+    const number = typed.valueAsNumber, isNumber = number >= 0 && number < 99;
+    if (picked === "number") typed.setAttribute("aria-invalid", String(!isNumber));
+    if (picked !== "number" || isNumber) caution = preferred = picked === "auto" ? "auto" : picked === "0" ? 0 : number;
+  }
+  byId("caution").addEventListener("change", () => {
+    if (byId("caution").value === "number") byId("caution_number").value = twoDecimals(standardErrors());
+    readCaution();
+    set(asked(), caution);
+  });
+  byId("caution_number").addEventListener("input", () => { readCaution(); placeSliders(); later(); });
+  const twoDecimals = (x) => Math.round(100 * x) / 100;
+
+  // The sliders: of classes in groups to open, where there are many.
+  const holders = {};
+  bounds.forEach((b) => {
     b.input = document.createElement("input");
-    Object.assign(b.input, { type: "range", id: b.id, min: 0, max: b.stops.length - 1, step: 1 });
+    Object.assign(b.input, { type: "range", id: b.id, min: 0, step: 1 });
     b.output = document.createElement("output");
     b.output.htmlFor = b.id;
-    const label = append(element("label"), element("span", b.words), b.output);
+    const way = b.sign > 0 ? "at most" : "at least";
+    const label = append(element("label"), element("span", b.name + ", " + way), b.output);
     label.htmlFor = b.id;
-    (k > 2 ? missedHolder : holder).append(append(element("div", undefined, "slider"), label, b.input));
+    holderOf(b).append(append(element("div", undefined, "slider"), label, b.input));
     b.input.addEventListener("input", () => {
       const at = Number(b.input.value);
       b.value = at === loose(b) ? null : b.stops[at];
       later();
     });
   });
-  if (missedHolder !== holder) holder.append(missedHolder);
-  function set(values) {
-    bounds.forEach((b, k) => {
-      b.value = values[k];
+  function holderOf(b) {
+    if (b.k === null) return byId("sliders");
+    if (!holders[b.word]) {
+      const summary = append(element("summary", b.word + ", by class"), element("span", "", "count"));
+      holders[b.word] = append(document.createElement("details"), summary);
+      holders[b.word].open = labels.length <= 3 && b.word !== "precision";
+      byId("sliders").append(holders[b.word]);
+    }
+    return holders[b.word];
+  }
+  function placeSliders() {
+    for (const b of bounds) {
+      b.stops = stopsOf(b);
+      b.input.max = b.stops.length - 1;
       b.input.value = b.value === null ? loose(b)
         : b.stops.reduce((best, stop, at) => Math.abs(stop - b.value) < Math.abs(b.stops[best] - b.value) ? at : best, 0);
-    });
+    }
+  }
+  function set(values, wanted) {
+    caution = wanted;
+    bounds.forEach((b, at) => { b.value = values[at]; });
+    placeSliders();
     show();
   }
   function showSliders() {
@@ -147,7 +171,18 @@
       const told = b.value === null ? "no bound" : fine ? exact + "%" : b.print(b.value);
       b.output.textContent = told;
       b.input.setAttribute("aria-valuetext", told);
+      b.input.dataset.bound = b.value === null ? "" : b.value;
     }
+    for (const [word, holder] of Object.entries(holders)) {
+      const count = bounds.filter((b) => b.word === word && b.k !== null && b.value !== null).length;
+      holder.querySelector(".count").textContent = count ? count + (count === 1 ? " bound" : " bounds") : "";
+    }
+    const select = byId("caution"), typed = byId("caution_number");
+    const isTyped = select.value === "number" && (typed.valueAsNumber === caution || document.activeElement === typed);
+    if (!isTyped) select.value = caution === "auto" ? "auto" : caution === 0 ? "0" : "number";
+    if (!isTyped && select.value === "number") typed.value = caution;
+    typed.hidden = select.value !== "number";
+    byId("changed").hidden = caution === preferred;
   }
 
   // The cascade, stage by stage.
@@ -195,6 +230,7 @@
     end.append(element("strong", percent(1 - points[i].coverage) + " of the rows"),
       element("p", "confident at no stage; each has paid " + money(paid)));
     if (costs.review !== null) end.append(element("p", "its review costs " + money(costs.review)));
+    if (points[i].rejected.some((part) => part > 0)) end.append(element("p", "that is " + named(worstFirst(points[i], "rejected"), points[i].rejected)));
     list.append(end);
     byId("unused").textContent = unused.length
       ? "Never bought: " + unused.map((s) => s.name).join(", ") + ". That saves " + money(costs.total - paid) + " on every row." : "";
@@ -218,42 +254,82 @@
     });
   }
 
+  // Classes: from the one that fares worst, in a word or over all.
+  const MOST_TILES = 3, MOST_NAMED = 4, MOST_SHOWN = 8;
+  function worstFirst(p, word) {
+    const bad = (k) => {
+      const value = word ? p[word][k] : p.rejected[k] === null ? null : p.rejected[k] + p.missed[k];
+      return value === null ? -2 : word === "recall" || word === "precision" ? -value : value;
+    };
+    return [...labels.keys()].sort((a, b) => bad(b) - bad(a) || a - b);
+  }
+  function named(inOrder, values) {
+    const order = inOrder.filter((k) => values[k] !== null); // of classes without rows nothing is known
+    const some = order.filter((k) => values[k] > 0), told = some.slice(0, MOST_NAMED);
+    if (!some.length) return "none of any class";
+    const parts = told.map((k) => percent(values[k]) + " of class " + labels[k]);
+    const rest = order.length - told.length, much = some.length > told.length ? "no more" : "none";
+    if (rest) parts.push(much + " of " + (rest > 1 ? rest + " others" : "class " + labels[order[order.length - 1]]));
+    return parts.join(", ");
+  }
+
   // What is chosen now, at a glance; the sentence below tells the same to those who listen.
   function showTiles(i, none) {
     const p = points[i], fresh = figures(data.fresh, i), whole = figures(data.all_sources.selected, 0);
     const onFresh = (of, print) => (fresh && of(fresh) !== null ? ["fresh: " + print(of(fresh))] : []);
-    const tile = (name, of, print, ...more) => [name, print(of(p)), [...onFresh(of, print), ...more]];
-    const beside = (of) => "all sources: " + percent(of(whole));
-    const accuracy = (f) => f.accuracy;
+    const tile = (name, of, print, ...more) => append(element("div", undefined, "tile"), element("span", name, "name"),
+      element("strong", print(of(p))), ...[...onFresh(of, print), ...more].map((line) => element("span", line, "more")));
+    const inAll = (f) => number(f.cost + f.review);
+    const cost = element("div", undefined, "tile");
+    cost.append(element("span", isReviewed ? "cost, for sources" : "cost", "name"), element("strong", money(p.cost)));
+    const besides = isReviewed ? ["+ " + number(p.review) + " for review", "in all: " + inAll(p) + (fresh ? ", fresh: " + inAll(fresh) : "")]
+      : onFresh((f) => f.cost, money);
+    cost.append(...[...besides, "all sources: " + money(costs.total)].map((line) => element("span", line, "more")));
     const tiles = [
-      tile("cost", (f) => f.cost, money, "all sources: " + money(costs.total)),
+      cost,
       tile("coverage", (f) => f.coverage, percent, "rejected: " + percent(1 - p.coverage)),
-      tile("accuracy", accuracy, percent, beside(accuracy)),
+      tile("accuracy", (f) => f.accuracy, percent, "all sources: " + percent(whole.accuracy)),
     ];
-    const worst = labels.reduce((a, _, k) => (p.missed[k] > p.missed[a] ? k : a), 0);
-    for (const k of labels.length > 3 ? [worst] : labels.keys()) {
-      tiles.push(tile("missed " + labels[k], (f) => f.missed[k], percent, beside((f) => f.missed[k])));
-    }
+    if (labels.length) tiles.push(...classTiles(p, fresh));
     byId("tiles").classList.toggle("none", none);
-    byId("tiles").replaceChildren(...tiles.map(([name, value, more]) => append(element("div", undefined, "tile"),
-      element("span", name, "name"), element("strong", value), ...more.map((line) => element("span", line, "more")))));
+    byId("tiles").replaceChildren(...tiles);
+  }
+  function classTiles(p, fresh) {
+    const tile = (name, lines) => {
+      const table = append(element("table"), append(element("tr"), element("th", ""),
+        element("th", "selected"), ...(fresh ? [element("th", "fresh")] : [])));
+      for (const [word, k, head] of lines) {
+        table.append(append(element("tr"), element("th", head), element("td", percent(p[word][k]), "own"),
+          ...(fresh ? [element("td", percent(fresh[word][k]))] : [])));
+      }
+      return append(element("div", undefined, "tile class"), element("span", name, "name"), table);
+    };
+    if (labels.length <= MOST_TILES) return labels.map((label, k) => tile("class " + label, WORDS.map((word) => [word, k, word])));
+    const worst = { rejected: "most rejected", missed: "most missed", recall: "least recall", precision: "least precision" };
+    return [tile("by class, the worst", WORDS.map((word) => {
+      const k = worstFirst(p, word)[0];
+      return [word, k, worst[word] + ": " + labels[k]];
+    }))];
   }
 
-  // The table.
+  // The tables: over all rows, then class by class.
   const whole = data.all_sources;
   const asManyAt = new Map(whole.as_many.of.map((accepted, at) => [accepted, at]));
+  const asManyAs = (i) => figures(whole.as_many, asManyAt.get(selected.accepted[i]));
   function showTable(i) {
     const groups = [
       ["this cascade", [["selected", points[i], "own"], data.fresh && ["fresh", figures(data.fresh, i), "own"]]],
       ["all sources, every row", [["selected", figures(whole.selected, 0)], data.fresh && ["fresh", figures(whole.fresh, 0)]]],
-      ["all sources, as many rows", [["selected", figures(whole.as_many, asManyAt.get(selected.accepted[i]))]]],
+      ["all sources, as many rows", [["selected", asManyAs(i)]]],
     ].map(([name, columns]) => [name, columns.filter(Boolean)]);
+    const unit = costs.unit ? " (" + costs.unit + ")" : "";
     const rows = [
       ["accuracy", (f) => percent(f.accuracy)],
       ["coverage", (f) => percent(f.coverage)],
-      ["cost" + (costs.unit ? " (" + costs.unit + ")" : ""), (f) => number(f.cost)],
-      ...labels.map((label, k) => ["missed " + label, (f) => percent(f.missed[k])]),
+      ["cost" + unit, (f) => number(f.cost)],
     ];
+    if (isReviewed) rows.push(["for review" + unit, (f) => number(f.review)], ["in all" + unit, (f) => number(f.cost + f.review)]);
+    if (data.error_cost !== null) rows.push(["loss" + unit, (f) => (f.loss === undefined ? "\u2013" : number(f.loss))]);
     if (points[i].worst_latency !== undefined) {
       rows.push(["latency", (f) => number(f.latency)], ["worst latency", (f) => number(f.worst_latency)]);
     }
@@ -288,21 +364,61 @@
     }
     byId("figures").style.setProperty("--columns", groups.reduce((sum, [, columns]) => sum + columns.length, 0));
     byId("figures").replaceChildren(append(document.createElement("thead"), first, second), body);
+    showClasses(i);
+  }
+  function showClasses(i) {
+    // With many classes those that fare worst come first, and the others are opened.
+    const isMany = labels.length > MOST_TILES;
+    const order = isMany ? worstFirst(points[i]) : [...labels.keys()];
+    const shown = labels.length > MOST_SHOWN + 1 ? order.slice(0, MOST_SHOWN) : order;
+    byId("by-class").hidden = !labels.length;
+    byId("class-order").textContent = isMany ? ", from the one that fares worst" : "";
+    byId("classes").replaceChildren(...classRows(i, shown));
+    byId("others").hidden = shown.length === order.length;
+    byId("others").querySelector("summary").textContent = "The other " + (order.length - shown.length) + " classes";
+    byId("other-classes").replaceChildren(...classRows(i, order.slice(shown.length)));
+  }
+  function classRows(i, order) {
+    const asMany = asManyAs(i);
+    const columns = [["selected", points[i]], data.fresh && ["fresh", figures(data.fresh, i)], ["all sources", figures(whole.selected, 0)],
+      asMany.coverage < 1 && ["as many rows", asMany]].filter(Boolean);
+    const heads = (names, look) => append(element("tr", undefined, look), ...names.map((name) => Object.assign(element("th", name), { scope: "col" })));
+    const lines = order.map((k) => {
+      const rows = Math.round(selected.class_rows[k] / data.repeats).toLocaleString("en-US") + " rows";
+      const more = rows + (data.fresh ? ", fresh " + data.fresh.class_rows[k].toLocaleString("en-US") : "");
+      const name = append(element("th", labels[k]), element("span", more, "more"));
+      name.scope = "row";
+      return append(element("tr"), name, ...WORDS.map((word) => {
+        const cell = append(element("td"), ...columns.map(([name, f], at) => {
+          const value = percent(f && f[word][k]);
+          return at ? append(element("span", undefined, "more"), element("span", name + " ", "besides"), value) : element("strong", value);
+        }));
+        cell.dataset.word = word; // told beside it on a phone, where the columns are those of figures
+        return cell;
+      }));
+    });
+    const head = append(document.createElement("thead"), heads(["class", ...WORDS], "wide-head"), heads(["", ...columns.map(([name]) => name)], "narrow-head"));
+    head.style.setProperty("--columns", columns.length);
+    const body = append(document.createElement("tbody"), ...lines);
+    body.style.setProperty("--columns", columns.length);
+    return [head, body];
   }
 
-  // The lines that choose the same.
-  function showLines(i, values) {
-    const python = [], shell = [];
-    const names = { 0: "max_cost", 1: "min_coverage", 2: "min_accuracy" };
-    for (const k of [0, 1, 2]) {
-      if (values[k] === null) continue;
-      python.push(names[k] + "=" + values[k]);
-      shell.push("--" + names[k].replace("_", "-") + " " + values[k]);
-    }
-    const missed = labels.map((label, k) => [label, data.label_reprs[k], values[k + 3]]).filter(([, , value]) => value !== null);
-    if (missed.length) {
-      python.push("max_missed={" + missed.map(([, repr, value]) => repr + ": " + value).join(", ") + "}");
-      for (const [label, , value] of missed) shell.push("--max-missed " + quoted(label + "=" + value));
+  // The lines that choose the same. Nothing asked for would be as the search was told: by="cost".
+  function showLines({ values, caution }) {
+    const python = [], shell = [], given = new Map();
+    bounds.forEach((b, at) => {
+      if (values[at] === null) return;
+      const flag = "--" + b.parameter.replace("_", "-") + " ";
+      if (b.k === null) python.push(b.parameter + "=" + values[at]);
+      else given.set(b.parameter, [...(given.get(b.parameter) || []), data.label_reprs[b.k] + ": " + values[at]]);
+      shell.push(flag + (b.k === null ? values[at] : quoted(labels[b.k] + "=" + values[at])));
+    });
+    for (const [parameter, shares] of given) python.push(parameter + "={" + shares.join(", ") + "}");
+    if (!python.length) python.push('by="cost"');
+    else if (caution !== "auto") {
+      python.push("caution=" + caution);
+      shell.push("--caution " + caution);
     }
     byId("python").textContent = [
       ...data.python,
@@ -333,10 +449,13 @@
     const text = stagesOf(i).stages.map((stage) => stage.map((s) => s.name).join(" ")).join(" | ");
     return text.length > 80 ? text.slice(0, 79) + "\u2026" : text;
   };
+  const shortened = (text) => marked(text.length > 30 ? text.slice(0, 29) + "\u2026" : text);
+  const classHover = (p) => worstFirst(p).slice(0, MOST_NAMED).map((k) => "<br>" + shortened(labels[k]) + ": "
+    + WORDS.map((word) => word + " " + percent(p[word][k])).join(", ")).join("");
   const hover = every.map((i) => {
     const p = points[i];
     return marked(designText(i)) + "<br>accuracy " + percent(p.accuracy) + ", coverage " + percent(p.coverage)
-      + ", cost " + marked(money(p.cost));
+      + ", cost " + marked(paid(p)) + classHover(p);
   });
   const all = figures(whole.selected, 0);
   const plot = byId("plot");
@@ -359,7 +478,7 @@
     const one = (name, p, marker) => ({
       x: [p.cost], y: [p.accuracy], name, mode: "markers", type: "scatter", showlegend: true, marker,
       hovertemplate: name + "<br>accuracy " + percent(p.accuracy) + ", coverage " + percent(p.coverage)
-        + ", cost " + marked(money(p.cost)) + "<extra></extra>",
+        + ", cost " + marked(paid(p)) + classHover(p) + "<extra></extra>",
     });
     const size = n > 300 ? 5 : 7;
     const bar = {
@@ -375,7 +494,7 @@
         marker: { size, color: order.length ? pick(shades, order) : [0], colorscale: colours, cmin: 0, cmax: levels.length - 1, showscale: true, colorbar: bar } },
       one("all sources, every row", all, { size: 11, symbol: "square-open", color: "#1c2430", line: { width: 2.5 } }),
     ];
-    const asMany = figures(whole.as_many, asManyAt.get(selected.accepted[i]));
+    const asMany = asManyAs(i);
     if (asMany.coverage < 1) {
       found.push(one("all sources, as many rows", asMany, { size: 12, symbol: "diamond-open", color: "#1c2430", line: { width: 2.5 } }));
     }
@@ -425,33 +544,54 @@
       plot.dataset.ready = "yes";
       plot.on("plotly_click", (event) => {
         const i = event.points[0].customdata;
-        if (typeof i === "number") set(boundsFor(i));
+        if (typeof i === "number") choose(boundsFor(i, preferred));
       });
     }
   }
 
   function show() {
-    const values = asked();
-    const inside = within(values);
-    const none = inside.length === 0;
-    const i = none ? closest(values) : cheapest(inside);
+    const values = asked(), z = standardErrors();
+    const inside = chooser.within(values, z);
+    const none = inside.length === 0, why = none ? chooser.whyNot(values, z) : null;
+    const i = none ? why.closest : chooser.cheapest(inside);
     const p = points[i];
+    const part = costs.total ? " (" + (isReviewed ? "sources: " : "") + percent(p.cost / costs.total) + " of the full price)" : "";
     const told = byId("told");
-    const part = costs.total ? ", " + percent(p.cost / costs.total) + " of the full price" : "";
     showTiles(i, none);
-    const failed = bounds.filter((b, k) => exceeds(b, values[k], p)).map((b) => b.words.split(",")[0]);
-    told.textContent = (none ? "No candidate is within these bounds. The closest, which fails " + failed.join(" and ") + ", " : "The cheapest cascade within the bounds ")
-      + "pays " + money(p.cost) + " a row" + part + ", accepts " + percent(p.coverage)
+    told.textContent = (none ? "No candidate is within these bounds. The closest, which fails " + why.failed.join(" and ") + ", " : "The cheapest cascade within the bounds ")
+      + "pays " + paid(p) + " a row" + part + ", accepts " + percent(p.coverage)
       + " of the rows and is right on " + percent(p.accuracy) + " of those."
-      + (none ? "" : " " + inside.length.toLocaleString("en-US") + (inside.length === 1 ? " candidate is within them." : " candidates are within them."));
+      + (labels.length ? " It rejects " + named(worstFirst(p, "rejected"), p.rejected) + "; it misses " + named(worstFirst(p, "missed"), p.missed) + "." : "")
+      + (none ? " " + why.atBest + without(why.counted)
+        : " " + inside.length.toLocaleString("en-US") + (inside.length === 1 ? " candidate is within them." : " candidates are within them."));
     told.classList.toggle("none", none);
     told.dataset.candidate = i;
+    // At first it is the search's own rule, which may be another than bounds.
+    byId("rule").textContent = data.rule && i === data.chosen && isAtFirst(values) ? data.rule : chooser.rule(values, z);
     showSliders();
     showCascade(i);
     showTable(i);
-    showLines(i, none ? boundsFor(i) : values);
+    showLines(none ? boundsFor(i, caution) : { values, caution });
     showPlot(i, inside);
   }
+  function without(i) {
+    if (i === undefined) return "";
+    return i === null ? " Nor is any within them without the margin, caution 0."
+      : " Without the margin, caution 0 gives one that pays " + paid(points[i]) + " a row.";
+  }
+  const choose = (state) => set(state.values, state.caution);
+  const isAtFirst = (values) => caution === first.caution && values.every((value, at) => value === first.values[at]);
+  function atFirst() {
+    // The bounds that the search was given, where they are the page's; else some that choose the same.
+    if (data.asked) {
+      const z = data.asked.caution === "auto" ? automatic : data.asked.caution;
+      const values = bounds.map((b) => (data.asked[b.parameter] === undefined ? null
+        : b.k === null ? data.asked[b.parameter] : data.asked[b.parameter][b.k]));
+      if (chooser.cheapest(chooser.within(values, z)) === data.start) return { values, caution: data.asked.caution };
+    }
+    return boundsFor(data.start, "auto");
+  }
+  const first = atFirst();
   let waiting = false;
   function later() {
     // Once a frame, however fast a slider moves.
@@ -460,12 +600,13 @@
     requestAnimationFrame(() => { waiting = false; show(); });
   }
 
-  byId("start").addEventListener("click", () => set(boundsFor(data.start)));
+  byId("start").addEventListener("click", () => choose(first));
   if (data.chosen === null) byId("start").textContent = "As at first";
-  byId("free").addEventListener("click", () => set(bounds.map(() => null)));
+  byId("free").addEventListener("click", () => set(bounds.map(() => null), preferred));
   let wasNarrow = isNarrow();
   window.addEventListener("resize", () => {
     if (isNarrow() !== wasNarrow) { wasNarrow = isNarrow(); later(); }
   });
-  set(boundsFor(data.start));
+  preferred = data.asked ? first.caution : "auto";
+  choose(first);
 })();

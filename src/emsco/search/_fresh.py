@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,10 @@ from emsco.cascade.fingerprint import digest_of
 from emsco.exceptions import ClassesError
 from emsco.rows.ledger import Entry, ledger_of
 from emsco.search._shown import ShowsWhatItFound
-from emsco.words.scored import ScoredCandidate, ScoredFront
+from emsco.search._summary import sentences_of_choice, sentences_of_fresh, weighted_as
+from emsco.words.evaluation import Evaluation, evaluate, weights_of
+from emsco.words.front import Candidate
+from emsco.words.scored import ScoredCandidate, ScoredFront, differences
 
 
 class HeldAgainstTruth(ShowsWhatItFound):
@@ -61,37 +65,142 @@ class HeldAgainstTruth(ShowsWhatItFound):
         truth = self.truth(X, y if self.needs_labels else None)
         return float(accuracy_score(truth, self.predict(X), sample_weight=sample_weight))
 
-    def score_front(self, X: Any, y: ArrayLike | None = None) -> ScoredFront:
+    def summary(
+        self,
+        X: Any = None,
+        y: ArrayLike | None = None,
+        *,
+        population: Mapping[Any, float] | None = None,
+    ) -> str:
+        """Say in plain words what was chosen and why, what it pays, and whom it rejects and misses.
+
+        Parameters
+        ----------
+        X : numpy array, pandas or polars frame, default=None
+            Fresh rows. How the chosen cascade does on them is told as well, and which figures
+            differ by more than two standard errors from those that it was selected by. For
+            certificates these rows then count as having shown the whole front, because whoever has
+            seen how one does may choose another by it.
+        y : array, default=None
+            The labels of X; where the target is agreement there are none.
+        population : mapping of label to float, default=None
+            The share that classes have among the rows to come, where X was drawn otherwise; fresh
+            figures are told for it. The front and its choice are as the searched rows were drawn,
+            and certificates take no population.
+        """
+        self._check_is_chosen()
+        choice, front = self.choice_, self.front_
+        told = sentences_of_choice(
+            choice.candidate, self.all_sources_, front, self.classes_, choice.rule, choice.asked
+        )
+        if X is None:
+            if y is not None or population is not None:
+                raise ClassesError("`y` and `population` belong to fresh rows; give these as X.")
+            return told
+        cascade = self._chosen()
+        truth = self._known_truth(X, y, population)
+        selected = choice.candidate.evaluation
+        self._note_shown(X, [] if choice.candidate in front else [choice.candidate])
+        decisions = cascade.decide(X)
+        _check_as_many(len(decisions), len(truth))
+        fresh = sentences_of_fresh(
+            evaluate(decisions, truth, population=population),
+            len(truth),
+            selected,
+            differences(
+                selected,
+                decisions,
+                truth,
+                repeats=front.repeats,
+                within_classes=population is not None,
+            ),
+            self.costs_,
+            choice.asked,
+            population,
+        )
+        return f"{told}\n{fresh}"
+
+    def score_front(
+        self,
+        X: Any,
+        y: ArrayLike | None = None,
+        *,
+        population: Mapping[Any, float] | None = None,
+    ) -> ScoredFront:
         """Hold every candidate of the front against fresh rows.
 
         What was selected looks better than it is; the table puts both figures side by side, with
-        the optimism between them. Each source set is fitted once, whatever the candidates. `y`
-        holds the labels of X; where the target is agreement there are none.
+        the optimism between them. Each source set is fitted once, whatever the candidates.
+
+        Parameters
+        ----------
+        X : numpy array, pandas or polars frame
+            The fresh rows.
+        y : array, default=None
+            Their labels; where the target is agreement there are none.
+        population : mapping of label to float, default=None
+            The share that classes have among the rows to come, where X was drawn otherwise, as in
+            `evaluate`; fresh figures are for it, and optimism is then also what the other shares
+            make of accuracy. Selected figures are as the searched rows were drawn: fronts take no
+            population, and neither do certificates.
         """
         check_is_fitted(self, "front_")
+        truth = self._known_truth(X, y, population)
+        self._note_shown(X)
+        scored = [
+            ScoredCandidate(c, e)
+            for c, e in zip(self.front_, self._afresh(X, truth, population), strict=True)
+        ]
+        return ScoredFront(
+            scored,
+            f"{self.front_.measured_on} Fresh figures on {len(truth):,} other "
+            f"rows{weighted_as(population).removesuffix(',')}.",
+        )
+
+    def _afresh(
+        self, X: Any, truth: NDArray[Any], population: Mapping[Any, float] | None
+    ) -> list[Evaluation]:
+        """Evaluate the front on fresh rows; counts do not tell what each class pays, rows do."""
+        if not len(self.front_):
+            return []
+        if population is None:
+            return self.found_.score(self, X, truth, self.refit, self.guard)
+        evaluations = []
+        for candidate in self.front_:
+            decisions = self.found_.cascade(candidate, self.refit, self.guard).decide(X)
+            _check_as_many(len(decisions), len(truth))
+            evaluations.append(evaluate(decisions, truth, population=population))
+        return evaluations
+
+    def _known_truth(
+        self, X: Any, y: ArrayLike | None, population: Mapping[Any, float] | None
+    ) -> NDArray[Any]:
+        """Give what is right for fresh rows; refuse classes that `fit` or a population lacks."""
         truth = self.truth(X, y)
-        unknown = set(np.unique(truth).tolist()) - set(self.classes_.tolist())
+        labels, counts = np.unique(truth, return_counts=True)
+        unknown = set(labels.tolist()) - set(self.classes_.tolist())
         if unknown:
             said = "`y` holds" if self.needs_labels else "The final model answers"
             raise ClassesError(f"{said} {min(unknown, key=str)!r}, which `fit` did not see.")
-        self._note_shown(X)
-        fresh = (
-            self.found_.score(self, X, truth, self.refit, self.guard) if len(self.front_) else []
-        )
-        scored = [ScoredCandidate(c, e) for c, e in zip(self.front_, fresh, strict=True)]
-        return ScoredFront(
-            scored, f"{self.front_.measured_on} Fresh figures on {len(truth):,} other rows."
-        )
+        if population is not None:
+            weights_of(population, dict(zip(labels.tolist(), counts.tolist(), strict=True)))
+        return truth
 
-    def _note_shown(self, X: Any) -> None:
-        """Write down which rows show how the whole front does, before they do.
+    def _note_shown(self, X: Any, more: Sequence[Candidate] = ()) -> None:
+        """Write down which rows show how the front does, before they do.
 
-        Whoever then certifies one cascade on them may have chosen it by what was seen.
+        Whoever then certifies one cascade on them may have chosen it by what was seen. Also where
+        one alone was seen: by that, any other may be chosen.
         """
         fitted = self.found_.rows
         if not fitted.digest:
             return
         rows = fitted.look(self.found_.layout.read_known(X))
-        front = [[c.design.assignment, c.threshold] for c in self.front_]
+        front = [[c.design.assignment, c.threshold] for c in (*self.front_, *more)]
         with ledger_of(fitted.digest).open() as page:
             page.append([Entry(digest_of(["shown", front]), 0.0, len(front), rows)])
+
+
+def _check_as_many(n_rows: int, n_labels: int) -> None:
+    if n_rows != n_labels:
+        raise ClassesError(f"X has {n_rows} rows but `y` has {n_labels}.")

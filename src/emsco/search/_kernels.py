@@ -84,6 +84,34 @@ def evaluate_chains(
         out_paid[d] = paid
 
 
+@compiled()
+def count_labels(
+    positions: Any,  # of each set of each chain in the tables
+    which: Any,  # of the alternative thresholds each stage has
+    begins: Any,  # where each design's chain begins
+    accepted: Any,  # thresholds x sets x words
+    labels: Any,  # bits of the label's code x sets x words
+    everyone: Any,
+    out: Any,  # designs x classes
+) -> None:
+    """Count for many designs the rows accepted under each label."""
+    words = everyone.shape[0]
+    undecided = np.empty(words, dtype=np.uint64)
+    for d in range(begins.shape[0] - 1):
+        for w in range(words):
+            undecided[w] = everyone[w]
+        for i in range(begins[d], begins[d + 1]):
+            t, s = which[i], positions[i]
+            for w in range(words):
+                sure = undecided[w] & accepted[t, s, w]
+                undecided[w] ^= sure
+                for c in range(out.shape[1]):
+                    own = sure
+                    for b in range(labels.shape[0]):
+                        own &= labels[b, s, w] if c >> b & 1 else ~labels[b, s, w]
+                    out[d, c] += count_bits(own)
+
+
 @compiled(inline="always")
 def _buy(open_rows: Any, s: Any, accepted: Any, right: Any, left_open: Any) -> Any:
     """Buy the set `s` for the open rows: how many it accepts, and how many of them it has right."""
@@ -130,16 +158,32 @@ def _buy_two(open_rows: Any, s: Any, last: Any, accepted: Any, right: Any) -> An
 
 
 @compiled(inline="always")
-def _miss(so_far: Any, open_rows: Any, s: Any, accepted: Any, right: Any, masks: Any, limits: Any,
+def _miss(so_far: Any, open_rows: Any, s: Any, accepted: Any, right: Any, masks: Any, most: Any,
           missed: Any) -> Any:  # fmt: skip
     """Add the rows of each limited class that `s` misses; say whether one is beyond its limit."""
     beyond = False
-    for c in range(limits.shape[0]):
+    for c in range(most.shape[0]):
         wrong = so_far[c]
         for w in range(open_rows.shape[0]):
             wrong += count_bits(open_rows[w] & (accepted[s, w] ^ right[s, w]) & masks[c, w])
         missed[c] = wrong
-        beyond = beyond or wrong > limits[c]
+        beyond = beyond or wrong > most[c]
+    return beyond
+
+
+@compiled(inline="always")
+def _rejects(open_rows: Any, s: Any, last: Any, accepted: Any, masks: Any, most: Any) -> Any:
+    """Say whether a design that ends with `s`, then `last`, rejects more of a class than it may.
+
+    Whatever a chain buys next leaves fewer rows open, so no chain is given up for this.
+    """
+    beyond = False
+    for c in range(most.shape[0]):
+        rejected = 0
+        for w in range(open_rows.shape[0]):
+            taken = accepted[s, w] | accepted[last, w]
+            rejected += count_bits(open_rows[w] & ~taken & masks[c, w])
+        beyond = beyond or rejected > most[c]
     return beyond
 
 
@@ -193,8 +237,10 @@ def walk(
     exists: Any,  # whether a set is closed under what its sources require
     spread: Any,  # a set with four bits a source, the first source highest
     everyone: Any,
-    masks: Any,  # classes with a limit x words
-    limits: Any,  # the most rows of each that may be missed
+    missed_masks: Any,  # classes with a limit to what is missed x words
+    most_missed: Any,  # the most rows of each
+    rejected_masks: Any,  # the same of what is rejected; None where nothing is limited, so that
+    most_rejected: Any,  # nothing of it is compiled into the loops and slows them down
     least: Any,  # paid by the best design of each place; above it a design is beaten
     width: Any,  # of `least`, as a square
     step: Any,  # counts that share a place; 0 where every pair (accepted, wrong) has its own
@@ -206,7 +252,7 @@ def walk(
     following: Any,
     undecided: Any,  # (max_stages + 1) x words
     sums: Any,  # (max_stages + 1) x (accepted, right, paid, rows left)
-    missed: Any,  # (max_stages + 1) x classes with a limit
+    missed: Any,  # (max_stages + 1) x classes with a limit to it
     spreads: Any,
 ) -> Any:
     """Walk every chain of sets that starts with one of `firsts`; say whether the end is reached.
@@ -218,8 +264,8 @@ def walk(
     room = cells.shape[0] - accepted.shape[0] - 2
     i, depth, walked, used = state[0], state[1], state[2], state[3]
     left_open = np.empty(everyone.shape[0], dtype=np.uint64)
-    scratch = np.empty(limits.shape[0], dtype=np.int64)
-    limited = limits.shape[0] > 0
+    scratch = np.empty(most_missed.shape[0], dtype=np.int64)
+    limited = most_missed.shape[0] > 0
     while True:
         if step > 0 and used > room:
             state[0], state[1], state[2], state[3] = i, depth, walked, used
@@ -243,8 +289,8 @@ def walk(
             continue
         before = price[chain[depth]] if depth > 0 else 0
         paid = sums[depth, 2] + sums[depth, 3] * (price[s] - before)
-        beyond = _miss(missed[depth], undecided[depth], s, accepted, right, masks, limits,
-                       missed[depth + 1])  # fmt: skip
+        beyond = _miss(missed[depth], undecided[depth], s, accepted, right, missed_masks,
+                       most_missed, missed[depth + 1])  # fmt: skip
         got, got_right = _buy(undecided[depth], s, accepted, right, undecided[depth + 1])
         depth += 1
         chain[depth] = s
@@ -259,7 +305,10 @@ def walk(
             walked += 1
             got, got_right = sums[depth, 0], sums[depth, 1]
             place = _place(got, got - got_right, width, step)
-            if not (beyond or (place >= 0 and paid > least[place])):
+            beyond = beyond or (place >= 0 and paid > least[place])
+            if most_rejected is not None and not beyond:
+                beyond = _rejects(open_rows, s, s, accepted, rejected_masks, most_rejected)
+            if not beyond:
                 key = np.uint64(depth + 1) * spread[s] - spreads[depth]
                 used = _note(place, got, got_right, paid, depth, key, least, cells, keys, step,
                              used)  # fmt: skip
@@ -268,9 +317,13 @@ def walk(
             got, got_right = _judge(open_rows, full, accepted, right)
             got, got_right = sums[depth, 0] + got, sums[depth, 1] + got_right
             all_paid = paid + sums[depth, 3] * (price[full] - price[s])
-            beyond = _miss(missed[depth], open_rows, full, accepted, right, masks, limits, scratch)
+            beyond = _miss(missed[depth], open_rows, full, accepted, right, missed_masks,
+                           most_missed, scratch)  # fmt: skip
             place = _place(got, got - got_right, width, step)
-            if not (beyond or (place >= 0 and all_paid > least[place])):
+            beyond = beyond or (place >= 0 and all_paid > least[place])
+            if most_rejected is not None and not beyond:
+                beyond = _rejects(open_rows, s, full, accepted, rejected_masks, most_rejected)
+            if not beyond:
                 key = np.uint64(depth + 1) * spread[full] - spreads[depth]
                 used = _note(place, got, got_right, all_paid, depth + 1, key, least, cells, keys,
                              step, used)  # fmt: skip
@@ -307,13 +360,17 @@ def walk(
             if place >= 0 and next_paid > least[np.uint64(place)]:
                 continue
             if limited:
-                beyond = _miss(missed[depth], open_rows, s_next, accepted, right, masks, limits,
-                               scratch)  # fmt: skip
+                beyond = _miss(missed[depth], open_rows, s_next, accepted, right, missed_masks,
+                               most_missed, scratch)  # fmt: skip
                 if use_all:
                     _buy(open_rows, s_next, accepted, right, left_open)
-                    beyond = _miss(scratch, left_open, full, accepted, right, masks, limits,
-                                   scratch)  # fmt: skip
+                    beyond = _miss(scratch, left_open, full, accepted, right, missed_masks,
+                                   most_missed, scratch)  # fmt: skip
                 if beyond:
+                    continue
+            if most_rejected is not None:
+                last = np.uint64(full) if use_all else s_next
+                if _rejects(open_rows, s_next, last, accepted, rejected_masks, most_rejected):
                     continue
             # Four bits a source: n_stages + 1 less the number of sets that hold it, so stage + 1.
             key = np.uint64(depth + 1) * spread[s_next] - spreads[depth]

@@ -2,7 +2,8 @@
 
 A stage's classifier depends on the set of sources acquired so far and on nothing else, so a set is
 fitted once, whatever the number of designs, stages and thresholds that use it. What is kept of it,
-for every threshold, are two bits a row: accepted, and accepted under the true label.
+for every threshold, are two bits a row: accepted, and accepted under the true label. With three
+classes and more these do not tell a wrong label; then a few bits a row tell the label too.
 
 Memory: two bits a row, a set and a threshold, for as long as the table lives. Beside them the
 confidence and the label, nine bytes a row and set, so that a threshold can be moved without a fit;
@@ -92,6 +93,7 @@ class FitRecord(NamedTuple):
     sets: Words  # sets x words
     accepted: Words  # thresholds x sets x words
     right: Words
+    labels: Words  # bits of the label's code x sets x words; none with two classes
     kept: dict[int, tuple[NDArray[np.float64], NDArray[np.uint8]]]  # by place; only of some sets
 
 
@@ -143,6 +145,9 @@ class OutcomeTable:
         shape = (len(self.thresholds), 0, n_words)
         self._accepted = np.empty(shape, dtype=np.uint64)
         self._right = np.empty(shape, dtype=np.uint64)
+        n_classes = self.thresholds.shape[1]
+        n_bits = (n_classes - 1).bit_length() if n_classes > 2 else 0
+        self._labels = np.empty((n_bits, 0, n_words), dtype=np.uint64)
         self._sets = np.empty((0, -(-n_sources // 64)), dtype=np.uint64)
         self._kept: dict[int, tuple[NDArray[np.float64], NDArray[np.uint8]]] = {}
         self._past: FitRecord | None = None
@@ -170,6 +175,14 @@ class OutcomeTable:
         """The right bits: thresholds x sets, in the order of positions, x words."""
         return self._right[:, : len(self)]
 
+    @property
+    def labels(self) -> Words:
+        """The bits of the label's code: bits x sets, in the order of positions, x words.
+
+        With two classes there are none: accepted and right tell the label.
+        """
+        return self._labels[:, : len(self)]
+
     def watch(self, on_fit: Callable[[int], None]) -> None:
         """Let one more be told how many sets are fitted, whenever some more are, the last first."""
         before = self._on_fit
@@ -194,16 +207,21 @@ class OutcomeTable:
         n_members = np.unpackbits(sets.view(np.uint8), axis=1).sum(axis=1)
         looked_at = np.flatnonzero((n_members == 1) | (n_members == self.n_sources)).tolist()
         kept = {place: self._kept[place] for place in looked_at if place in self._kept}
-        return FitRecord(sets, self.accepted, self.right, kept)
+        return FitRecord(sets, self.accepted, self.right, self.labels, kept)
 
     def could_hold(self, past: FitRecord) -> bool:
         """Say whether fits over these rows can have left such a past: nothing contradicts them.
 
-        That is: only rows that there are, and accepted ones, are right; and where confidences and
-        labels are there too, the bits are those that follow from them.
+        That is: only rows that there are, and accepted ones, are right; labels say so too; and
+        where confidences and labels are there, the bits are those that follow from them.
         """
+        is_true = np.full(past.sets.shape[:1] + self.everyone.shape, ~np.uint64(0))
+        for of_label, of_truth in zip(past.labels, self._code_bits(self.truth), strict=True):
+            is_true &= ~(of_label ^ of_truth)
         for accepted, right in zip(past.accepted, past.right, strict=True):
             if (accepted & ~self.everyone).any() or (right & ~accepted).any():
+                return False
+            if len(past.labels) and ((accepted & is_true) != right).any():
                 return False
         for place, (confidence, label) in past.kept.items():
             if (label >= self.thresholds.shape[1]).any():
@@ -212,6 +230,8 @@ class OutcomeTable:
                 same = np.array_equal(accepted[0], past.accepted[i, place])
                 if not same or not np.array_equal(right[0], past.right[i, place]):
                     return False
+            if not np.array_equal(self._code_bits(label), past.labels[:, place]):
+                return False
         return True
 
     def has(self, sets: Sets) -> NDArray[np.bool_]:
@@ -286,6 +306,7 @@ class OutcomeTable:
             places = slice(first, first + same)
             self._accepted[:, places] = self._past.accepted[:, places]
             self._right[:, places] = self._past.right[:, places]
+            self._labels[:, places] = self._past.labels[:, places]
             kept = self._past.kept.items()
             self._kept.update(item for item in kept if first <= item[0] < first + same)
         if same < len(sets):
@@ -312,6 +333,7 @@ class OutcomeTable:
         grown = [(0, 0), (0, more), (0, 0)]
         self._accepted = np.pad(self._accepted, grown)
         self._right = np.pad(self._right, grown)
+        self._labels = np.pad(self._labels, grown)
         self._sets = np.pad(self._sets, grown[1:])
 
     def _pack(self, confidence: NDArray[np.float64], label: NDArray[np.uint8]) -> None:
@@ -319,6 +341,12 @@ class OutcomeTable:
         for i, (accepted, right) in enumerate(self._bits(confidence, label)):
             self._accepted[i, places] = accepted
             self._right[i, places] = right
+        self._labels[:, places] = self._code_bits(label)
+
+    def _code_bits(self, label: NDArray[Any]) -> Words:
+        """Pack the bits of labels' codes, the lowest bit first, as many as the table keeps."""
+        planes = np.arange(len(self._labels)).reshape(-1, *[1] * label.ndim)
+        return pack((label >> planes & 1).astype(np.bool_))
 
     def _bits(
         self, confidence: NDArray[np.float64], label: NDArray[np.uint8]

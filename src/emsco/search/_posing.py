@@ -44,7 +44,7 @@ class Posing:
         Which rows are fitted on and evaluated.
     answers : array or None
         What a final model says of every row, where there is one.
-    threshold, max_stages, allow_unused, max_missed
+    threshold, max_stages, allow_unused, max_missed, max_rejected
         As `CascadeSearchCV` was given them.
     needs_labels : bool
         Whether labels say what is right; else the final model's answers do.
@@ -59,6 +59,7 @@ class Posing:
     max_stages: int
     allow_unused: bool
     max_missed: Mapping[Any, float]
+    max_rejected: Mapping[Any, float]
     needs_labels: bool
     engine: Engine | None
     n_jobs: int | None
@@ -69,7 +70,8 @@ class Posing:
         tested = np.concatenate([fold.test for fold in self.folds])
         answers = None if self.answers is None else self.answers[tested]
         thresholds = alternatives(self.threshold, len(classes), final=answers is not None)
-        _check_max_missed(self.max_missed, classes)
+        _check_shares("max_missed", self.max_missed, classes)
+        _check_shares("max_rejected", self.max_rejected, classes)
         truth = training.labels[tested]
         return Problem(
             make_table(training, self.folds, truth, thresholds, answers, self.engine, self.n_jobs),
@@ -79,13 +81,15 @@ class Posing:
             min(int(self.max_stages), len(self.costs.names)),
             bool(self.allow_unused) and answers is None,
             dict(self.max_missed),
+            dict(self.max_rejected),
         )
 
 
-def _check_max_missed(max_missed: Mapping[Any, float], classes: list[Any]) -> None:
-    for label, most in max_missed.items():
+def _check_shares(name: str, shares: Mapping[Any, float], classes: list[Any]) -> None:
+    """Refuse what is not a share by class; `name` is the parameter's."""
+    for label, most in shares.items():
         if label not in classes:
             known = nearest(label, map(str, classes))
-            raise SearchError(f"`max_missed` names {label!r}, which is not a class{known}")
+            raise SearchError(f"`{name}` names {label!r}, which is not a class{known}")
         if not isinstance(most, Real) or not 0 <= float(most) <= 1:
-            raise SearchError(f"`max_missed` of {label!r} must be from 0 to 1, got {most!r}.")
+            raise SearchError(f"`{name}` of {label!r} must be from 0 to 1, got {most!r}.")

@@ -93,6 +93,7 @@ class Problem:
     max_stages: int
     allow_unused: bool = True
     max_missed: Mapping[Any, float] = field(default_factory=dict)
+    max_rejected: Mapping[Any, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "thresholds", [freeze(t) for t in self.thresholds])
@@ -162,14 +163,26 @@ class Problem:
         return exist
 
     @cached_property
-    def limits(self) -> NDArray[np.int64]:
+    def class_rows(self) -> NDArray[np.int64]:
+        """How many rows each class has."""
+        return np.bincount(self.table.truth, minlength=len(self.classes))
+
+    @cached_property
+    def most_missed(self) -> NDArray[np.int64]:
         """The most rows of each class that may be missed."""
-        rows = np.bincount(self.table.truth, minlength=len(self.classes))
+        return self._most(self.max_missed)
+
+    @cached_property
+    def most_rejected(self) -> NDArray[np.int64]:
+        """The most rows of each class that may be rejected."""
+        return self._most(self.max_rejected)
+
+    def _most(self, shares: Mapping[Any, float]) -> NDArray[np.int64]:
         # A share of 0.1 of 10 rows is one row, although 0.1 * 10 may be a little less.
         return np.array(
             [
-                int(np.floor(self.max_missed.get(label, 1.0) * count + 1e-9))
-                for label, count in zip(self.classes, rows, strict=True)
+                int(np.floor(shares.get(label, 1.0) * count + 1e-9))
+                for label, count in zip(self.classes, self.class_rows, strict=True)
             ]
         )
 
@@ -208,15 +221,19 @@ class Problem:
         ------
         SearchError
             Where a design cannot be: it buys nothing, has a gap or too many stages, or leaves a
-            source unused that may not be. What `requires` or `max_missed` forbid is not feasible.
+            source unused that may not be. What `requires`, `max_missed` or `max_rejected` forbid is
+            not feasible.
         """
         masks = self.table.class_masks
+        limited = bool(self.max_missed or self.max_rejected)
         # Classes are counted where one is limited; elsewhere their counts are nobody's business.
-        counted = self._count(assignments, threshold, masks if self.max_missed else masks[:0])
+        counted = self._count(assignments, threshold, masks if limited else masks[:0])
         feasible = counted.exists
-        if self.max_missed:
+        if limited:
             missed = counted.class_accepted - counted.class_right
-            feasible = feasible & (missed <= self.limits).all(axis=1)
+            rejected = self.class_rows - counted.class_accepted
+            kept = (missed <= self.most_missed) & (rejected <= self.most_rejected)
+            feasible = feasible & kept.all(axis=1)
         return Counts(feasible, counted.accepted, counted.right, counted.paid)
 
     def _count(
@@ -255,8 +272,17 @@ class Problem:
         )
         return counted
 
-    def candidates(self, assignments: Assignments, threshold: Which = 0) -> list[Candidate]:
+    def candidates(
+        self,
+        assignments: Assignments,
+        threshold: Which = 0,
+        *,
+        reference: NDArray[np.uint64] | None = None,
+    ) -> list[Candidate]:
         """Make candidates of designs, their evaluations complete: by class, and with latencies.
+
+        `reference` has a bit for each row that a reference is right on; with it, evaluations tell
+        what both have right.
 
         Raises
         ------
@@ -266,11 +292,16 @@ class Problem:
         assignments = np.asarray(assignments)
         if not len(assignments):
             return []
-        counted = self._count(assignments, threshold, self.table.class_masks)
+        masks = self.table.class_masks
+        n_classes = len(masks)
+        if reference is not None:
+            masks = np.vstack([masks, masks & reference])
+        counted = self._count(assignments, threshold, masks)
         if not counted.exists.all():
             self._refuse_unmet(assignments[np.argmin(counted.exists)])
+        by_label = self._count_labels(assignments, threshold)
         which = np.broadcast_to(threshold, (len(assignments), self.max_stages))
-        class_rows = self._by_label(np.bincount(self.table.truth, minlength=len(self.classes)))
+        class_rows = self._by_label(self.class_rows)
         made = []
         for i, assignment in enumerate(assignments):
             design = StageDesign(assignment.astype(np.int64), self.costs.names)
@@ -282,15 +313,38 @@ class Problem:
                 right=int(counted.right[i]),
                 paid=float(int(counted.paid[i]) / self.scale),
                 class_rows=class_rows,
-                class_accepted=self._by_label(counted.class_accepted[i]),
-                class_right=self._by_label(counted.class_right[i]),
+                class_accepted=self._by_label(counted.class_accepted[i, :n_classes]),
+                class_right=self._by_label(counted.class_right[i, :n_classes]),
                 waited=float(reached @ latencies),
                 worst_latency=float(latencies[reached > 0].sum()),
+                label_accepted=None if by_label is None else self._by_label(by_label[i]),
+                **self._comparison(counted, i) if reference is not None else {},
             )
             own = tuple(self.thresholds[t] for t in which[i, : design.n_stages])
             shared = len(set(own)) == 1
             made.append(Candidate(design, own[0] if shared else own, evaluation))
         return made
+
+    def _comparison(self, counted: _Counted, design: int) -> dict[str, Any]:
+        n_classes = len(self.classes)
+        return {
+            "class_reference": self._by_label(counted.class_accepted[design, n_classes:]),
+            "class_both": self._by_label(counted.class_right[design, n_classes:]),
+        }
+
+    def _count_labels(self, assignments: Assignments, threshold: Which) -> NDArray[np.int64] | None:
+        """Count what designs accept under each label; None with two classes, where it follows."""
+        if not len(self.table.labels):
+            return None
+        from emsco.search._kernels import count_labels
+
+        sets, begins = self.chains(assignments)
+        found = np.zeros((len(begins) - 1, len(self.classes)), dtype=np.int64)
+        count_labels(
+            self.table.positions(sets), _spelled_out(threshold, begins), begins,
+            self.table.accepted, self.table.labels, self.table.everyone, found,
+        )  # fmt: skip
+        return found
 
     def _refuse_unmet(self, assignment: NDArray[Any]) -> None:
         """Say what a design buys before what that requires."""

@@ -37,6 +37,8 @@ def describe_run(
     dtypes = [repr(getattr(column, "dtype", None)) for column in columns.values()]
     libraries = {*_LIBRARIES, type(estimator).__module__.partition(".")[0]}
     versions = {name: getattr(sys.modules.get(name), "__version__", None) for name in libraries}
+    # Told only where it is given, so that checkpoints from before there was one stay good.
+    rejected = problem.max_rejected
     return {
         "rows": digest_of([list(columns), dtypes, hash_exactly(columns)]),
         "labels": _digest_classes(training.labels),
@@ -51,6 +53,7 @@ def describe_run(
         "max_stages": identify(problem.max_stages),
         "allow_unused": identify(problem.allow_unused),
         "max_missed": digest_of(problem.max_missed),
+        **({"max_rejected": digest_of(rejected)} if rejected else {}),
         "python": python_version(),
         **{name: version for name, version in versions.items() if version is not None},
     }

@@ -16,36 +16,37 @@ from sklearn.model_selection import check_cv
 from sklearn.utils import Tags, check_random_state
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
-from sklearn.utils.validation import check_is_fitted
 
-from emsco.cascade import CascadeClassifier, Guard
-from emsco.exceptions import SearchError, SelectionError
+from emsco.cascade import Guard
+from emsco.exceptions import SearchError
 from emsco.learners import learner_of
 from emsco.learners.final_stage import check_final, logged
 from emsco.learners.folds import Fold
 from emsco.learners.training import Training, check_labels
 from emsco.rows.rows import Layout
 from emsco.search._calibration import warn_overconfident
+from emsco.search._choosing import Chooses
 from emsco.search._expected import warn_slow
 from emsco.search._folds import make_folds
-from emsco.search._fresh import HeldAgainstTruth
+from emsco.search._luck import measure_luck, parts_of
 from emsco.search._posing import Given, Posing
 from emsco.search._progress import Progress
 from emsco.search._run import describe_run
 from emsco.search._running import run_search
-from emsco.search._separate import STAGES, check_refit, most_alike
+from emsco.search._separate import STAGES, check_refit
+from emsco.search._tables import compared
 from emsco.search._thresholds import AUTO
 from emsco.search.checkpoint import Checkpoint
-from emsco.search.choice import AllSources, check_bounds, select_as_asked
-from emsco.search.found import Choice, Found
-from emsco.search.strategies.exhaustive import count_sets
+from emsco.search.choice import AllSources, check_bounds
+from emsco.search.found import Found
+from emsco.search.strategies.exhaustive import Exhaustive, count_sets
 from emsco.search.strategies.hybrid import default_search
 from emsco.words.costs import Costs, resolve_costs
 from emsco.words.front import Candidate, ParetoFront
 from emsco.words.threshold import StageThreshold
 
 
-class CascadeSearchCV(HeldAgainstTruth, ClassifierMixin, BaseEstimator):
+class CascadeSearchCV(Chooses, ClassifierMixin, BaseEstimator):
     """Search which sources to buy in which order, choose one cascade, and decide by it.
 
     Every design is evaluated on rows that its classifiers were not fitted on: the test folds of
@@ -58,8 +59,7 @@ class CascadeSearchCV(HeldAgainstTruth, ClassifierMixin, BaseEstimator):
         The classifier of a stage. None: logistic regression on encoded columns, which takes
         numbers, text, categories, booleans and missing values as they are.
     costs : Costs, mapping, sequence or path of a TOML file, default=None
-        The prices. A mapping or a sequence prices features, by name or by position. None: every
-        feature costs 1.
+        The prices; a mapping or a sequence prices features, by name or position. None: 1 each.
     search : object with run(problem, rng, callback), default=None
         `Exhaustive()`, `EMSCO()`, `LocalSearch()` or `Hybrid()`. None: every design where they are
         few enough, else local search, with at most 1,024 source sets where these are fitted one by
@@ -72,8 +72,9 @@ class CascadeSearchCV(HeldAgainstTruth, ClassifierMixin, BaseEstimator):
     allow_unused : bool, default=True
         Whether a design may leave sources out altogether.
     max_missed : mapping of label to float, default=None
-        By true class, the largest share that may be accepted under another label; a design beyond
-        it does not count.
+        By true class, the largest share accepted under another label; no design may go beyond it.
+    max_rejected : mapping of label to float, default=None
+        By true class, the largest share accepted at no stage; no design may go beyond it.
     cv : int, splitter or iterable, default=5
         As in scikit-learn. A row that no fold tests does not count, one tested twice counts twice.
     max_rows : int, default=None
@@ -81,9 +82,13 @@ class CascadeSearchCV(HeldAgainstTruth, ClassifierMixin, BaseEstimator):
         takes all rows in any case.
     select : mapping or callable, default=None
         What to choose: keywords of `ParetoFront.select`, or a function of the front that gives a
-        candidate. None: the cheapest candidate with coverage of at least 0.8 whose accuracy and
-        whose every class's recall, on what it accepts, are not below those of all sources bought at
-        once and answering every row; where there is none, that itself, with a warning.
+        candidate. None: the cheapest candidate with coverage of at least 0.8 that rejects no class
+        more than twice as often as all rows, and whose accuracy and every class's recall, on what
+        it accepts, are above those of all sources bought at once and answering every row, by a
+        margin (see `caution` of `ParetoFront.select`); where there is none, that, with a warning.
+    luck : bool, default=True
+        Whether to search again without parts of the rows, without a fit, to see how much of what is
+        found is luck (`front_.luck`): `select` asks for a margin as large.
     refit : bool or "stages", default=True
         Whether the chosen stages are fitted on all rows. False: with a one-split `cv` the cascade
         is the very one that was evaluated; with several there is none until `choose(refit=True)`.
@@ -101,9 +106,8 @@ class CascadeSearchCV(HeldAgainstTruth, ClassifierMixin, BaseEstimator):
         scikit-learn hands it on; everything else refuses it. By default such a search chooses the
         cheapest candidate that agrees on 99% of the rows.
     checkpoint : str or path, default=None
-        A file that keeps what is fitted, as the search goes. A run that was interrupted, even
-        killed, and is fitted again with the same data and parameters goes on from there and ends
-        in the same front. It stays until you delete it.
+        A file that keeps what is fitted. A run that was interrupted, even killed, and is fitted
+        again alike goes on from there, to the same front. The file stays until you delete it.
     n_jobs : int, default=None
         How many workers fit; None means 1 and -1 one a core. They change nothing but the time.
     engine : Engine, default=None
@@ -111,9 +115,8 @@ class CascadeSearchCV(HeldAgainstTruth, ClassifierMixin, BaseEstimator):
     random_state : int, RandomState or None, default=None
         The source of all randomness: of the search, and of the rows drawn for it.
     callback : callable, default=None
-        Given a dict at every step: `phase`, `source_sets` fitted, `designs` seen, size of the
-        `front`, its `hypervolume`, share `done`, `seconds` and `seconds_left`. What it raises stops
-        the search.
+        Given a dict at every step: `phase`, `source_sets` fitted, `designs` seen, size of `front`,
+        `hypervolume`, share `done`, `seconds`, `seconds_left`. What it raises stops the search.
     verbose : int, default=0
         1 shows progress, as a bar where rich is installed; 2 tells every step.
 
@@ -157,9 +160,11 @@ class CascadeSearchCV(HeldAgainstTruth, ClassifierMixin, BaseEstimator):
         "max_stages": [Interval(Integral, 1, None, closed="left")],
         "allow_unused": ["boolean"],
         "max_missed": [Mapping, None],
+        "max_rejected": [Mapping, None],
         "cv": ["cv_object"],
         "max_rows": [Interval(Integral, 2, None, closed="left"), None],
         "select": [Mapping, callable, None],
+        "luck": ["boolean"],
         "refit": ["boolean", StrOptions({STAGES})],
         "guard": [HasMethods(["fit", "reasons"]), None],
         "final": [HasMethods(["predict"]), None],
@@ -182,9 +187,11 @@ class CascadeSearchCV(HeldAgainstTruth, ClassifierMixin, BaseEstimator):
         max_stages: int = 4,
         allow_unused: bool = True,
         max_missed: Mapping[Any, float] | None = None,
+        max_rejected: Mapping[Any, float] | None = None,
         cv: Any = 5,
         max_rows: int | None = None,
         select: Mapping[str, Any] | Callable[[ParetoFront], Candidate] | None = None,
+        luck: bool = True,
         refit: bool | str = True,
         guard: Guard | None = None,
         final: Any = None,
@@ -203,9 +210,11 @@ class CascadeSearchCV(HeldAgainstTruth, ClassifierMixin, BaseEstimator):
         self.max_stages = max_stages
         self.allow_unused = allow_unused
         self.max_missed = max_missed
+        self.max_rejected = max_rejected
         self.cv = cv
         self.max_rows = max_rows
         self.select = select
+        self.luck = luck
         self.refit = refit
         self.guard = guard
         self.final = final
@@ -256,9 +265,17 @@ class CascadeSearchCV(HeldAgainstTruth, ClassifierMixin, BaseEstimator):
                     progress.goes_on(n_past)
                 result = run_search(problem, strategy, rng, progress, self.threshold == AUTO)
                 reference = AllSources.of(problem)
+                result = result._replace(front=compared(problem, result.front))
                 warn_overconfident(training.learner, problem)
+            walked = isinstance(strategy, Exhaustive)
+            n_designs = None if walked else max(e.get("designs", 0) for e in [{}, *result.history])
+            luck = None
+            if self.luck:
+                progress.phase("luck")
+                parts = parts_of(folds, training.labels, split_params.get("groups"))
+                luck = measure_luck(problem, parts, n_designs, by_stage=self.threshold == AUTO)
             self.__dict__.pop("choice_", None)  # it was chosen from another front
-            self.found_ = Found.of(result, reference, given, posing, strategy, self.final)
+            self.found_ = Found.of(result, reference, given, posing, strategy, self.final, luck)
             progress.phase("refit")
             self._choose(self.select, self.refit)
         return self
@@ -309,41 +326,11 @@ class CascadeSearchCV(HeldAgainstTruth, ClassifierMixin, BaseEstimator):
             max_stages=self.max_stages,
             allow_unused=self.allow_unused,
             max_missed=dict(self.max_missed or {}),
+            max_rejected=dict(self.max_rejected or {}),
             needs_labels=self.needs_labels,
             engine=self.engine,
             n_jobs=self.n_jobs,
         )
-
-    def choose(
-        self, candidate: Candidate | None = None, *, refit: bool | str | None = None, **bounds: Any
-    ) -> Self:
-        """Choose anew; only source sets not yet fitted are fitted.
-
-        Parameters
-        ----------
-        candidate : Candidate, default=None
-            The one to choose. None: by bounds.
-        refit : bool or "stages", default=None
-            Whether to fit on all rows; None: as the search was told.
-        **bounds : dict
-            Keywords of `ParetoFront.select`; none of them: as the search was told.
-        """
-        check_is_fitted(self, "front_")
-        if candidate is not None and bounds:
-            raise SelectionError("Give a candidate or bounds to choose one by, not both.")
-        check_bounds(bounds)
-        refit = self.refit if refit is None else refit
-        check_refit(refit, learner_of(self.estimator))
-        self._choose(bounds or self.select if candidate is None else candidate, refit)
-        return self
-
-    def cascade(self, candidate: Candidate) -> CascadeClassifier:
-        """Build the cascade of any candidate, fitted on all rows given to `fit`.
-
-        With `refit=False` and a one-split `cv`, on the rows that it was evaluated by instead.
-        """
-        check_is_fitted(self, "front_")
-        return self.found_.cascade(candidate, self.refit, self.guard)
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Route the parameters of `fit` to the stages' estimators and to the splitter."""
@@ -370,27 +357,3 @@ class CascadeSearchCV(HeldAgainstTruth, ClassifierMixin, BaseEstimator):
             return dict(routed.estimator.fit), dict(routed.splitter.split)
         groups = given.pop("groups", None)
         return given, {"groups": groups}
-
-    def _choose(self, select: Any, refit: bool | str) -> None:
-        found = self.found_.holding(select)
-        candidate = self._select(select, found)
-        if refit == STAGES and found.stages.learner.is_one_model:
-            found = found.separate(candidate.design, by_stage=self.threshold == AUTO)
-            known = isinstance(select, Candidate)
-            candidate = most_alike(found.front, select) if known else self._select(select, found)
-        is_refitted = bool(refit) or found.evaluated is None
-        choice = Choice(candidate)
-        if refit or found.evaluated is not None:
-            cascade = found.cascade(candidate, refit, self.guard)
-            choice = Choice(candidate, cascade, cascade.decider_, is_refitted)
-        self.found_, self.choice_ = found, choice  # or all stays as it was
-
-    def _select(self, select: Any, found: Found) -> Candidate:
-        return select_as_asked(
-            select,
-            found.front,
-            found.all_sources,
-            found.n_rows,
-            self.max_missed or {},
-            agreement=not self.needs_labels,
-        )

@@ -13,7 +13,6 @@ from emsco.cascade import CascadeClassifier
 from emsco.exceptions import SelectionError
 from emsco.rows.known import FittedRows
 from emsco.search._problem import Search
-from emsco.search._summary import sentences_of_choice
 from emsco.search.found import Choice, Found
 from emsco.words.costs import Costs
 from emsco.words.decisions import Decisions
@@ -125,13 +124,6 @@ class ShowsWhatItFound:
         if X is not None:
             self.found_.layout.check(self, X)
         return self.best_cascade_
-
-    def summary(self) -> str:
-        """Say in plain words what was chosen, what it pays, what it rejects and whom it misses."""
-        self._check_is_chosen()
-        return sentences_of_choice(
-            self.best_candidate_, self.all_sources_, self.front_, self.costs_, self.classes_
-        )
 
     def all_sources_at(self, coverage: float) -> Evaluation:
         """Evaluate all sources at once with a reject option: the surest rows, so many, accepted.

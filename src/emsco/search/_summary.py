@@ -1,38 +1,84 @@
-"""What was chosen, and on which rows, in plain words."""
+"""What was chosen, by which rule, whom it serves and how well, in plain words."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from numpy.typing import NDArray
 
 from emsco._ground.table import cell
+from emsco.words.caution import AUTO, standard_errors
 from emsco.words.costs import Costs
 from emsco.words.evaluation import Evaluation
 from emsco.words.front import Candidate, ParetoFront
+from emsco.words.scored import Difference
+from emsco.words.selection import margin_text
 from emsco.words.threshold import resolve
 
 
 def sentences_of_choice(
-    chosen: Candidate, reference: Candidate, front: ParetoFront, costs: Costs, classes: NDArray[Any]
+    chosen: Candidate,
+    reference: Candidate,
+    front: ParetoFront,
+    classes: NDArray[Any],
+    rule: str = "",
+    asked: Mapping[str, Any] | None = None,
 ) -> str:
-    """Say what each stage buys, what it pays, rejects and misses, beside all sources at once."""
-    thresholds = resolve(chosen.threshold, classes.tolist(), chosen.design.n_stages)
+    """Say what each stage buys, by which rule, what it pays and whom it rejects and misses.
+
+    All sources at once stand beside it. `asked` are the bounds that it was chosen by.
+    """
+    costs = front.costs
     lines = [f"Chosen out of {len(front):,} candidates on the front:"]
-    for i, sources in enumerate(chosen.design.stages):
-        paid = chosen.design.acquired(i - 1) if i else ()
-        price = _money(costs.of(sources, paid=paid), costs)
-        least = sorted({float(f"{t:.4g}") for t in thresholds[i]})
-        sure = " to ".join(cell(value) for value in {least[0]: 0, least[-1]: 0})
-        lines.append(f"  stage {i}: buy {', '.join(sources)} for {price}; accept from {sure}")
-    if chosen.design.unused:
-        lines.append(f"  never bought: {', '.join(chosen.design.unused)}")
+    lines += _stages(chosen, costs, classes)
+    lines += [rule] if rule else []
+    lines += [_sentence(chosen.evaluation, costs, "It"), *_by_class(chosen.evaluation)]
     lines += [
-        _sentence(chosen.evaluation, costs, "It"),
-        _sentence(reference.evaluation, costs, "All sources at once, answering every row,"),
+        _sentence(reference.evaluation, costs, "All sources at once, answering every row: that"),
+        *_by_class(reference.evaluation),
+        *_losses(chosen.evaluation, reference.evaluation, costs, asked or {}),
+        *_luck(front.luck),
         front.measured_on,
     ]
     return "\n".join(lines)
+
+
+def sentences_of_fresh(
+    fresh: Evaluation,
+    n_rows: int,
+    selected: Evaluation,
+    different: Sequence[Difference],
+    costs: Costs,
+    asked: Mapping[str, Any],
+    population: Mapping[Any, float] | None,
+) -> str:
+    """Say how what was chosen does on fresh rows, and what differs from where it was selected."""
+    where = f"On {n_rows:,} fresh rows{weighted_as(population)}"
+    lines = [_sentence(fresh, costs, f"{where} it"), *_by_class(fresh)]
+    lines += _loss_there(fresh, selected, costs, asked)
+    words = "more than two standard errors from what was selected"
+    if different:
+        lines.append(f"These differ by {words}, as one figure in twenty does by chance:")
+        lines += [f"  {one}" for one in different]
+    else:
+        lines.append(f"Nothing differs by {words}.")
+    if population is not None:
+        lines.append(
+            "Only shares within a class are compared: where it was selected, classes had other "
+            "shares of the rows, and the front takes no population."
+        )
+    return "\n".join(lines)
+
+
+def weighted_as(population: Mapping[Any, float] | None) -> str:
+    """Say which shares classes count as, where they are not as the rows have them."""
+    if population is None:
+        return ""
+    shares = " and ".join(
+        f"{100 * share:.4g}% labelled {label!r}" for label, share in population.items()
+    )
+    return f", counted as in a population with {shares},"
 
 
 def measured_on(n_rows: int, n_splits: int, *, needs_labels: bool) -> str:
@@ -46,15 +92,113 @@ def measured_on(n_rows: int, n_splits: int, *, needs_labels: bool) -> str:
     )
 
 
+def _stages(chosen: Candidate, costs: Costs, classes: NDArray[Any]) -> list[str]:
+    thresholds = resolve(chosen.threshold, classes.tolist(), chosen.design.n_stages)
+    lines = []
+    for i, sources in enumerate(chosen.design.stages):
+        paid = chosen.design.acquired(i - 1) if i else ()
+        price = _money(costs.of(sources, paid=paid), costs)
+        least = sorted({float(f"{t:.4g}") for t in thresholds[i]})
+        sure = " to ".join(cell(value) for value in {least[0]: 0, least[-1]: 0})
+        lines.append(f"  stage {i}: buy {', '.join(sources)} for {price}; accept from {sure}")
+    if chosen.design.unused:
+        lines.append(f"  never bought: {', '.join(chosen.design.unused)}")
+    return lines
+
+
 def _money(price: float, costs: Costs) -> str:
     return f"{cell(float(price))} {costs.unit}".rstrip()
 
 
-def _sentence(evaluation: Evaluation, costs: Costs, subject: str) -> str:
-    share = f" ({evaluation.cost / costs.total:.1%} of the full price)" if costs.total else ""
-    missed = ", ".join(f"{share:.1%} of {label!r}" for label, share in evaluation.missed.items())
-    return (
-        f"{subject} pays {_money(evaluation.cost, costs)} a row{share}, accepts "
-        f"{evaluation.coverage:.1%} of the rows and is right on {evaluation.accuracy:.1%} of "
-        f"those; it rejects {1 - evaluation.coverage:.1%} and misses {missed}."
+def _price(evaluation: Evaluation, costs: Costs) -> str:
+    """Say what a row costs on the mean, with what its review does where that has a price."""
+    share = f"{evaluation.cost / costs.total:.1%} of the full price" if costs.total else ""
+    if costs.review is None or not costs.review.cost:
+        told = f"{_money(evaluation.cost, costs)} a row"
+        return f"{told} ({share})" if share else told
+    review = costs.review.cost * (1 - evaluation.coverage)
+    told = (
+        f"{cell(evaluation.cost)} for sources + {cell(review)} for review = "
+        f"{_money(evaluation.cost + review, costs)} a row"
     )
+    return f"{told} (sources: {share})" if share else told
+
+
+def _sentence(evaluation: Evaluation, costs: Costs, subject: str) -> str:
+    right = f"is right on {evaluation.accuracy:.1%} of those"
+    return (
+        f"{subject} pays {_price(evaluation, costs)}, accepts {evaluation.coverage:.1%} of the "
+        f"rows and {right if evaluation.accepted else 'labels none'}."
+    )
+
+
+def _by_class(evaluation: Evaluation) -> list[str]:
+    """Give a line a class, aligned; what is not known of a class is left out."""
+    names = {label: f"of {label!r}" for label in evaluation.class_rows}
+    width = max(map(len, names.values()), default=0)
+    lines = []
+    for label, name in names.items():
+        parts = ["there is no row of it"]
+        if evaluation.class_rows[label]:
+            parts = [
+                f"{evaluation.rejected[label]:>6.1%} rejected",
+                f"{evaluation.missed[label]:>6.1%} missed",
+            ]
+            if evaluation.class_accepted[label]:
+                parts.append(f"recall {evaluation.recall[label]:>6.1%}")
+            if evaluation.label_accepted.get(label):
+                parts.append(f"precision {evaluation.precision[label]:>6.1%}")
+        lines.append(f"  {name:<{width}} {', '.join(parts)}")
+    return lines
+
+
+def _losses(
+    chosen: Evaluation, reference: Evaluation, costs: Costs, asked: Mapping[str, Any]
+) -> list[str]:
+    """Say what errors make of it, where a choice was made by the loss."""
+    if asked.get("by") != "loss":
+        return []
+    error_cost = asked.get("error_cost") or 0.0
+    prices = "an error costs nothing"
+    if isinstance(error_cost, Mapping):
+        each = [f"{_money(price, costs)} for {label!r}" for label, price in error_cost.items()]
+        prices = f"an error costs {' and '.join(each)}"
+    elif error_cost:
+        prices = f"an error costs {_money(error_cost, costs)}"
+    own, all_at_once = (_loss(e, costs, asked) for e in (chosen, reference))
+    return [
+        f"Where {prices}, it loses {own} a row, sources, review and errors together, and all "
+        f"sources at once {all_at_once}: the best of a front that was searched without error "
+        "prices."
+    ]
+
+
+def _loss_there(
+    fresh: Evaluation, selected: Evaluation, costs: Costs, asked: Mapping[str, Any]
+) -> list[str]:
+    if asked.get("by") != "loss":
+        return []
+    if costs.review is None and fresh.accepted < fresh.rows:
+        return ["What it loses there is not known: it rejects rows, and their review has no price."]
+    own, before = (_loss(e, costs, asked) for e in (fresh, selected))
+    return [f"It loses {own} a row there, {before} where it was selected."]
+
+
+def _loss(evaluation: Evaluation, costs: Costs, asked: Mapping[str, Any]) -> str:
+    error_cost = asked.get("error_cost") or 0.0
+    if isinstance(error_cost, Mapping):  # fresh rows may hold no row of a class
+        error_cost = {c: price for c, price in error_cost.items() if c in evaluation.class_rows}
+    return _money(evaluation.loss(review=costs.review, error_cost=error_cost), costs)
+
+
+def _luck(luck: float | None) -> list[str]:
+    """Say how much of what was found is luck, and what follows."""
+    if luck is None:
+        return []
+    z = standard_errors(AUTO, luck)
+    found = f"{margin_text(max(luck, 0.0))} too good" if luck >= 0.05 else "no better than they are"
+    more = "that much" if z == luck else margin_text(z)
+    return [
+        f"Luck: searching again on parts of the rows shows choices {found}; caution={AUTO!r} asks "
+        f"{more} more of bounds."
+    ]

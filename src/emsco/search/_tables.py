@@ -13,7 +13,7 @@ from emsco.learners.final_stage import FitsWithFinal, answer_codes
 from emsco.learners.folds import Fold
 from emsco.learners.training import Training
 from emsco.rows.columns import Columns
-from emsco.search._outcomes import OutcomeTable
+from emsco.search._outcomes import OutcomeTable, pack
 from emsco.search._problem import Problem
 from emsco.words.evaluation import Evaluation
 from emsco.words.front import Candidate, ParetoFront
@@ -63,12 +63,29 @@ def evaluate_afresh(
     table = make_table(training, [fold], truth, known, answers, engine, n_jobs)
     max_stages = max(len(each) for each in by_stage)
     problem = Problem(table, front.costs, training.classes.tolist(), known, max_stages)
-    place = {threshold: at for at, threshold in enumerate(known)}
-    which = np.zeros((len(front), max_stages), dtype=np.int64)
-    for row, each in zip(which, by_stage, strict=True):
-        row[: len(each)] = [place[threshold] for threshold in each]
-    assignments = np.array([c.design.assignment for c in front], dtype=np.int8)
-    return [candidate.evaluation for candidate in problem.candidates(assignments, which)]
+    return [candidate.evaluation for candidate in problem.candidates(*_rows_of(front, problem))]
+
+
+def compared(problem: Problem, front: ParetoFront) -> ParetoFront:
+    """Count for a front's candidates what they and all sources at once have right together.
+
+    A search knows no reference, and fits no set for one; so this comes after it.
+    """
+    if not len(front):
+        return front
+    everything = np.ones((1, problem.n_sources), dtype=np.bool_)
+    right = problem.table.outcomes(everything)[1] == problem.table.truth
+    return problem.front(problem.candidates(*_rows_of(front, problem), reference=pack(right)[0]))
+
+
+def _rows_of(front: ParetoFront, problem: Problem) -> tuple[NDArray[np.int8], NDArray[np.int64]]:
+    """Give a front's designs, and which of a problem's thresholds each stage has."""
+    place = {threshold: at for at, threshold in enumerate(problem.thresholds)}
+    which = np.zeros((len(front), problem.max_stages), dtype=np.int64)
+    for row, candidate in zip(which, front, strict=True):
+        own = _thresholds(candidate)
+        row[: len(own)] = [place[threshold] for threshold in own]
+    return np.array([c.design.assignment for c in front], dtype=np.int8), which
 
 
 def _thresholds(candidate: Candidate) -> tuple[StageThreshold, ...]:

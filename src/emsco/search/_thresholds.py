@@ -93,6 +93,23 @@ def thresholds_by_stage(
         ],
         dtype=np.int8,
     ).reshape(-1, n_sources + problem.max_stages)
+    rows = descend_by_stage(problem, starts, rng, designs=designs, evaluations=evaluations)
+    found = problem.candidates(rows[:, :n_sources], rows[:, n_sources:].astype(np.int64))
+    return front.merge(problem.front(found))
+
+
+def descend_by_stage(
+    problem: Problem,
+    starts: NDArray[np.int8],
+    rng: np.random.Generator,
+    *,
+    designs: bool,
+    evaluations: int,
+) -> NDArray[np.int8]:
+    """Descend as `thresholds_by_stage` does; rows are a design, then a threshold's place a stage.
+
+    Gives the rows that no other dominates.
+    """
     archive = Archive(starts.shape[1])
     seen: set[bytes] = set()
     around = starts
@@ -107,9 +124,7 @@ def thresholds_by_stage(
         around = _other_thresholds(problem, centres)
         if designs and len(centres):
             around = np.vstack([around, _other_designs(problem, centres, rng)])
-    which = archive.rows[:, n_sources:].astype(np.int64)
-    found = problem.candidates(archive.rows[:, :n_sources], which)
-    return front.merge(problem.front(found))
+    return archive.rows
 
 
 def _evaluate(problem: Problem, rows: NDArray[np.int8]) -> Counts:

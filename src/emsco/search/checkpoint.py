@@ -6,9 +6,9 @@ the same run from its beginning, which finds its fits done.
 
 A file is a line that says what it is, a line of JSON, the arrays of the table as bare bytes, and
 the sha256 of all that: data only. It is written whole or not at all, and the one before it is kept
-beside it. Size: two bits a row, a set and a threshold, 8 bytes a set for every 64 sources, and 9
-bytes a row for all sources and for each single one. A run that goes on has the file in memory
-until it has done what the file holds.
+beside it. Size: two bits a row, a set and a threshold, with three classes and more those of the
+label too, 8 bytes a set for every 64 sources, and 9 bytes a row for all sources and for each single
+one. A run that goes on has the file in memory until it has done what the file holds.
 """
 
 from __future__ import annotations
@@ -216,6 +216,7 @@ def _arrays_of(record: FitRecord) -> list[NDArray[Any]]:
         record.sets,
         *record.accepted,
         *record.right,
+        *record.labels,
         *(confidence for confidence, _ in kept),
         *(label for _, label in kept),
     ]
@@ -289,12 +290,13 @@ def _past_of(found: _File, table: OutcomeTable) -> FitRecord:
     sets = take("<u8", n_sets, record.sets.shape[1])
     accepted = take("<u8", n_thresholds, n_sets, n_words)
     right = take("<u8", n_thresholds, n_sets, n_words)
+    labels = take("<u8", len(record.labels), n_sets, n_words)
     confidence = take("<f8", len(places), table.n_rows)
     label = take("<u1", len(places), table.n_rows)
     if at != len(found.arrays):
         raise CheckpointError(f"{found.path} holds more than it says.")
     kept = {place: (confidence[i], label[i]) for i, place in enumerate(places)}
-    past = FitRecord(sets, accepted, right, kept)
+    past = FitRecord(sets, accepted, right, labels, kept)
     if not table.could_hold(past):
         raise CheckpointError(
             f"{found.path} holds outcomes that contradict one another or the rows; delete it to "

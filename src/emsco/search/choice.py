@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from emsco.exceptions import SelectionError, SelectionWarning, nearest, warn
+from emsco.exceptions import SelectionError, SelectionWarning, nearest, quoted, warn
 from emsco.search._problem import Problem
+from emsco.words.caution import AUTO, Shares, less_margin, shares_of, standard_errors
 from emsco.words.costs import Costs
 from emsco.words.design import StageDesign
 from emsco.words.evaluation import Evaluation
 from emsco.words.front import Candidate, ParetoFront
+from emsco.words.selection import Bounds, Figures, margin_text
 from emsco.words.threshold import lowest
 
 LEAST_COVERAGE = 0.8
@@ -31,6 +33,7 @@ class AllSources:
     classes: Sequence[Any]
     truth: NDArray[np.intp]  # from the surest row to the least sure
     right: NDArray[np.bool_]
+    label: NDArray[np.intp] | None = None  # what they say; None: not known
 
     @classmethod
     def of(cls, problem: Problem) -> AllSources:
@@ -39,7 +42,8 @@ class AllSources:
         confidence, label = problem.table.outcomes(everything)
         order = np.argsort(-confidence[0], kind="stable")
         truth = problem.table.truth[order]
-        return cls(problem.costs, problem.classes, truth, label[0][order] == truth)
+        said = label[0][order].astype(np.intp)
+        return cls(problem.costs, problem.classes, truth, said == truth, said)
 
     def answering(self) -> Candidate:
         """Answer every row."""
@@ -62,11 +66,20 @@ class AllSources:
             class_right=self._by_label(truth[right]),
             waited=latency * n_rows,
             worst_latency=latency,
+            label_accepted=None if self.label is None else self._by_label(self.label[:accepted]),
         )
 
     def _by_label(self, codes: NDArray[np.intp]) -> dict[Any, int]:
         counts = np.bincount(codes, minlength=len(self.classes))
         return dict(zip(self.classes, counts.tolist(), strict=True))
+
+
+class Selected(NamedTuple):
+    """A candidate, by which rule it was chosen, and the bounds that were asked for."""
+
+    candidate: Candidate
+    rule: str
+    asked: Mapping[str, Any]
 
 
 def check_bounds(bounds: Mapping[str, Any]) -> None:
@@ -82,79 +95,213 @@ def select_as_asked(
     front: ParetoFront,
     all_sources: Candidate,
     n_rows: int,
-    max_missed: Mapping[Any, float],
+    limits: Mapping[str, Mapping[Any, float]],
     *,
     agreement: bool,
-) -> Candidate:
+) -> Selected:
     """Give the candidate asked for: itself, by bounds, by a function of the front, or by default.
 
     By default, where the target is `agreement` with a final model, the cheapest that agrees enough.
+    `limits` are what every design of the front keeps to, by name. Caution alone is no bound: it
+    says how carefully the default chooses.
     """
-    if max_missed and not len(front):
+    told = " and ".join(f"{name}={dict(shares)}" for name, shares in limits.items() if shares)
+    if told and not len(front):
         raise SelectionError(
-            f"No design accepts any row within max_missed={dict(max_missed)}; allow more, "
-            "or search higher thresholds."
+            f"No design accepts any row within {told}; allow more, or search other thresholds."
         )
     if isinstance(select, Candidate):
-        return select
-    if select is None:
-        if agreement:
-            return front.select(min_accuracy=LEAST_AGREEMENT)
-        return select_by_default(front, all_sources, n_rows, max_missed)
+        return Selected(select, "Rule: this very candidate was asked for.", {})
     if callable(select):
         candidate = select(front)
         if not isinstance(candidate, Candidate):
             raise SelectionError(f"`select` must give a Candidate, gave {candidate!r}.")
-        return candidate
-    return front.select(**select)
+        return Selected(candidate, "Rule: as the function given as `select` chose.", {})
+    asked = dict(select or {})
+    if select is None or asked.keys() == {"caution"}:
+        z = standard_errors(asked.get("caution", AUTO), front.luck)
+        if not agreement:
+            return select_by_default(front, all_sources, n_rows, told, z)
+        return select_by_agreement(front, all_sources, asked, z)
+    candidate = front.select(**asked)
+    bounds = {name: value for name, value in asked.items() if name != "caution"}
+    z = standard_errors(asked.get("caution", AUTO), front.luck)
+    return Selected(candidate, Bounds(**bounds).sentence(z, len(front)), asked)
 
 
-def cheapest_as_good(candidates: Sequence[Candidate], reference: Candidate) -> Candidate | None:
-    """Choose the cheapest that answers most rows and no class worse than the reference does.
+def better_by(
+    figures: Figures, reference: Evaluation, z: float, repeats: float
+) -> NDArray[np.bool_]:
+    """Say which candidates are better than a reference by `z` standard errors, in every class too.
 
-    That is: coverage of 0.8 at least, and accuracy and every class's recall, on what is accepted,
-    not below those of the reference on the same rows. None where there is none.
+    On the same rows, so that what both have right or wrong makes no difference: the paired test of
+    shares. A class also passes where every accepted row of it that the reference has right is right
+    here too. Where it is not known what both have right, they are taken for independent.
     """
-    least = reference.evaluation
-    good = [
-        candidate
-        for candidate in candidates
-        if candidate.evaluation.coverage >= LEAST_COVERAGE
-        and candidate.evaluation.accuracy >= least.accuracy
-        and all(candidate.evaluation.recall[label] >= r for label, r in least.recall.items())
-    ]
-    key = lambda c: (c.evaluation.cost, -c.evaluation.accuracy, -c.evaluation.coverage)  # noqa: E731
-    return min(good, key=key, default=None)
+    labels = reference.class_rows
+    known = figures.class_both.keys() >= labels.keys()
+    u = {c: figures.class_reference[c] if known else None for c in labels}
+    x = {c: figures.class_both[c] if known else None for c in labels}
+    every = _paired(
+        figures.accepted,
+        figures.right,
+        reference.rows,
+        reference.right,
+        sum(u.values()) if known else None,
+        sum(x.values()) if known else None,
+        z,
+        repeats,
+    )
+    for c in labels:
+        as_good = _paired(
+            figures.class_accepted[c],
+            figures.class_right[c],
+            reference.class_rows[c],
+            reference.class_right[c],
+            u[c],
+            x[c],
+            z,
+            repeats,
+        )
+        every &= as_good | (x[c] == u[c]) if known else as_good
+    return every
+
+
+def _paired(
+    m: Shares, r: Shares, n: float, right: float, u: Any, x: Any, z: float, repeats: float
+) -> NDArray[np.bool_]:
+    """Compare the share right of `m` accepted rows with that of a reference on all `n`.
+
+    `u` of the accepted rows the reference has right, and `x` both.
+    """
+    m, n = m / repeats, n / repeats
+    a, b = shares_of(r / repeats, m), right / repeats / n if n else 0.0
+    shared = 0.0 if u is None else (x - a * u) / repeats
+    rows = np.maximum(m, 1e-300)
+    variance = a * (1 - a) / rows + (b * (1 - b) - 2 * shared / rows) / max(n, 1e-300)
+    error = np.sqrt(np.maximum(variance, 1 / (n + 2) ** 2))
+    better: NDArray[np.bool_] = (m > 0) & (a - b >= z * error)
+    return better
+
+
+def turns_away(figures: Figures, label: Any) -> NDArray[np.bool_]:
+    """Say which candidates reject a class more than twice as often as rows at large.
+
+    By more than a standard error: a class of few rows may be unlucky.
+    """
+    rows = figures.class_rows[label]
+    rejected = shares_of(figures.rows - figures.accepted, figures.rows)
+    own = less_margin(rows - figures.class_accepted[label], rows, 1.0)
+    away: NDArray[np.bool_] = own > 2 * rejected
+    return away
+
+
+class AsGood(NamedTuple):
+    """The cheapest that is as good as a reference, and the classes that it turns away."""
+
+    candidate: Candidate
+    turned_away: list[Any]
+
+
+def cheapest_as_good(front: ParetoFront, reference: Candidate, z: float) -> AsGood | None:
+    """Choose the cheapest that answers most rows, turns no class away and beats the reference.
+
+    That is: coverage of 0.8 at least, no class rejected twice as often as all rows, and accuracy
+    and every class's recall above those of the reference by `z` standard errors. None where there
+    is none; where every such candidate turns a class away, that is allowed, and told.
+    """
+    if not len(front):
+        return None
+    figures = front.figures
+    good = better_by(figures, reference.evaluation, z, front.repeats)
+    good &= shares_of(figures.accepted, figures.rows) >= LEAST_COVERAGE
+    labels = list(reference.evaluation.class_rows)
+    away = {label: turns_away(figures, label) for label in labels}
+    fair = good & ~np.logical_or.reduce([np.zeros(len(good), dtype=np.bool_), *away.values()])
+    places = np.flatnonzero(fair if fair.any() else good)
+    if not places.size:
+        return None
+    cost = shares_of(figures.paid, figures.rows)[places]
+    accuracy = shares_of(figures.right, figures.accepted)[places]
+    place = int(places[np.lexsort([-figures.accepted[places], -accuracy, cost])[0]])
+    turned_away = [label for label in labels if not fair.any() and away[label][place]]
+    for label in turned_away:
+        evaluation = front[place].evaluation
+        warn(
+            f"The choice rejects {evaluation.rejected[label]:.0%} of {label!r} and "
+            f"{1 - evaluation.coverage:.0%} of all rows; no candidate that is as good as all "
+            "sources at once rejects that class less than twice as often as all rows; "
+            "max_rejected={label: share} bounds it.",
+            SelectionWarning,
+        )
+    return AsGood(front[place], turned_away)
+
+
+def select_by_agreement(
+    front: ParetoFront, final: Candidate, asked: Mapping[str, Any], z: float
+) -> Selected:
+    """Choose the cheapest that agrees enough with the final model; else that alone."""
+    rule = Bounds(min_accuracy=LEAST_AGREEMENT).sentence(z, len(front))
+    try:
+        return Selected(front.select(**asked, min_accuracy=LEAST_AGREEMENT), rule, {})
+    except SelectionError:
+        warn(
+            f"No cascade is shown to agree with the final model on {LEAST_AGREEMENT:.0%} of the "
+            "rows, so the final model alone was chosen; choose(...) takes another of the front, "
+            "choose(caution=0) the cheapest that agrees so often as counted.",
+            SelectionWarning,
+        )
+        return Selected(final, f"{rule[:-1]}; there is none, so the final model alone.", {})
 
 
 def select_by_default(
-    front: Sequence[Candidate],
-    all_sources: Candidate,
-    n_rows: int,
-    max_missed: Mapping[Any, float],
-) -> Candidate:
+    front: ParetoFront, all_sources: Candidate, n_rows: int, limits: str, z: float
+) -> Selected:
     """Choose the cheapest that is as good as all sources, or these, and warn of what is doubtful.
 
-    `n_rows` is how many the choice is made on. Within `max_missed` all sources are no way out.
+    `n_rows` is how many the choice is made on. Within `limits` all sources are no way out.
     """
     if n_rows < FEW_ROWS:
         warn(
-            f"The choice is optimistic: it was made on {n_rows} rows, fewer than {FEW_ROWS}; hold "
+            f"The choice was made on {n_rows} rows, fewer than {FEW_ROWS}: it may disappoint; hold "
             "it against fresh rows with score_front(X, y).",
             SelectionWarning,
         )
-    chosen = cheapest_as_good(front, all_sources)
+    chosen = cheapest_as_good(front, all_sources, z)
     if chosen is not None:
-        return chosen
-    if max_missed:
+        return Selected(chosen.candidate, f"{_rule(front, z, chosen.turned_away)}.", {})
+    rule = _rule(front, z)
+    if limits and z:
+        chosen = cheapest_as_good(front, all_sources, 0.0)
+        if chosen is not None:
+            warn(
+                f"No design within {limits} is shown to be as good as all sources at once; chosen "
+                "is the cheapest that is so as counted, which may be luck.",
+                SelectionWarning,
+            )
+            return Selected(chosen.candidate, f"{rule}; there is none, so as counted.", {})
+    if limits:
         raise SelectionError(
-            f"No design within max_missed={dict(max_missed)} accepts {LEAST_COVERAGE:.0%} of the "
-            "rows and is as good as all sources at once; allow more, or say with select= what to "
-            "give up."
+            f"No design within {limits} accepts {LEAST_COVERAGE:.0%} of the rows and is as good as "
+            "all sources at once; allow more, or say with select= what to give up."
         )
     warn(
-        f"No cascade accepts {LEAST_COVERAGE:.0%} of the rows and is as good as all sources at "
-        "once, so all sources at once were chosen; choose(...) takes another of the front.",
+        f"No cascade accepts {LEAST_COVERAGE:.0%} of the rows and is shown to be as good as all "
+        "sources at once, so all sources at once were chosen; choose(...) takes another of the "
+        "front, choose(caution=0) the cheapest that is so as counted.",
         SelectionWarning,
     )
-    return all_sources
+    return Selected(all_sources, f"{rule}; there is none, so all sources at once.", {})
+
+
+def _rule(front: ParetoFront, z: float, turned_away: Sequence[Any] = ()) -> str:
+    """Say by which rule the default is chosen."""
+    margin = f"by {margin_text(z)} on the same rows" if z else "as counted"
+    fair = ", rejects no class more than twice as often as all rows"
+    if turned_away:
+        fair = f" (none of them rejects {quoted(turned_away)} less than twice as often as all rows)"
+    return (
+        f"Rule: the cheapest of {len(front):,} candidates that accepts {LEAST_COVERAGE:.0%} of the "
+        f"rows{fair}, and is better than all sources at once, {margin}, in accuracy and for every "
+        "class, or right on all rows of the class that these have right"
+    )

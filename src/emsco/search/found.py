@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from emsco.search._posing import Given, Posing
 from emsco.search._problem import Search, SearchResult
 from emsco.search._separate import thresholds_anew
 from emsco.search._summary import measured_on
-from emsco.search._tables import evaluate_afresh
+from emsco.search._tables import compared, evaluate_afresh
 from emsco.search.choice import AllSources
 from emsco.words.costs import Costs
 from emsco.words.design import StageDesign
@@ -87,13 +87,16 @@ class Found:
         posing: Posing,
         strategy: Search,
         final: Any,
+        luck: float | None,
     ) -> Found:
         """Put together what a search gave and what it was given."""
         folds = posing.folds
-        n_rows = len(np.unique(np.concatenate([fold.test for fold in folds])))
+        tested = np.concatenate([fold.test for fold in folds])
+        n_rows = len(np.unique(tested))
         told = measured_on(n_rows, len(folds), needs_labels=posing.needs_labels)
+        repeats = len(tested) / n_rows
         return cls(
-            front=ParetoFront(result.front, posing.costs, told),
+            front=ParetoFront(result.front, posing.costs, told, luck=luck, repeats=repeats),
             reference=reference,
             all_sources=reference.answering(),
             stages=given.training,
@@ -163,7 +166,7 @@ class Found:
             raise SearchError("Training rows are not in files: fit the search again.")
         stages = self.stages.by(self.stages.learner.separate())
         problem = self.posing.problem(stages)
-        front = thresholds_anew(problem, design, by_stage=by_stage)
+        front = compared(problem, thresholds_anew(problem, design, by_stage=by_stage))
         if not len(front):
             raise SelectionError(
                 "Fitted each by itself, the chosen stages accept no row as is asked for; choose "
@@ -173,7 +176,9 @@ class Found:
         reference = AllSources.of(problem)
         return replace(
             self,
-            front=ParetoFront(front, self.costs, told),
+            front=ParetoFront(
+                front, self.costs, told, luck=self.front.luck, repeats=self.front.repeats
+            ),
             reference=reference,
             all_sources=reference.answering(),
             stages=stages,
@@ -219,12 +224,18 @@ class Choice:
         What that cascade decided by when it was made: a user may fit it anew.
     is_refitted : bool
         Whether it was fitted on all rows; else it is the very one that was evaluated.
+    rule : str
+        By which rule it was chosen, in a sentence.
+    asked : mapping
+        The bounds that it was chosen by, as `ParetoFront.select` takes them; none by default.
     """
 
     candidate: Candidate
     cascade: CascadeClassifier | None = None
     decider: Decider | None = None
     is_refitted: bool = True
+    rule: str = ""
+    asked: Mapping[str, Any] = field(default_factory=dict)
 
 
 def evaluated_on(stages: Training, folds: list[Fold]) -> Training | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -65,9 +66,12 @@ class Watched(Problem):
         self.log.told.append(counts)
         return counts
 
-    def candidates(self, assignments: Any, threshold: Any = 0) -> list[Candidate]:
+    def candidates(
+        self, assignments: Any, threshold: Any = 0, *, reference: Any = None
+    ) -> list[Candidate]:
         """Make candidates as the problem does."""
-        return self.log.ask(super().candidates, assignments, threshold)
+        make = partial(super().candidates, reference=reference)
+        return self.log.ask(make, assignments, threshold)
 
 
 def points_of(counts: Counts) -> NDArray[np.float64]:

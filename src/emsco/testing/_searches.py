@@ -27,9 +27,9 @@ def check_search(search: Search) -> None:
     On problems of two and three classes, with requirements, setups, limits, several thresholds, one
     source and sixty-six: `run(problem, rng, callback)` gives a `SearchResult` whose front no design
     that was evaluated beats, whose candidates have the evaluations that the problem gives them, and
-    keep to `max_stages`, `requires`, `allow_unused` and `max_missed`. The same seed gives the same
-    front, bit for bit, with any number of workers. The callback is told how it goes, and what it
-    raises ends the search. Nothing is proposed that cannot be.
+    keep to `max_stages`, `requires`, `allow_unused`, `max_missed` and `max_rejected`. The same seed
+    gives the same front, bit for bit, with any number of workers. The callback is told how it goes,
+    and what it raises ends the search. Nothing is proposed that cannot be.
 
     Give it a search with a small budget: it is run some thirty times. The problem with sixty-six
     sources may be refused, by a `SearchError`.
@@ -132,7 +132,7 @@ class _Trial:
         designs = np.array([candidate.design.assignment for candidate in front])
         counts = judge.evaluate(designs, which)
         worst = front[int(np.argmin(counts.feasible))]
-        self.demand(counts.feasible.all(), f"breaks `requires` or `max_missed` by {worst}")
+        self.demand(counts.feasible.all(), f"breaks `requires` or a limit by class, by {worst}")
         for candidate, again in zip(front, judge.candidates(designs, which), strict=True):
             self.demand(
                 again == candidate,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf, isclose
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -34,6 +35,12 @@ class Evaluation:
         What was paid for sources over all rows, rejected ones included.
     class_rows, class_accepted, class_right : mapping of label to float, default=None
         The same three counts by true class.
+    label_accepted : mapping of label to float, default=None
+        How many rows were accepted under each label, whatever their own. With two classes this
+        follows from the counts by class.
+    class_reference, class_both : mapping of label to float, default=None
+        By true class, how many of the accepted rows the reference (all sources at once) has right,
+        and how many both have right. They belong to a comparison, so equality leaves them out.
     waited : float, default=0.0
         How long all rows together waited.
     worst_latency : float, default=0.0
@@ -50,8 +57,8 @@ class Evaluation:
     ... )
     >>> evaluation.accuracy, evaluation.coverage, evaluation.cost
     (0.75, 0.8, 5.0)
-    >>> evaluation.missed["sick"]
-    0.5
+    >>> evaluation.missed["sick"], evaluation.rejected["sick"], evaluation.precision["sick"]
+    (0.5, 0.25, 1.0)
     """
 
     rows: float
@@ -63,6 +70,9 @@ class Evaluation:
     class_right: Mapping[Any, float] = None  # type: ignore[assignment]
     waited: float = 0.0
     worst_latency: float = 0.0
+    label_accepted: Any = None  # mappings, once checked
+    class_reference: Any = field(default=None, compare=False)
+    class_both: Any = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if not 0 <= self.right <= self.accepted <= self.rows < inf:
@@ -83,6 +93,41 @@ class Evaluation:
             if not 0 <= self.class_right[label] <= self.class_accepted[label] <= rows:
                 raise DecisionsError(
                     f"0 <= right <= accepted <= rows must hold for {label!r}: {self!r}."
+                )
+        self._freeze_label_accepted()
+        self._freeze_comparison()
+
+    def _freeze_label_accepted(self) -> None:
+        given = FrozenMapping(self.label_accepted)
+        if not given and len(self.class_rows) == 2:
+            # What is accepted under a label is what is right, and what the other class is wrong on.
+            first, second = self.class_rows
+            wrong = {c: self.class_accepted[c] - self.class_right[c] for c in self.class_rows}
+            right = self.class_right
+            given = FrozenMapping(
+                {first: right[first] + wrong[second], second: right[second] + wrong[first]}
+            )
+        object.__setattr__(self, "label_accepted", given)
+        if not given:
+            return
+        if not isclose(sum(given.values()), self.accepted, rel_tol=1e-5, abs_tol=1e-8):
+            raise DecisionsError(f"label_accepted must sum to accepted: {self!r}.")
+        for label, count in self.class_right.items():
+            # Weights are summed in another order here than there.
+            if given.get(label, 0) < count * (1 - 1e-9):
+                raise DecisionsError(f"More are right than accepted as {label!r}: {self!r}.")
+
+    def _freeze_comparison(self) -> None:
+        for name in ("class_reference", "class_both"):
+            object.__setattr__(self, name, FrozenMapping(getattr(self, name)))
+        reference, both = self.class_reference, self.class_both
+        if reference.keys() != both.keys() or not reference.keys() <= self.class_rows.keys():
+            raise DecisionsError(f"A comparison must name the classes that there are: {self!r}.")
+        for label, count in reference.items():
+            accepted, right = self.class_accepted[label], self.class_right[label]
+            if not 0 <= both[label] <= min(count, right) <= max(count, right) <= accepted:
+                raise DecisionsError(
+                    f"0 <= both <= reference <= accepted must hold for {label!r}: {self!r}."
                 )
 
     @property
@@ -111,6 +156,29 @@ class Evaluation:
         )
 
     @property
+    def rejected(self) -> Mapping[Any, float]:
+        """By true class, the share of its rows rejected."""
+        return FrozenMapping(
+            {
+                label: _share(rows - self.class_accepted[label], rows)
+                for label, rows in self.class_rows.items()
+            }
+        )
+
+    @property
+    def precision(self) -> Mapping[Any, float]:
+        """By label given, the share of rows accepted under it that are right; 0 where none is.
+
+        Empty where it is not known how many rows were accepted under each label.
+        """
+        return FrozenMapping(
+            {
+                label: _share(self.class_right.get(label, 0), accepted)
+                for label, accepted in self.label_accepted.items()
+            }
+        )
+
+    @property
     def recall(self) -> Mapping[Any, float]:
         """By true class, the share of its accepted rows labelled right; 0 where none is."""
         return FrozenMapping(
@@ -126,11 +194,29 @@ class Evaluation:
         return _share(self.waited, self.rows)
 
     def __str__(self) -> str:
-        missed = ", ".join(f"{share:.1%} of {label!r}" for label, share in self.missed.items())
-        return (
+        told = (
             f"{self.accuracy:.1%} right of the {self.coverage:.1%} accepted, for "
-            f"{cell(self.cost)} a row" + (f"; missed {missed}" if missed else "")
+            f"{cell(self.cost)} a row"
         )
+        return "; ".join([told, *self.by_class()])
+
+    def by_class(self) -> list[str]:
+        """Say of each class how much of it is rejected and missed, and how sure its label is."""
+        told = []
+        for label, rows in self.class_rows.items():
+            if not rows:
+                told.append(f"of {label!r} there is no row")
+                continue
+            parts = [
+                f"of {label!r} {self.rejected[label]:.1%} rejected",
+                f"{self.missed[label]:.1%} missed",
+            ]
+            if self.class_accepted[label]:
+                parts.append(f"recall {self.recall[label]:.1%}")
+            if self.label_accepted.get(label):
+                parts.append(f"precision {self.precision[label]:.1%}")
+            told.append(", ".join(parts))
+        return told
 
     def loss(
         self, *, review: Review | None = None, error_cost: float | Mapping[Any, float] = 0.0
@@ -144,34 +230,48 @@ class Evaluation:
         error_cost : float or mapping of label to float, default=0.0
             The price of a row that ends under another label than its own, one or by true class.
         """
-        rejected = self.rows - self.accepted
-        if rejected and review is None:
-            raise DecisionsError(
-                "The loss of rejected rows needs a price; give the costs a Review(cost)."
+        return _share(
+            total_loss(self, review, 0.0 if error_cost is None else error_cost), self.rows
+        )
+
+
+def total_loss(counts: Any, review: Review | None, error_cost: float | Mapping[Any, float]) -> Any:
+    """Add up what was paid, for review too, and what errors cost; a review errs as well.
+
+    `counts` is an evaluation, or has arrays under the names of one.
+    """
+    rejected = counts.rows - counts.accepted
+    if review is None and np.any(rejected):
+        raise DecisionsError(
+            "The loss of rejected rows needs a price; give the costs a Review(cost)."
+        )
+    errs = 0.0 if review is None else 1 - review.accuracy
+    if isinstance(error_cost, Mapping):
+        for label in error_cost:
+            if label not in counts.class_rows:
+                known = [str(known) for known in counts.class_rows]
+                raise DecisionsError(f"{label!r} is not a class" + nearest(label, known))
+        errors = sum(
+            price
+            * (
+                counts.class_accepted[label]
+                - counts.class_right[label]
+                + errs * (counts.class_rows[label] - counts.class_accepted[label])
             )
-        errs = 0.0 if review is None else 1 - review.accuracy
-        if isinstance(error_cost, Mapping):
-            for label in error_cost:
-                if label not in self.class_rows:
-                    known = [str(known) for known in self.class_rows]
-                    raise DecisionsError(f"{label!r} is not a class" + nearest(label, known))
-            errors = sum(
-                price
-                * (
-                    self.class_accepted[label]
-                    - self.class_right[label]
-                    + errs * (self.class_rows[label] - self.class_accepted[label])
-                )
-                for label, price in error_cost.items()
-            )
-        else:
-            errors = error_cost * (self.accepted - self.right + errs * rejected)
-        reviewed = 0.0 if review is None else review.cost * rejected
-        return _share(self.paid + reviewed + errors, self.rows)
+            for label, price in error_cost.items()
+        )
+    else:
+        errors = error_cost * (counts.accepted - counts.right + errs * rejected)
+    reviewed = 0.0 if review is None else review.cost * rejected
+    return counts.paid + reviewed + errors
 
 
 def evaluate(
-    decisions: Decisions, y: ArrayLike, *, sample_weight: ArrayLike | None = None
+    decisions: Decisions,
+    y: ArrayLike,
+    *,
+    sample_weight: ArrayLike | None = None,
+    population: Mapping[Any, float] | None = None,
 ) -> Evaluation:
     """Hold decisions against the truth.
 
@@ -183,6 +283,10 @@ def evaluate(
         The true label of each row.
     sample_weight : array, default=None
         How much each row counts. None: every row counts 1.
+    population : mapping of label to float, default=None
+        The share that classes have among the rows to come, where these were drawn otherwise, such
+        as half of them fraud. Rows then count so that classes have these shares; classes that are
+        not named share the rest as they do here. None: as the rows are.
 
     Examples
     --------
@@ -191,6 +295,8 @@ def evaluate(
     >>> evaluation = evaluate(decisions, ["a", "a"])
     >>> evaluation.accuracy, evaluation.coverage, evaluation.cost
     (1.0, 0.5, 2.0)
+    >>> evaluate(decisions, ["a", "b"], population={"a": 0.9}).coverage
+    0.9
     """
     truth = np.asarray(y)
     if truth.shape != (len(decisions),):
@@ -201,6 +307,11 @@ def evaluate(
         if weight.shape != truth.shape or not (weight >= 0).all():
             raise DecisionsError("`sample_weight` must be one number >= 0 for each row.")
     labels, codes = np.unique(truth, return_inverse=True)
+    if population is not None:
+        own = np.bincount(codes, weight, minlength=len(labels))
+        by_class = weights_of(population, dict(zip(labels.tolist(), own.tolist(), strict=True)))
+        factor = np.array([by_class[label] for label in labels.tolist()])[codes]
+        weight = factor if weight is None else weight * factor
     right = decisions.accepted & (decisions.label == truth)
 
     def count(rows: NDArray[np.bool_] | None) -> dict[Any, float]:
@@ -211,6 +322,9 @@ def evaluate(
 
     class_rows, class_accepted, class_right = count(None), count(decisions.accepted), count(right)
     weights = np.ones(len(truth)) if weight is None else weight
+    given, places = np.unique(decisions.label[decisions.accepted], return_inverse=True)
+    of_each = None if weight is None else weight[decisions.accepted]
+    as_label = np.bincount(places, of_each, minlength=len(given)).tolist()
     return Evaluation(
         rows=sum(class_rows.values()),
         accepted=sum(class_accepted.values()),
@@ -221,4 +335,41 @@ def evaluate(
         class_right=class_right,
         waited=float(decisions.latency @ weights),
         worst_latency=float(decisions.latency.max(initial=0.0)),
+        label_accepted=dict.fromkeys(class_rows, 0)
+        | dict(zip(given.tolist(), as_label, strict=True)),
     )
+
+
+def weights_of(population: Mapping[Any, float], rows: Mapping[Any, float]) -> dict[Any, float]:
+    """Say how much a row of each class counts, so that classes have the shares of a population.
+
+    `rows` is how many there are of each class; as many they count for together.
+
+    Examples
+    --------
+    >>> from emsco.words.evaluation import weights_of
+    >>> weights_of({"fraud": 0.1}, {"fraud": 50, "fair": 50})
+    {'fraud': 0.2, 'fair': 1.8}
+    """
+    for label, share in population.items():
+        if label not in rows:
+            raise DecisionsError(
+                f"`population` names {label!r}, of which there is no row"
+                + nearest(label, map(str, rows))
+            )
+        if isinstance(share, bool) or not isinstance(share, Real) or not 0 <= float(share) <= 1:
+            raise DecisionsError(f"`population` of {label!r} must be from 0 to 1, got {share!r}.")
+        if share and not rows[label]:
+            raise DecisionsError(f"`population` names {label!r}, whose rows all count nothing.")
+    total, rest = sum(rows.values()), 1 - sum(population.values())
+    others = sum(count for label, count in rows.items() if label not in population)
+    if rest < -1e-9 or (rest > 1e-9 and not others):
+        raise DecisionsError(
+            f"The shares of `population` must sum to 1, or to less where a class is not named; got "
+            f"{sum(population.values()):g}."
+        )
+    shares = {
+        label: population.get(label, max(rest, 0.0) * _share(count, others))
+        for label, count in rows.items()
+    }
+    return {label: _share(shares[label] * total, count) for label, count in rows.items()}

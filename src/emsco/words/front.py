@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf, isfinite
 from typing import Any, overload
 
 import numpy as np
 
 from emsco._ground.table import cell, html_table, shown, text_table
-from emsco.exceptions import SelectionError, nearest, require
+from emsco.exceptions import SelectionError, require
+from emsco.words.caution import AUTO, standard_errors
 from emsco.words.costs import Costs
 from emsco.words.design import StageDesign
 from emsco.words.evaluation import Evaluation
+from emsco.words.selection import Bounds, Figures, why_not
 from emsco.words.threshold import Threshold, freeze, sort_key
 
 _MAXIMISE = [True, True, False]  # accuracy, coverage, cost
@@ -74,6 +77,11 @@ class ParetoFront(Sequence[Candidate]):
         The prices that the candidates were evaluated with.
     measured_on : str, default=""
         What the evaluations were measured on, told under every table of the front.
+    luck : float, default=None
+        How many standard errors of accuracy a choice among these is better by luck, as searching
+        again has shown. None: not known.
+    repeats : float, default=1.0
+        How often a row was counted on the mean: above 1 where folds repeat.
 
     Examples
     --------
@@ -97,11 +105,21 @@ class ParetoFront(Sequence[Candidate]):
     age | lab at threshold 0.75: accuracy 0.9474, coverage 0.95, cost 9
     """
 
-    __slots__ = ("_candidates", "_costs", "_measured_on")
+    __slots__ = ("_candidates", "_costs", "_figures", "_luck", "_measured_on", "_repeats")
 
     def __init__(
-        self, candidates: Iterable[Candidate], costs: Costs, measured_on: str = ""
+        self,
+        candidates: Iterable[Candidate],
+        costs: Costs,
+        measured_on: str = "",
+        *,
+        luck: float | None = None,
+        repeats: float = 1.0,
     ) -> None:
+        if luck is not None and not isfinite(luck):
+            raise SelectionError(f"`luck` must be a number or None, got {luck!r}.")
+        if not 1 <= repeats < inf:
+            raise SelectionError(f"`repeats` must be a number >= 1, got {repeats!r}.")
         best: dict[tuple[float, float, float], Candidate] = {}
         for candidate in candidates:
             if not candidate.evaluation.accepted:
@@ -114,6 +132,9 @@ class ParetoFront(Sequence[Candidate]):
                 best[candidate.objectives] = candidate
         self._costs = costs
         self._measured_on = measured_on
+        self._luck = luck
+        self._repeats = repeats
+        self._figures: Figures | None = None  # made when something is selected
         self._candidates: tuple[Candidate, ...] = ()
         if best:
             points = np.array(list(best))
@@ -132,6 +153,23 @@ class ParetoFront(Sequence[Candidate]):
     def measured_on(self) -> str:
         """What the evaluations were measured on."""
         return self._measured_on
+
+    @property
+    def luck(self) -> float | None:
+        """How many standard errors of accuracy a choice is better by luck; None: not known."""
+        return self._luck
+
+    @property
+    def repeats(self) -> float:
+        """How often a row was counted on the mean."""
+        return self._repeats
+
+    @property
+    def figures(self) -> Figures:
+        """The counts of all candidates, a number each, read when something is first selected."""
+        if self._figures is None:
+            self._figures = Figures([c.evaluation for c in self._candidates])
+        return self._figures
 
     def __len__(self) -> int:
         return len(self._candidates)
@@ -154,11 +192,20 @@ class ParetoFront(Sequence[Candidate]):
         return hash(self._state)
 
     @property
-    def _state(self) -> tuple[tuple[Candidate, ...], Costs, str]:
-        return self._candidates, self._costs, self._measured_on
+    def _state(self) -> tuple[object, ...]:
+        return self._candidates, self._costs, self._measured_on, self._luck, self._repeats
+
+    def thinned(self, places: Sequence[int], note: str) -> ParetoFront:
+        """Keep some candidates, in their order; `note` says so under every table."""
+        kept = [self._candidates[place] for place in sorted(places)]
+        told = f"{self._measured_on} {note}".strip()
+        return ParetoFront(kept, self._costs, told, luck=self._luck, repeats=self._repeats)
 
     def merge(self, *others: ParetoFront) -> ParetoFront:
-        """Give the front of several fronts whose sources cost the same in total."""
+        """Give the front of several fronts whose sources cost the same in total.
+
+        Its luck is the largest of theirs, and not known where one is not.
+        """
         for other in others:
             if other._costs.total != self._costs.total:
                 raise SelectionError(
@@ -168,7 +215,14 @@ class ParetoFront(Sequence[Candidate]):
         fronts = (self, *others)
         told = dict.fromkeys(front._measured_on for front in fronts if front._measured_on)
         together = [c for front in fronts for c in front._candidates]
-        return ParetoFront(together, self._costs, "; ".join(sorted(told)))
+        known = [front._luck for front in fronts if front._luck is not None]
+        return ParetoFront(
+            together,
+            self._costs,
+            "; ".join(sorted(told)),
+            luck=max(known) if len(known) == len(fronts) else None,
+            repeats=max(front._repeats for front in fronts),
+        )
 
     def _cost_share(self, candidate: Candidate) -> float:
         total = self._costs.total
@@ -191,9 +245,12 @@ class ParetoFront(Sequence[Candidate]):
         min_coverage: float | None = None,
         min_accuracy: float | None = None,
         max_missed: Mapping[Any, float] | None = None,
+        max_rejected: Mapping[Any, float] | None = None,
+        min_precision: Mapping[Any, float] | None = None,
         max_latency: float | None = None,
         by: str = "cost",
         error_cost: float | Mapping[Any, float] | None = None,
+        caution: float | str = AUTO,
     ) -> Candidate:
         """Choose the best candidate within bounds.
 
@@ -201,8 +258,10 @@ class ParetoFront(Sequence[Candidate]):
         ----------
         max_cost, min_coverage, min_accuracy : float, default=None
             Bounds on the mean cost, the coverage and the accuracy.
-        max_missed : mapping of label to float, default=None
-            By true class, the largest share accepted under another label.
+        max_missed, max_rejected : mapping of label to float, default=None
+            By true class, the largest share accepted under another label, and rejected.
+        min_precision : mapping of label to float, default=None
+            By label given, the least share of rows accepted under it that are right.
         max_latency : float, default=None
             The longest that any row may wait: a bound on the worst path.
         by : {"cost", "accuracy", "coverage", "fitness", "loss"}, default="cost"
@@ -211,54 +270,31 @@ class ParetoFront(Sequence[Candidate]):
             and errors.
         error_cost : float or mapping of label to float, default=None
             For "loss": the price of an error, one or by true class.
+        caution : "auto" or float, default="auto"
+            How many standard errors bounds on accuracy, and Wilson's bounds of shares by class,
+            must hold with; by="accuracy" has them too. "auto": `luck`, and 1 where that is less or
+            not known. 0: as counted. Bounds of 0 and 1, coverage, cost and latency are as counted.
 
         Raises
         ------
         SelectionError
-            Where nothing meets the bounds; it names the closest candidate.
+            Where nothing meets the bounds; it says how far each can be met, what is closest, and
+            what `caution=0` would give.
         """
-        score = self._score(by, error_cost)
-        bounds = _Bounds(max_cost, min_coverage, min_accuracy, max_missed or {}, max_latency)
+        bounds = Bounds(
+            max_cost, min_coverage, min_accuracy, max_missed, max_rejected, min_precision,
+            max_latency, by, error_cost,
+        )  # fmt: skip
+        z = standard_errors(caution, self._luck)
         if not self._candidates:
             raise SelectionError("The front is empty: no candidate accepts any row.")
-        feasible = [c for c in self._candidates if not any(bounds.shortfalls(c).values())]
-        if not feasible:
-            total = self._costs.total or 1.0
-            closest = min(self._candidates, key=lambda c: bounds.distance(c, total))
-            missing = ", ".join(name for name, by in bounds.shortfalls(closest).items() if by)
-            raise SelectionError(
-                f"No candidate meets {bounds}; the closest, {closest}, fails {missing}.",
-                closest=closest,
+        place = bounds.choose(self.figures, self._costs, z, self._repeats)
+        if place is None:
+            told, closest = why_not(
+                bounds, self.figures, self._costs, z, self._repeats, self.__getitem__
             )
-        return min(feasible, key=lambda c: (score(c), c.evaluation.cost, *_worse(c)))
-
-    def _score(
-        self, by: str, error_cost: float | Mapping[Any, float] | None
-    ) -> Callable[[Candidate], float]:
-        """Give what `select` minimises."""
-        if error_cost is not None and by != "loss":
-            raise SelectionError(f"`error_cost` belongs to by='loss', got by={by!r}.")
-        scores: dict[str, Callable[[Candidate], float]] = {
-            "cost": lambda c: c.evaluation.cost,
-            "accuracy": lambda c: -c.evaluation.accuracy,
-            "coverage": lambda c: -c.evaluation.coverage,
-            "fitness": lambda c: (
-                -float(
-                    np.hypot(
-                        np.hypot(c.evaluation.accuracy, c.evaluation.coverage),
-                        1 - self._cost_share(c),
-                    )
-                )
-            ),
-            "loss": lambda c: c.evaluation.loss(
-                review=self._costs.review, error_cost=0.0 if error_cost is None else error_cost
-            ),
-        }
-        if by not in scores:
-            raise SelectionError(
-                f"`by` must be one of {', '.join(scores)}; got {by!r}" + nearest(by, scores)
-            )
-        return scores[by]
+            raise SelectionError(told, closest=self._candidates[closest])
+        return self._candidates[place]
 
     def _columns(self) -> dict[str, list[Any]]:
         """Give the table of the front, a column a word."""
@@ -271,8 +307,10 @@ class ParetoFront(Sequence[Candidate]):
         }
         labels = self._candidates[0].evaluation.class_rows if self._candidates else ()
         for label in labels:
-            columns[f"missed {label}"] = [c.evaluation.missed[label] for c in self._candidates]
-            columns[f"recall {label}"] = [c.evaluation.recall[label] for c in self._candidates]
+            for word in ("rejected", "missed", "recall", "precision"):
+                shares = [getattr(c.evaluation, word).get(label) for c in self._candidates]
+                if None not in shares:
+                    columns[f"{word} {label}"] = shares
         if any(c.evaluation.worst_latency for c in self._candidates):
             columns["latency"] = [c.evaluation.latency for c in self._candidates]
             columns["worst_latency"] = [c.evaluation.worst_latency for c in self._candidates]
@@ -304,64 +342,3 @@ def _moocore() -> Any:
     import moocore
 
     return moocore
-
-
-def _worse(candidate: Candidate) -> tuple[float, float]:
-    """Order equally good candidates: the more accurate, then the more covering first."""
-    return -candidate.evaluation.accuracy, -candidate.evaluation.coverage
-
-
-@dataclass(frozen=True)
-class _Bounds:
-    """What a chosen candidate must keep to."""
-
-    max_cost: float | None
-    min_coverage: float | None
-    min_accuracy: float | None
-    max_missed: Mapping[Any, float]
-    max_latency: float | None
-
-    def _asked(self) -> dict[str, tuple[float, Callable[[Evaluation], float], float]]:
-        """Give each bound asked for: its value, what it bounds, and +1 where more is worse."""
-        asked: dict[str, tuple[float, Callable[[Evaluation], float], float]] = {}
-        if self.max_cost is not None:
-            asked["cost"] = self.max_cost, lambda e: e.cost, 1
-        if self.min_coverage is not None:
-            asked["coverage"] = self.min_coverage, lambda e: e.coverage, -1
-        if self.min_accuracy is not None:
-            asked["accuracy"] = self.min_accuracy, lambda e: e.accuracy, -1
-        for label, bound in self.max_missed.items():
-            asked[f"missed {label}"] = bound, _missed(label), 1
-        if self.max_latency is not None:
-            asked["worst_latency"] = self.max_latency, lambda e: e.worst_latency, 1
-        return asked
-
-    def shortfalls(self, candidate: Candidate) -> dict[str, float]:
-        """Say by how much a candidate fails each bound; 0 where it is met."""
-        return {
-            name: max(0.0, sign * (value(candidate.evaluation) - bound))
-            for name, (bound, value, sign) in self._asked().items()
-        }
-
-    def distance(self, candidate: Candidate, total: float) -> float:
-        """Add the shortfalls up: shares as they are, cost and latency as shares of the whole."""
-        units = {"cost": total, "worst_latency": candidate.evaluation.worst_latency or 1.0}
-        return sum(by / units.get(name, 1.0) for name, by in self.shortfalls(candidate).items())
-
-    def __str__(self) -> str:
-        return " and ".join(
-            f"{name} {'<=' if sign > 0 else '>='} {bound}"
-            for name, (bound, _, sign) in self._asked().items()
-        )
-
-
-def _missed(label: Any) -> Callable[[Evaluation], float]:
-    def missed(evaluation: Evaluation) -> float:
-        if label not in evaluation.class_rows:
-            raise SelectionError(
-                f"`max_missed` names {label!r}, which is not a class"
-                + nearest(label, [str(known) for known in evaluation.class_rows])
-            )
-        return evaluation.missed[label]
-
-    return missed

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, overload
+from math import isclose, sqrt
+from typing import Any, NamedTuple, overload
 
-from emsco._ground.table import html_table, shown, text_table
+import numpy as np
+from numpy.typing import ArrayLike
+
+from emsco._ground.table import cell, html_table, shown, text_table
 from emsco.exceptions import require
-from emsco.words.evaluation import Evaluation
+from emsco.words.decisions import Decisions
+from emsco.words.evaluation import Evaluation, evaluate
 from emsco.words.front import Candidate
+
+_MANY_ERRORS = 2.0  # standard errors, beyond which a figure is told to differ
+_BY_CLASS = ("rejected", "missed", "recall", "precision")
 
 
 @dataclass(frozen=True)
@@ -79,12 +87,13 @@ class ScoredFront(Sequence[ScoredCandidate]):
         columns["optimism"] = [s.optimism for s in self._scored]
         labels = dict.fromkeys(label for s in self._scored for label in s.selected.class_rows)
         for label in labels:
-            columns[f"missed {label} selected"] = [s.selected.missed[label] for s in self._scored]
-            # Fresh rows may hold no row of a class; nothing is known of it then.
-            columns[f"missed {label} fresh"] = [
-                s.fresh.missed[label] if s.fresh.class_rows.get(label) else float("nan")
-                for s in self._scored
-            ]
+            for word in _BY_CLASS:
+                for when in ("selected", "fresh"):
+                    shares = [_share_of(getattr(s, when), word, label) for s in self._scored]
+                    if not all(share is None for share in shares):
+                        columns[f"{word} {label} {when}"] = [
+                            float("nan") if share is None else share for share in shares
+                        ]
         return columns
 
     def to_frame(self) -> Any:
@@ -104,3 +113,133 @@ class ScoredFront(Sequence[ScoredCandidate]):
 
     def _repr_html_(self) -> str:
         return html_table(*self._cells())
+
+
+def _share_of(evaluation: Evaluation, word: str, label: Any) -> float | None:
+    """Give a share by class; not a number where there is no row of the class, None if not known."""
+    shares: Mapping[Any, float] = getattr(evaluation, word)
+    if not evaluation.class_rows.get(label):  # fresh rows may hold none; nothing is known then
+        return float("nan")
+    return shares.get(label)
+
+
+class Difference(NamedTuple):
+    """A figure that fresh rows show otherwise than those that a candidate was selected on.
+
+    Parameters
+    ----------
+    figure : str
+        Which: accuracy, coverage, cost, rejected, missed, recall or precision.
+    label : object
+        Of which class; None: of all rows.
+    selected, fresh : float
+        What it was where the candidate was selected, and what it is on fresh rows.
+    errors : float
+        How many standard errors lie between the two.
+    """
+
+    figure: str
+    label: Any
+    selected: float
+    fresh: float
+    errors: float
+
+    def __str__(self) -> str:
+        of = "" if self.label is None else f" of {self.label!r}"
+        shown = cell if self.figure == "cost" else "{:.1%}".format
+        return (
+            f"{self.figure}{of}: {shown(self.fresh)} fresh, {shown(self.selected)} selected, "
+            f"{self.errors:.2g} standard errors"
+        )
+
+
+def differences(
+    selected: Evaluation,
+    decisions: Decisions,
+    truth: ArrayLike,
+    *,
+    repeats: float = 1.0,
+    within_classes: bool = False,
+) -> list[Difference]:
+    """List what fresh decisions show otherwise, by more than two standard errors.
+
+    Shares are compared as those of two samples that might be one, and so is the mean cost, whose
+    spread is that of the decisions. Of twenty figures that are the same, one is listed by chance.
+
+    Parameters
+    ----------
+    selected : Evaluation
+        The figures where the candidate was selected.
+    decisions : Decisions
+        What its cascade decides about fresh rows.
+    truth : array
+        What is right for each of those.
+    repeats : float, default=1.0
+        How often a row was counted on the mean where the candidate was selected.
+    within_classes : bool, default=False
+        Whether to compare only shares of the rows of a class, which do not depend on how many of
+        each class there are.
+
+    Examples
+    --------
+    >>> from emsco import Decisions, Evaluation
+    >>> from emsco.words.scored import differences
+    >>> selected = Evaluation(rows=100, accepted=90, right=88, paid=100)
+    >>> decisions = Decisions(["a"] * 50, [True] * 50, [0] * 50, [0.9] * 50, [1.0] * 50)
+    >>> for one in differences(selected, decisions, ["a"] * 40 + ["b"] * 10):
+    ...     print(one)
+    accuracy: 80.0% fresh, 97.8% selected, 3.6 standard errors
+    coverage: 100.0% fresh, 90.0% selected, 2.3 standard errors
+    """
+    fresh = evaluate(decisions, truth)
+    compared: list[Difference] = []
+    if not within_classes:
+        compared += _compared("accuracy", None, selected, fresh, repeats)
+        compared += _compared("coverage", None, selected, fresh, repeats)
+        compared += _compared_costs(selected, decisions, repeats)
+    for label in fresh.class_rows:
+        for word in _BY_CLASS[: 3 if within_classes else 4]:
+            compared += _compared(word, label, selected, fresh, repeats)
+    return [one for one in compared if one.errors > _MANY_ERRORS]
+
+
+def _compared(
+    word: str, label: Any, selected: Evaluation, fresh: Evaluation, repeats: float
+) -> list[Difference]:
+    """Compare a share; nothing where one of the two is of no rows."""
+    part, whole = (count / repeats for count in _counts(selected, word, label))
+    fresh_part, fresh_whole = _counts(fresh, word, label)
+    if not whole or not fresh_whole:
+        return []
+    before, now = part / whole, fresh_part / fresh_whole
+    together = (part + fresh_part) / (whole + fresh_whole)
+    error = sqrt(together * (1 - together) * (1 / whole + 1 / fresh_whole))
+    return [Difference(word, label, before, now, abs(now - before) / error if error else 0.0)]
+
+
+def _counts(e: Evaluation, word: str, label: Any) -> tuple[float, float]:
+    """Give how many rows a share is of, and of how many."""
+    if word == "accuracy":
+        return e.right, e.accepted
+    if word == "coverage":
+        return e.accepted, e.rows
+    rows, accepted = e.class_rows.get(label, 0.0), e.class_accepted.get(label, 0.0)
+    right = e.class_right.get(label, 0.0)
+    return {
+        "rejected": (rows - accepted, rows),
+        "missed": (accepted - right, rows),
+        "recall": (right, accepted),
+        "precision": (right, e.label_accepted.get(label, 0.0)),
+    }[word]
+
+
+def _compared_costs(selected: Evaluation, decisions: Decisions, repeats: float) -> list[Difference]:
+    before, now = selected.cost, float(np.mean(decisions.cost)) if len(decisions) else 0.0
+    n_before, n_now = selected.rows / repeats, len(decisions)
+    if not n_before or not n_now or isclose(before, now, rel_tol=1e-9, abs_tol=1e-12):
+        return []
+    # As if one sample: its spread is that within each part, and that between the two.
+    share = n_now / (n_before + n_now)
+    variance = float(np.var(decisions.cost)) + share * (1 - share) * (now - before) ** 2
+    error = sqrt(variance * (1 / n_before + 1 / n_now))
+    return [Difference("cost", None, before, now, abs(now - before) / error)]

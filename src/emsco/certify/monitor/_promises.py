@@ -32,6 +32,10 @@ LABELS_NEEDED = (
     "labels by `labelled`"
 )
 LEFT_OUT = "it was left out"
+NO_WATCH = (
+    "no monitor can watch yet; hold decisions against labels of a random share of all rows by "
+    "evaluate, now and then"
+)
 UNBREAKABLE = "it cannot be broken, whatever comes"
 
 
@@ -40,8 +44,8 @@ class Promises:
     """What a monitor is told; its parameters say what each one is.
 
     Besides these, `min_coverage` and `max_cost` are what a certificate promised, exactly, where
-    `coverage` and `cost` are what its rows showed; and `left_out` names what it promised and the
-    user does not want to be watched.
+    `coverage` and `cost` are what its rows showed; `left_out` names what it promised and the user
+    does not want to be watched, and `without_watch` what it promised and nothing here can watch.
     """
 
     accuracy: float | None = None
@@ -62,6 +66,7 @@ class Promises:
     min_coverage: float | None = None
     max_cost: float | None = None
     left_out: tuple[str, ...] = ()
+    without_watch: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, certificate: Any, cascade: Any, options: Mapping[str, Any]) -> Promises:
@@ -82,7 +87,10 @@ class Promises:
             if promise is not None and options.get(name, promise) is None
         ]
         classes = [missed_name(label) for label in targets.max_missed]
+        known = {*promised, "min_coverage", "max_cost"}
+        others = {name: told for name, told in targets.to_dict().items() if name not in known}
         shown = {
+            "without_watch": [name for other in others.items() for name in _names(*other)],
             "stages": len(certified.reached),
             "total": total,
             "rows": certified.evaluation.rows,
@@ -102,6 +110,7 @@ class Promises:
             object.__setattr__(self, "stages", len(self.exits))
         object.__setattr__(self, "max_missed", _pairs(self.max_missed or ()))
         object.__setattr__(self, "left_out", tuple(self.left_out))
+        object.__setattr__(self, "without_watch", tuple(self.without_watch))
         if self.random_state is not None:
             seed = self.random_state
             if not isinstance(seed, Integral) or seed < 0:
@@ -172,6 +181,11 @@ class Promises:
 
     @property
     def lacking(self) -> dict[str, str]:
+        """Say which promises lack what they could be watched by."""
+        return self._lacking_share | dict.fromkeys(self.without_watch, NO_WATCH)
+
+    @property
+    def _lacking_share(self) -> dict[str, str]:
         """Say which promises lack a share of rows to be watched by."""
         if self.share is not None:
             return {}
@@ -187,7 +201,7 @@ class Promises:
 
     def watches(self) -> list[Watch]:
         """Make what watches each of them; `alpha` is shared evenly."""
-        n_watched = len(self._given()) - len(self.lacking)
+        n_watched = len(self._given()) - len(self._lacking_share)
         alpha = self.alpha / max(n_watched, 1)
         # An alarm without a change needs a bad estimate or bad evidence: half of alpha for each.
         after_estimate = alpha if self.rows is None else alpha / 2
@@ -231,6 +245,13 @@ class Promises:
 def missed_name(label: Any) -> str:
     """Name the promise about a class."""
     return f"missed {label}"
+
+
+def _names(target: str, value: Any) -> list[str]:
+    """Name promises that a target makes, one a label where it has labels."""
+    word = target.removeprefix("max_").removeprefix("min_")
+    labels = value if isinstance(value, Mapping) else ()
+    return [f"{word} {label}" for label in labels] or [word]
 
 
 def _pairs(max_missed: Mapping[Any, float] | Iterable[Any]) -> tuple[tuple[Any, float], ...]:

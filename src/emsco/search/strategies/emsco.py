@@ -14,8 +14,8 @@ Departures from the paper, with what restores its way:
 - The elite counts distinct *evaluations*, each kept once by the design with the fewest stages,
   then the smallest assignment: designs that tie would fill the population. `elite="designs"`.
 - Sources may be unused. The problem's `allow_unused=False`.
-- Designs that break `max_missed` or `requires` rank below all others and are never elite. Neither
-  given.
+- Designs that break `max_missed`, `max_rejected` or `requires` rank below all others and are never
+  elite. None given.
 - A mutating index is drawn over 0..min(|Q|, max_stages - 1), so that no design outgrows
   `max_stages`. `max_stages` = the number of sources.
 - `mutation_rate` is 1 / the number of sources. The paper's experiments: 0.05 or 0.075.

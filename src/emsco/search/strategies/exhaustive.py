@@ -216,6 +216,11 @@ class _Walk:
         words = problem.n_designs * len(problem.table.everyone)
         return int(np.clip(words / _PART, 1, min(_MOST_PARTS, self.exists.sum())))
 
+    def _limited(self, most: NDArray[np.int64]) -> tuple[Words, NDArray[np.int64]]:
+        """Give the masks of the classes of which not every row may be so, and the most rows."""
+        limited = most < self.problem.class_rows
+        return self.problem.table.class_masks[limited], most[limited]
+
     def _walk_chunk(
         self, firsts: NDArray[np.int64], bits: tuple[Words, Words]
     ) -> tuple[_Found, int]:
@@ -224,8 +229,8 @@ class _Walk:
         walk: Any = _kernels.walk  # compiled: its arguments have no names
         problem = self.problem
         depths, n_rows = problem.max_stages + 2, problem.n_rows
-        limited = problem.limits < np.bincount(problem.table.truth, minlength=len(problem.classes))
-        masks = problem.table.class_masks[limited]
+        masks, most_missed = self._limited(problem.most_missed)
+        rejected = self._limited(problem.most_rejected) if problem.max_rejected else (None, None)
         undecided = np.zeros((depths, len(problem.table.everyone)), dtype=np.uint64)
         undecided[0] = problem.table.everyone
         sums = np.zeros((depths, 4), dtype=np.int64)
@@ -246,7 +251,7 @@ class _Walk:
         while not done:
             done = walk(
                 firsts, problem.max_stages, not problem.allow_unused, *bits, self.prices,
-                self.exists, self.spread, problem.table.everyone, masks, problem.limits[limited],
+                self.exists, self.spread, problem.table.everyone, masks, most_missed, *rejected,
                 least, width, step, cells, keys, state, *stacks, undecided, sums, missed, spreads,
             )  # fmt: skip
             if dense:

@@ -40,7 +40,7 @@ class LocalSearch:
         The most designs to evaluate, at each threshold.
     fits : int, default=None
         The most source sets to fit, at all thresholds together, after which the search ends. None:
-        4,096.
+        4,096. 0: only those that are fitted already are looked at.
     seconds : float, default=None
         When to stop; the one option that gives up reproducibility.
     """
@@ -52,7 +52,7 @@ class LocalSearch:
     def __post_init__(self) -> None:
         for name in ("evaluations", "fits", "seconds"):
             value = getattr(self, name)
-            if value is not None and value <= 0:
+            if value is not None and (value < 0 or (value == 0 and name != "fits")):
                 raise SearchError(f"`{name}` must be above 0, got {value}.")
 
     def run(
@@ -77,7 +77,7 @@ class LocalSearch:
 
     def begin(self, problem: Problem) -> tuple[Assignments, list[int]]:
         """Give designs to start from, and how large the table may be after each threshold."""
-        fits = self.fits or FITS
+        fits = FITS if self.fits is None else self.fits
         most = len(problem.table) + fits
         at_once = np.zeros((1, problem.n_sources), dtype=np.int8)
         starts = np.vstack([at_once, designs_along_chain(problem, fits // 2)])
@@ -144,7 +144,7 @@ class _Descent:
         return (
             self.evaluated >= self.most
             or len(self.seen) >= self.problem.n_designs
-            or len(self.problem.table) >= self.most_sets
+            or (self.search.fits != 0 and len(self.problem.table) >= self.most_sets)
             or time.monotonic() > self.deadline
             or self.idle >= 20
         )
@@ -183,6 +183,9 @@ class _Descent:
         looked = self.archive.pick_unexplored(_LOOKED_AROUND, self.rng)
         self._start_walkers()
         centres = np.vstack([looked, self.walkers])
+        if not len(centres):  # where few designs can be, walkers may find no place to start from
+            self.idle += 1
+            return
         problem = self.problem
         made, near = neighbours(
             centres, problem.max_stages, problem.allow_unused, _DIVISIONS, self.rng

@@ -1,0 +1,88 @@
+"""What a certificate is asked for: questions that can be asked, of a model that can answer them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from numbers import Real
+from typing import Any
+
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import column_or_1d
+from sklearn.utils.validation import check_is_fitted
+
+from emsco.cascade import CascadeClassifier
+from emsco.certify._targets import Targets
+from emsco.exceptions import CertificateError, ClassesError, nearest
+from emsco.search import CascadeSearchCV
+
+
+def check_shares(questions: Sequence[Targets], shares: Sequence[float] | None) -> list[float]:
+    """Check what is asked together, and how the allowed error is parted among it."""
+    if not questions or not all(isinstance(question, Targets) for question in questions):
+        raise CertificateError(f"`questions` must be Targets, at least one, got {questions!r}.")
+    if len({question.agreement is None for question in questions}) > 1:
+        raise CertificateError(
+            "`agreement` is with the final model, other targets are with labels; certify one, "
+            "then the other on other rows."
+        )
+    parts = [1 / len(questions)] * len(questions) if shares is None else list(shares)
+    for part in parts:
+        if not isinstance(part, Real) or not 0 < part <= 1:
+            raise CertificateError(f"`share` must be above 0 and at most 1, got {part!r}.")
+    if len(parts) != len(questions) or sum(parts) > 1 + 1e-9:
+        raise CertificateError(
+            f"`shares` must be one for each of {len(questions)} questions, in sum at most 1; got "
+            f"{parts}."
+        )
+    return [float(part) for part in parts]
+
+
+def truth_of(
+    model: CascadeSearchCV | CascadeClassifier, targets: Targets, X: Any, y: ArrayLike | None
+) -> Any:
+    """Give what is right: what the final model answers where agreement is asked, else `y`."""
+    if targets.agreement is None:
+        if not getattr(model, "needs_labels", True):
+            raise CertificateError(
+                "A search for agreement has no labels: certify `agreement`, or one of its cascades "
+                "with labels."
+            )
+        return y
+    final = _final_of(model)
+    if final is None:
+        raise CertificateError("`agreement` is with a final model, and this one has none.")
+    if y is not None:
+        raise CertificateError("With `agreement` the final model's answers are the truth; no `y`.")
+    return final.predict(X)
+
+
+def _final_of(model: CascadeSearchCV | CascadeClassifier) -> Any:
+    """Give the final model that decides, whatever was set as a parameter since."""
+    return model.found_.final if isinstance(model, CascadeSearchCV) else model.decider_.final
+
+
+def check_model(model: CascadeSearchCV | CascadeClassifier, questions: Sequence[Targets]) -> None:
+    """Refuse what cannot be certified, and labels that are no classes of it."""
+    if not isinstance(model, CascadeSearchCV | CascadeClassifier):
+        raise CertificateError(
+            f"A CascadeSearchCV or a CascadeClassifier can be certified, got {model!r}."
+        )
+    check_is_fitted(model)
+    classes = model.classes_.tolist()
+    for name, label in (named for question in questions for named in question.labels()):
+        if label not in classes:
+            known = nearest(label, map(str, classes))
+            raise CertificateError(f"`{name}` names {label!r}, which is not a class{known}")
+
+
+def labels_of(
+    model: CascadeSearchCV | CascadeClassifier, X: Any, y: ArrayLike | None
+) -> NDArray[Any]:
+    """Check the truth; a label that `fit` did not see is never right."""
+    truth: NDArray[Any] = column_or_1d(y, warn=True)
+    n_rows = len(X)
+    if len(truth) != n_rows or not n_rows:
+        raise CertificateError(f"X has {n_rows} rows and `y` {len(truth)}; give as many, and some.")
+    if not set(truth.tolist()) & set(model.classes_.tolist()):
+        raise ClassesError(f"`y` holds none of the classes that `fit` saw, but {truth[0]!r}.")
+    return truth

@@ -1,0 +1,129 @@
+"""A certificate as people read it: what was chosen beside what is certified, and the bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from emsco._ground.table import cell, shown
+from emsco.certify._certified import Bounds, CertifiedCandidate, Chosen
+from emsco.certify._targets import Targets
+
+
+class ToldBound(NamedTuple):
+    """One bound that was asked for: its name, which way it goes, its value, and a phrase."""
+
+    name: str
+    label: Any
+    sign: str
+    value: float
+    phrase: str
+
+    @property
+    def head(self) -> str:
+        """Name it in a table."""
+        own = self.name if self.label is None else f"{self.name} {self.label}"
+        return f"{own} {self.sign}"
+
+
+def bounds_asked(targets: Targets, bounds: Bounds, unit: str = "") -> list[ToldBound]:
+    """Give the bounds on what was asked for; the others hold as well, and are not told.
+
+    Examples
+    --------
+    >>> from emsco.certify import Bounds, Targets
+    >>> from emsco.certify._told import bounds_asked
+    >>> bounds = Bounds(0.96, (0.8, 0.9), 3.2, {"sick": 0.1, "well": 0.02})
+    >>> [told.head for told in bounds_asked(Targets(max_missed={"sick": 0.2}), bounds)]
+    ['missed sick <=']
+    """
+    found = []
+    if targets.accuracy is not None:
+        phrase = f"is right on at least {bounds.accuracy:.1%} of the rows it accepts"
+        found.append(ToldBound("accuracy", None, ">=", bounds.accuracy, phrase))
+    if targets.agreement is not None:
+        phrase = f"leaves at least {bounds.accuracy:.1%} of decisions as the final model's"
+        found.append(ToldBound("agreement", None, ">=", bounds.accuracy, phrase))
+    missed = {c: share for c, share in bounds.missed.items() if c in targets.max_missed}
+    for label, share in missed.items():
+        phrase = f"accepts at most {share:.1%} of {label!r} under another label"
+        found.append(ToldBound("missed", label, "<=", share, phrase))
+    for label, share in bounds.rejected.items():
+        phrase = f"rejects at most {share:.1%} of {label!r}"
+        found.append(ToldBound("rejected", label, "<=", share, phrase))
+    for label, share in bounds.precision.items():
+        phrase = f"is right on at least {share:.1%} of the rows it accepts as {label!r}"
+        found.append(ToldBound("precision", label, ">=", share, phrase))
+    if targets.min_coverage:
+        phrase = f"accepts at least {bounds.coverage[0]:.1%} of all rows"
+        found.append(ToldBound("coverage", None, ">=", bounds.coverage[0], phrase))
+    if targets.max_cost is not None:
+        phrase = f"pays at most {f'{bounds.cost:.4g} {unit}'.rstrip()} a row"
+        found.append(ToldBound("cost", None, "<=", bounds.cost, phrase))
+    return found
+
+
+def cells(
+    targets: Targets,
+    candidates: Sequence[CertifiedCandidate],
+    chosen: CertifiedCandidate | None,
+) -> tuple[list[str], list[list[object] | None]]:
+    """Give the header and the rows of a table; a star marks the candidate that was chosen.
+
+    Figures are as counted on the calibration rows, by class too; bounds come last.
+    """
+    labels = list(candidates[0].evaluation.class_rows)
+    header = [
+        "", "design", "threshold", "accepted", "wrong", "coverage", "cost",
+        *(f"{word} {label}" for label in labels for word in ("rejected", "missed")),
+        *(told.head for told in bounds_asked(targets, candidates[0].bounds)),
+    ]  # fmt: skip
+    rows: list[list[object] | None] = []
+    for i in shown(len(candidates)):
+        if i is None:
+            rows.append(None)
+            continue
+        one = candidates[i]
+        counted = one.evaluation
+        by_class = (
+            share.get(c, 0.0) for c in labels for share in (counted.rejected, counted.missed)
+        )
+        rows.append(
+            [
+                f"*{i}" if one is chosen else i,
+                str(one.candidate.design),
+                one.candidate.threshold,
+                int(counted.accepted),
+                int(counted.accepted - counted.right),
+                counted.coverage,
+                counted.cost,
+                *by_class,
+                *(told.value for told in bounds_asked(targets, one.bounds)),
+            ]
+        )
+    return header, rows
+
+
+def note_of_choice(chosen: Chosen | None, certified: CertifiedCandidate | None) -> list[str]:
+    """Say what was chosen, with its selected figures, and what became of it."""
+    if chosen is None:
+        return []
+    own = chosen.candidate
+    told = (
+        f"Chosen: {own.design} at threshold {cell(own.threshold)}. As selected: {own.evaluation}."
+    )
+    if certified is not None:
+        return [f"{told} It is certified; on the calibration rows: {certified.evaluation}."]
+    if chosen.tested:
+        return [f"{told} It was tested and is not certified: {chosen.why}."]
+    return [f"{told} It was not tested, because of these figures: {chosen.why}."]
+
+
+def note_of_filters(filters: Sequence[str]) -> list[str]:
+    """Say who was left out, and that nothing is promised by that."""
+    if not filters:
+        return []
+    return [
+        f"Left out were candidates that do not show, as selected: {'; '.join(filters)}. That is "
+        "not promised."
+    ]

@@ -1,0 +1,131 @@
+"use strict";
+// The choice among candidates, as emsco.words.caution and emsco.words.selection make it: the same
+// operations in the same order, so that bounds choose here what ParetoFront.select chooses.
+const emscoChoice = (function () {
+  const share = (part, whole) => (whole > 0 ? part / whole : 0);
+
+  function lessMargin(part, whole, z) {
+    const p = (part + 1) / (whole + 2);
+    const error = whole > 0 ? Math.sqrt(p * (1 - p) / Math.max(whole, 1e-300)) : 0;
+    return share(part, whole) - z * error;
+  }
+
+  function wilson(part, whole, z, sign) {
+    const s = share(part, whole);
+    if (!z) return s;
+    if (!(whole > 0)) return sign > 0 ? 1 : 0;
+    const centre = s + z * z / (2 * whole);
+    const half = z * Math.sqrt(s * (1 - s) / whole + z * z / (4 * (whole * whole)));
+    const divisor = 1 + z * z / whole;
+    return sign > 0 ? Math.min((centre + half) / divisor, 1) : Math.max((centre - half) / divisor, 0);
+  }
+
+  // What can be bounded: where it is a share of rows, the counts that it is of, for each candidate.
+  // `sign` is 1 where more is worse. The order is that of `Bounds.asked`.
+  function boundable(selected, labels, repeats) {
+    const every = selected.accepted.map((_, i) => i);
+    const once = (z) => (z ? repeats : 1); // without a margin counts stay as they are
+    const counted = (parameter, word, sign, of) => ({ parameter, word, name: word, sign, k: null, at: () => of });
+    const held = (parameter, word, sign, k, compute) => {
+      const known = new Map();
+      const at = (z) => known.get(z) || known.set(z, every.map((i) => compute(i, z))).get(z);
+      const name = k === null ? word : word + " " + labels[k];
+      return { parameter, word, name, sign, k, at, hasMargin: true };
+    };
+    const { rows, accepted, right, class_rows, class_accepted, class_right, label_accepted } = selected;
+    const byClass = (parameter, word, sign, part, whole) => labels.map((_, k) =>
+      held(parameter, word, sign, k, (i, z) => wilson(part(k, i) / once(z), whole(k, i) / once(z), z, sign)));
+    return [
+      counted("max_cost", "cost", 1, every.map((i) => share(selected.paid[i], rows))),
+      counted("min_coverage", "coverage", -1, every.map((i) => share(accepted[i], rows))),
+      held("min_accuracy", "accuracy", -1, null, (i, z) => lessMargin(right[i] / once(z), accepted[i] / once(z), z)),
+      ...byClass("max_missed", "missed", 1, (k, i) => class_accepted[k][i] - class_right[k][i], (k) => class_rows[k]),
+      ...byClass("max_rejected", "rejected", 1, (k, i) => class_rows[k] - class_accepted[k][i], (k) => class_rows[k]),
+      ...(label_accepted
+        ? byClass("min_precision", "precision", -1, (k, i) => class_right[k][i], (k, i) => label_accepted[k][i]) : []),
+    ];
+  }
+
+  // One front and what may be asked of it: a value or null for each of what can be bounded, and z.
+  function choosing(selected, labels, repeats, total, print) {
+    const bounds = boundable(selected, labels, repeats);
+    const every = selected.accepted.map((_, i) => i);
+    const cost = bounds[0].at(0), coverage = bounds[1].at(0);
+    const accuracy = every.map((i) => share(selected.right[i], selected.accepted[i]));
+
+    // No number of rows would do for a bound of none or all.
+    const margin = (b, value, z) => (b.hasMargin && value !== 0 && value !== 1 ? z : 0);
+    const values = (b, value, z) => b.at(margin(b, value, z));
+    const asked = (wanted) => bounds.map((b, at) => [b, wanted[at]]).filter(([, value]) => value !== null);
+    const shortfalls = (wanted, z) => asked(wanted).map(([b, value]) =>
+      values(b, value, z).map((own) => Math.max(0, b.sign * (own - value))));
+    const meeting = (short) => every.filter((i) => short.every((by) => by[i] === 0));
+    const within = (wanted, z) => meeting(shortfalls(wanted, z));
+
+    // Of equals the more accurate, then the more covering, then the first.
+    const cheapest = (candidates) => candidates.reduce((best, i) => {
+      if (best === null) return i;
+      if (cost[i] !== cost[best]) return cost[i] < cost[best] ? i : best;
+      if (accuracy[i] !== accuracy[best]) return accuracy[i] > accuracy[best] ? i : best;
+      return coverage[i] > coverage[best] ? i : best;
+    }, null);
+
+    const names = (wanted) => asked(wanted).map(([b, value]) => b.name + (b.sign > 0 ? " <= " : " >= ") + print(value));
+    const holdsMargin = (wanted, z) => asked(wanted).some(([b, value]) => margin(b, value, z) > 0);
+    const standardErrors = (z) => twoDigits.format(z) + " standard error" + (z !== 1 ? "s" : "");
+    const twoDigits = new Intl.NumberFormat("en-US", { maximumSignificantDigits: 2, roundingMode: "halfEven" });
+
+    function rule(wanted, z) {
+      const told = names(wanted);
+      return "Rule: the cheapest of " + every.length.toLocaleString("en-US") + " candidates"
+        + (told.length ? " with " + told.join(" and ") : "")
+        + (holdsMargin(wanted, z) ? "; shares of rows are held " + standardErrors(z) + " to the safe side" : "") + ".";
+    }
+
+    // Where nothing is within: the closest, what it fails, how far each bound can be met with the
+    // others as they are, and what would be chosen without the margin.
+    function whyNot(wanted, z) {
+      const short = shortfalls(wanted, z), of = asked(wanted);
+      const distance = every.map((i) => short.reduce(
+        (sum, by, at) => sum + by[i] / (of[at][0].word === "cost" ? total || 1 : 1), 0));
+      const closest = every.reduce((best, i) => (distance[i] < distance[best] ? i : best), 0);
+      const best = of.map(([b, value], at) => {
+        const left = meeting(short.filter((_, other) => other !== at)).map((i) => values(b, value, z)[i]);
+        if (!left.length) return b.name + ": nothing meets the others";
+        const end = left.reduce((x, y) => (b.sign > 0 ? Math.min(x, y) : Math.max(x, y)));
+        return b.name + " " + print(end) + (margin(b, value, z) > 0 ? " with the margin" : "");
+      });
+      return {
+        closest,
+        failed: of.filter((_, at) => short[at][closest]).map(([b]) => b.name),
+        atBest: "At best" + (of.length > 1 ? ", the others as asked" : "") + ": " + best.join("; ") + ".",
+        counted: holdsMargin(wanted, z) ? cheapest(within(wanted, 0)) : undefined,
+      };
+    }
+
+    // The shortest numbers that choose a candidate. It is the cheapest as covering and accurate, as
+    // counted; less the margin it need not be, since more rows narrow the margin of another. Then one
+    // more bound on a class may tell them apart, and as counted these two always do.
+    function boundsFor(i, z) {
+      const rounded = (x, digits, up) => {
+        const scale = 10 ** digits, near = Math.round(x * scale) / scale; // a short decimal already
+        return near === x ? x : Math.min(1, Math.max(0, (up ? Math.ceil(x * scale) : Math.floor(x * scale)) / scale));
+      };
+      const wantedBy = (places, margin, print) => bounds.map((b, at) => (places.includes(at) ? print(b.at(margin)[i], b.sign > 0) : null));
+      const further = bounds.map((_, at) => [1, 2, at]).slice(3);
+      for (const margin of z ? [z, 0] : [0]) {
+        for (const places of [[1, 2], ...(margin ? further : [])]) {
+          for (let digits = 2; digits <= 16; digits++) {
+            const wanted = wantedBy(places, margin, (x, up) => rounded(x, digits, up));
+            if (cheapest(within(wanted, margin)) === i) return { wanted, z: margin };
+          }
+        }
+      }
+      return { wanted: wantedBy([1, 2], 0, (x) => x), z: 0 };
+    }
+
+    return { bounds, within, cheapest, rule, whyNot, boundsFor, standardErrors };
+  }
+
+  return { choosing };
+})();

@@ -1,0 +1,285 @@
+"""The choice among candidates: bounds, held with a margin, and what is best within them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emsco._ground.table import cell
+from emsco.exceptions import SelectionError, nearest
+from emsco.words.caution import Shares, less_margin, shares_of, wilson
+from emsco.words.costs import Costs
+from emsco.words.evaluation import Evaluation, total_loss
+
+# What a choice may be the best by, and how each is said in the sentence of a choice.
+BEST = {
+    "cost": "the cheapest",
+    "accuracy": "the most accurate",
+    "coverage": "the one that accepts most",
+    "fitness": "the fittest, as the paper measures it,",
+    "loss": "the one of the least loss",
+}
+
+
+class _ByLabel(Mapping[Any, Shares]):
+    """One count by class of many evaluations, read when it is asked for."""
+
+    def __init__(self, name: str, evaluations: Sequence[Evaluation]) -> None:
+        self._name, self._evaluations = name, evaluations
+        self._read: dict[Any, Shares] = {}
+
+    def __getitem__(self, label: Any) -> Shares:
+        if label not in self._read:
+            counts = [getattr(e, self._name)[label] for e in self._evaluations]
+            self._read[label] = np.array(counts, dtype=np.float64)
+        return self._read[label]
+
+    def __iter__(self) -> Any:
+        return iter(getattr(self._evaluations[0], self._name))
+
+    def __len__(self) -> int:
+        return len(getattr(self._evaluations[0], self._name))
+
+
+class Figures:
+    """The counts of many evaluations, under the names that one has, a number each."""
+
+    def __init__(self, evaluations: Sequence[Evaluation]) -> None:
+        self._evaluations = evaluations
+        self._read: dict[str, Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name not in self._read:
+            if name.startswith(("class_", "label_")):
+                self._read[name] = _ByLabel(name, self._evaluations)
+            else:
+                counts = [getattr(e, name) for e in self._evaluations]
+                self._read[name] = np.array(counts, dtype=np.float64)
+        return self._read[name]
+
+    def __len__(self) -> int:
+        return len(self._evaluations)
+
+    def take(self, places: NDArray[np.intp]) -> Figures:
+        """Give the figures of some."""
+        return Figures([self._evaluations[place] for place in places.tolist()])
+
+
+class _Bound(NamedTuple):
+    """One bound: what it is on, of which class, and +1 where more is worse."""
+
+    word: str
+    bound: float
+    sign: int
+    label: Any = None
+
+    @property
+    def name(self) -> str:
+        return self.word if self.label is None else f"{self.word} {self.label}"
+
+    def margin(self, z: float) -> float:
+        """Give the standard errors it is held with.
+
+        Coverage, cost and latency are as counted: luck changes them little. So is a bound of none
+        or all, for which no number of rows would do.
+        """
+        return 0.0 if self.word in _AS_COUNTED or self.bound in (0, 1) else z
+
+    def values(self, figures: Figures, z: float, repeats: float) -> Shares:
+        """Give what is held against the bound, with a margin."""
+        if self.word in _AS_COUNTED:
+            return _AS_COUNTED[self.word](figures)
+        own = self.margin(z)
+        if self.word == "accuracy":
+            return _accuracy(figures, own, repeats)
+        part, whole = _counts_of(self.word, self.label, figures)
+        k = repeats if own else 1.0
+        return wilson(part / k, whole / k, own)[max(self.sign, 0)]
+
+    def shortfalls(self, figures: Figures, z: float, repeats: float) -> Shares:
+        """Say by how much each candidate fails; 0 where it does not."""
+        short: Shares = np.maximum(0.0, self.sign * (self.values(figures, z, repeats) - self.bound))
+        return short
+
+    def __str__(self) -> str:
+        return f"{self.name} {'<=' if self.sign > 0 else '>='} {cell(self.bound)}"
+
+
+_AS_COUNTED: dict[str, Callable[[Figures], Shares]] = {
+    "cost": lambda f: shares_of(f.paid, f.rows),
+    "coverage": lambda f: shares_of(f.accepted, f.rows),
+    "worst_latency": lambda f: f.worst_latency,
+}
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What a chosen candidate must keep to, and what is best within that."""
+
+    max_cost: float | None = None
+    min_coverage: float | None = None
+    min_accuracy: float | None = None
+    max_missed: Mapping[Any, float] | None = None
+    max_rejected: Mapping[Any, float] | None = None
+    min_precision: Mapping[Any, float] | None = None
+    max_latency: float | None = None
+    by: str = "cost"
+    error_cost: float | Mapping[Any, float] | None = None
+
+    def __post_init__(self) -> None:
+        if self.by not in BEST:
+            raise SelectionError(
+                f"`by` must be one of {', '.join(BEST)}; got {self.by!r}" + nearest(self.by, BEST)
+            )
+        if self.error_cost is not None and self.by != "loss":
+            raise SelectionError(f"`error_cost` belongs to by='loss', got by={self.by!r}.")
+
+    def asked(self) -> list[_Bound]:
+        """List the bounds."""
+        found = [
+            _Bound(word, bound, sign)
+            for word, bound, sign in (
+                ("cost", self.max_cost, 1),
+                ("coverage", self.min_coverage, -1),
+                ("accuracy", self.min_accuracy, -1),
+            )
+            if bound is not None
+        ]
+        for word, sign, bounds in (
+            ("missed", 1, self.max_missed),
+            ("rejected", 1, self.max_rejected),
+            ("precision", -1, self.min_precision),
+        ):
+            found += [_Bound(word, share, sign, label) for label, share in (bounds or {}).items()]
+        if self.max_latency is not None:
+            found.append(_Bound("worst_latency", self.max_latency, 1))
+        return found
+
+    def choose(self, figures: Figures, costs: Costs, z: float, repeats: float) -> int | None:
+        """Give the place of the best within the bounds, None where there is none."""
+        met = [bound.shortfalls(figures, z, repeats) == 0 for bound in self.asked()]
+        within = np.flatnonzero(_all_of(met, len(figures)))
+        if not within.size:
+            return None
+        cost = shares_of(figures.paid, figures.rows)[within]
+        accuracy = shares_of(figures.right, figures.accepted)[within]
+        coverage = shares_of(figures.accepted, figures.rows)[within]
+        if self.by == "cost":
+            score = cost
+        elif self.by == "coverage":
+            score = -coverage
+        elif self.by == "accuracy":
+            score = -_accuracy(figures, z, repeats)[within]
+        elif self.by == "fitness":
+            saved = 1 - shares_of(cost, np.full(len(within), costs.total))
+            score = -np.hypot(np.hypot(accuracy, coverage), saved)
+        else:
+            score = self._loss(figures.take(within), costs)
+        # Of equals the more accurate, then the more covering, then the first.
+        return int(within[np.lexsort([-coverage, -accuracy, cost, score])[0]])
+
+    def _loss(self, figures: Figures, costs: Costs) -> Shares:
+        error_cost = 0.0 if self.error_cost is None else self.error_cost
+        return shares_of(total_loss(figures, costs.review, error_cost), figures.rows)
+
+    def sentence(self, z: float, n_front: int) -> str:
+        """Say by which rule a candidate is chosen."""
+        asked = self.asked()
+        within = f" with {' and '.join(map(str, asked))}" if asked else ""
+        told = f"Rule: {BEST[self.by]} of {n_front:,} candidates{within}"
+        if any(bound.margin(z) for bound in asked) or (self.by == "accuracy" and z):
+            told += f"; shares of rows are held {margin_text(z)} to the safe side"
+        if self.by in ("coverage", "fitness", "loss"):
+            told += f"; {self.by} is as counted"
+        return f"{told}."
+
+
+def why_not(
+    bounds: Bounds,
+    figures: Figures,
+    costs: Costs,
+    z: float,
+    repeats: float,
+    name_of: Callable[[int], object],
+) -> tuple[str, int]:
+    """Say what cannot be met, the best of each bound with the others fixed; and what is closest.
+
+    `name_of` tells a candidate by its place.
+    """
+    asked = bounds.asked()
+    short = [bound.shortfalls(figures, z, repeats) for bound in asked]
+    longest = np.where(figures.worst_latency > 0, figures.worst_latency, 1.0)
+    units: dict[str, Any] = {"cost": costs.total or 1.0, "worst_latency": longest}
+    shares = [by / units.get(bound.word, 1.0) for bound, by in zip(asked, short, strict=True)]
+    closest = int(np.argmin(np.sum(shares, axis=0)))
+    failed = [bound.name for bound, by in zip(asked, short, strict=True) if by[closest]]
+    margin = any(bound.margin(z) for bound in asked)
+    told = [
+        f"No candidate meets {' and '.join(map(str, asked))}"
+        + f", shares of rows held {margin_text(z)} to the safe side" * margin
+        + f"; the closest, {name_of(closest)}, fails {', '.join(failed)}."
+    ]
+    best = []
+    for i, bound in enumerate(asked):
+        others = [by == 0 for k, by in enumerate(short) if k != i]
+        left = bound.values(figures, z, repeats)[_all_of(others, len(figures))]
+        if left.size:
+            value = left.min() if bound.sign > 0 else left.max()
+            best.append(
+                f"{bound.name} {cell(float(value))}{' with the margin' * (bound.margin(z) > 0)}"
+            )
+        else:
+            best.append(f"{bound.name}: nothing meets the others")
+    others_fixed = ", the others as asked" * (len(asked) > 1)
+    told.append(f"At best{others_fixed}: {'; '.join(best)}.")
+    if margin:
+        counted = bounds.choose(figures, costs, 0.0, repeats)
+        told.append(
+            "Nor does any without the margin (caution=0)."
+            if counted is None
+            else f"Without the margin, caution=0 gives {name_of(counted)}."
+        )
+    return " ".join(told), closest
+
+
+def _all_of(met: Sequence[NDArray[np.bool_]], n_candidates: int) -> NDArray[np.bool_]:
+    every: NDArray[np.bool_] = np.logical_and.reduce([np.ones(n_candidates, dtype=np.bool_), *met])
+    return every
+
+
+def margin_text(z: float) -> str:
+    """Say how wide a margin is."""
+    return f"{z:.2g} standard error{'s' * (z != 1)}"
+
+
+def _accuracy(figures: Figures, z: float, repeats: float) -> Shares:
+    """Give accuracy less a margin; without one, as counted to the last bit."""
+    k = repeats if z else 1.0
+    return less_margin(figures.right / k, figures.accepted / k, z)
+
+
+def _counts_of(word: str, label: Any, figures: Figures) -> tuple[Shares, Shares]:
+    """Give how many rows a share of a class is of, and how many those are."""
+    parameter = "min_precision" if word == "precision" else f"max_{word}"
+    if label not in figures.class_rows:
+        raise SelectionError(
+            f"`{parameter}` names {label!r}, which is not a class"
+            + nearest(label, [str(known) for known in figures.class_rows])
+        )
+    accepted, right = figures.class_accepted[label], figures.class_right[label]
+    if word == "missed":
+        return accepted - right, figures.class_rows[label]
+    if word == "rejected":
+        return figures.class_rows[label] - accepted, figures.class_rows[label]
+    if label not in figures.label_accepted:
+        raise SelectionError(
+            "`min_precision` needs to know how many rows were accepted under each label, which the "
+            "file of this front does not keep; search again."
+        )
+    return right, figures.label_accepted[label]
