@@ -23,7 +23,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from emsco import CascadeSearchCV, LocalSearch
-from emsco.certify import Targets, certify
+from emsco.certify import Targets
+from emsco.certify._certify import ask_together
 from emsco.certify._order import in_order
 from emsco.certify._sequence import passed, shares
 from emsco.certify.savings import savings
@@ -213,14 +214,20 @@ def _certified(
 
 
 def _check(search: CascadeSearchCV, X: Any, counts: NDArray[np.intp]) -> None:
-    """Make sure that `certify` lists the same on the same rows."""
+    """Make sure that what `savings` asks lists the same on the same rows."""
     # Drawn twice, a row counts as two: the truth here is about draws from these rows. What was
     # asked of them before does not count either.
     forget_all()
-    certificate = certify(
-        search, X, agreement=0.98, confidence=CONFIDENCE, keys=[f"drawn {i}" for i in range(len(X))]
+    (certificate,) = ask_together(
+        search,
+        X,
+        None,
+        [Targets(agreement=0.98)],
+        confidence=CONFIDENCE,
+        keys=[f"drawn {i}" for i in range(len(X))],
+        chosen_first=False,
     )
     listed = _certified(search, counts[:, None], 0.98, 1 - CONFIDENCE)[:, 0]
     own = {c for c, is_listed in zip(search.front_, listed, strict=True) if is_listed}
     if {one.candidate for one in certificate.candidates} != own:
-        raise SystemExit("certify() and the simulation differ on the same rows.")
+        raise SystemExit("the library and the simulation differ on the same rows.")

@@ -123,8 +123,9 @@ def asking(
         elif asked:
             raise CertificateError(
                 "These rows carry a certificate already, and a second question on them, asked "
-                "after the first was answered, would break its promise; take fresh rows, or ask "
-                "all questions on one set of rows in one call, certify_together(...)."
+                "after the first was answered, would break its promise (the same one after another "
+                "choice is a second one); take fresh rows, or ask all questions on one set of rows "
+                "in one call, certify_together(...)."
             )
         page.append(wanted)
     shown = {entry.question: entry.candidates for entry in earlier if not entry.share}
