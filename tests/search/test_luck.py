@@ -82,6 +82,21 @@ def test_too_few_rows_to_part_leave_luck_unknown():
     assert measure_luck(_problem(), [], None, by_stage=True) is None
 
 
+def test_a_search_that_fitted_few_of_many_sets_shows_no_luck():
+    """And takes no time to find that out."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(2, size=200)
+    rows = rng.normal(size=(200, 12)) + labels[:, None]
+    few, some = (
+        CascadeSearchCV(search=LocalSearch(300, fits=fits), threshold=0.7, random_state=0)
+        .fit(rows, labels)
+        .front_.luck
+        for fits in (20, 60)
+    )
+    assert few is None
+    assert some is not None
+
+
 def test_a_view_fits_nothing_and_has_its_own_rows():
     problem = _problem()
     within = np.arange(problem.n_rows) % 3 > 0

@@ -18,6 +18,7 @@ from emsco.learners.folds import Fold
 from emsco.search._problem import Problem
 from emsco.search._thresholds import descend_by_stage
 from emsco.search._view import TableView
+from emsco.search.strategies.exhaustive import count_sets
 from emsco.search.strategies.local import LocalSearch
 
 _PARTS = 5
@@ -31,6 +32,10 @@ _BELOW_BEST = (0.0, 0.01, 0.02, 0.03, 0.04, 0.06)
 _LEAST = (200, 15_000)
 _MOST = (3_000, 50_000)
 _SHARE = 20
+# Where few sets are fitted of many that there are, a search among them sees little of what the
+# search itself could choose by, and takes long to find designs that it can evaluate.
+_MOST_SOURCES = 100
+_SETS_A_SOURCE = 4
 
 
 def parts_of(
@@ -72,7 +77,10 @@ def _stratified(
 def measure_luck(
     problem: Problem, parts: list[NDArray[np.bool_]], n_designs: int | None, *, by_stage: bool
 ) -> float | None:
-    """Give the optimism of choices, in standard errors of accuracy; None where there are none.
+    """Give the optimism of choices, in standard errors of accuracy; None where it cannot be seen.
+
+    That is where there are no choices, more than 100 sources, or fewer than four fitted sets a
+    source and not all of them.
 
     Parameters
     ----------
@@ -86,6 +94,8 @@ def measure_luck(
     by_stage : bool
         Whether every stage may have a threshold of its own.
     """
+    if n_designs is not None and not _sees_enough(problem):
+        return None
     rng = np.random.default_rng(0)  # its own: nothing else depends on whether luck is measured
     evaluations = _effort(n_designs, problem.n_thresholds)
     gained = errors = 0.0
@@ -106,6 +116,14 @@ def measure_luck(
             gained += r / m * here.accepted[chosen] - here.right[chosen]
             errors += float(np.sqrt(p * (1 - p) / m)) * here.accepted[chosen]
     return float(gained / errors) if errors else None
+
+
+def _sees_enough(problem: Problem) -> bool:
+    """Say whether enough sets are fitted for searching again among them."""
+    every = count_sets(problem)
+    needed = _SETS_A_SOURCE * problem.n_sources
+    needed = needed if every is None else min(every, needed)
+    return problem.n_sources <= _MOST_SOURCES and len(problem.table) >= needed
 
 
 def _effort(n_designs: int | None, n_thresholds: int) -> tuple[int, int]:

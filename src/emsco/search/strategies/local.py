@@ -146,7 +146,7 @@ class _Descent:
             or len(self.seen) >= self.problem.n_designs
             or (self.search.fits != 0 and len(self.problem.table) >= self.most_sets)
             or time.monotonic() > self.deadline
-            or self.idle >= 20
+            or self.idle >= (20 if self.search.fits != 0 else 3)
         )
 
     def _spent(self) -> float:
