@@ -124,7 +124,9 @@ def test_a_search_for_agreement_needs_no_labels_and_rejects_nothing(search):
     chosen = search.best_candidate_.evaluation
     assert chosen.accuracy >= 0.99
     assert chosen.cost < COSTS.total
-    cheaper = [c for c in search.front_ if c.evaluation.cost < chosen.cost]
+    assert search.best_candidate_ is search.front_.select(min_accuracy=0.99)
+    counted = search.front_.select(min_accuracy=0.99, caution=0).evaluation
+    cheaper = [c for c in search.front_ if c.evaluation.cost < counted.cost <= chosen.cost]
     assert cheaper
     assert all(c.evaluation.accuracy < 0.99 for c in cheaper)
     assert "Right is what the final model answers" in search.front_.measured_on
