@@ -86,6 +86,7 @@ def savings(
         final=final,
         target="agreement",
         search=_strategy(len(prices.names)),
+        luck=False,  # what is tested, and in which order, is no choice
         select={"by": "accuracy"},
         max_stages=max_stages,
         cv=_FOLDS,
