@@ -339,7 +339,9 @@ def thresholds(size: Size) -> Iterator[Result]:
     targets = [
         (coverage, round(best - below, 4))
         for coverage in (0.8, 0.85, 0.9, 0.95)
-        for best in [shared.select(min_coverage=coverage, by="accuracy").evaluation.accuracy]
+        for best in [
+            shared.select(min_coverage=coverage, by="accuracy", caution=0).evaluation.accuracy
+        ]
         for below in (0.005, 0.02)
     ]
     ratios = []
@@ -347,7 +349,7 @@ def thresholds(size: Size) -> Iterator[Result]:
     for coverage, accuracy in targets:
         prices = []
         for front in (shared, own):
-            chosen = front.select(min_coverage=coverage, min_accuracy=accuracy)
+            chosen = front.select(min_coverage=coverage, min_accuracy=accuracy, caution=0)
             decisions = _cascade(data, chosen, train).decide(X)
             fresh_evaluation = evaluate(decisions, data.y[fresh_rows])
             prices.append(fresh_evaluation.cost)
