@@ -225,6 +225,23 @@ def test_precision_that_a_file_did_not_keep_is_told_by_name():
         front.select(max_rejected={"w": 0.5})
 
 
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"min_precision": 0.9},
+        {"max_missed": {"x": "0.1"}},
+        {"max_rejected": {"x": float("nan")}},
+        {"min_accuracy": "0.9"},
+        {"max_cost": float("nan")},
+    ],
+    ids=str,
+)
+def test_bounds_that_are_no_numbers_are_refused_by_name(wrong):
+    (name,) = wrong
+    with pytest.raises(SelectionError, match=f"`{name}.* must be a"):
+        FRONT.select(**wrong)
+
+
 def test_luck_is_part_of_a_front():
     assert ParetoFront(FRONT, COSTS, luck=2.0) == FRONT != ParetoFront(FRONT, COSTS, luck=1.0)
     assert FRONT.thinned([0, 2], "Thinned.").luck == 2.0

@@ -133,23 +133,10 @@ def _sentence(evaluation: Evaluation, costs: Costs, subject: str) -> str:
 
 
 def _by_class(evaluation: Evaluation) -> list[str]:
-    """Give a line a class, aligned; what is not known of a class is left out."""
-    names = {label: f"of {label!r}" for label in evaluation.class_rows}
-    width = max(map(len, names.values()), default=0)
-    lines = []
-    for label, name in names.items():
-        parts = ["there is no row of it"]
-        if evaluation.class_rows[label]:
-            parts = [
-                f"{evaluation.rejected[label]:>6.1%} rejected",
-                f"{evaluation.missed[label]:>6.1%} missed",
-            ]
-            if evaluation.class_accepted[label]:
-                parts.append(f"recall {evaluation.recall[label]:>6.1%}")
-            if evaluation.label_accepted.get(label):
-                parts.append(f"precision {evaluation.precision[label]:>6.1%}")
-        lines.append(f"  {name:<{width}} {', '.join(parts)}")
-    return lines
+    """Give a line a class, aligned."""
+    told = {f"of {label!r}": words for label, words in evaluation.by_class(width=6).items()}
+    width = max(map(len, told), default=0)
+    return [f"  {name:<{width}} {words}" for name, words in told.items()]
 
 
 def _losses(

@@ -198,24 +198,25 @@ class Evaluation:
             f"{self.accuracy:.1%} right of the {self.coverage:.1%} accepted, for "
             f"{cell(self.cost)} a row"
         )
-        return "; ".join([told, *self.by_class()])
+        return "; ".join([told, *(f"of {c!r} {words}" for c, words in self.by_class().items())])
 
-    def by_class(self) -> list[str]:
-        """Say of each class how much of it is rejected and missed, and how sure its label is."""
-        told = []
+    def by_class(self, width: int = 0) -> dict[Any, str]:
+        """Say of each class how much of it is rejected and missed, and how sure its label is.
+
+        What is not known of a class is left out. Shares take `width` characters at least, so that
+        lines of several classes can stand below one another.
+        """
+        told = {}
         for label, rows in self.class_rows.items():
-            if not rows:
-                told.append(f"of {label!r} there is no row")
-                continue
             parts = [
-                f"of {label!r} {self.rejected[label]:.1%} rejected",
-                f"{self.missed[label]:.1%} missed",
+                f"{self.rejected[label]:>{width}.1%} rejected",
+                f"{self.missed[label]:>{width}.1%} missed",
             ]
             if self.class_accepted[label]:
-                parts.append(f"recall {self.recall[label]:.1%}")
+                parts.append(f"recall {self.recall[label]:>{width}.1%}")
             if self.label_accepted.get(label):
-                parts.append(f"precision {self.precision[label]:.1%}")
-            told.append(", ".join(parts))
+                parts.append(f"precision {self.precision[label]:>{width}.1%}")
+            told[label] = ", ".join(parts) if rows else "there is no row of it"
         return told
 
     def loss(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import isnan
+from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -139,6 +141,15 @@ class Bounds:
             )
         if self.error_cost is not None and self.by != "loss":
             raise SelectionError(f"`error_cost` belongs to by='loss', got by={self.by!r}.")
+        for name in ("max_missed", "max_rejected", "min_precision"):
+            shares = getattr(self, name)
+            if shares is not None and not isinstance(shares, Mapping):
+                raise SelectionError(f"`{name}` must be a share by label, got {shares!r}.")
+            for label, share in (shares or {}).items():
+                _check_number(f"{name} of {label!r}", share)
+        for name in ("max_cost", "min_coverage", "min_accuracy", "max_latency"):
+            if getattr(self, name) is not None:
+                _check_number(name, getattr(self, name))
 
     def asked(self) -> list[_Bound]:
         """List the bounds."""
@@ -246,6 +257,11 @@ def why_not(
             else f"Without the margin, caution=0 gives {name_of(counted)}."
         )
     return " ".join(told), closest
+
+
+def _check_number(name: str, value: object) -> None:
+    if not isinstance(value, Real) or isnan(value):
+        raise SelectionError(f"`{name}` must be a number, got {value!r}.")
 
 
 def _all_of(met: Sequence[NDArray[np.bool_]], n_candidates: int) -> NDArray[np.bool_]:
