@@ -44,6 +44,8 @@ def test_a_wrong_column_is_answered_with_the_nearest_one(folder, tmp_path):
         refused(call("select", run, flag, "sik=0.1"), f"{flag} names 'sik'", "mean 'sick'?")
     fresh = ("--fresh", folder / "fresh.csv", "--label", "state")
     refused(call("show", run, *fresh, "--population", "sik=0.1"), "--population names 'sik'")
+    page = ("--out", tmp_path / "page.html")
+    refused(call("report", run, *page, *fresh, "--population", "sik=0.1"), "names 'sik'")
     refused(call("decide", run, folder / "fresh.csv", "--keep", "idd"), "did you mean 'id'?")
 
 

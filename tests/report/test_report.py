@@ -210,6 +210,30 @@ def test_a_certificate_says_whether_it_is_about_the_choice(search, rows, tmp_pat
     assert "It is about the cascade that was certified" in text
 
 
+def test_fresh_figures_are_for_a_population_where_one_is_given(search, rows, tmp_path, data_of):
+    search = copy.deepcopy(search)
+    X, y = rows[1]
+    label = search.classes_[0].item()
+    path = report(search, tmp_path / "page.html", X, y, population={label: 0.02})
+    fresh = data_of(path)["fresh"]
+    expected = evaluate(search.cascade(search.front_[0]).decide(X), y, population={label: 0.02})
+    assert fresh["accepted"][0] == pytest.approx(expected.accepted)
+    assert fresh["right"][0] == pytest.approx(expected.right)
+    told = f"counted as in a population with 2% labelled {label!r}"
+    assert escape(told) in path.read_text("utf-8")
+    with pytest.raises(SelectionError, match="give X and y"):
+        report(search, tmp_path / "other.html", population={label: 0.02})
+
+
+def test_notes_of_a_certificate_stand_below_its_sentence(search, rows, tmp_path):
+    """What was chosen, who was left out, and what is not promised."""
+    search = copy.deepcopy(search)  # to certify it is to fit its cascades
+    certificate = certify(search, *rows[1], accuracy=0.6)
+    text = report(search, tmp_path / "page.html", certificate=certificate).read_text("utf-8")
+    assert certificate.notes
+    assert all(f"<p>{escape(note)}</p>" in text for note in certificate.notes)
+
+
 def test_the_file_is_small_beside_the_script_it_holds(page):
     assert len(without_plotly(page).encode()) < 400_000
 

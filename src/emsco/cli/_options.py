@@ -155,6 +155,18 @@ def _number(text: str) -> float:
     return number
 
 
+def population_of(
+    given: Sequence[str] | None, fresh: Path | None, classes: Iterable[Any]
+) -> dict[Any, float] | None:
+    """Read the class shares that fresh rows stand for."""
+    from emsco.exceptions import ColumnsError
+
+    shares = shares_by_label(given, "--population")
+    if shares and fresh is None:
+        raise ColumnsError("--population says what --fresh stands for; give both.")
+    return by_class(shares, classes, "--population")
+
+
 def by_class(
     shares: Mapping[str, float], classes: Iterable[Any], flag: str = "--max-missed"
 ) -> dict[Any, float] | None:

@@ -8,7 +8,15 @@ from typing import Annotated, Any
 import typer
 
 from emsco.cli._errors import note
-from emsco.cli._options import Force, Fresh, FreshLabel, Run, Trust
+from emsco.cli._options import (
+    Force,
+    Fresh,
+    FreshLabel,
+    Population,
+    Run,
+    Trust,
+    population_of,
+)
 
 
 def report(
@@ -16,6 +24,7 @@ def report(
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
     fresh: Fresh = None,
     label: FreshLabel = None,
+    population: Population = None,
     title: Annotated[str | None, typer.Option(help="The title of the page.")] = None,
     trust: Trust = None,
     force: Force = False,
@@ -27,8 +36,10 @@ def report(
 
     check_outputs([out], [file_of(run), run / MODEL, fresh], force=force)
     found = load_search(run, trust)
+    shares = population_of(population, fresh, found.classes_.tolist())
     X, y = read_optional(found, fresh, label)
-    write_report(found, out, X, y, certificate=_certificate(run, trust), title=title)
+    certificate = _certificate(run, trust)
+    write_report(found, out, X, y, population=shares, certificate=certificate, title=title)
     note(f"Written: {out}")
 
 

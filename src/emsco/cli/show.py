@@ -13,8 +13,7 @@ from emsco.cli._options import (
     FreshLabel,
     Population,
     Trust,
-    by_class,
-    shares_by_label,
+    population_of,
 )
 
 if TYPE_CHECKING:
@@ -42,20 +41,17 @@ def show(
     from emsco.cli._models import as_search, load_asked, read_optional
     from emsco.exceptions import ColumnsError
 
-    shares = shares_by_label(population, "--population")
-    if shares and fresh is None:
-        raise ColumnsError("--population says what --fresh stands for; give both.")
     model = load_asked(run, trust)
     if isinstance(model, CascadeClassifier):
-        if fresh is not None:
+        if fresh is not None or population:
             raise ColumnsError(f"--fresh holds a search against rows; {run} is one of its models.")
         _show_cascade(model, as_json=as_json)
     else:
         found = as_search(model, run)
-        classes = by_class(shares, found.classes_.tolist(), "--population")
+        shares = population_of(population, fresh, found.classes_.tolist())
         X, y = read_optional(found, fresh, label)
         show_all = _show_json if as_json else _show_text
-        show_all(found, X, y, classes, everything=everything)
+        show_all(found, X, y, shares, everything=everything)
 
 
 def _show_json(

@@ -28,7 +28,12 @@ SLIDERS = {
 Plain = dict[str, Any]
 
 
-def page_data(search: Any, X: Any = None, y: ArrayLike | None = None) -> Plain:
+def page_data(
+    search: Any,
+    X: Any = None,
+    y: ArrayLike | None = None,
+    population: Mapping[Any, float] | None = None,
+) -> Plain:
     """Gather what the page shows of a fitted search, with figures on fresh rows where given."""
     labels = search.classes_.tolist()
     front: ParetoFront = search.front_
@@ -65,10 +70,10 @@ def page_data(search: Any, X: Any = None, y: ArrayLike | None = None) -> Plain:
     }
     if X is not None:
         truth = search.truth(X, y)
-        fresh = _fresh(search, X, y, truth)
+        fresh = _fresh(search, X, y, truth, population)
         data["fresh"] = _columns([fresh[i] for i in places], labels)
         data["fresh_rows"] = len(truth)
-        everything = _fresh_of(search, all_sources, X, truth)
+        everything = _fresh_of(search, all_sources, X, truth, population)
         if everything is not None:
             data["all_sources"]["fresh"] = _columns([everything], labels)
     return data
@@ -131,19 +136,30 @@ def _thinned(front: ParetoFront, wanted: Sequence[int]) -> list[int]:
 
 
 def _fresh(
-    search: Any, X: Any, y: ArrayLike | None, truth: NDArray[Any]
+    search: Any,
+    X: Any,
+    y: ArrayLike | None,
+    truth: NDArray[Any],
+    population: Mapping[Any, float] | None,
 ) -> list[Evaluation | None]:
     """Evaluate the front on fresh rows, as far as that can be."""
     try:
-        return [scored.fresh for scored in search.score_front(X, y)]
+        return [scored.fresh for scored in search.score_front(X, y, population=population)]
     except ArtifactError:
-        return [_fresh_of(search, candidate, X, truth) for candidate in search.front_]
+        front = search.front_
+        return [_fresh_of(search, candidate, X, truth, population) for candidate in front]
 
 
-def _fresh_of(search: Any, candidate: Candidate, X: Any, truth: NDArray[Any]) -> Evaluation | None:
+def _fresh_of(
+    search: Any,
+    candidate: Candidate,
+    X: Any,
+    truth: NDArray[Any],
+    population: Mapping[Any, float] | None,
+) -> Evaluation | None:
     """Evaluate one candidate; None where the file that the search is out of lacks its stages."""
     try:
-        return evaluate(search.cascade(candidate).decide(X), truth)
+        return evaluate(search.cascade(candidate).decide(X), truth, population=population)
     except ArtifactError:
         return None
 

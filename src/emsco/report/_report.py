@@ -22,6 +22,7 @@ from emsco._ground.table import cell
 from emsco.certify import Certificate, OlderCertificate
 from emsco.exceptions import SelectionError, require
 from emsco.report._data import page_data
+from emsco.words.evaluation import weighted_as
 
 # What changes nothing but the time, or what is told on the way, reproduces nothing.
 _NOT_TOLD = {"costs", "n_jobs", "engine", "callback", "verbose"}
@@ -34,6 +35,7 @@ def report(
     X: Any = None,
     y: ArrayLike | None = None,
     *,
+    population: Mapping[Any, float] | None = None,
     certificate: Any = None,
     title: str | None = None,
 ) -> Path:
@@ -55,9 +57,11 @@ def report(
     X, y : rows and their labels, default=None
         Fresh rows, which the search has not seen; their figures stand beside the selected ones.
         Where the target is agreement, there are no labels.
+    population : mapping of label to float, default=None
+        The share of each class where the fresh rows come from, if the table was not drawn so.
     certificate : Certificate, or object with a `sentence`, default=None
-        What `certify` gave; its sentence is told as it is, and whether it is about the cascade that
-        the search chose. None: that of the chosen cascade, if it has one.
+        What `certify` gave; its sentence and notes are shown as they are, and whether it is about
+        the cascade that the search chose. None: that of the chosen cascade, if it has one.
     title : str, default=None
         The page's title. None: "emsco report".
 
@@ -83,8 +87,10 @@ def report(
         raise SelectionError("Fresh rows are X and y; give both or neither.")
     if not len(search.front_):
         raise SelectionError("The front is empty: no candidate accepts any row.")
+    if population is not None and X is None:
+        raise SelectionError("`population` says what fresh rows stand for; give X and y, too.")
     plotly = require("plotly.offline", "report").get_plotlyjs()
-    data = page_data(search, X, y)
+    data = page_data(search, X, y, population)
     told = _parameters_to_dict(search)
     data["python"] = _python(search, told)
     data["shell"], left_out = _shell(told)
@@ -93,7 +99,7 @@ def report(
         {
             "title": escape(title or "emsco report"),
             "lead": escape(_lead(search, data)),
-            "measured_on": escape(_measured_on(search, data)),
+            "measured_on": escape(_measured_on(search, data, population)),
             "loss": _loss(search, data),
             "certificate": _certificate(search, certificate),
             "not_in_shell": _not_in_shell(left_out),
@@ -145,12 +151,15 @@ def _lead(search: Any, data: Mapping[str, Any]) -> str:
     return lead
 
 
-def _measured_on(search: Any, data: Mapping[str, Any]) -> str:
+def _measured_on(
+    search: Any, data: Mapping[str, Any], population: Mapping[Any, float] | None
+) -> str:
     told: str = search.front_.measured_on
     if "fresh_rows" in data:
         rows, _, optimistic = told.partition(":")
         rest = optimistic.partition(".")[2]
-        told = f"{rows}. Fresh: {data['fresh_rows']:,} other rows.{rest}"
+        weighted = weighted_as(population).rstrip(",")
+        told = f"{rows}. Fresh: {data['fresh_rows']:,} other rows{weighted}.{rest}"
         if data["all_sources"]["fresh"] is None or None in data["fresh"]["accepted"]:
             told += " A dash: the file that the search is out of keeps no such cascade."
     return told
@@ -180,6 +189,7 @@ def _certificate(search: Any, certificate: Any) -> str:
     if certificate is None:
         return ""
     about = "It is about the cascade that was certified"
+    notes = "".join(f"<p>{escape(line)}</p>" for line in getattr(certificate, "notes", ()))
     if isinstance(certificate, Certificate):
         holds = certificate.holds_for(search)
         about = f"It is {'' if holds else 'not '}about the cascade that the search chose"
@@ -187,7 +197,7 @@ def _certificate(search: Any, certificate: Any) -> str:
         about = "Whether it is about the cascade that the search chose cannot be checked"
     return (
         '<section class="card" aria-labelledby="certified"><h2 id="certified">Certificate</h2>'
-        f"<blockquote>{escape(str(certificate.sentence))}</blockquote>"
+        f"<blockquote>{escape(str(certificate.sentence))}</blockquote>{notes}"
         f'<p class="note">{about}; of another that the bounds above may choose it says '
         "nothing.</p></section>"
     )

@@ -15,8 +15,8 @@ from emsco.cascade.fingerprint import digest_of
 from emsco.exceptions import ClassesError
 from emsco.rows.ledger import Entry, ledger_of
 from emsco.search._shown import ShowsWhatItFound
-from emsco.search._summary import sentences_of_choice, sentences_of_fresh, weighted_as
-from emsco.words.evaluation import Evaluation, evaluate, weights_of
+from emsco.search._summary import sentences_of_choice, sentences_of_fresh
+from emsco.words.evaluation import Evaluation, evaluate, weighted_as, weights_of
 from emsco.words.front import Candidate
 from emsco.words.scored import ScoredCandidate, ScoredFront, differences
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from emsco._ground.table import cell
 from emsco.words.caution import AUTO, standard_errors
 from emsco.words.costs import Costs
-from emsco.words.evaluation import Evaluation
+from emsco.words.evaluation import Evaluation, weighted_as
 from emsco.words.front import Candidate, ParetoFront
 from emsco.words.scored import Difference
 from emsco.words.selection import margin_text
@@ -69,16 +69,6 @@ def sentences_of_fresh(
             "shares of the rows, and the front takes no population."
         )
     return "\n".join(lines)
-
-
-def weighted_as(population: Mapping[Any, float] | None) -> str:
-    """Say which shares classes count as, where they are not as the rows have them."""
-    if population is None:
-        return ""
-    shares = " and ".join(
-        f"{100 * share:.4g}% labelled {label!r}" for label, share in population.items()
-    )
-    return f", counted as in a population with {shares},"
 
 
 def measured_on(n_rows: int, n_splits: int, *, needs_labels: bool) -> str:

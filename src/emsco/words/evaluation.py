@@ -341,6 +341,16 @@ def evaluate(
     )
 
 
+def weighted_as(population: Mapping[Any, float] | None) -> str:
+    """Say which shares classes count as, where they are not as the rows have them."""
+    if population is None:
+        return ""
+    shares = " and ".join(
+        f"{100 * share:.4g}% labelled {label!r}" for label, share in population.items()
+    )
+    return f", counted as in a population with {shares},"
+
+
 def weights_of(population: Mapping[Any, float], rows: Mapping[Any, float]) -> dict[Any, float]:
     """Say how much a row of each class counts, so that classes have the shares of a population.
 
