@@ -20,6 +20,7 @@ LONG = {
         "peers",
         "browser",
         "process",
+        "readme",
         "sceptic",
         "behaviour",
         "benchmarks",

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -100,11 +101,48 @@ def test_a_cascade_fits_and_decides_each_small_one(name, data_folder):
     assert max(decisions.cost) <= costs.total
 
 
-def test_a_data_set_is_found_by_the_environment_variable(data_folder, monkeypatch):
+def test_a_large_data_set_is_found_by_the_environment_variable(data_folder, monkeypatch):
     monkeypatch.setenv("EMSCO_DATA", str(data_folder))
-    loaded = load_heart()
+    loaded = load_nslkdd()
     assert isinstance(loaded, CostlyData)
-    assert loaded.X.equals(load_heart(str(data_folder)).X)
+    assert loaded.X.equals(load_nslkdd(str(data_folder)).X)
+
+
+LARGE = ("kdd", "nslkdd", "nslkdd test", "covtype", "covtype 7")
+PACKED = {name: load for name, (load, *_) in PUBLISHED.items() if name not in LARGE}
+
+
+@pytest.mark.parametrize("name", PACKED)
+def test_small_tables_are_part_of_the_package_and_are_the_published_ones(
+    name, data_folder, tmp_path, monkeypatch
+):
+    """Whatever the environment says, and from any folder."""
+    monkeypatch.setenv("EMSCO_DATA", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    X, y, costs = PACKED[name]()
+    published = PACKED[name](data_folder)
+    assert X.equals(published.X)
+    assert (y == published.y).all()
+    assert costs == published.costs
+
+
+def test_the_package_holds_less_than_two_megabytes_of_tables_each_with_its_licence():
+    root = Path(_files.__file__).parent
+    files = sorted((root / "tables").iterdir())
+    assert sum(path.stat().st_size for path in files) < 2_000_000
+    notice = (Path(__file__).parents[1] / "NOTICE").read_text(encoding="utf-8")
+    for path in files:
+        name = path.name.removesuffix(".gz")
+        assert name in notice or (name.startswith("emsco_example_") and "emsco_example_*" in notice)
+    for load in PACKED.values():
+        assert "Source: " in getattr(load, "func", load).__doc__
+
+
+def test_thyroid_has_three_classes_where_asked():
+    two, three = load_thyroid(), load_thyroid(classes=3)
+    assert Counter(three.y.tolist()) == {1: 166, 2: 368, 3: 6666}
+    assert ((three.y == 3) == (two.y == "healthy")).all()
+    assert three.X.equals(two.X)
 
 
 def test_pima_shares_the_drawing_of_blood(data_folder):
@@ -215,10 +253,10 @@ def test_every_known_file_says_where_it_is_public():
 
 def test_without_a_folder_the_error_says_what_to_get_and_what_to_set(monkeypatch):
     monkeypatch.delenv("EMSCO_DATA", raising=False)
-    with pytest.raises(DatasetError, match="no folder is named") as raised:
-        load_cleveland()
+    with pytest.raises(DatasetError, match="is not part of the package") as raised:
+        load_covtype()
     message = str(raised.value)
-    for told in ("heart_cleveland.csv", "UCI Heart Disease", "sha256 0fc138db", "EMSCO_DATA"):
+    for told in ("covtype.csv.gz", "UCI Covertype", "sha256 b683ff68", "EMSCO_DATA"):
         assert told in message
     assert isinstance(raised.value, EmscoError)
     assert isinstance(raised.value, FileNotFoundError)
@@ -245,6 +283,7 @@ def test_an_altered_file_is_refused(tmp_path, data_folder):
     ("load", "message"),
     [
         (partial(load_phishing, sources=8), "`sources` must be one of 7, 13, got 8"),
+        (partial(load_thyroid, classes=4), "`classes` must be one of 2, 3, got 4"),
         (partial(load_covtype, classes=3), "`classes` must be one of 2, 7, got 3"),
         (partial(load_nslkdd, part="val"), "`part` must be one of 'train', 'test', got 'val'"),
         (partial(load_example, part="all"), "`part` must be one of 'train', 'val', 'test'"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shlex
 import signal
 import subprocess
@@ -11,7 +10,6 @@ import sys
 import time
 from contextlib import suppress
 from functools import partial
-from pathlib import Path
 from threading import Timer
 
 import numpy as np
@@ -19,10 +17,7 @@ import pandas as pd
 import pytest
 from commands import call
 
-from emsco.datasets import load_cleveland
-
 EMSCO = [sys.executable, "-m", "emsco"]
-README = Path(__file__).parents[2] / "README.md"
 
 
 def test_decisions_flow_through_pipes(folder):
@@ -250,37 +245,3 @@ def test_a_name_that_is_not_there_is_an_attribute_error():
         assert getattr(emsco, name).__name__ == name
     with pytest.raises(AttributeError, match="no attribute 'Cascade'"):
         emsco.Cascade  # noqa: B018
-
-
-def newcomers_commands():
-    """Give the commands of the README's newcomer, and what each prints there."""
-    section = README.read_text().partition("## From the command line")[2].partition("\n## ")[0]
-    (block,) = re.findall(r"```console\n(.*?)```", section, flags=re.DOTALL)
-    parts = re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]
-    return [(command, printed) for command, _, printed in (p.partition("\n") for p in parts)]
-
-
-def test_the_newcomers_path_is_at_most_five_commands_and_works(data_folder, tmp_path):
-    """From an empty folder with a CSV, each command of the README ends well and prints as told."""
-    commands = newcomers_commands()
-    assert len(commands) <= 5
-    assert commands[0][0].startswith("pip install ")
-    X, y, costs = load_cleveland(data_folder)
-    X.assign(disease=y).to_csv(tmp_path / "heart.csv", index=False)
-    environment = {**os.environ, "COLUMNS": "80"}
-    start = time.monotonic()
-    for command, printed in commands[1:]:
-        name, *arguments = shlex.split(command)
-        assert name == "emsco"
-        process = subprocess.run(
-            [*EMSCO, *arguments], cwd=tmp_path, capture_output=True, text=True, env=environment
-        )
-        assert process.returncode == 0, process.stderr
-        told = process.stdout + process.stderr
-        lines = [line for line in printed.splitlines() if line.strip() not in ("", "...")]
-        for line in lines:
-            assert line in told, f"{command} did not print: {line}"
-        if "costs" in arguments:  # the newcomer fills in the prices
-            costs.to_toml(tmp_path / "costs.toml")
-    assert time.monotonic() - start < 120
-    assert (tmp_path / "report.html").stat().st_size > 100_000

@@ -8,6 +8,7 @@ from emsco.cli._errors import explained
 from emsco.cli.certify import certify
 from emsco.cli.costs import init
 from emsco.cli.decide import decide
+from emsco.cli.example import example
 from emsco.cli.report import report
 from emsco.cli.savings import savings
 from emsco.cli.search import search
@@ -27,7 +28,7 @@ costs = typer.Typer(
 app.add_typer(costs, name="costs")
 
 costs.command()(explained(init))
-for command in (search, show, select, certify, decide, report, savings):
+for command in (example, search, show, select, certify, decide, report, savings):
     app.command()(explained(command))
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import os
+from importlib.resources import files
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -100,16 +102,25 @@ _PUBLIC = {
 
 
 def read(name: str, folder: Folder) -> bytes:
-    """Read a file whole, and refuse it unless it is the known one."""
+    """Read a file whole, and refuse it unless it is the known one.
+
+    Without a folder, the file of the package is read; the large tables are not in it, and are
+    looked for in the folder that EMSCO_DATA names.
+    """
     get = (
-        f"get it from {_PUBLIC[name]}, in the format that emsco.datasets tells "
+        f"get it from {_PUBLIC[name]}, in the format that emsco.datasets describes "
         f"(sha256 {_SHA256[name]})"
     )
-    folder = folder or os.environ.get("EMSCO_DATA")
-    if not folder or not (path := Path(folder) / name).is_file():
-        where = f"in {os.fspath(folder)}" if folder else "found, as no folder is named"
-        raise DatasetError(f"{name} is not {where}; {get} and set EMSCO_DATA to its folder.")
-    content = path.read_bytes()
+    packed = files("emsco.datasets") / "tables" / f"{name.removesuffix('.gz')}.gz"
+    if not folder and packed.is_file():
+        path, content = str(packed), packed.read_bytes()
+        content = content if name.endswith(".gz") else gzip.decompress(content)
+    else:
+        folder = folder or os.environ.get("EMSCO_DATA")
+        if not folder or not (file := Path(folder) / name).is_file():
+            where = f"in {os.fspath(folder)}" if folder else "part of the package"
+            raise DatasetError(f"{name} is not {where}; {get} and set EMSCO_DATA to its folder.")
+        path, content = str(file), file.read_bytes()
     found = hashlib.sha256(content).hexdigest()
     if found != _SHA256[name]:
         raise DatasetError(f"{path} is another table, its sha256 is {found}; {get}.")

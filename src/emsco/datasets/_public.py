@@ -54,6 +54,8 @@ def load_pima(folder: Folder = None) -> CostlyData:
 
     Glucose and insulin share the drawing of blood. A value of 0 stands for a missing one in
     glucose, blood_pressure, skin_thickness, insulin and bmi, as in the original.
+
+    Source: Pima Indians Diabetes, once at UCI; CC0 at Kaggle. Prices: Turney (1995).
     """
     X, y = rows("pima.csv", folder)
     return CostlyData(X, y, _turney("costs_pima.csv", folder, setups={"A": "blood"}))
@@ -64,6 +66,8 @@ def load_credit(folder: Folder = None) -> CostlyData:
 
     As Hamilton and Fulp (CEC 2022) price it, a feature costs 10, 100 or 1000, more where its Gini
     importance is greater; here by terciles of that to a random forest.
+
+    Source: Statlog (Australian Credit Approval), UCI; CC BY 4.0.
     """
     # scikit-learn's forests take longer to import than all of this file.
     from sklearn.ensemble import RandomForestClassifier
@@ -80,6 +84,8 @@ def load_heart(folder: Folder = None) -> CostlyData:
 
     As Hamilton and Fulp (CEC 2022) price it, a feature costs 10 or 100; here 10 for what is asked
     and 100 for what is measured. `time`, the days of follow-up, is not known when a patient comes.
+
+    Source: Heart Failure Clinical Records, UCI 519; CC BY 4.0.
     """
     asked = {"age", "anaemia", "diabetes", "high_blood_pressure", "sex", "smoking"}
     X, y = rows("heart.csv", folder)
@@ -91,23 +97,30 @@ def load_cleveland(folder: Folder = None) -> CostlyData:
 
     His groups are the setups: A (chol, fbs), B (thalach, thal) and C (exang, oldpeak, slope). Four
     values of ca and two of thal are missing.
+
+    Source: Heart Disease, UCI 45; CC BY 4.0. Prices: Turney (1995).
     """
     X, label = rows("heart_cleveland.csv", folder)
     y = np.where(label == 1, "sick", "healthy")
     return CostlyData(X, y, _turney("costs_heart_cleveland.csv", folder))
 
 
-def load_thyroid(folder: Folder = None) -> CostlyData:
+def load_thyroid(folder: Folder = None, *, classes: Literal[2, 3] = 2) -> CostlyData:
     """Thyroid disease: 7,200 rows, 21 features, "healthy" or "sick" (7.4 %); Turney's prices.
 
-    The official 3,772 training rows come first, then the 3,428 test rows. FTI is computed from TT4
-    and T4U: it is free, and requires both.
+    With three classes the labels are those of the original: 1 (2.3 %) and 2 (5.1 %) are sick, 3 is
+    healthy. The official 3,772 training rows come first, then the 3,428 test rows. FTI is computed
+    from TT4 and T4U: it is free, and requires both.
+
+    Source: Thyroid Disease, UCI 102; CC BY 4.0. Prices: Turney (1995).
     """
+    as_given = _one_of("classes", classes, {2: False, 3: True})
     parts, labels = zip(
         *(rows(f"thyroid_{part}.csv", folder) for part in ("train", "test")), strict=True
     )
     X = require("pandas").concat(parts, ignore_index=True)
-    y = np.where(np.concatenate(labels) == 3, "healthy", "sick")
+    label = np.concatenate(labels)
+    y = label if as_given else np.where(label == 3, "healthy", "sick")
     computed = Source("FTI", cost=0, requires=("TT4", "T4U"))
     return CostlyData(X, y, _turney("costs_thyroid.csv", folder, more=[computed]))
 
@@ -116,17 +129,25 @@ def load_hepatitis(folder: Folder = None) -> CostlyData:
     """Hepatitis: 155 rows, 19 features, 0 or 1 = died; many missing values.
 
     No published prices were found: every feature costs 1.
+
+    Source: Hepatitis, UCI 46; CC BY 4.0.
     """
     return _unpriced("hepatitis.csv", folder)
 
 
 def load_magic(folder: Folder = None) -> CostlyData:
-    """MAGIC gamma telescope: 19,020 rows sorted by class, 10 features, 0 or 1 = gamma; 1 each."""
+    """MAGIC gamma telescope: 19,020 rows sorted by class, 10 features, 0 or 1 = gamma; 1 each.
+
+    Source: MAGIC Gamma Telescope, UCI 159; CC BY 4.0.
+    """
     return _unpriced("magic.csv", folder)
 
 
 def load_spambase(folder: Folder = None) -> CostlyData:
-    """Spambase: 4,601 rows sorted by class, 57 features, 0 or 1 = spam; 1 each."""
+    """Spambase: 4,601 rows sorted by class, 57 features, 0 or 1 = spam; 1 each.
+
+    Source: Spambase, UCI; CC BY 4.0.
+    """
     return _unpriced("spambase.csv", folder)
 
 
@@ -137,6 +158,9 @@ def load_phishing(folder: Folder = None, *, sources: Literal[7, 13] = 7) -> Cost
     100, and four services 5 to 50 each. With 13, URL, page and whois are three sources of 1 each,
     and those of the page share the setup "fetch" of 27, those of whois the setup "whois" of 97. In
     domain_age and domain_registration_length, -1 stands for unknown.
+
+    Source: Hannousse and Yahiouche, Web page phishing detection (doi 10.17632/c2gw7fy2j4), Mendeley
+    Data; CC BY 4.0.
     """
     make = _one_of("sources", sources, {7: _phishing7, 13: _phishing13})
     X, label = rows("phishing.csv.gz", folder)
@@ -202,6 +226,8 @@ def load_kdd(folder: Folder = None) -> CostlyData:
 
     No prices are published. It has 4 sources: the header costs 1, the content 10, the time window
     5, the host window 20. Three features are text.
+
+    Source: KDD Cup 1999, UCI 130. Not part of the package.
     """
     return _connections("kddcup99_dedup.csv.gz", folder)
 
@@ -210,6 +236,8 @@ def load_nslkdd(folder: Folder = None, *, part: Literal["train", "test"] = "trai
     """NSL-KDD: the 25,192 rows of KDDTrain+_20Percent or the 22,544 of KDDTest+, as `load_kdd`.
 
     The test part holds kinds of attack that the training part does not.
+
+    Source: NSL-KDD, University of New Brunswick. Not part of the package.
     """
     files = {"train": "nslkdd_train20.csv.gz", "test": "nslkdd_test.csv.gz"}
     return _connections(_one_of("part", part, files), folder)
@@ -221,6 +249,8 @@ def load_covtype(folder: Folder = None, *, classes: Literal[2, 7] = 2) -> Costly
     y is 1 for cover type 2 and 0 for the others, or with 7 classes the cover type, 1 to 7. No
     prices are published: they are 1 to 5, and 20 for the soil. A hillshade is computed from aspect
     and slope: it costs 1 and requires both.
+
+    Source: Covertype, UCI 31; CC BY 4.0. Not part of the package.
     """
     labels = _one_of("classes", classes, {2: None, 7: "covtype_class7.csv.gz"})
     X, y = rows("covtype.csv.gz", folder)
@@ -250,6 +280,8 @@ def load_example(
     """EMSCO's own example, from its authors' script: 15 synthetic features, 0 or 1, with prices.
 
     Its three parts have 1,999, 999 and 999 rows.
+
+    Source: the public script of the authors of EMSCO; MIT.
     """
     files = {name: f"emsco_example_{name}.csv" for name in ("train", "val", "test")}
     X, y = rows(_one_of("part", part, files), folder)

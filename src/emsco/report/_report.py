@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from importlib.resources import files
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from numpy.typing import ArrayLike
@@ -103,7 +102,7 @@ def report(
             "loss": _loss(search, data),
             "certificate": _certificate(search, certificate),
             "not_in_shell": _not_in_shell(left_out),
-            "toml": escape(_toml(search)),
+            "toml": escape(search.costs_.to_toml()),
             "summary": escape(_summary(search)),
             "style": _part("report.css"),
             "plotly": plotly,
@@ -261,10 +260,3 @@ def _not_in_shell(left_out: list[str]) -> str:
         return ""
     names = escape(", ".join(left_out))
     return f'<p class="note">The command line cannot tell {names}; Python can.</p>'
-
-
-def _toml(search: Any) -> str:
-    with TemporaryDirectory() as folder:
-        path = Path(folder, "costs.toml")
-        search.costs_.to_toml(path)
-        return path.read_text(encoding="utf-8")

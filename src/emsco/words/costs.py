@@ -331,8 +331,8 @@ class Costs:
         except (TypeError, KeyError, AttributeError) as error:
             raise CostsError(f"{os.fspath(path)} does not describe costs: {error}.") from error
 
-    def to_toml(self, path: str | os.PathLike[str]) -> None:
-        """Write the file that `from_toml` reads."""
+    def to_toml(self, path: str | os.PathLike[str] | None = None) -> str:
+        """Give the text of a file that `from_toml` reads, and write it where a path is given."""
         lines = [f"unit = {toml_value(self.unit)}", ""] if self.unit else []
         lines.append("[sources]")
         for source in self.sources:
@@ -346,7 +346,10 @@ class Costs:
             told = {"cost": self.review.cost} | _to_dict(self.review, Review(self.review.cost))
             lines += ["", "[review]"]
             lines += [f"{name} = {toml_value(value)}" for name, value in told.items()]
-        Path(path).write_text("\n".join([*lines, ""]), encoding="utf-8")
+        text = "\n".join([*lines, ""])
+        if path is not None:
+            Path(path).write_text(text, encoding="utf-8")
+        return text
 
 
 def generated_names(n_features: int) -> list[str]:

@@ -1,0 +1,74 @@
+"""`emsco example`: rows and prices to try the other commands on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from emsco.cli._errors import note
+from emsco.cli._options import Force
+
+Files = Iterator[tuple[str, Callable[[], bytes]]]
+_MODEL_ROWS = 3_000  # that the model of the log is fitted on
+
+
+def example(
+    name: Annotated[str, typer.Argument(help="cleveland, or savings.")],
+    out: Annotated[Path, typer.Option(help="The folder to write to.")] = Path(),
+    force: Force = False,
+) -> None:
+    """Write a public table with its prices, to try the other commands on.
+
+    cleveland writes heart.csv, 303 patients with the label in the column `disease`, and
+    heart-costs.toml with the prices that Turney published in 1995. savings writes log.csv, 8,430
+    web pages, model.skops, a model fitted on 3,000 others, and log-costs.toml.
+    """
+    from emsco._ground.atomic import write_whole
+    from emsco.cli._outputs import check_outputs
+    from emsco.exceptions import DatasetError, nearest
+
+    if name not in _EXAMPLES:
+        raise DatasetError(
+            f"The examples are {' and '.join(_EXAMPLES)}; got {name!r}{nearest(name, _EXAMPLES)}"
+        )
+    files = [(out / file, content) for file, content in _EXAMPLES[name]()]
+    check_outputs([path for path, _ in files], [], force=force)
+    for path, content in files:
+        write_whole(path, [content()])
+    note(f"Written: {', '.join(str(path) for path, _ in files)}")
+
+
+def _cleveland() -> Files:
+    from emsco.datasets import load_cleveland
+
+    X, y, costs = load_cleveland()
+    yield "heart.csv", lambda: X.assign(disease=y).to_csv(index=False).encode()
+    yield "heart-costs.toml", lambda: costs.to_toml().encode()
+
+
+def _savings() -> Files:
+    import numpy as np
+
+    from emsco.datasets import load_phishing
+    from emsco.exceptions import require
+
+    skops = require("skops.io", "skops")
+    X, y, costs = load_phishing()
+    order = np.random.default_rng(0).permutation(len(X))
+    known, log = order[:_MODEL_ROWS], order[_MODEL_ROWS:]
+
+    def model() -> bytes:
+        from sklearn.ensemble import HistGradientBoostingClassifier
+
+        fitted = HistGradientBoostingClassifier(random_state=0).fit(X.iloc[known], y[known])
+        return bytes(skops.dumps(fitted))
+
+    yield "log.csv", lambda: X.iloc[log].to_csv(index=False).encode()
+    yield "model.skops", model
+    yield "log-costs.toml", lambda: costs.to_toml().encode()
+
+
+_EXAMPLES: dict[str, Callable[[], Files]] = {"cleveland": _cleveland, "savings": _savings}
