@@ -12,7 +12,7 @@ from emsco.plotting._style import BLUE, INK, PALE, RED, bare
 from experiments.paper.landscape import SIDE
 from experiments.peers.method import Base
 from experiments.peers.methods import METHODS, OURS
-from experiments.peers.tables import SUMMARY
+from experiments.peers.tables import AS_IT_COMES, COUNTED, SUMMARY
 from experiments.problems import PROBLEMS
 from experiments.results import load
 
@@ -153,22 +153,23 @@ def peers() -> Any:
         ours, everything = OURS[base], f"all-{base}"
         others = [name for name, (kind, _) in METHODS.items() if kind == base and name != ours]
         looks: list[tuple[str, str, dict[str, Any]]] = [
-            (ours, "", {"marker": "*", "s": 110, "color": RED, "zorder": 3}),
-            (ours, "cautious_", {"marker": "*", "s": 80, "edgecolor": RED, "facecolor": "white"}),
+            (ours, AS_IT_COMES, {"marker": "*", "s": 110, "color": RED, "zorder": 3}),
+            (ours, COUNTED, {"marker": "*", "s": 80, "edgecolor": RED, "facecolor": "white"}),
         ]
         for method, marker in zip(others, "|s^Dvo<X", strict=False):
             colours = {"color": INK} if marker == "|" else {"edgecolor": BLUE, "facecolor": "none"}
-            looks.append((method, "", {"marker": marker, "s": 44, **colours}))
+            looks.append((method, COUNTED, {"marker": marker, "s": 44, **colours}))
         for method, kind, look in looks:
             its = {
                 problem: found[problem, method]
                 for problem in places
                 if (problem, method) in found
+                and found[problem, method][f"{kind}price"] != ""
                 # means over other splits do not compare
                 and found[problem, method]["splits"] == found[problem, ours]["splits"]
             }
             up = [places[problem] for problem in its]
-            label = f"{method}, cautiously" if kind else method
+            label = f"{method}, as counted" if method == ours and kind == COUNTED else method
             paid = [100 * row[f"{kind}price"] for row in its.values()]
             gained = [
                 100 * (row[f"{kind}accuracy"] - found[problem, everything]["accuracy"])

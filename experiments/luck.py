@@ -74,7 +74,7 @@ def kept(name: str) -> str:
 
 
 def _freedom(problem: str, split: int) -> Iterator[Row]:
-    """Search with fewer stages and thresholds: fresh figures, chosen as it is and cautiously."""
+    """Search with fewer stages and thresholds: fresh figures of both ways to choose."""
     one = alternatives("auto", 2, final=False)
     options: dict[str, dict[str, Any]] = {
         "as it comes": {},
@@ -89,7 +89,7 @@ def _freedom(problem: str, split: int) -> Iterator[Row]:
         search = run_search(task, **chosen)
         offer = Cascades(task, search, search.front_, 0, 0)
         row: Row = {"split": split, "search": name}
-        for kind, error_on in (("", None), ("cautious_", len(task.y))):
+        for kind, error_on in (("", None), ("less_one_", len(task.y))):
             numbers = [choose(offer.figures, target, error_on) for target in targets]
             fresh = judge(offer, numbers, everything, targets, X, truth)
             row |= {f"{kind}price": fresh.price, f"{kind}accuracy": fresh.accuracy}
@@ -170,8 +170,8 @@ PARTS = {
         {
             "price": "price",
             "accuracy": "accuracy",
-            "cautious_price": "cautiously: price",
-            "cautious_accuracy": "accuracy",
+            "less_one_price": "less one standard error: price",
+            "less_one_accuracy": "accuracy",
         },
         _freedom,
     ),

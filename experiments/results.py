@@ -48,8 +48,15 @@ def differences(
         for row in rows
         for expected in [known[tuple(row[key] for key in keys)]]
         for column in row.keys() - {*keys, "seconds"}
-        if abs(row[column] - expected[column]) > within
+        if not _is_near(row[column], expected[column], within)
     ]
+
+
+def _is_near(value: Any, expected: Any, within: float) -> bool:
+    """Compare numbers closely enough, and cells that may be empty exactly."""
+    if "" in (value, expected):
+        return bool(value == expected)
+    return bool(abs(value - expected) <= within)
 
 
 def _value(text: str) -> Any:

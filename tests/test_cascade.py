@@ -382,7 +382,9 @@ def test_a_guard_rejects_with_a_reason_instead_of_raising(estimator):
     frame.loc[18, "cheap"] = -1e6
     frame.loc[19, "cheap"] = np.inf
     decisions = fitted.decide(frame)
-    assert decisions.reason[17:20].tolist() == ["invalid value", "out of range", "invalid value"]
+    assert decisions.reason[17:20].tolist() == [
+        "invalid value: cheap", "out of range", "invalid value: cheap",
+    ]  # fmt: skip
     assert decisions.cost[17:20].tolist() == [1, 1, 1]
     others = np.delete(np.arange(N), [17, 18, 19])
     assert same(decisions[others], clean[others])

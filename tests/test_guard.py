@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import warnings
 from dataclasses import replace
 
 import numpy as np
@@ -21,6 +22,7 @@ from sklearn.model_selection import GridSearchCV
 
 from emsco import CascadeClassifier, CascadeSearchCV, InputGuard, StageDesign, evaluate
 from emsco.exceptions import ColumnsError, GuardWarning, ValuesError
+from emsco.words.decisions import KINDS, kind_of
 
 RNG = np.random.default_rng(0)
 N = 400
@@ -48,6 +50,10 @@ def reasons(guard, columns):
     n_rows = len(next(iter(columns.values())))
     given = guard.reasons(columns)
     return [""] * n_rows if given is None else given.tolist()
+
+
+def kinds(decisions):
+    return set(map(kind_of, decisions.reason))
 
 
 # What a guard learns of numbers.
@@ -88,10 +94,10 @@ def test_a_row_is_judged_alike_alone_and_among_others(values, fresh, margin):
         if np.isnan(value):
             assert reason == "", "the cascade knows whether a value may be missing"
         elif np.isinf(value):
-            assert reason == "invalid value"
+            assert reason == "invalid value: x"
         else:
             outside = not learned.low <= value <= learned.high
-            assert reason == ("out of range" if outside else "")
+            assert reason == ("out of range: x" if outside else "")
 
 
 def test_the_limits_are_the_range_and_a_share_of_it():
@@ -99,26 +105,28 @@ def test_the_limits_are_the_range_and_a_share_of_it():
     assert guard.learned_["x"].low == pytest.approx(-20, rel=1e-5)
     assert guard.learned_["x"].high == pytest.approx(40, rel=1e-5)
     assert reasons(guard, {"x": np.array([-20, -21, 40, 41])}) == [
-        "", "out of range", "", "out of range",
+        "", "out of range: x", "", "out of range: x",
     ]  # fmt: skip
 
 
 def test_a_sign_that_training_never_saw_is_out_of_range():
     guard = InputGuard().fit({"up": np.arange(100.0), "down": -np.arange(100.0)})
     fresh = {"up": np.array([0.0, -1.0]), "down": np.array([0.0, 1.0])}
-    assert reasons(guard, fresh) == ["", "out of range"]
+    assert reasons(guard, fresh) == ["", "out of range: up"], "the first fault is told"
+    alone = {"down": fresh["down"]}
+    assert reasons(guard, alone) == ["", "out of range: down"]
 
 
 def test_a_constant_column_allows_its_one_value():
     guard = InputGuard().fit({"x": np.full(50, 0.1)})
     assert reasons(guard, {"x": np.array([0.1, np.float32(0.1), 0.1001, -0.1])}) == [
-        "", "", "out of range", "out of range",
+        "", "", "out of range: x", "out of range: x",
     ]  # fmt: skip
 
 
 def test_a_column_that_was_always_missing_allows_no_number():
     guard = InputGuard().fit({"x": np.full(50, np.nan)})
-    assert reasons(guard, {"x": np.array([np.nan, 0.0])}) == ["", "out of range"]
+    assert reasons(guard, {"x": np.array([np.nan, 0.0])}) == ["", "out of range: x"]
 
 
 @pytest.mark.parametrize("n_rows", [1000, 1_000_000])
@@ -150,16 +158,40 @@ def test_rare_values_are_seen_values():
     values = np.array(["a"] * 500 + ["b"] * 499 + ["rare", None], dtype=object)
     guard = InputGuard().fit({"x": values})
     fresh = np.array(["a", "rare", "new", None, np.nan], dtype=object)
-    assert reasons(guard, {"x": fresh}) == ["", "", "unseen category", "", ""]
+    assert reasons(guard, {"x": fresh}) == ["", "", "unseen category: x", "", ""]
 
 
 def test_pooled_columns_are_left_to_the_estimator():
     values = np.array([f"town {i}" for i in range(50)], dtype=object)
     with pytest.warns(GuardWarning, match="About 100% of fresh rows will hold a value of 'town'"):
         closed = InputGuard().fit({"town": values})
-    assert reasons(closed, {"town": np.array(["elsewhere"], dtype=object)}) == ["unseen category"]
+    elsewhere = {"town": np.array(["elsewhere"], dtype=object)}
+    assert reasons(closed, elsewhere) == ["unseen category: town"]
     pooled = InputGuard(pool=["town"]).fit({"town": values})
-    assert pooled.reasons({"town": np.array(["elsewhere"], dtype=object)}) is None
+    assert pooled.reasons(elsewhere) is None
+
+
+def test_columns_with_many_values_are_pooled_where_the_guard_may_choose():
+    """With a warning; a column of few values still knows what it has not seen."""
+    towns = np.array([f"town {i}" for i in range(50)], dtype=object)
+    columns = {"town": towns, "kind": np.array(["a", "b"] * 25, dtype=object)}
+    with pytest.warns(GuardWarning, match="a value of 'town' that training did not: it is pooled"):
+        guard = InputGuard(pool="auto").fit(columns)
+    new = np.array(["new", None], dtype=object)
+    assert guard.reasons({"town": new}) is None
+    assert reasons(guard, {"town": new, "kind": new}) == ["unseen category: kind", ""]
+    assert guard.reasons(columns) is None
+    data = json.loads(json.dumps(guard.to_data()))
+    assert data == {
+        "margin": 0.25, "pool": "auto", "columns": {"town": {}, "kind": {"values": ["a", "b"]}},
+    }  # fmt: skip
+    again = InputGuard.from_data(data)
+    assert again.get_params() == {"margin": 0.25, "pool": "auto"}
+    assert again.learned_ == guard.learned_
+    assert reasons(again, {"town": new, "kind": new}) == ["unseen category: kind", ""]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        InputGuard(pool="auto").fit({"kind": columns["kind"], "x": np.arange(50.0)})
 
 
 CONTAINERS = {
@@ -179,11 +211,11 @@ def test_an_unseen_category_is_rejected_from_every_container(container):
     fresh = FRAME.copy()
     fresh.loc[7, "kind"] = "new"
     decisions, clean = fitted.decide(make(fresh)), fitted.decide(make(FRAME))
-    assert decisions.reason[7] == "unseen category"
+    assert decisions.reason[7] == "unseen category: kind"
     assert not decisions.accepted[7]
     others = np.delete(np.arange(N), 7)
     assert list(decisions[others]) == list(clean[others])
-    assert "unseen category" not in clean.reason
+    assert "unseen category" not in kinds(clean)
 
 
 @pytest.mark.parametrize(
@@ -196,8 +228,8 @@ def test_numbers_declared_as_categories_are_categories(estimator):
     fresh = frame.astype({"kind": "int64"})
     fresh.loc[3, "kind"] = 20
     fresh["kind"] = fresh["kind"].astype("category")
-    assert fitted.decide(fresh).reason[3] == "unseen category"
-    assert "unseen category" not in fitted.decide(frame).reason
+    assert fitted.decide(fresh).reason[3] == "unseen category: kind"
+    assert "unseen category" not in kinds(fitted.decide(frame))
 
 
 # What a cascade does with it.
@@ -205,7 +237,7 @@ def test_numbers_declared_as_categories_are_categories(estimator):
 
 @pytest.mark.parametrize("estimator", [None, LogisticRegression()])
 @pytest.mark.parametrize(
-    ("value", "reason"),
+    ("value", "kind"),
     [
         (1e6, "out of range"),
         (-9999.0, "out of range"),
@@ -215,17 +247,17 @@ def test_numbers_declared_as_categories_are_categories(estimator):
     ],
 )
 @pytest.mark.parametrize(("column", "stage"), [("cheap", 0), ("dear", 1)])
-def test_only_what_was_bought_is_examined(estimator, value, reason, column, stage):
+def test_only_what_was_bought_is_examined(estimator, value, kind, column, stage):
     """A faulty value rejects every row that bought it, at that stage, and changes no other."""
     frame = FRAME[["cheap", "dear"]]
     design = StageDesign.from_stages([["cheap"], ["dear"]])
     fitted = cascade(estimator=estimator, design=design).fit(frame, Y)
     clean = fitted.decide(frame)
-    assert not (clean.reason == reason).any()
+    assert kind not in kinds(clean)
     faulty = fitted.decide(frame.assign(**{column: value}))
     bought = clean.exit_stage >= stage
     assert bought.any()
-    assert set(faulty.reason[bought]) == {reason}
+    assert set(faulty.reason[bought]) == {f"{kind}: {column}"}
     assert not faulty.accepted[bought].any()
     assert set(faulty.exit_stage[bought]) == {stage}
     assert set(faulty.cost[bought]) == {stage + 1.0}
@@ -244,8 +276,9 @@ def test_no_faulty_value_that_was_bought_is_ever_accepted(faults):
     rows = sorted({row for row, _ in faults})
     decisions = FITTED[0].decide(frame)
     assert not decisions.accepted[rows].any()
-    assert set(decisions.reason[rows]) <= {"out of range"}
-    assert (decisions.reason == "out of range").sum() == len(rows)
+    assert set(decisions.reason[rows]) <= {"out of range: cheap"}
+    assert (decisions.reason == "out of range: cheap").sum() == len(rows)
+    assert kinds(decisions) <= {"", "low confidence", "out of range"}
 
 
 FITTED: list[CascadeClassifier] = []
@@ -267,8 +300,26 @@ def test_text_among_numbers_is_invalid_for_an_estimator():
     fresh.loc[5, "cheap"] = "n/a"
     fresh.loc[6, "cheap"] = 1e6
     decisions = fitted.decide(fresh)
-    assert decisions.reason[5:7].tolist() == ["invalid value", "out of range"]
-    assert (decisions.reason[7:] != "invalid value").all()
+    assert decisions.reason[5:7].tolist() == ["invalid value: cheap", "out of range: cheap"]
+    assert "invalid value" not in kinds(decisions[7:])
+
+
+def test_the_kinds_of_reasons_are_a_closed_list():
+    """Whatever is wrong, and every kind of them is met."""
+    fitted = cascade().fit(FRAME, Y)
+    faulty = {name: FRAME[name].tolist() for name in FRAME}
+    for row, (column, value) in enumerate(FAULTS):
+        faulty[column][row] = value
+    decisions = fitted.decide(pd.DataFrame(faulty, dtype=object))
+    assert {kind_of(reason) for reason in decisions.reason if reason} == set(KINDS)
+    named = {f"{kind}: {name}" for kind in KINDS[1:] for name in FRAME}
+    assert set(decisions.reason) <= {"", "low confidence"} | named
+
+
+FAULTS = [
+    *((name, value) for name in ("cheap", "dear") for value in (1e6, -1e9, np.inf, np.nan, "old")),
+    *(("kind", value) for value in ("new", None, 7, 1e400, [1.0])),
+]
 
 
 def test_many_blocks_reject_like_one():
@@ -287,10 +338,10 @@ def test_explain_names_the_values():
         {"kind": np.array(["new", "a"], dtype=object), "cheap": np.array([1e6, np.inf])}
     )
     assert json.loads(json.dumps(faults[:2])) == [
-        [0, "kind", "new", "unseen category"],
-        [0, "cheap", 1e6, "out of range"],
+        [0, "kind", "new", "unseen category: kind"],
+        [0, "cheap", 1e6, "out of range: cheap"],
     ]
-    assert faults[2].reason == "invalid value"
+    assert faults[2].reason == "invalid value: cheap"
 
 
 def test_a_guard_is_a_parameter_of_its_cascade():

@@ -13,6 +13,7 @@ from sklearn.linear_model import LogisticRegression
 
 from emsco import CascadeClassifier, CascadeSearchCV, InputGuard, StageDesign
 from emsco.exceptions import ValuesError
+from emsco.words.decisions import kind_of
 
 RNG = np.random.default_rng(0)
 N = 200
@@ -67,7 +68,7 @@ def test_what_is_no_number_rejects_its_row_or_raises_with_row_and_column(kind, b
     """Where training had numbers; the rows beside it are decided as ever."""
     rows = with_value(UNREADABLE[kind])
     decisions, clean = guarded.decide(rows), guarded.decide(X[:8])
-    assert decisions.reason[3] == "invalid value"
+    assert decisions.reason[3] == "invalid value: x0"
     assert not decisions.accepted[3]
     others = np.delete(np.arange(8), 3)
     assert list(decisions[others]) == list(clean[others])
@@ -91,7 +92,7 @@ def test_text_among_numbers_rejects_its_row_from_every_frame(container):
         fresh = pl.DataFrame({"x0": [str(value) for value in rows]})
     guarded = CascadeClassifier(guard=InputGuard()).fit(frame, Y)
     decisions, clean = guarded.decide(fresh), guarded.decide(frame[:8])
-    assert decisions.reason[3] == "invalid value"
+    assert decisions.reason[3] == "invalid value: x0"
     others = np.delete(np.arange(8), 3)
     assert list(decisions[others]) == list(clean[others])
     with pytest.raises(ValuesError, match="held numbers in training; row 3 is 'old'") as e:
@@ -107,7 +108,7 @@ def test_an_own_estimator_never_sees_what_is_no_number():
         rows[3, 0] = value
         guarded = CascadeClassifier(LogisticRegression(), guard=InputGuard()).fit(holes, Y)
         decisions = guarded.decide(rows)
-        assert decisions.reason[3] == "invalid value"
+        assert decisions.reason[3] == "invalid value: x0"
         others = np.delete(np.arange(8), 3)
         assert list(decisions[others]) == list(guarded.decide(holes[:8])[others])
         with pytest.raises(ValuesError) as e:
@@ -121,7 +122,7 @@ def test_a_long_double_beyond_a_float_is_no_number(estimator):
     rows = holes[:8].astype(np.longdouble)
     rows[3, 0] = HUGE
     guarded = CascadeClassifier(estimator, guard=InputGuard()).fit(holes, Y)
-    assert guarded.decide(rows).reason[3] == "invalid value"
+    assert guarded.decide(rows).reason[3] == "invalid value: x0"
     bare = CascadeClassifier(estimator).fit(holes, Y)
     with pytest.raises(ValuesError, match="Row 3 of column 'x0' is too large for a float") as e:
         bare.decide(rows)
@@ -141,7 +142,7 @@ def test_a_masked_cell_is_a_missing_value(dtype, bare, guarded):
     assert list(bare.decide(rows)) == list(bare.decide(seen))
     assert list(guarded.decide(rows)) == list(guarded.decide(seen))
     rows[3, 0] = np.ma.masked
-    assert guarded.decide(rows).reason[3] == "invalid value"
+    assert guarded.decide(rows).reason[3] == "invalid value: x0"
     with pytest.raises(ValuesError, match="Row 3 of column 'x0' is missing") as e:
         bare.decide(rows)
     assert (e.value.row, e.value.column) == (3, "x0")
@@ -235,16 +236,16 @@ def test_a_number_where_training_had_text_is_the_text_that_spells_it():
                 fitted.decide(days)
             assert (e.value.row, e.value.column) == (0, "kind")
         else:
-            assert fitted.decide(days).reason.tolist() == ["invalid value"] * 2
+            assert fitted.decide(days).reason.tolist() == ["invalid value: kind"] * 2
 
 
 def test_numbers_that_are_categories_stay_numbers_also_where_all_are_rare():
     """And a guard knows them again."""
     frame = pd.DataFrame({"shop": pd.Categorical(np.arange(N) % 100), "x": X[:, 0]})
     fitted = CascadeClassifier(guard=InputGuard(pool=["none"])).fit(frame, Y)
-    assert "unseen category" not in fitted.decide(frame).reason
+    assert "unseen category" not in map(kind_of, fitted.decide(frame).reason)
     given = frame[:3].astype({"shop": object}).assign(shop=["0", 1, 1000])
-    assert fitted.decide(given).reason.tolist()[2] == "unseen category"
+    assert fitted.decide(given).reason.tolist()[2] == "unseen category: shop"
     assert fitted.decide(given)[0] == fitted.decide(frame)[0]
 
 

@@ -16,8 +16,17 @@ from itertools import product
 from experiments.peers.all_sources import all_sources
 from experiments.peers.compare import N_SPLITS, choose, judge, judge_front, make_targets
 from experiments.peers.methods import METHODS, OURS
+from experiments.peers.ours import Cascades
 from experiments.peers.problems import make_task
-from experiments.peers.tables import SPLITS, save_tables, tables
+from experiments.peers.tables import (
+    AS_IT_COMES,
+    CHOSEN,
+    COUNTED,
+    LESS_ONE,
+    SPLITS,
+    save_tables,
+    tables,
+)
 from experiments.problems import BESIDE, PROBLEMS
 from experiments.results import FOLDER, Row, load
 
@@ -77,19 +86,26 @@ def measure(problem: str, split: int, method: str, evaluations: int = 0, fits: i
     offer = make(replace(task, evaluations=evaluations, fits=fits))
     figures = offer.figures
     seconds = time.process_time() - start
-    chosen = [choose(figures, target) for target in targets]
-    cautious = [choose(figures, target, len(task.y)) for target in targets]
-    own = judge(offer, chosen, everything, targets, X, truth)._asdict()
-    safe = judge(offer, cautious, everything, targets, X, truth)._asdict()
+    chosen = {
+        COUNTED: [choose(figures, target) for target in targets],
+        LESS_ONE: [choose(figures, target, len(task.y)) for target in targets],
+    }
+    if method in OURS.values():
+        assert isinstance(offer, Cascades)
+        chosen[AS_IT_COMES] = [offer.choose(target) for target in targets]
+    judged: Row = {}
+    for kind, numbers in chosen.items():
+        found = judge(offer, numbers, everything, targets, X, truth)._asdict()
+        judged |= {f"{kind}{key}": value for key, value in found.items()}
+        judged[f"{kind}unmet"] = numbers.count(None)
+    for figure in (*CHOSEN, "unmet"):
+        judged.setdefault(f"{AS_IT_COMES}{figure}", "")
     return {
         "problem": problem,
         "method": method,
         "split": split,
-        **own,
-        **{f"cautious_{key}": value for key, value in safe.items()},
+        **judged,
         "hypervolume": judge_front(offer, X, truth, task.costs.total),
-        "unmet": chosen.count(None),
-        "cautious_unmet": cautious.count(None),
         "candidates": len(figures),
         "fits": offer.fits,
         "evaluations": getattr(offer, "evaluations", 0),

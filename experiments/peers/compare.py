@@ -60,8 +60,8 @@ def make_targets(
 def choose(figures: Sequence[Figures], target: Target, error_on: int | None = None) -> int | None:
     """Give the cheapest candidate that meets a target; of equals the most accurate, if any.
 
-    Cautiously, where it is told on how many rows figures were measured: a candidate's accuracy must
-    meet the target even less one standard error (as Breiman et al. 1984 choose a tree).
+    With the number of rows that figures were measured on, a candidate's accuracy must meet the
+    target even less one standard error (as Breiman et al. 1984 choose a tree).
     """
     meeting = [
         number

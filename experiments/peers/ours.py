@@ -9,8 +9,9 @@ from functools import cached_property
 from typing import Any
 
 from emsco import CascadeSearchCV, LocalSearch
-from emsco.exceptions import EmscoWarning
+from emsco.exceptions import EmscoWarning, SelectionError
 from emsco.words.front import Candidate
+from experiments.peers.compare import Target
 from experiments.peers.method import Decided, Figures, Task
 
 _FITS = 256
@@ -32,6 +33,15 @@ class Cascades:
         total = self.task.costs.total
         found = [candidate.evaluation for candidate in self.candidates]
         return [Figures(e.accuracy, e.coverage, e.cost / total) for e in found]
+
+    def choose(self, target: Target) -> int | None:
+        """Choose as `select` does where nothing is said of caution."""
+        front = self.search.front_
+        try:
+            chosen = front.select(min_coverage=target.coverage, min_accuracy=target.accuracy)
+        except SelectionError:
+            return None
+        return next(number for number, own in enumerate(front) if own is chosen)
 
     def decide(self, number: int, X: Any) -> Decided:
         """Decide fresh rows by one cascade, fitted on all rows of the task."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from statistics import fmean
 
 from experiments.peers.compare import Interval, corrected_interval, outcome
 from experiments.peers.methods import METHODS, OURS
@@ -14,20 +15,31 @@ from experiments.tables import markdown
 
 COMMAND = "python -m experiments peers"
 SPLITS, SUMMARY = "peers_splits", "peers"
-_CHOSEN = ("price", "accuracy", "coverage")
-_KINDS = ("", "cautious_")  # of choosing
-_FIGURES = (*(kind + figure for kind in _KINDS for figure in _CHOSEN), "hypervolume")
+CHOSEN = ("price", "accuracy", "coverage")
+# How a candidate is chosen: by figures as counted, by accuracy less one standard error; and ours
+# besides as `select` does by itself, which is what both ways of the others are compared with.
+COUNTED, LESS_ONE, AS_IT_COMES = "", "less_one_", "own_"
+KINDS = {COUNTED: "as counted", LESS_ONE: "less one standard error"}
+_FIGURES = (*(kind + figure for kind in KINDS for figure in CHOSEN), "hypervolume")
 _LEAST_SPLITS = 3  # before who wins is told
 
 
 def differences(ours: Mapping[int, Row], its: Mapping[int, Row]) -> dict[str, Interval]:
-    """Give the intervals of ours less a method's, over the splits that both have."""
+    """Give the intervals of ours less a method's, over the splits that both have.
+
+    Ours is as it comes; where that is not measured on enough splits, chosen as the method's is.
+    """
     both = sorted(ours.keys() & its.keys())
+    as_it_comes = [s for s in both if ours[s][f"{AS_IT_COMES}price"] != ""]
+    own: dict[str, str] = {}
+    if len(as_it_comes) >= _LEAST_SPLITS:
+        both = as_it_comes
+        own = {kind + figure: f"{AS_IT_COMES}{figure}" for kind in KINDS for figure in CHOSEN}
     if len(both) < _LEAST_SPLITS:
         return {}
     ratio = its[both[0]]["fresh"] / its[both[0]]["selection"]
     return {
-        key: corrected_interval([ours[s][key] - its[s][key] for s in both], ratio)
+        key: corrected_interval([ours[s][own.get(key, key)] - its[s][key] for s in both], ratio)
         for key in _FIGURES
     }
 
@@ -46,15 +58,20 @@ def summarise(rows: Sequence[Row]) -> list[Row]:
                 continue
             row: Row = {"problem": problem, "method": method, "splits": len(own)}
             row["selection"] = own[0]["selection"]
-            for key in (*_FIGURES, "unmet", "cautious_unmet", "fits", "seconds"):
+            for key in (*_FIGURES, *(f"{kind}unmet" for kind in KINDS), "fits", "seconds"):
                 row[key] = sum(one[key] for one in own) / len(own)
+            as_it_comes = [one for one in own if one[f"{AS_IT_COMES}price"] != ""]
+            row[f"{AS_IT_COMES}splits"] = len(as_it_comes)
+            for figure in (*CHOSEN, "unmet"):
+                key = f"{AS_IT_COMES}{figure}"
+                row[key] = fmean(one[key] for one in as_it_comes) if as_it_comes else ""
             intervals = differences(by_split[problem, OURS[base]], its)
             known = intervals and method not in OURS.values()
             for key in _FIGURES:
                 found = intervals[key] if known else Interval(0.0, 0.0, 0.0)
                 row |= {f"{key}_{part}": value for part, value in found._asdict().items()}
-            for kind in _KINDS:
-                own_figures = [intervals[kind + figure] for figure in _CHOSEN] if known else []
+            for kind in KINDS:
+                own_figures = [intervals[kind + figure] for figure in CHOSEN] if known else []
                 row[f"{kind}outcome"] = outcome(*own_figures) if known else ""
             made.append(row)
     return made
@@ -63,8 +80,8 @@ def summarise(rows: Sequence[Row]) -> list[Row]:
 def tables(rows: Sequence[Row]) -> str:
     """Give the tables of win, tie and loss by both ways of choosing, their worth, and the means."""
     made = summarise(rows)
-    outcomes = [_outcomes(made, kind) for kind in _KINDS]
-    return "\n\n".join([_counts(made), *outcomes, worth(made), _means(made)])
+    outcomes = [_outcomes(made, kind) for kind in KINDS]
+    return "\n\n".join([_counts(made), *outcomes, worth(made, KINDS), _means(made)])
 
 
 def save_tables(rows: Sequence[Row]) -> None:
@@ -93,10 +110,8 @@ def _outcomes(made: Sequence[Row], kind: str) -> str:
     for problem in dict.fromkeys(row["problem"] for row in made):
         cells = [found.get((problem, method)) for method in methods]
         rows.append([problem, *(_told(row, kind) for row in cells)])
-    title = "Chosen cautiously: price" if kind else "Price"
-    return f"{title}, ours less the method's, in points:\n\n" + markdown(
-        ["problem", *methods], rows
-    )
+    title = f"Price of ours less the method's, chosen {KINDS[kind]}, in points"
+    return f"{title}:\n\n" + markdown(["problem", *methods], rows)
 
 
 def _told(row: Row | None, kind: str) -> str:
@@ -108,20 +123,17 @@ def _told(row: Row | None, kind: str) -> str:
 
 def _means(made: Sequence[Row]) -> str:
     header = ["problem", "method", "splits", "price %", "accuracy %", "coverage %", "unmet of 8",
-              "cautiously: price %", "accuracy %", "coverage %", "unmet of 8", "hypervolume",
-              "fits", "CPU seconds"]  # fmt: skip
+              "less one standard error: price %", "accuracy %", "coverage %", "unmet of 8",
+              "as it comes: splits", "price %", "accuracy %", "coverage %", "unmet of 8",
+              "hypervolume", "fits", "CPU seconds"]  # fmt: skip
     rows = [
         [
             row["problem"],
             row["method"],
             str(row["splits"]),
-            *(
-                f"{scale * row[kind + figure]:.{digits}f}"
-                for kind in _KINDS
-                for figure, scale, digits in (
-                    ("price", 100, 1), ("accuracy", 100, 2), ("coverage", 100, 1), ("unmet", 1, 1)
-                )
-            ),
+            *(cell for kind in KINDS for cell in _shown(row, kind)),
+            str(row[f"{AS_IT_COMES}splits"] or ""),
+            *_shown(row, AS_IT_COMES),
             f"{row['hypervolume']:.3f}",
             f"{row['fits']:,.0f}",
             f"{row['seconds']:.1f}",
@@ -129,6 +141,14 @@ def _means(made: Sequence[Row]) -> str:
         for row in made
     ]  # fmt: skip
     return "Means over splits, on fresh rows:\n\n" + markdown(header, rows)
+
+
+def _shown(row: Row, kind: str) -> list[str]:
+    places = {"price": (100, 1), "accuracy": (100, 2), "coverage": (100, 1), "unmet": (1, 1)}
+    return [
+        "" if row[kind + figure] == "" else f"{scale * row[kind + figure]:.{digits}f}"
+        for figure, (scale, digits) in places.items()
+    ]
 
 
 def _counts(made: Sequence[Row]) -> str:
@@ -139,11 +159,12 @@ def _counts(made: Sequence[Row]) -> str:
         return " / ".join(str(own.count(kind)) for kind in ("win", "tie", "loss"))
 
     ways: list[Callable[[Row], str]] = [
-        lambda row: row["outcome"],
-        lambda row: row["cautious_outcome"],
-        lambda row: _by_volume(row) if row["outcome"] else "",
+        lambda row: row[f"{COUNTED}outcome"],
+        lambda row: row[f"{LESS_ONE}outcome"],
+        lambda row: _by_volume(row) if row[f"{COUNTED}outcome"] else "",
     ]
-    header = ["win / tie / loss against", "price", "chosen cautiously", "hypervolume"]
+    header = ["win / tie / loss against", *(f"chosen {told}" for told in KINDS.values()),
+              "hypervolume"]  # fmt: skip
     rows = [[method, *(counted(method, told) for told in ways)] for method in _compared(made)]
     return markdown(header, rows)
 

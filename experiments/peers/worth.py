@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from experiments.peers.compare import WORSE
-from experiments.peers.methods import METHODS, OURS
 from experiments.problems import BESIDE
 from experiments.results import Row
 from experiments.tables import markdown
@@ -14,16 +13,13 @@ _FEW_ROWS = 1_000  # selected on: the problems with hundreds of rows, and those 
 _OWN_TABLE = "nsga2"  # held to our table of outcomes, so counted by itself
 
 
-def worth(made: Sequence[Row]) -> str:
-    """Tell it for both ways of choosing, of the summary of results; then for one against the other.
-
-    Where ours chooses cautiously and the others as they come, there are means only.
-    """
+def worth(made: Sequence[Row], kinds: Mapping[str, str]) -> str:
+    """Tell it of the summary of results, for both ways in which the others choose."""
     compared = [row for row in made if row["outcome"] and row["problem"] != BESIDE]
-    return "\n\n".join([*(_doubts(compared, kind) for kind in ("", "cautious_")), _across(made)])
+    return "\n\n".join(_doubts(compared, kind, told) for kind, told in kinds.items())
 
 
-def _doubts(compared: Sequence[Row], kind: str) -> str:
+def _doubts(compared: Sequence[Row], kind: str, told: str) -> str:
     header = ["against", "wins", "of these less accurate by over a point", "ties",
               "of these cheaper, but worse", "most accuracy lost on hundreds of rows",
               "on thousands", "its targets missed, of 8"]  # fmt: skip
@@ -32,8 +28,8 @@ def _doubts(compared: Sequence[Row], kind: str) -> str:
     others = [row for row in compared if row["method"] != _OWN_TABLE]
     if others:
         lines.append(_line(f"all but {_OWN_TABLE}", others, kind))
-    title = "chosen cautiously" if kind else "as they come"
-    return f"What wins and ties are worth, {title}:\n\n" + markdown(header, lines)
+    title = f"What wins and ties are worth, the others chosen {told}"
+    return f"{title}:\n\n{markdown(header, lines)}"
 
 
 def _line(name: str, rows: Sequence[Row], kind: str) -> list[str]:
@@ -58,24 +54,3 @@ def _most_lost(rows: Sequence[Row], kind: str) -> str:
     if not rows:
         return ""
     return f"{100 * max(-row[f'{kind}accuracy_mean'] for row in rows):.1f}"
-
-
-def _across(made: Sequence[Row]) -> str:
-    """Hold ours, chosen cautiously, against the others as they come."""
-    found = {(row["problem"], row["method"]): row for row in made if row["problem"] != BESIDE}
-    lines = []
-    for method in [name for name in METHODS if name not in OURS.values()]:
-        own = OURS[METHODS[method][0]]
-        pairs = [
-            (found[problem, own], row)
-            for (problem, name), row in found.items()
-            # means over other splits do not compare
-            if name == method and found.get((problem, own), {}).get("splits") == row["splits"]
-        ]
-        cheaper = [(o, its) for o, its in pairs if o["cautious_price"] < its["price"]]
-        as_good = sum(o["cautious_accuracy"] - its["accuracy"] >= WORSE for o, its in cheaper)
-        if pairs:
-            lines.append([method, str(len(pairs)), str(len(cheaper)), str(as_good)])
-    header = ["against", "problems", "cheaper", "and within a point of its accuracy"]
-    title = "Ours chosen cautiously, the others as they come, by the means"
-    return f"{title}:\n\n" + markdown(header, lines)

@@ -141,7 +141,7 @@ def test_a_guard_rejects_what_cannot_be_read_and_without_one_it_stops(tmp_path):
     assert stopped.code == 2
     assert stopped.err == "emsco: Column 'age' held numbers in training; row 3 is 'old'.\n"
     decided = as_frame(call("decide", guarded, path).out)
-    assert decided.reason[[3, 7]].tolist() == ["invalid value"] * 2
+    assert decided.reason[[3, 7]].tolist() == ["invalid value: age"] * 2
     assert set(decided.reason.drop([3, 7])) <= {"", "low confidence"}
     fresh.loc[3, "age"] = 50
     stopped = call("decide", plain, write_csv(fresh, path))
@@ -249,7 +249,7 @@ def test_a_column_of_dates_where_training_had_numbers_is_no_number(tmp_path):
     for values in (pa.array([1, 2], pa.date32()), pa.array([b"1", b"2"]), pa.array([[1.0], [2.0]])):
         pa.parquet.write_table(pa.table({"n": values}), path)
         decided = call("decide", tmp_path / "guarded.emsco", path)
-        assert as_frame(decided.out).reason.tolist() == ["invalid value"] * 2
+        assert as_frame(decided.out).reason.tolist() == ["invalid value: n"] * 2
         stopped = call("decide", tmp_path / "plain.emsco", path)
         assert stopped.err.startswith("emsco: Column 'n' held numbers in training; row 0 is ")
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 
 import numpy as np
+import pandas as pd
 import pytest
 from commands import call, patients, write_csv
 
@@ -59,7 +61,7 @@ def test_a_front_of_too_many_is_thinned_and_says_so(folder, tmp_path):
     called = call(
         "search", folder / "train.csv", "--label", "state", "--costs", folder / "costs.toml",
         "--out", tmp_path, "--cv", 3, "--max-stages", 2, "--threshold", 0.8, "--threshold", 0.9,
-        "--max-candidates", 4, "--guard", "--quiet", "--json",
+        "--max-candidates", 4, "--quiet", "--json",
     )  # fmt: skip
     assert called.code == 0, called.err
     data = json.loads(called.out)
@@ -69,7 +71,73 @@ def test_a_front_of_too_many_is_thinned_and_says_so(folder, tmp_path):
     assert {c.threshold for c in search.front_} <= {0.8, 0.9}
     assert search.front_.luck is not None, "it is kept"
     assert search.front_.luck == data["luck"]
-    assert search.best_cascade_.guard_ is not None
+    assert search.best_cascade_.guard_ is not None, "it is as by default"
+
+
+@pytest.fixture(scope="module")
+def few(tmp_path_factory):
+    """Make a folder with rows, fresh ones of which two are faulty, and prices for all but `id`."""
+    path = tmp_path_factory.mktemp("few")
+    write_csv(patients(300, 3), path / "rows.csv")
+    fresh = patients(50, 7)
+    fresh.loc[3, "age"], fresh.loc[5, "scan"] = np.nan, 1e9
+    write_csv(fresh, path / "fresh.csv")
+    (path / "costs.toml").write_text("[sources]\nboth = { cost = 3, features = ['age', 'scan'] }\n")
+    return path
+
+
+def searched(few, out, *more):
+    called = call(
+        "search", few / "rows.csv", "--label", "state", "--costs", few / "costs.toml",
+        "--out", out, "--cv", 3, "--quiet", *more,
+    )  # fmt: skip
+    assert called.code == 0, called.err
+    return called
+
+
+def test_a_search_has_a_guard_unless_told(few, tmp_path):
+    """A faulty row is rejected with its reason, and the rest decided; else it stops the file."""
+    searched(few, tmp_path / "run")
+    guard = load(tmp_path / "run/search.emsco").guard
+    assert guard.get_params() == {"margin": 0.25, "pool": "auto"}
+    model = load(tmp_path / "run/model.emsco")
+    assert model.guard_.learned_.keys() == {"age", "scan"}
+    called = call("decide", tmp_path / "run", few / "fresh.csv")
+    assert called.code == 0, called.err
+    decided = pd.read_csv(io.StringIO(called.out), keep_default_na=False)
+    assert decided.reason[[3, 5]].tolist() == ["invalid value: age", "out of range: scan"]
+    assert decided.accepted[[3, 5]].tolist() == [False, False]
+    others = np.delete(np.arange(50), [3, 5])
+    assert set(decided.reason[others]) <= {"", "low confidence"}
+    clean = model.decide(patients(50, 7)[["age", "scan"]])
+    assert decided.label[others].tolist() == clean.label[others].tolist()
+    assert decided.accepted[others].tolist() == clean.accepted[others].tolist()
+
+    searched(few, tmp_path / "bare", "--no-guard")
+    assert load(tmp_path / "bare/search.emsco").guard is None
+    assert not hasattr(load(tmp_path / "bare/model.emsco"), "guard_")
+    stopped = call("decide", tmp_path / "bare", few / "fresh.csv")
+    assert stopped.code == 2
+    assert stopped.err.startswith("emsco: Row 3 of column 'age' is missing (NaN)")
+
+
+def test_the_guard_of_a_search_pools_text_of_many_values_and_says_so(tmp_path):
+    """An unseen town is judged, one of the few kinds is not."""
+    frame = patients(300, 3)
+    frame = frame.assign(place=[f"place {i}" for i in range(300)], town=frame.state.str[:1])
+    write_csv(frame, tmp_path / "rows.csv")
+    (tmp_path / "costs.toml").write_text(
+        "[sources]\nall = { cost = 3, features = ['place', 'town', 'scan'] }\n"
+    )
+    called = searched(tmp_path, tmp_path / "run")
+    assert called.err.count("a value of 'place' that training did not: it is pooled") == 1
+    fresh = frame[:4].assign(place="elsewhere")
+    fresh.loc[2, "town"] = "x"
+    write_csv(fresh, tmp_path / "fresh.csv")
+    called = call("decide", tmp_path / "run", tmp_path / "fresh.csv")
+    decided = pd.read_csv(io.StringIO(called.out), keep_default_na=False)
+    assert decided.reason[2] == "unseen category: town"
+    assert set(decided.reason[[0, 1, 3]]) <= {"", "low confidence"}
 
 
 def test_labels_that_are_whole_numbers_stay_so(tmp_path):

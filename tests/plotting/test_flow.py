@@ -136,9 +136,11 @@ def test_classes_lie_on_no_other_text(n_classes, n_stages, assert_legible):
 
 
 def test_rows_rejected_on_the_way_leave_there_for_their_reasons(assert_legible):
+    """By kind, whichever the columns are."""
     decisions = decisions_of(
         (70, True, 0, 1.0, ""),
-        (10, False, 0, 1.0, "invalid value"),
+        (6, False, 0, 1.0, "invalid value: one"),
+        (4, False, 0, 1.0, "invalid value: two"),
         (20, False, 1, 20.0, "low confidence"),
     )
     display = FlowDisplay.from_decisions(decisions, cascade_of(THREE[:2]))

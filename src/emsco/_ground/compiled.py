@@ -19,6 +19,8 @@ from numba import njit
 from numba.core.caching import CompileResultCacheImpl, FunctionCache
 from numba.core.serialize import dumps
 
+from emsco._ground.progress import COMPILE, tell
+
 
 def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """Compile a function when it is first called, and keep what was compiled.
@@ -86,11 +88,14 @@ class _Cache(FunctionCache):
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:
-            return super().load_overload(sig, target_context)
+            kept = super().load_overload(sig, target_context)
         except Exception:  # whatever bytes that are not those written lead to
             with suppress(OSError):
                 self.flush()
-            return None
+            kept = None
+        if kept is None:
+            tell(COMPILE)  # seconds without a word, else
+        return kept
 
     def save_overload(self, sig: Any, data: Any) -> None:
         with suppress(OSError):  # a full disk

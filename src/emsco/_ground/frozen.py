@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import ItemsView, Iterator, KeysView, Mapping, ValuesView
 from typing import Any, TypeVar
 
 Key = TypeVar("Key")
@@ -26,6 +26,19 @@ class FrozenMapping(Mapping[Key, Value]):
 
     def __len__(self) -> int:
         return len(self._items)
+
+    # What Mapping has goes key by key; these are asked of every evaluation.
+    def keys(self) -> KeysView[Key]:
+        """Give the keys."""
+        return self._items.keys()
+
+    def values(self) -> ValuesView[Value]:
+        """Give the values."""
+        return self._items.values()
+
+    def items(self) -> ItemsView[Key, Value]:
+        """Give pairs of a key and its value."""
+        return self._items.items()
 
     def __hash__(self) -> int:
         return hash(frozenset(self._items.items()))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Protocol
@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from emsco._ground.progress import followed
 from emsco.cascade.loop import Answer, Ask, Plan, Stage, decide_block, decide_rows, drive
 from emsco.exceptions import DesignError, quoted
 from emsco.learners.final_stage import FinalStage, logged
@@ -25,7 +26,7 @@ from emsco.rows.columns import (
 from emsco.rows.reading import ColumnReader
 from emsco.rows.rows import Layout, MatrixColumns, Rows, is_matrix
 from emsco.words.costs import Costs
-from emsco.words.decisions import ACCEPTED, INVALID_VALUE, Decisions
+from emsco.words.decisions import ACCEPTED, INVALID_VALUE, Decisions, reason_for
 from emsco.words.design import StageDesign
 from emsco.words.threshold import Threshold, resolve
 
@@ -170,7 +171,8 @@ class Decider:
             bad = self.readers[name].invalid(column)
             if bad is not None:
                 given = np.full(len(bad), ACCEPTED, dtype=object) if reasons is None else reasons
-                reasons = np.where(bad & (given == ACCEPTED), INVALID_VALUE, given)
+                reason = reason_for(INVALID_VALUE, name)
+                reasons = np.where(bad & (given == ACCEPTED), reason, given)
         return reasons
 
     def _read(self, name: str, column: Any) -> Any:
@@ -277,6 +279,22 @@ def make_decider(
         guard=fitted_guard,
         final=final,
     )
+
+
+def fit_stages(
+    stages: Stages, designs: Iterable[StageDesign], costs: Costs, *, final: bool = False
+) -> None:
+    """Fit what the stages of designs lack, each set of columns once.
+
+    With a final model, the last stage of every design is that.
+    """
+    sets = dict.fromkeys(
+        _features(design.acquired(i), costs, stages.names)
+        for design in designs
+        for i in range(design.n_stages - final)
+    )
+    for features in followed([s for s in sets if s not in stages.fitted], "fit candidates"):
+        stages.fit(features)
 
 
 def _judge(

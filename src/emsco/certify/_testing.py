@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from emsco._ground.progress import tell
 from emsco.cascade import CascadeClassifier
 from emsco.cascade.fingerprint import fingerprints
 from emsco.certify._binomial import cost_p_value, cost_upper
@@ -51,6 +52,7 @@ def answer(
     def p_value(place: int) -> float:
         candidate = family.candidates[place]
         if id(candidate) not in counted:
+            tell("test candidates", len(tested) / n_candidates)
             counted[id(candidate)] = _count(candidate, build(candidate), X, truth)
         tested[place] = counted[id(candidate)].tested(targets)
         return tested[place].p_value

@@ -21,6 +21,7 @@ from typing import Any, NoReturn, ParamSpec
 
 import typer
 
+from emsco.cli._telling import held, telling
 from emsco.exceptions import ArtifactError, EmscoError
 
 P = ParamSpec("P")
@@ -92,7 +93,7 @@ def _as_flags(limits: re.Match[str]) -> str:
 
 def note(text: str) -> None:
     """Tell something by the way: on standard error, where it does not mix with results."""
-    with suppress(OSError):  # where that is full or closed, nobody can be told
+    with held(), suppress(OSError):  # where that is full or closed, nobody can be told
         typer.echo(text, err=True)
 
 
@@ -104,7 +105,8 @@ class Terminated(KeyboardInterrupt):
 def writing_output() -> Iterator[None]:
     """Name what is wrong with standard output; a reader that stopped reading is no fault."""
     try:
-        yield
+        with held():
+            yield
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -145,7 +147,8 @@ def explained(command: Callable[P, None]) -> Callable[P, None]:
             warnings.simplefilter("default")
             warnings.showwarning = _show_warning
             try:
-                command(*args, **kwargs)
+                with telling():
+                    command(*args, **kwargs)
                 _flush()
             except (typer.Exit, typer.BadParameter):
                 raise  # an exit code, or an option that typer tells of

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from emsco._ground.progress import followed
 from emsco.cli._errors import note
 from emsco.cli._tables import check_columns, open_rows
 from emsco.exceptions import ArtifactError, quoted, require
@@ -71,7 +72,8 @@ def _frame(
     if not table.num_rows:
         raise ArtifactError(f"{path} has no rows.")
     columns = {name: table.column(name).combine_chunks() for name in names}
-    values = {name: _values(column, name, known.get(name)) for name, column in columns.items()}
+    listed = followed(list(columns.items()), f"read {path}")
+    values = {name: _values(column, name, known.get(name)) for name, column in listed}
     return require("pandas").DataFrame(values)
 
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from emsco._ground.progress import tell
 from emsco.exceptions import ArtifactError, ColumnsError
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ def load_any(path: Path, trusted: Sequence[str] | None = None) -> Any:
             f"{path} has no {SEARCH}; it is not a folder that `emsco search --out` wrote."
         )
     with naming_trust_option():
+        tell(f"load {file_of(path).name}")
         return load(file_of(path), trusted=trusted or ())
 
 

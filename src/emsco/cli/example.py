@@ -51,6 +51,7 @@ def _cleveland() -> Files:
 
 def _savings() -> Files:
     import numpy as np
+    from sklearn.utils import _safe_indexing
 
     from emsco.datasets import load_phishing
     from emsco.exceptions import require
@@ -63,10 +64,12 @@ def _savings() -> Files:
     def model() -> bytes:
         from sklearn.ensemble import HistGradientBoostingClassifier
 
-        fitted = HistGradientBoostingClassifier(random_state=0).fit(X.iloc[known], y[known])
+        fitted = HistGradientBoostingClassifier(random_state=0).fit(
+            _safe_indexing(X, known), y[known]
+        )
         return bytes(skops.dumps(fitted))
 
-    yield "log.csv", lambda: X.iloc[log].to_csv(index=False).encode()
+    yield "log.csv", lambda: _safe_indexing(X, log).to_csv(index=False).encode()
     yield "model.skops", model
     yield "log-costs.toml", lambda: costs.to_toml().encode()
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from emsco._ground.progress import tell
 from emsco.cli._errors import note
 from emsco.cli._options import (
     AsJson,
@@ -20,6 +21,7 @@ from emsco.cli._options import (
     read_caution,
     shares_by_label,
 )
+from emsco.cli._telling import search_callback
 
 if TYPE_CHECKING:
     from emsco import CascadeSearchCV, Costs
@@ -41,8 +43,8 @@ def search(
     max_rejected: MaxRejected = None,
     caution: Caution = None,
     guard: Annotated[
-        bool, typer.Option(help="Reject rows with values unlike those of training.")
-    ] = False,
+        bool, typer.Option(help="Reject rows with values unlike those of training, with a reason.")
+    ] = True,
     cv: Annotated[int, typer.Option(min=2, help="How many folds.")] = 5,
     max_rows: Annotated[
         int | None, typer.Option(min=2, help="How many rows the search may use; the fits take all.")
@@ -94,18 +96,21 @@ def search(
         select=None if careful is None else {"caution": careful},
         max_missed=may_miss,
         max_rejected=may_reject,
-        guard=InputGuard() if guard else None,
+        guard=InputGuard(pool="auto") if guard else None,
         cv=cv,
         max_rows=max_rows,
         checkpoint=kept,
         n_jobs=n_jobs,
         random_state=random_state,
-        verbose=0 if quiet else 1,
+        callback=None if quiet else search_callback(),
+        verbose=0 if quiet or search_callback() else 1,
     )
     try:
         _fit(found, X, y)
+        found.callback = None
         n_front = len(found.front_)
-        _fit_candidates(found, max_candidates, quiet=quiet)
+        _fit_candidates(found, max_candidates)
+        tell("write the search")
         dump(found, out / SEARCH)
         dump(found.best_cascade_, out / MODEL)
     except KeyboardInterrupt:
@@ -201,15 +206,12 @@ def _fit(found: CascadeSearchCV, X: Any, y: Any) -> None:
         found.choose(by="coverage")
 
 
-def _fit_candidates(found: CascadeSearchCV, most: int, *, quiet: bool) -> None:
-    """Fit the cascades of the front, so that any of them can be chosen when the rows are gone.
+def _fit_candidates(found: CascadeSearchCV, most: int) -> None:
+    """Fit the stages of the front, so that any cascade of it can be chosen when the rows are gone.
 
     A front of thousands is thinned evenly to so many.
     """
     from dataclasses import replace
-
-    from rich.console import Console
-    from rich.progress import track
 
     from emsco.cli._print import evenly
 
@@ -218,15 +220,7 @@ def _fit_candidates(found: CascadeSearchCV, most: int, *, quiet: bool) -> None:
         places = evenly(len(front), [front.index(chosen)] if chosen in front else [], most)
         told = f"Kept are {len(places):,} of {len(front):,} candidates, evenly."
         found.found_ = replace(found.found_, front=front.thinned(places, told))
-    stderr = Console(stderr=True)
-    for candidate in track(
-        [*found.front_, found.all_sources_],
-        "emsco: fit candidates",
-        console=stderr,
-        transient=True,
-        disable=quiet or not stderr.is_terminal,
-    ):
-        found.cascade(candidate)
+    found.found_.fit_stages(found.refit)
 
 
 def _data(found: CascadeSearchCV, n_front: int, out: Path) -> dict[str, Any]:

@@ -245,7 +245,7 @@ def _strategy_from(data: Any) -> Any:
 
 def _guard_parameters(search: CascadeSearchCV) -> Data:
     guard = checked_guard(search.guard)
-    pool = guard.pool if isinstance(guard.pool, tuple) else list(guard.pool)
+    pool = guard.pool if isinstance(guard.pool, tuple | str) else list(guard.pool)
     return {"margin": guard.margin, "pool": pool}
 
 

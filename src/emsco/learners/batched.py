@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
@@ -43,6 +43,11 @@ class BatchedLogistic:
     def is_slow(self) -> bool:
         """Whether a fit takes so long that progress is told after every task."""
         return self.n_unknowns >= MANY_UNKNOWNS
+
+    @property
+    def parts(self) -> tuple[BatchedLogistic, ...]:
+        """One for each fold."""
+        return tuple(replace(self, folds=(f,), n_rows=f.test.shape[1]) for f in self.folds)
 
     @property
     def n_unknowns(self) -> int:

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from emsco.exceptions import ClassesError, DesignError
 from emsco.learners.final import LoggedAnswers
-from emsco.learners.protocol import Outcomes, SetFits
+from emsco.learners.protocol import Outcomes, SetFits, parts_of
 from emsco.rows.columns import Columns, assemble
 
 
@@ -97,6 +97,14 @@ class FitsWithFinal:
     def is_slow(self) -> bool:
         """Whether progress is told after every task."""
         return self.fits.is_slow
+
+    @property
+    def parts(self) -> tuple[FitsWithFinal, ...]:
+        """The same, divided as what fits is."""
+        parts = parts_of(self.fits)
+        ends = np.cumsum([part.n_rows for part in parts])
+        codes = np.split(self.codes, ends[:-1])
+        return tuple(FitsWithFinal(*pair) for pair in zip(parts, codes, strict=True))
 
     def outcomes(self, sets: NDArray[np.bool_]) -> Outcomes:
         """Give confidence and label code, sets x evaluation rows."""

@@ -83,6 +83,12 @@ class MaskedFits:
             test.append(assemble(training.container, names, rows))
         return cls(tuple(fitted), tuple(test), sum(len(fold.test) for fold in folds))
 
+    @property
+    def parts(self) -> tuple[MaskedFits, ...]:
+        """One for each fold."""
+        folds = zip(self.fitted, self.test, strict=True)
+        return tuple(MaskedFits((masked,), (rows,), len(rows)) for masked, rows in folds)
+
     def outcomes(self, sets: NDArray[np.bool_]) -> Outcomes:
         """Give confidence and label code, sets x evaluation rows."""
         probability = np.concatenate(

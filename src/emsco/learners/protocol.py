@@ -40,7 +40,11 @@ class Judge(Protocol):
 
 
 class SetFits(Protocol):
-    """Fits one classifier a source set and fold, and evaluates it."""
+    """Fits one classifier a source set and fold, and evaluates it.
+
+    One that can be divided by evaluation rows, such as fold by fold, may have `parts`: the same for
+    some of the rows each, in their order. Workers then fit parts side by side.
+    """
 
     @property
     def n_rows(self) -> int:
@@ -59,6 +63,11 @@ class SetFits(Protocol):
 
         `sets` says for each set which sources it has, at least one.
         """
+
+
+def parts_of(fits: SetFits) -> Sequence[SetFits]:
+    """Give what fits some of the evaluation rows each, in their order."""
+    return getattr(fits, "parts", None) or (fits,)
 
 
 class Stages(Protocol):

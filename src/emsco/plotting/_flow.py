@@ -26,7 +26,7 @@ from emsco.plotting._style import (
     plain,
 )
 from emsco.words.costs import Costs
-from emsco.words.decisions import Decisions
+from emsco.words.decisions import Decisions, kind_of
 from emsco.words.evaluation import Evaluation, evaluate
 
 _NODE = 0.035  # half the width of a stage, where stages are 1 apart
@@ -303,7 +303,7 @@ def _exit(
 ) -> Exit:
     reasons: tuple[str, ...] = ()
     if not accepted:
-        found = sorted({str(reason) for reason in decisions.reason[rows]})
+        found = sorted({kind_of(str(reason)) for reason in decisions.reason[rows]})
         reasons = tuple(found) if len(found) <= 2 else (quoted(found, most=1),)
     cost = float(decisions.cost[rows].mean()) if rows.any() else 0.0
     truth = np.asarray([] if y is None else y)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from emsco._ground.progress import followed
 from emsco.exceptions import ArtifactError, SelectionError
 from emsco.words.costs import Costs
 from emsco.words.evaluation import Evaluation, evaluate
@@ -146,7 +147,7 @@ def _fresh(
     try:
         return [scored.fresh for scored in search.score_front(X, y, population=population)]
     except ArtifactError:
-        front = search.front_
+        front = followed(search.front_, "decide fresh rows by every candidate")
         return [_fresh_of(search, candidate, X, truth, population) for candidate in front]
 
 

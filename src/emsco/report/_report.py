@@ -25,6 +25,7 @@ from emsco.words.evaluation import weighted_as
 
 # What changes nothing but the time, or what is told on the way, reproduces nothing.
 _NOT_TOLD = {"costs", "n_jobs", "engine", "callback", "verbose"}
+_GUARD = "InputGuard(pool='auto')"  # that of `emsco search`
 _NUMBERS = ("max_stages", "cv", "max_rows", "random_state")  # options of `emsco search` too
 
 
@@ -231,7 +232,9 @@ def _python(search: Any, told: Mapping[str, Any]) -> list[str]:
 
 def _shell(told: Mapping[str, Any]) -> tuple[str, list[str]]:
     """Write the search as a command line, and name the parameters that it cannot tell."""
-    options = {name: list(_options(name, value)) for name, value in told.items()}
+    # The command line has a guard unless told, Python has none.
+    options = {} if "guard" in told else {"guard": ["--no-guard"]}
+    options |= {name: list(_options(name, value)) for name, value in told.items()}
     words = [word for given in options.values() for word in given]
     command = ["emsco", "search", "data.csv", "--label", "y", "--costs", "costs.toml"]
     left_out = [name for name, given in options.items() if not given]
@@ -251,7 +254,7 @@ def _options(name: str, value: Any) -> Iterator[str]:
         yield from (f"--{flag}={label}={share}" for label, share in value.items())
     elif name == "select" and isinstance(value, Mapping) and list(value) == ["caution"]:
         yield from ("--caution", str(value["caution"]))
-    elif name == "guard" and repr(value) == "InputGuard()":
+    elif name == "guard" and repr(value) == _GUARD:
         yield "--guard"
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils._param_validation import Interval
+from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from emsco._ground.frozen import FrozenMapping
@@ -28,11 +28,15 @@ from emsco.rows.columns import (
     refuse_unknown,
 )
 from emsco.rows.values import UNREADABLE, is_missing
-from emsco.words.decisions import ACCEPTED, INVALID_VALUE
+from emsco.words.decisions import (
+    ACCEPTED,
+    INVALID_VALUE,
+    OUT_OF_RANGE,
+    UNSEEN_CATEGORY,
+    reason_for,
+)
 
-OUT_OF_RANGE = "out of range"
-UNSEEN_CATEGORY = "unseen category"
-
+AUTO = "auto"  # columns with many values are pooled
 _LARGEST = float(np.finfo(np.float64).max)
 # A normal column's range is at most some 12 deviations, of 0.8 mean distances each, however many
 # rows there are; what is longer has a tail.
@@ -43,7 +47,7 @@ _ROUNDING = 1e-6
 # Of clean rows, rejected for a column's unseen values: from here on the user is told.
 _MANY_UNSEEN = 0.01
 
-Found: TypeAlias = tuple[NDArray[np.intp], list[str]]  # rows, and the reason for each
+Found: TypeAlias = tuple[NDArray[np.intp], list[str]]  # rows, and the kind of fault of each
 
 
 class Fault(NamedTuple):
@@ -113,18 +117,26 @@ class Categories:
     values: tuple[Any, ...]
 
     @classmethod
-    def learn(cls, values: NDArray[Any], name: str) -> Categories:
-        """Keep every value, and warn where fresh ones will often be others."""
+    def learn(cls, values: NDArray[Any], name: str, *, pool: bool) -> Categories | Anything:
+        """Keep every value; where fresh ones will often be others, warn, or `pool` them."""
         counts: dict[Any, int] = {}
         present = [value for value in values.tolist() if not is_missing(value)]
         for value in present:
             counts[value] = counts.get(value, 0) + 1
         # Good and Turing: as many fresh rows hold an unseen value as rows here hold one alone.
         unseen = sum(count == 1 for count in counts.values()) / max(len(present), 1)
+        if unseen > _MANY_UNSEEN and pool:
+            warn(
+                f"About {unseen:.0%} of fresh rows will hold a value of {name!r} that training "
+                "did not: it is pooled, so that they are judged and not rejected for it.",
+                GuardWarning,
+            )
+            return Anything()
         if unseen > _MANY_UNSEEN:
             warn(
                 f"About {unseen:.0%} of fresh rows will hold a value of {name!r} that training "
-                f"did not, and be rejected for it; name it in the guard's `pool` to judge them.",
+                f"did not, and be rejected for it; name it in the guard's `pool`, or give "
+                "pool='auto', to judge them.",
                 GuardWarning,
             )
         return cls(tuple(sorted(counts, key=str)))
@@ -187,7 +199,8 @@ class InputGuard(BaseEstimator):
 
     A linear stage grows more confident the farther a value lies from the data, so a wrong unit or a
     code for "unknown" is not merely judged badly, it is accepted. As `guard` of a cascade this
-    rejects such rows with a reason, at the stage that bought the value:
+    rejects such rows at the stage that bought the value. The reason names a kind and the column, as
+    in ``"out of range: TSH"``; kinds are
 
     - ``"out of range"``: a number beyond the range of training by more than a margin, or of a sign
       that training never saw;
@@ -206,10 +219,11 @@ class InputGuard(BaseEstimator):
         How far beyond the training range a number may lie, as a share of that range. Four times as
         far in a column with a long tail, one whose range is more than 15 times the mean distance
         from its median: there the next value beyond the range need not be a fault.
-    pool : sequence of str, default=()
+    pool : sequence of str or "auto", default=()
         Columns of text or categories where unseen values are usual, such as towns: these are judged
         as the estimator judges what it does not know, by default like rare values. Names of columns
-        that a cascade does not use are ignored, as a search has many cascades.
+        that a cascade does not use are ignored, as a search has many cascades. "auto" takes those
+        where more than 1% of fresh rows would hold an unseen value, with a warning.
 
     Attributes
     ----------
@@ -229,7 +243,7 @@ class InputGuard(BaseEstimator):
     [True, True, True]
     >>> cascade = CascadeClassifier(guard=InputGuard()).fit(X, y)
     >>> cascade.decide(faulty).reason.tolist()
-    ['', 'out of range', '']
+    ['', 'out of range: x0', '']
     >>> cascade.guard_.explain({"x0": faulty[:, 0]})[0].column
     'x0'
     """
@@ -239,10 +253,10 @@ class InputGuard(BaseEstimator):
 
     _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012  # scikit-learn's own shape
         "margin": [Interval(Real, 0, None, closed="left")],
-        "pool": ["array-like"],
+        "pool": ["array-like", StrOptions({AUTO})],
     }
 
-    def __init__(self, *, margin: float = 0.25, pool: Sequence[str] = ()) -> None:
+    def __init__(self, *, margin: float = 0.25, pool: Sequence[str] | str = ()) -> None:
         self.margin = margin
         self.pool = pool
 
@@ -270,19 +284,19 @@ class InputGuard(BaseEstimator):
             Some of the learned columns, of the same rows.
         """
         reasons: NDArray[np.object_] | None = None
-        for _, values, (rows, words) in self._faults(columns):
+        for name, values, (rows, kinds) in self._faults(columns):
             if reasons is None:
                 reasons = np.array([ACCEPTED], dtype=object).repeat(len(values))
-            for row, word in zip(rows.tolist(), words, strict=True):
-                reasons[row] = reasons[row] or word
+            for row, kind in zip(rows.tolist(), kinds, strict=True):
+                reasons[row] = reasons[row] or reason_for(kind, name)
         return reasons
 
     def explain(self, columns: Mapping[str, Column]) -> tuple[Fault, ...]:
         """Name every value that a row is rejected for: row, column, value and reason."""
         faults = [
-            Fault(row, name, value, word)
-            for name, values, (rows, words) in self._faults(columns)
-            for row, value, word in zip(rows.tolist(), values[rows].tolist(), words, strict=True)
+            Fault(row, name, value, reason_for(kind, name))
+            for name, values, (rows, kinds) in self._faults(columns)
+            for row, value, kind in zip(rows.tolist(), values[rows].tolist(), kinds, strict=True)
         ]
         return tuple(sorted(faults, key=lambda fault: fault.row))
 
@@ -297,7 +311,7 @@ class InputGuard(BaseEstimator):
                 columns[name] = {"values": list(learned.values)}
             else:
                 columns[name] = {}
-        pool = self.pool if isinstance(self.pool, tuple) else list(self.pool)
+        pool = self.pool if isinstance(self.pool, tuple | str) else list(self.pool)
         return {"margin": self.margin, "pool": pool, "columns": columns}
 
     @classmethod
@@ -305,8 +319,11 @@ class InputGuard(BaseEstimator):
         """Make the guard that `to_data` described, fitted where it tells columns; or refuse it."""
         told = dict(data)
         columns = told.pop("columns", None)
-        is_one = told.keys() == {"margin", "pool"} and isinstance(told["pool"], list | tuple)
-        if not is_one or not all(isinstance(name, str) for name in told["pool"]):
+        pool = told.get("pool")
+        is_pool = pool == AUTO or (
+            isinstance(pool, list | tuple) and all(isinstance(name, str) for name in pool)
+        )
+        if told.keys() != {"margin", "pool"} or not is_pool:
             raise ArtifactError(f"no guard has the parameters {told!r:.80}")
         guard = cls(**told)
         guard._validate_params()
@@ -316,11 +333,14 @@ class InputGuard(BaseEstimator):
         return guard
 
     def _learn(self, name: str, column: Column) -> Range | Categories | Anything:
+        named = () if isinstance(self.pool, str) else self.pool
         is_object = isinstance(column, np.ndarray) and column.dtype.kind == "O"
         values = column if is_object else plain(column)
         if is_object or values.dtype.kind == "O" or is_category(column):
-            return Anything() if name in self.pool else Categories.learn(values, name)
-        if name in self.pool:
+            if name in named:
+                return Anything()
+            return Categories.learn(values, name, pool=self.pool == AUTO)
+        if name in named:
             raise ColumnsError(f"`pool` is for text and categories; {name!r} holds numbers.")
         refuse_unknown(values, name)
         refuse_invalid(values, name, missing_seen=True, given=column)

@@ -213,15 +213,17 @@ class FittedRows:
         sets = tuple(dict.fromkeys((self.names, tuple(used))))
         if sets == self.sets or self.rows is None:
             return self
-        values = {name: Values.read(column) for name, column in columns.items()}
-        return self._over(values, sets, self.rows.keys)
+        values = {name: Values.read(columns[name]) for name in sets[-1]}
+        return self._over(values, sets, self.rows.keys, self.rows.views)
 
     def _over(
         self,
         values: Mapping[str, Values],
         sets: tuple[tuple[str, ...], ...],
         keys: Hashes | None,
+        known: tuple[View, ...] = (),
     ) -> FittedRows:
+        """Remember rows over sets of columns; `known` are views of the same rows."""
         fitted = replace(self, sets=tuple(dict.fromkeys(sets)))
         kept = np.arange(len(next(iter(values.values())).numbers))
         if keys is not None:  # drawn twice, as by a bootstrap, a row is one row
@@ -231,7 +233,7 @@ class FittedRows:
             drawn = np.random.default_rng(seed).choice(kept, MOST_REMEMBERED, replace=False)
             kept = np.sort(drawn)
         some = {name: column.take(kept) for name, column in values.items()}
-        return replace(fitted, rows=HashedRows(fitted._views(some), keys))
+        return replace(fitted, rows=HashedRows(fitted._views(some, known), keys))
 
     def look(self, rows: Rows, keys: ArrayLike | None = None) -> HashedRows:
         """Hash other rows as these were, over each set of columns that they have."""
@@ -239,10 +241,13 @@ class FittedRows:
         values = {name: Values.read(columns[name]) for name in self.names if name in columns}
         return HashedRows(self._views(values), rows.hash_keys(keys))
 
-    def _views(self, values: Mapping[str, Values]) -> tuple[View, ...]:
-        salt = self.digest.encode()
-        return tuple(
-            View(digest_of_names(names), hash_rows(values, names, self.spreads, salt))
-            for names in self.sets
-            if all(name in values for name in names)
-        )
+    def _views(
+        self, values: Mapping[str, Values], known: tuple[View, ...] = ()
+    ) -> tuple[View, ...]:
+        salt, views = self.digest.encode(), {view.columns: view for view in known}
+        for names in self.sets:
+            columns = digest_of_names(names)
+            if columns not in views and all(name in values for name in names):
+                views[columns] = View(columns, hash_rows(values, names, self.spreads, salt))
+        wanted = map(digest_of_names, self.sets)
+        return tuple(views[columns] for columns in wanted if columns in views)

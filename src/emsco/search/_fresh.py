@@ -11,6 +11,7 @@ from sklearn.metrics import accuracy_score
 from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
+from emsco._ground.progress import followed
 from emsco.cascade.fingerprint import digest_of
 from emsco.exceptions import ClassesError
 from emsco.rows.ledger import Entry, ledger_of
@@ -166,7 +167,7 @@ class HeldAgainstTruth(ShowsWhatItFound):
         if population is None:
             return self.found_.score(self, X, truth, self.refit, self.guard)
         evaluations = []
-        for candidate in self.front_:
+        for candidate in followed(self.front_, "decide fresh rows by every candidate"):
             decisions = self.found_.cascade(candidate, self.refit, self.guard).decide(X)
             _check_as_many(len(decisions), len(truth))
             evaluations.append(evaluate(decisions, truth, population=population))

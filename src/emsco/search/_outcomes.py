@@ -17,16 +17,18 @@ already, and takes the sets asked for from there, in the same order, instead of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emsco.engine import Engine, LocalEngine
+from emsco.learners.protocol import SetFits, parts_of
 
 if TYPE_CHECKING:
-    from emsco.learners.protocol import SetFits
+    from emsco.learners.protocol import Outcomes
 
 Sets = NDArray[np.bool_]  # one source set a row, one source a column
 Words = NDArray[np.uint64]
@@ -54,8 +56,9 @@ def keys_of(sets: Sets) -> NDArray[Any]:
     return whole
 
 
-def _fit_chunk(sets: Sets, fitter: SetFits) -> tuple[NDArray[np.float64], NDArray[np.uint8]]:
-    return fitter.outcomes(sets)
+def _fit_chunk(task: tuple[int, Sets], fits: Sequence[SetFits]) -> Outcomes:
+    part, sets = task
+    return fits[part].outcomes(sets)
 
 
 class _DirectIndex:
@@ -264,13 +267,24 @@ class OutcomeTable:
         return confidence, label
 
     def _fit(self, sets: Sets) -> tuple[NDArray[np.float64], NDArray[np.uint8]]:
-        size = self.fitter.chunk
-        chunks = [sets[start : start + size] for start in range(0, len(sets), size)]
-        results = self.engine.map(_fit_chunk, chunks, shared=self.fitter)
-        return (
-            np.concatenate([confidence for confidence, _ in results]),
-            np.concatenate([label for _, label in results]),
-        )
+        """Fit sets in tasks of a part of the rows and a chunk of the sets.
+
+        Tasks are the same for any number of workers, and so are their results.
+        """
+        size, parts = self.fitter.chunk, parts_of(self.fitter)
+        starts = range(0, len(sets), size)
+        tasks = [
+            (part, sets[start : start + size]) for start in starts for part in range(len(parts))
+        ]
+        results = iter(self.engine.map(_fit_chunk, tasks, shared=parts))
+        confidence = np.empty((len(sets), self.n_rows))
+        label = np.empty((len(sets), self.n_rows), dtype=np.uint8)
+        ends = np.cumsum([0, *(part.n_rows for part in parts)]).tolist()
+        for start in starts:
+            for rows in pairwise(ends):
+                at = slice(start, start + size), slice(*rows)
+                confidence[at], label[at] = next(results)
+        return confidence, label
 
     def _add(self, sets: Sets, keys: NDArray[Any]) -> None:
         """Fit sets and pack what they accept; a bounded number at a time."""

@@ -306,7 +306,7 @@ class Problem:
         for i, assignment in enumerate(assignments):
             design = StageDesign(assignment.astype(np.int64), self.costs.names)
             reached = counted.reached[counted.begins[i] : counted.begins[i + 1]]
-            latencies = np.array([self.costs.latency_of(stage) for stage in design.stages])
+            latencies = self._latencies(design)
             evaluation = Evaluation(
                 rows=self.n_rows,
                 accepted=int(counted.accepted[i]),
@@ -324,6 +324,16 @@ class Problem:
             shared = len(set(own)) == 1
             made.append(Candidate(design, own[0] if shared else own, evaluation))
         return made
+
+    @cached_property
+    def _takes_time(self) -> bool:
+        return any(source.latency for source in self.costs.sources)
+
+    def _latencies(self, design: StageDesign) -> NDArray[np.float64]:
+        """Say how long each stage waits."""
+        if not self._takes_time:
+            return np.zeros(design.n_stages)
+        return np.array([self.costs.latency_of(stage) for stage in design.stages])
 
     def _comparison(self, counted: _Counted, design: int) -> dict[str, Any]:
         n_classes = len(self.classes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from emsco._ground.progress import watching
 from emsco.search._problem import Problem, Search, SearchResult
 from emsco.search._progress import Progress
 from emsco.search._thresholds import thresholds_by_stage
@@ -24,7 +25,8 @@ def run_search(
     progress.phase("thresholds")
     # Where every design was walked, only thresholds are left to be found.
     walked = isinstance(strategy, Exhaustive)
-    front = thresholds_by_stage(problem, result.front, rng, designs=not walked)
+    with watching(lambda _, done: progress.searched({"done": done})):
+        front = thresholds_by_stage(problem, result.front, rng, designs=not walked)
     hypervolume = front.hypervolume()
     progress.searched({"front": len(front), "hypervolume": hypervolume, "done": 1.0})
     return SearchResult(front, result.history)

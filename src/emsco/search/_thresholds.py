@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from emsco._ground.progress import tell
 from emsco.exceptions import ThresholdError
 from emsco.search._problem import Counts, Problem
 from emsco.search.strategies._archive import Archive
 from emsco.search.strategies._neighbours import neighbours
+from emsco.search.strategies._operators import row_keys
 from emsco.words.front import ParetoFront
 from emsco.words.threshold import StageThreshold, freeze_stage, lowest
 
@@ -114,10 +116,12 @@ def descend_by_stage(
     seen: set[bytes] = set()
     around = starts
     while len(around) and len(seen) < evaluations:
-        keys = [row.tobytes() for row in around]
-        fresh = [i for i, key in enumerate(keys) if key not in seen]
-        seen.update(keys)
-        rows = np.unique(around[fresh], axis=0)
+        tell("thresholds", len(seen) / evaluations)
+        keys = row_keys(around)
+        told = keys.tolist()
+        fresh = [i for i, key in enumerate(told) if key not in seen]
+        seen.update(told)
+        rows = around[fresh][np.unique(keys[fresh], return_index=True)[1]]
         if len(rows):
             archive.add(rows, np.arange(len(rows)), _evaluate(problem, rows))
         centres = archive.pick_unexplored(_AT_ONCE, rng)

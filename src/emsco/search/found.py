@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from emsco._ground.progress import followed
 from emsco.cascade import CascadeClassifier, Decider, Guard
-from emsco.cascade.decider import make_decider
+from emsco.cascade.decider import fit_stages, make_decider
 from emsco.exceptions import ClassesError, SearchError, SelectionError
 from emsco.learners.folds import Fold
 from emsco.learners.stages import FittedStages
@@ -154,6 +155,11 @@ class Found:
             guard=guard,
         )
 
+    def fit_stages(self, refit: bool | str) -> None:
+        """Fit every stage of every candidate, so that their cascades can be made without rows."""
+        designs = dict.fromkeys(c.design for c in (*self.front, self.all_sources))
+        fit_stages(self.fitted_on(refit), designs, self.costs, final=self.final is not None)
+
     def _rows_of(self, decider: Decider, stages: Training | FittedStages) -> FittedRows:
         """Tell rows by the columns that a cascade uses; a file has no rows to tell anew."""
         if isinstance(stages, FittedStages) or isinstance(self.stages, FittedStages):
@@ -196,7 +202,8 @@ class Found:
         stages = self.fitted_on(refit)
         if guard is not None or isinstance(stages, FittedStages) or self.posing is None:
             # A guard sees rows, not bits; a file has stages, but no rows to fit others on.
-            cascades = (self.cascade(candidate, refit, guard) for candidate in self.front)
+            front = followed(self.front, "decide fresh rows by every candidate")
+            cascades = (self.cascade(candidate, refit, guard) for candidate in front)
             return [evaluate(cascade.decide(X), truth) for cascade in cascades]
         rows = self.layout.read(owner, X, self.layout.names, by_name=True)
         if len(rows) != len(truth):

@@ -12,7 +12,7 @@ from emsco.exceptions import ValuesError
 from emsco.rows.guard import InputGuard
 from emsco.testing._demand import demand
 from emsco.words.costs import Costs, Source
-from emsco.words.decisions import Decisions
+from emsco.words.decisions import INVALID_VALUE, Decisions, kind_of
 from emsco.words.design import StageDesign
 
 Function: TypeAlias = Callable[[Any], Any]
@@ -148,7 +148,7 @@ def _check_faults(driver: Driver) -> None:
                 demand(False, f"The driver raises {kind} for {fault!r}, and not a ValuesError.")
             demand(guard is not None, f"The driver judges a row whose value is {fault!r}.")
             demand(not decisions.accepted[1], f"The driver accepts a row with {fault!r}.")
-            rejected = decisions.reason[1] == "invalid value"
+            rejected = kind_of(decisions.reason[1]) == INVALID_VALUE
             demand(rejected, f"The driver gives no reason for a row with {fault!r}.")
 
 

@@ -346,10 +346,9 @@ class Costs:
             told = {"cost": self.review.cost} | _to_dict(self.review, Review(self.review.cost))
             lines += ["", "[review]"]
             lines += [f"{name} = {toml_value(value)}" for name, value in told.items()]
-        text = "\n".join([*lines, ""])
         if path is not None:
-            Path(path).write_text(text, encoding="utf-8")
-        return text
+            Path(path).write_text("\n".join([*lines, ""]), encoding="utf-8")
+        return "\n".join([*lines, ""])
 
 
 def generated_names(n_features: int) -> list[str]:

@@ -15,6 +15,29 @@ from emsco.exceptions import DecisionsError, require
 ACCEPTED = ""
 LOW_CONFIDENCE = "low confidence"
 INVALID_VALUE = "invalid value"
+OUT_OF_RANGE = "out of range"
+UNSEEN_CATEGORY = "unseen category"
+# Why rows are rejected. Where a column is the reason, it is named: "out of range: TSH".
+KINDS = (LOW_CONFIDENCE, INVALID_VALUE, OUT_OF_RANGE, UNSEEN_CATEGORY)
+
+
+def reason_for(kind: str, column: str) -> str:
+    """Give the reason that a column is.
+
+    Examples
+    --------
+    >>> from emsco.words.decisions import kind_of, reason_for
+    >>> reason_for("out of range", "TSH")
+    'out of range: TSH'
+    >>> kind_of("out of range: TSH")
+    'out of range'
+    """
+    return f"{kind}: {column}"
+
+
+def kind_of(reason: str) -> str:
+    """Give the kind of a reason, without the column."""
+    return reason.partition(": ")[0]
 
 
 class Decision(NamedTuple):

@@ -173,14 +173,13 @@ class StageDesign:
                     + nearest(unknown[0], costs.names)
                 )
             aligned = StageDesign.from_stages(self.stages, costs.names)
-        if not any(source.requires for source in costs.sources):
-            return aligned
-        for stage in range(aligned.n_stages):
-            for source, required in costs.unmet(aligned.acquired(stage)):
-                raise DesignError(
-                    f"Stage {stage} buys {source!r} before {required!r}, which it requires; "
-                    f"buy {required!r} in stage {stage} or earlier."
-                )
+        for source, stage in zip(costs.sources, aligned.assignment.tolist(), strict=True):
+            for required in source.requires if stage >= 0 else ():
+                if not 0 <= aligned.assignment[costs.names.index(required)] <= stage:
+                    raise DesignError(
+                        f"Stage {stage} buys {source.name!r} before {required!r}, which it "
+                        f"requires; buy {required!r} in stage {stage} or earlier."
+                    )
         return aligned
 
     @cached_property

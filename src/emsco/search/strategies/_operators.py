@@ -46,8 +46,13 @@ def stage_counts(assignments: Assignments) -> NDArray[np.int64]:
 def sort_keys(assignments: Assignments) -> NDArray[np.bytes_]:
     """Give every design a key that sorts by stage count, then by assignment."""
     counts = stage_counts(assignments).astype(np.int8)
-    # Bytes sort as unsigned numbers, so unused becomes 0 and stage 127 stays above 126.
-    shifted = np.column_stack([counts, assignments + np.int8(1)])
+    return row_keys(np.column_stack([counts - np.int8(1), assignments]))
+
+
+def row_keys(rows: NDArray[np.int8]) -> NDArray[np.bytes_]:
+    """Give rows of numbers from -1 on keys that sort as the rows do."""
+    # Bytes sort as unsigned numbers, so -1 becomes 0 and 127 stays above 126.
+    shifted = np.ascontiguousarray(rows + np.int8(1))
     return shifted.view(f"S{shifted.shape[1]}").ravel()
 
 
