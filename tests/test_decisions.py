@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from emsco import Decisions
-from emsco.exceptions import DecisionsError
+from emsco import CascadeClassifier, Decisions
+from emsco.exceptions import DecisionsError, ValuesError
 
 
 def make(n=3, **changes):
@@ -87,3 +88,58 @@ def test_decisions_never_change():
         decisions.reason[0] = "no"
     with pytest.raises(AttributeError, match="never change"):
         decisions.label = ["x"]
+
+
+def test_decisions_keep_the_index_of_a_frame_and_hand_it_to_frames():
+    rng = np.random.default_rng(0)
+    y = rng.integers(2, size=60)
+    X = pd.DataFrame({"a": y + rng.normal(size=60)}, index=[f"p{i}" for i in range(60)])
+    cascade = CascadeClassifier().fit(X, y)
+    decisions = cascade.decide(X[::-1])
+    assert decisions.index.tolist() == X.index[::-1].tolist()
+    assert decisions.to_frame().index.tolist() == X.index[::-1].tolist()
+    assert decisions[[0, 2]].index.tolist() == ["p59", "p57"]
+    assert decisions[decisions.accepted].to_frame().index.isin(X.index).all()
+    unnamed = CascadeClassifier().fit(X.to_numpy(), y).decide(X.to_numpy())
+    assert unnamed.index is None
+    assert unnamed.to_frame().index.tolist() == list(range(60))
+    with pytest.raises(DecisionsError, match="`index` must name 1 rows, has 2"):
+        Decisions(["a"], [True], [0], [1.0], [1.0], index=[1, 2])
+
+
+LABELS = np.array([0, 1] * 30)
+
+
+@pytest.mark.parametrize(
+    ("given", "kind"),
+    [
+        (pd.Series(LABELS, dtype="Int64"), "i"),
+        (pd.Series(LABELS, dtype="UInt8"), "u"),
+        (pd.Series(LABELS.astype(bool), dtype="boolean"), "b"),
+        (pd.Series(LABELS, dtype="category"), "i"),
+        (pd.Series(LABELS.astype(str), dtype="string"), "O"),
+    ],
+    ids=lambda value: str(getattr(value, "dtype", value)),
+)
+def test_labels_of_pandas_types_are_classes_of_numpys(given, kind):
+    X = np.column_stack([LABELS + np.linspace(0, 1, 60)])
+    classes = CascadeClassifier().fit(X, given).classes_
+    assert classes.dtype.kind == kind
+    assert classes.tolist() == sorted(set(given.tolist()))
+    missing = given.copy()
+    missing.iloc[7] = pd.NA
+    with pytest.raises(ValuesError, match="Row 7 has no label: it is .*; leave the row out"):
+        CascadeClassifier().fit(X, missing)
+
+
+@pytest.mark.parametrize("value", [None, np.nan])
+def test_a_missing_label_is_refused_by_its_row(value):
+    X = np.column_stack([LABELS + np.linspace(0, 1, 60)])
+    words = LABELS.astype(str).astype(object)
+    words[9] = value
+    with pytest.raises(ValuesError, match="Row 9 has no label"):
+        CascadeClassifier().fit(X, words)
+    numbers = LABELS.astype(float)
+    numbers[9] = np.nan
+    with pytest.raises(ValuesError, match="Row 9 has no label: it is NaN"):
+        CascadeClassifier().fit(X, numbers)

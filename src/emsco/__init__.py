@@ -11,11 +11,18 @@ from emsco._ground.names import MODULES, PUBLIC
 if TYPE_CHECKING:  # for type checkers, which do not run the table of names; a test compares the two
     from emsco.cascade import CascadeClassifier as CascadeClassifier
     from emsco.cascade import Decider as Decider
+    from emsco.certify import Certificate as Certificate
+    from emsco.certify import required_rows as required_rows
+    from emsco.certify.monitor import CertificateMonitor as CertificateMonitor
     from emsco.engine import Engine as Engine
     from emsco.engine import LocalEngine as LocalEngine
     from emsco.io import dump as dump
     from emsco.io import load as load
     from emsco.learners.masked import MaskedClassifier as MaskedClassifier
+    from emsco.plotting import FlowDisplay as FlowDisplay
+    from emsco.plotting import FrontDisplay as FrontDisplay
+    from emsco.plotting import HistoryDisplay as HistoryDisplay
+    from emsco.plotting import SourcesDisplay as SourcesDisplay
     from emsco.rows.guard import InputGuard as InputGuard
     from emsco.search import CascadeSearchCV as CascadeSearchCV
     from emsco.search.strategies.emsco import EMSCO as EMSCO

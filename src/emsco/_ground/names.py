@@ -9,6 +9,8 @@ PUBLIC = {
     "Candidate": "words.front",
     "CascadeClassifier": "cascade",
     "CascadeSearchCV": "search",
+    "Certificate": "certify",
+    "CertificateMonitor": "certify.monitor",
     "Costs": "words.costs",
     "Decider": "cascade",
     "Decision": "words.decisions",
@@ -16,6 +18,9 @@ PUBLIC = {
     "Engine": "engine",
     "Evaluation": "words.evaluation",
     "Exhaustive": "search.strategies.exhaustive",
+    "FlowDisplay": "plotting",
+    "FrontDisplay": "plotting",
+    "HistoryDisplay": "plotting",
     "Hybrid": "search.strategies.hybrid",
     "InputGuard": "rows.guard",
     "LocalEngine": "engine",
@@ -26,10 +31,12 @@ PUBLIC = {
     "ScoredCandidate": "words.scored",
     "ScoredFront": "words.scored",
     "Source": "words.costs",
+    "SourcesDisplay": "plotting",
     "StageDesign": "words.design",
     "dump": "io",
     "evaluate": "words.evaluation",
     "load": "io",
+    "required_rows": "certify",
 }
 
 # Every public module, and where it stands if that is elsewhere: `import emsco.costs` and files that

@@ -145,8 +145,9 @@ class Decider:
         return Answer([taken[name] for name in columns])
 
     def decide(self, rows: Rows) -> Decisions:
-        """Decide rows that were read."""
-        return Decisions.concatenate([self._decide(block) for block in self._blocks(rows)])
+        """Decide rows that were read; decisions have the index of the frame they came in."""
+        decided = Decisions.concatenate([self._decide(block) for block in self._blocks(rows)])
+        return decided if rows.index is None else decided.indexed(rows.index)
 
     def probability(self, rows: Rows) -> NDArray[np.float64]:
         """Give the probabilities of the last stage bought, a column a class."""

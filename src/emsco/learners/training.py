@@ -28,15 +28,13 @@ from emsco.rows.columns import (
     refuse_invalid,
 )
 from emsco.rows.encoding import Array, learn, read
+from emsco.rows.labels import read_given_labels
 from emsco.rows.reading import ColumnReader, kind_of
 
 
 def check_labels(y: ArrayLike | None, n_rows: int) -> NDArray[Any]:
     """Check the labels of training rows: one a row, and at least two classes."""
-    if isinstance(y, np.ma.MaskedArray) and y.mask.any():
-        row = int(np.argmax(y.mask))
-        raise ValuesError(f"Row {row} has no label: it is masked; leave the row out.", row=row)
-    labels: NDArray[Any] = column_or_1d(y, warn=True)
+    labels: NDArray[Any] = column_or_1d(read_given_labels(y), warn=True)
     if labels.dtype.kind == "f":
         assert_all_finite(labels, input_name="y")
     check_classification_targets(labels)

@@ -26,6 +26,7 @@ from emsco.rows.columns import (
     unmask,
 )
 from emsco.rows.hashes import Hashes, hash_keys
+from emsco.rows.labels import read_given_labels
 from emsco.words.costs import generated_names
 
 
@@ -55,6 +56,11 @@ class Rows:
 
     def __len__(self) -> int:
         return int(self.given.shape[0])
+
+    @property
+    def index(self) -> Any:
+        """The index of a pandas frame; None where rows have none."""
+        return self.given.index if self.container == "pandas" else None
 
     def hash_keys(self, keys: ArrayLike | None = None) -> Hashes | None:
         """Hash what names each row: `keys`, or a frame's index that does not merely number rows."""
@@ -107,6 +113,7 @@ class Layout:
         `owner` is the estimator that is being fitted, and `y` goes through scikit-learn's checks.
         """
         X, logged = _apart(X, answers)
+        y = None if y is None else read_given_labels(y)
         container = container_of(X)
         if container == "array":
             X = unmask(X)

@@ -72,6 +72,8 @@ class Decisions:
         confidence.
     latency : array of float, default=None
         How long the row waited for its sources. None: not at all.
+    index : index of pandas, default=None
+        What names the rows, where they came in a pandas frame; `to_frame` keeps it.
 
     Examples
     --------
@@ -98,6 +100,7 @@ class Decisions:
     exit_stage: NDArray[np.intp]
     confidence: NDArray[np.float64]
     cost: NDArray[np.float64]
+    index: Any  # of pandas, or None
 
     def __init__(
         self,
@@ -108,8 +111,12 @@ class Decisions:
         cost: ArrayLike,
         reason: ArrayLike | None = None,
         latency: ArrayLike | None = None,
+        index: Any = None,
     ) -> None:
         n_rows = np.shape(accepted)[0]
+        if index is not None and len(index) != n_rows:
+            raise DecisionsError(f"`index` must name {n_rows} rows, has {len(index)}.")
+        self.__dict__["index"] = index
         fields = {
             "label": np.asarray(label),
             "accepted": np.asarray(accepted, dtype=np.bool_),
@@ -147,6 +154,7 @@ class Decisions:
         fields again would take ten more.
         """
         decisions = cls.__new__(cls)
+        decisions.__dict__["index"] = None
         if reason is not None:
             fields["reason"] = reason
         if latency is not None:
@@ -195,6 +203,12 @@ class Decisions:
             latency=optional("latency"),
         )
 
+    def indexed(self, index: Any) -> Decisions:
+        """Give the same decisions with what names their rows."""
+        named = Decisions.__new__(Decisions)
+        named.__dict__.update(self.__dict__, index=index)
+        return named
+
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"Decisions never change; {name!r} cannot be set.")
 
@@ -224,14 +238,16 @@ class Decisions:
             self.cost[rows],
             reason=None if self._given("reason") is None else self.reason[rows],
             latency=None if self._given("latency") is None else self.latency[rows],
+            index=None if self.index is None else self.index[rows],
         )
 
     def __iter__(self) -> Iterator[Decision]:
         return (self[row] for row in range(len(self)))
 
     def to_frame(self) -> Any:
-        """Give a pandas DataFrame, one row a decision."""
-        return require("pandas").DataFrame({name: getattr(self, name) for name in Decision._fields})
+        """Give a pandas DataFrame, one row a decision, with the index of the rows decided."""
+        fields = {name: getattr(self, name) for name in Decision._fields}
+        return require("pandas").DataFrame(fields, index=self.index)
 
     def _cells(self) -> tuple[list[str], list[list[object] | None]]:
         waited = bool(self.latency.any())
