@@ -128,7 +128,7 @@ def test_labels_of_pandas_types_are_classes_of_numpys(given, kind):
     assert classes.tolist() == sorted(set(given.tolist()))
     missing = given.copy()
     missing.iloc[7] = pd.NA
-    with pytest.raises(ValuesError, match="Row 7 has no label: it is .*; leave the row out"):
+    with pytest.raises(ValuesError, match=r"Row 7 has no label: it is .*; leave the row out"):
         CascadeClassifier().fit(X, missing)
 
 

@@ -6,7 +6,7 @@ import difflib
 import importlib
 import sys
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -167,9 +167,27 @@ def quoted(names: Iterable[object], *, most: int = 8) -> str:
 
 
 def nearest(name: object, known: Iterable[str]) -> str:
-    """Answer an unknown name with the known one it resembles, as the end of a message."""
-    match = difflib.get_close_matches(str(name), list(known), n=1)
+    """Answer an unknown name with the known one it resembles, as the end of a message.
+
+    Examples
+    --------
+    >>> from emsco.exceptions import nearest
+    >>> nearest("tsh", ["TSH", "T3"]), nearest("agee", ["age"]), nearest("x", ["age"])
+    ("; did you mean 'TSH'?", "; did you mean 'age'?", '.')
+    """
+    listed = list(known)
+    match = [other for other in listed if other.casefold() == str(name).casefold()]
+    match += difflib.get_close_matches(str(name), listed, n=1)
     return f"; did you mean {match[0]!r}?" if match else "."
+
+
+def refuse_unknown_keys(
+    given: Iterable[str], known: Sequence[str], what: str, error: type[EmscoError]
+) -> None:
+    """Refuse the first key that nothing is known by."""
+    for key in given:
+        if key not in known:
+            raise error(f"{what} may hold {quoted(known)}, but not {key!r}{nearest(key, known)}")
 
 
 def warn(message: str, category: type[Warning]) -> None:

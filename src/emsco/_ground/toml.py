@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -35,3 +37,12 @@ def _character(character: str) -> str:
 def toml_key(name: str) -> str:
     """Write a key, bare where TOML allows it."""
     return name if _BARE_KEY.fullmatch(name) else toml_value(name)
+
+
+def fields_beside(value: Any, plain: Any) -> dict[str, Any]:
+    """Give the fields in which a value differs from one that has the defaults."""
+    return {
+        field.name: getattr(value, field.name)
+        for field in fields(value)
+        if getattr(value, field.name) != getattr(plain, field.name)
+    }

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import validate_data
 
+from emsco._ground.generated import generated_names
 from emsco.exceptions import ColumnsError
 from emsco.rows.columns import (
     NUMERIC,
@@ -27,7 +28,6 @@ from emsco.rows.columns import (
 )
 from emsco.rows.hashes import Hashes, hash_keys
 from emsco.rows.labels import read_given_labels
-from emsco.words.costs import generated_names
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import os
 import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass, fields
+from dataclasses import KW_ONLY, dataclass
 from decimal import Decimal
 from functools import cached_property
 from math import isfinite
@@ -16,8 +16,14 @@ from typing import Any
 import numpy as np
 
 from emsco._ground.frozen import FrozenMapping
-from emsco._ground.toml import toml_key, toml_value
-from emsco.exceptions import ColumnsError, CostsError, nearest, quoted
+from emsco._ground.generated import generated_names
+from emsco._ground.toml import fields_beside, toml_key, toml_value
+from emsco.exceptions import ColumnsError, CostsError, nearest, quoted, refuse_unknown_keys
+
+# What a TOML file may hold, and what a source and the review of one may.
+_PARTS = ("sources", "setups", "review", "unit")
+_OF_SOURCE = ("cost", "features", "setup", "latency", "requires")
+_OF_REVIEW = ("cost", "accuracy", "latency")
 
 
 def _amount(value: object, what: str) -> float:
@@ -87,7 +93,7 @@ class Source:
         set_field(self, "latency", _amount(self.latency, f"latency of source {self.name!r}"))
 
     def __repr__(self) -> str:
-        told = _to_dict(self, Source(self.name, cost=self.cost))
+        told = fields_beside(self, Source(self.name, cost=self.cost))
         more = "".join(f", {name}={value!r}" for name, value in told.items())
         return f"Source({self.name!r}, cost={self.cost!r}{more})"
 
@@ -314,13 +320,14 @@ class Costs:
             try:
                 data = tomllib.load(file)
             except tomllib.TOMLDecodeError as error:
-                raise CostsError(f"{os.fspath(path)} is not valid TOML: {error}.") from error
-        unknown = set(data) - {"sources", "setups", "review", "unit"}
-        if unknown:
-            raise CostsError(
-                f"{os.fspath(path)} may hold sources, setups, review and unit, "
-                f"got {quoted(sorted(unknown))}."
-            )
+                hint = '; quote names with a space: "blood test" = 3' * (
+                    "after a key" in str(error)
+                )
+                raise CostsError(f"{os.fspath(path)} is not valid TOML: {error}{hint}.") from error
+        refuse_unknown_keys(data, _PARTS, os.fspath(path), CostsError)
+        refuse_unknown_keys(
+            data.get("review", ()), [*Review.__dataclass_fields__], "[review]", CostsError
+        )
         try:
             return cls(
                 tuple(_source_from(name, entry) for name, entry in data["sources"].items()),
@@ -336,24 +343,21 @@ class Costs:
         lines = [f"unit = {toml_value(self.unit)}", ""] if self.unit else []
         lines.append("[sources]")
         for source in self.sources:
-            told = {"cost": source.cost} | _to_dict(source, Source(source.name, cost=source.cost))
+            told = {"cost": source.cost} | fields_beside(
+                source, Source(source.name, cost=source.cost)
+            )
             entry = told if len(told) > 1 else source.cost
             lines.append(f"{toml_key(source.name)} = {toml_value(entry)}")
         if self.setups:
             lines += ["", "[setups]"]
             lines += [f"{toml_key(name)} = {toml_value(p)}" for name, p in self.setups.items()]
         if self.review is not None:
-            told = {"cost": self.review.cost} | _to_dict(self.review, Review(self.review.cost))
+            told = {"cost": self.review.cost} | fields_beside(self.review, Review(self.review.cost))
             lines += ["", "[review]"]
             lines += [f"{name} = {toml_value(value)}" for name, value in told.items()]
         if path is not None:
             Path(path).write_text("\n".join([*lines, ""]), encoding="utf-8")
         return "\n".join([*lines, ""])
-
-
-def generated_names(n_features: int) -> list[str]:
-    """Name columns that have no names, as scikit-learn does: x0, x1, ..."""
-    return [f"x{i}" for i in range(n_features)]
 
 
 def resolve_costs(
@@ -387,14 +391,10 @@ def resolve_costs(
     return costs
 
 
-def _to_dict(value: Source | Review, plain: Source | Review) -> dict[str, Any]:
-    """Give the fields in which a value differs from one that has the defaults."""
-    return {
-        field.name: getattr(value, field.name)
-        for field in fields(value)
-        if getattr(value, field.name) != getattr(plain, field.name)
-    }
-
-
 def _source_from(name: str, entry: Any) -> Source:
-    return Source(name, **entry) if isinstance(entry, dict) else Source(name, cost=entry)
+    if not isinstance(entry, dict):
+        return Source(name, cost=entry)
+    refuse_unknown_keys(
+        entry, [*Source.__dataclass_fields__][1:], f"The source {name!r}", CostsError
+    )
+    return Source(name, **entry)
