@@ -27,16 +27,21 @@ def _of_paper(name: str) -> Callable[[], CostlyData]:
     return lambda: CASES[name].load(0)
 
 
-def _cleveland() -> CostlyData:
-    X, y, costs = load_cleveland()
-    return CostlyData(X.fillna(X.mode().iloc[0]), y, costs)
+def filled(load: Callable[[], CostlyData]) -> Callable[[], CostlyData]:
+    """Let a column's most frequent value stand for missing ones."""
+
+    def load_filled() -> CostlyData:
+        X, y, costs = load()
+        return CostlyData(X.fillna(X.mode().iloc[0]), y, costs)
+
+    return load_filled
 
 
 LOADERS: dict[str, Callable[[], CostlyData]] = {
     "Heart": _of_paper("Heart without time"),
     "Pima": _of_paper("Pima"),
     "Credit": _of_paper("Credit"),
-    "Cleveland": _cleveland,
+    "Cleveland": filled(load_cleveland),
     "Pima, Turney": load_pima,
     "KDD": load_kdd,
     "phishing": load_phishing,

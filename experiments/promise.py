@@ -28,7 +28,7 @@ from experiments.peers.method import Thresholded, figures_of
 from experiments.peers.ours import run_search
 from experiments.peers.problems import load as load_problem
 from experiments.peers.problems import make_task, split_rows
-from experiments.problems import LOADERS, PROBLEMS
+from experiments.problems import LOADERS, PROBLEMS, filled
 from experiments.results import FOLDER, Row, load, save
 from experiments.tables import markdown
 
@@ -62,7 +62,7 @@ ASKED = {
     "default": ("fresh accuracy less that of all sources", "at most a point below"),
 }
 
-LOADERS.setdefault("Hepatitis", load_hepatitis)
+LOADERS.setdefault("Hepatitis", filled(load_hepatitis))
 LOADERS.setdefault(THREE, partial(load_thyroid, classes=3))
 
 Rule = Callable[[CascadeSearchCV, Target], Candidate | None]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from experiments import budget, example, luck, paper, results
+from experiments import budget, example, luck, paper, promise, results
 from experiments.peers.tables import SPLITS as COMPARED
 
 PARTS = {name: importlib.import_module(f"experiments.paper.{name}") for name in paper.PARTS}
@@ -110,3 +110,20 @@ def test_a_figure_that_differs_is_told():
     (row, *_) = results.load("example")
     moved = row | {"accuracy": row["accuracy"] + 2e-6, "seconds": -1}
     assert len(results.differences("example", [moved], example.KEYS)) == 1
+
+
+def test_a_promise_measured_again_has_the_figures_kept():
+    """The first rule on the first split of Pima, to 1e-6."""
+    row = next(promise.measure("Pima", 0))
+    figures = {name: value for name, value in row.items() if name != "worst"}
+    assert results.differences(promise.NAME, [figures], ("case", "problem", "asked", "rule")) == []
+
+
+def test_the_documentation_holds_the_tables_of_promises():
+    """All of them, of every split there is."""
+    rows = results.load(promise.NAME)
+    assert {row["case"] for row in rows} == set(promise.CASES)
+    told = (DOCS / "promise.md").read_text(encoding="utf-8")
+    tables = promise.tables(rows).split("\n\n")[1::2]
+    assert len(tables) == len(promise.ASKED) + 1
+    assert all(table in told for table in tables)
