@@ -36,7 +36,7 @@ from emsco.cli._deciding import Tally as Decided
 from emsco.cli._deciding import decided, schema_of
 from emsco.cli._tables import open_rows
 from emsco.exceptions import EmscoWarning, ValuesError
-from emsco.words.decisions import INVALID_VALUE
+from emsco.words.decisions import INVALID_VALUE, kind_of
 from experiments.hostile import (
     DAY,
     NUMBER,
@@ -364,7 +364,7 @@ def _as_asked(model: Model, alone: Sequence[Outcome], lazy: Outcome) -> Outcome:
     refused = {
         row: found
         for row, (found, decision) in enumerate(zip(alone, lazy, strict=True))
-        if isinstance(found, Refused) and decision[-1] == INVALID_VALUE
+        if isinstance(found, Refused) and kind_of(decision[-1]) == INVALID_VALUE
     }
     return model.first(refused) if refused else lazy
 

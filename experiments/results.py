@@ -53,9 +53,9 @@ def differences(
 
 
 def _is_near(value: Any, expected: Any, within: float) -> bool:
-    """Compare numbers closely enough, and cells that may be empty exactly."""
+    """Compare numbers closely enough; what was not kept is not compared."""
     if "" in (value, expected):
-        return bool(value == expected)
+        return bool(expected == "")
     return bool(abs(value - expected) <= within)
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import importlib
+from collections import Counter
 from itertools import pairwise, product
 from pathlib import Path
 
 import pytest
 
-from experiments import budget, example, luck, paper, promise, results
+from experiments import budget, example, headline, luck, paper, promise, results
 from experiments.peers.tables import SPLITS as COMPARED
 
 PARTS = {name: importlib.import_module(f"experiments.paper.{name}") for name in paper.PARTS}
@@ -127,3 +128,11 @@ def test_the_documentation_holds_the_tables_of_promises():
     tables = promise.tables(rows).split("\n\n")[1::2]
     assert len(tables) == len(promise.ASKED) + 1
     assert all(table in told for table in tables)
+
+
+def test_the_readme_holds_the_headline():
+    """Every case that was measured, with all of its splits."""
+    rows = results.load(headline.NAME)
+    splits = Counter(row["case"] for row in rows)
+    assert set(splits.values()) == {headline.SPLITS}
+    assert headline.table(rows) in (DOCS.parent / "README.md").read_text(encoding="utf-8")

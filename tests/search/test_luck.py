@@ -22,17 +22,17 @@ pytestmark = pytest.mark.filterwarnings("ignore::emsco.exceptions.SelectionWarni
 
 
 def test_nothing_else_depends_on_whether_luck_is_measured():
-    with_luck, without = search_for().fit(X, Y), search_for(luck=False).fit(X, Y)
+    with_luck, without = search_for(luck=True).fit(X, Y), search_for(luck=False).fit(X, Y)
     assert without.front_.luck is None
     assert isinstance(with_luck.front_.luck, float)
     assert list(with_luck.front_) == list(without.front_)
     assert with_luck.history_ == without.history_
-    again = search_for().fit(X, Y)
+    again = search_for(luck=True).fit(X, Y)
     assert again.front_.luck == with_luck.front_.luck
 
 
 def test_no_set_is_fitted_for_it():
-    search = search_for(Counting(), threshold=[0.6, 0.75], max_stages=3)
+    search = search_for(Counting(), threshold=[0.6, 0.75], max_stages=3, luck=True)
     n_fits = count_fits(lambda: search.fit(X, Y))
     search = search_for(Counting(), threshold=[0.6, 0.75], max_stages=3, luck=False)
     assert count_fits(lambda: search.fit(X, Y)) == n_fits
@@ -72,7 +72,7 @@ def test_groups_stay_whole():
     for part in parts_of(folds, Y, groups):
         assert part.any()
         assert not set(groups[tested[part]]) & set(groups[tested[~part]])
-    found = search_for(cv=GroupKFold(4)).fit(X, Y, groups=groups)
+    found = search_for(cv=GroupKFold(4), luck=True).fit(X, Y, groups=groups)
     assert found.front_.luck is not None
 
 
@@ -115,7 +115,7 @@ def test_a_view_fits_nothing_and_has_its_own_rows():
 def _problem(found=[]):  # noqa: B006  # made once
     if not found:
         caught = []
-        search = search_for(search=LocalSearch(50, fits=3), threshold=0.75)
+        search = search_for(search=LocalSearch(50, fits=3), threshold=0.75, luck=True)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(
                 _search_cv, "measure_luck", lambda problem, *_, **__: caught.append(problem)
@@ -152,7 +152,7 @@ def test_it_takes_half_of_the_time_of_fit_at_most_or_three_seconds():
 
 def test_luck_rules_and_what_was_asked_are_kept_in_files(tmp_path):
     cv = RepeatedStratifiedKFold(n_splits=2, n_repeats=2, random_state=0)
-    search = search_for(cv=cv, max_rejected={"sick": 0.9}).fit(X, Y)
+    search = search_for(cv=cv, max_rejected={"sick": 0.9}, luck=True).fit(X, Y)
     search.choose(min_accuracy=0.6, max_missed={"sick": 0.9}, caution=0.5)
     dump(search, tmp_path / "search.emsco")
     again = load(tmp_path / "search.emsco")

@@ -164,7 +164,8 @@ def is_as_good(e, reference, z):
 
 @pytest.mark.parametrize("caution", ["auto", 0, 0.5, 3])
 def test_by_default_the_cheapest_that_is_as_good_as_all_sources_is_chosen(caution):
-    found = search_for(threshold=[0.55, 0.6, 0.7, 0.8]).fit(X, Y).choose(caution=caution)
+    search = search_for(threshold=[0.55, 0.6, 0.7, 0.8], luck=True).fit(X, Y)
+    found = search.choose(caution=caution)
     reference = found.all_sources_.evaluation
     assert reference.coverage == 1
     assert reference.cost == COSTS.total
