@@ -16,8 +16,8 @@ MOST_SILENT = 2.0  # seconds
 COMMANDS = [
     ("search", "heart.csv", "--label", "disease", "--costs", "heart-costs.toml", "--cv", "5",
      "--max-stages", "2"),
-    ("show", "run", "--fresh", "heart.csv", "--label", "disease"),
-    ("report", "run", "--fresh", "heart.csv", "--label", "disease"),
+    ("show", "run", "--fresh", "other.csv", "--label", "disease"),
+    ("report", "run", "--fresh", "other.csv", "--label", "disease"),
     ("certify", "run", "other.csv", "--label", "disease", "--accuracy", "0.6"),
     ("decide", "run", "heart.csv", "--out", "decided.csv"),
 ]  # fmt: skip
@@ -51,12 +51,9 @@ def place(tmp_path_factory):
     """Give a folder with rows, prices, and other rows of the same kind."""
     folder = tmp_path_factory.mktemp("telling")
     subprocess.run([*EMSCO, "example", "cleveland"], cwd=folder, check=True, capture_output=True)
-    lines = (folder / "heart.csv").read_text().splitlines()
-    moved = [
-        lines[0],
-        *(f"{float(line.split(',')[0]) + 0.5},{line.partition(',')[2]}" for line in lines[1:]),
-    ]
-    (folder / "other.csv").write_text("\n".join(moved) + "\n")
+    lines = (folder / "heart.csv").read_text().splitlines(keepends=True)
+    (folder / "heart.csv").write_text("".join(lines[:201]))
+    (folder / "other.csv").write_text("".join([lines[0], *lines[201:]]))
     return folder
 
 
