@@ -100,7 +100,7 @@ class Decisions:
     exit_stage: NDArray[np.intp]
     confidence: NDArray[np.float64]
     cost: NDArray[np.float64]
-    index: Any  # of pandas, or None
+    index: Any = None  # of pandas; a row on its way through a live cascade has no time to set it
 
     def __init__(
         self,
@@ -116,7 +116,8 @@ class Decisions:
         n_rows = np.shape(accepted)[0]
         if index is not None and len(index) != n_rows:
             raise DecisionsError(f"`index` must name {n_rows} rows, has {len(index)}.")
-        self.__dict__["index"] = index
+        if index is not None:
+            self.__dict__["index"] = index
         fields = {
             "label": np.asarray(label),
             "accepted": np.asarray(accepted, dtype=np.bool_),
@@ -154,7 +155,6 @@ class Decisions:
         fields again would take ten more.
         """
         decisions = cls.__new__(cls)
-        decisions.__dict__["index"] = None
         if reason is not None:
             fields["reason"] = reason
         if latency is not None:
