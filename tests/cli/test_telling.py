@@ -76,6 +76,15 @@ def test_a_file_holds_no_line_of_progress(place):
     assert "\x1b" not in process.stdout + process.stderr
 
 
+def test_a_quiet_search_shows_no_progress(place, tmp_path):
+    """At most the line that libraries are loaded, before the command has said that it is quiet."""
+    environment = {**os.environ, "COLUMNS": "80", "TERM": "xterm"}
+    command = (*COMMANDS[0], "--out", str(tmp_path / "run"), "--quiet")
+    shown, code, _ = watch(command, place, environment)
+    assert code == 0, shown
+    assert not any(f"emsco: {what}" in shown for what in ("fit", "search", "luck", "done", "write"))
+
+
 def test_compiling_is_told(place, tmp_path):
     """In an installation that has no kernels yet."""
     environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "kernels"), "TERM": "xterm"}

@@ -36,7 +36,7 @@ class Telling:
         if what != self._what:
             self._since = time.monotonic()
         self._what, self._done, self._detail = what, done, detail
-        if what == COMPILE:
+        if what == COMPILE and not self._ended.is_set():
             self.write(f"emsco: {COMPILE}\n")
 
     def searched(self, state: dict[str, Any]) -> None:
@@ -130,6 +130,12 @@ def held() -> Iterator[None]:
         return
     with _telling[0].held():
         yield
+
+
+def hush() -> None:
+    """Say nothing any more, where no progress is wanted."""
+    if _telling:
+        _telling[0].end()
 
 
 def search_callback() -> Any:

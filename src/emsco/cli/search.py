@@ -21,7 +21,7 @@ from emsco.cli._options import (
     read_caution,
     shares_by_label,
 )
-from emsco.cli._telling import search_callback
+from emsco.cli._telling import hush, search_callback
 
 if TYPE_CHECKING:
     from emsco import CascadeSearchCV, Costs
@@ -76,6 +76,8 @@ def search(
     from emsco.cli._print import print_json, print_text
     from emsco.search.checkpoint import is_there, remove
 
+    if quiet:
+        hush()
     kept = checkpoint or out / "checkpoint.emsco"
     # A search that was interrupted goes on, also where a run before it was to be written over.
     outputs = [kept, out / SEARCH, out / MODEL]
