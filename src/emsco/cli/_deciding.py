@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 
 from emsco.cascade import Decider
 from emsco.cascade.loop import Answer, Ask, decide_rows, drive
+from emsco.cli._decimals import DecimalCommas
 from emsco.cli._tables import Block, Rows, check_columns
 from emsco.exceptions import ColumnsError
 from emsco.rows.arrow import Texts, read_column, read_labels, read_unknown
@@ -73,7 +75,7 @@ def decided(
     decider: Decider, rows: Rows, keep: Sequence[str], schema: pa.Schema, tally: Tally
 ) -> Iterator[pa.RecordBatch]:
     """Decide a file, block by block."""
-    driver = Driver(decider)
+    driver = Driver(decider, DecimalCommas(rows.path))
     for block in rows.blocks(list(dict.fromkeys([*decider.columns_read, *keep]))):
         decisions = driver.decide(block)
         tally.add(decisions)
@@ -85,8 +87,8 @@ def decided(
 class Driver:
     """Answers the decision loop out of blocks."""
 
-    def __init__(self, decider: Decider) -> None:
-        self._decider = decider
+    def __init__(self, decider: Decider, commas: DecimalCommas) -> None:
+        self._decider, self._commas = decider, commas
         self._readers = dict(decider.readers)
         # Labels as their places: Arrow takes those, instead of reading text back from Python.
         self._plan = replace(decider.plan, classes=np.arange(len(decider.classes)))
@@ -102,8 +104,8 @@ class Driver:
             rows = block.first_row + ask.rows
             asked = zip(ask.features, columns, strict=True)
             if self._decider.guard is None:
-                return Answer([self._checked(name, column, rows) for name, column in asked])
-            found = {name: self._values(name, column) for name, column in asked}
+                return Answer([self._checked(name, column, rows, block) for name, column in asked])
+            found = {name: self._values(name, column, block) for name, column in asked}
             return Answer(list(found.values()), self._decider.reasons(found))
 
         return drive(decide_rows(self._plan, block.n_rows), answer)
@@ -116,7 +118,9 @@ class Driver:
             return pc.if_else(pa.array(decisions.accepted), ACCEPTED, LOW_CONFIDENCE)
         return pa.array(getattr(decisions, name))
 
-    def _checked(self, name: str, column: pa.Array, rows: NDArray[np.intp]) -> NDArray[Any]:
+    def _checked(
+        self, name: str, column: pa.Array, rows: NDArray[np.intp], block: Block
+    ) -> NDArray[Any]:
         """Read a column as its stage takes it, text as codes; refuse what cannot be judged.
 
         A final model takes text as text, and where it is only what was logged, its answers.
@@ -129,7 +133,7 @@ class Driver:
             texts = Texts.read(column, encoding.levels)
             values, places = texts.words, texts.places
         else:
-            values, places = self._values(name, column), np.arange(len(rows))
+            values, places = self._values(name, column, block), np.arange(len(rows))
         bad = reader.invalid(values)
         if bad is not None and bad[places].any():
             at = int(np.argmax(bad[places]))
@@ -140,11 +144,13 @@ class Driver:
             return encoding.codes(values)[places].view(Codes)
         return values
 
-    def _values(self, name: str, column: pa.Array) -> NDArray[Any]:
+    def _values(self, name: str, column: pa.Array, block: Block) -> NDArray[Any]:
         """Read a column as what it held in training."""
         reader = self._readers[name]
         if reader.encoding is not None or reader.kind != UNKNOWN:
-            return read_column(column, reader)
+            others = partial(block.columns, self._decider.columns_read)
+            respell = partial(self._commas.respelled, name=name, others=others)
+            return read_column(column, reader, respell)
         # An early file does not tell what the column is: as the first block has it.
         values = read_unknown(column)
         kind = TEXT if values.dtype.kind == "O" else NUMBER

@@ -122,7 +122,9 @@ def _explain(error: Exception) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return STOPPED_READING
     if isinstance(error, EmscoError):
-        note(f"emsco: {in_shell(str(error))}")
+        row = getattr(error, "row", None)
+        line = "" if row is None else f" In a CSV file, row {row} is line {row + 2}."
+        note(f"emsco: {in_shell(str(error))}{line}")
         return REFUSED
     if isinstance(error, MemoryError):
         note("emsco: there is not enough memory for this; take fewer rows or columns.")

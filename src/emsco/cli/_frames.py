@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,10 +12,18 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from emsco._ground.progress import followed
+from emsco.cli._decimals import DecimalCommas, is_numeric
 from emsco.cli._errors import note
 from emsco.cli._tables import check_columns, open_rows
 from emsco.exceptions import ArtifactError, quoted, require
-from emsco.rows.arrow import as_given, as_objects, is_number, read_labels, read_unknown
+from emsco.rows.arrow import (
+    Respell,
+    as_given,
+    as_objects,
+    is_number,
+    read_labels,
+    read_unknown,
+)
 from emsco.rows.reading import UNKNOWN, ColumnReader
 
 _FEW = 0.1  # of cells that are no numbers: the column was likely meant to hold numbers
@@ -72,8 +81,11 @@ def _frame(
     if not table.num_rows:
         raise ArtifactError(f"{path} has no rows.")
     columns = {name: table.column(name).combine_chunks() for name in names}
-    listed = followed(list(columns.items()), f"read {path}")
-    values = {name: _values(column, name, known.get(name)) for name, column in listed}
+    commas = DecimalCommas(path)
+    values = {}
+    for name, column in followed(list(columns.items()), f"read {path}"):
+        respell = partial(commas.respelled, name=name, others=columns.values)
+        values[name] = _values(column, name, known.get(name), respell)
     return require("pandas").DataFrame(values)
 
 
@@ -84,11 +96,15 @@ def read_names(path: Path, column: str) -> NDArray[Any]:
     return as_objects(rows.table([column]).column(column)).astype(str)
 
 
-def _values(column: pa.Array, name: str, reader: ColumnReader | None) -> NDArray[Any]:
+def _values(
+    column: pa.Array, name: str, reader: ColumnReader | None, respell: Respell
+) -> NDArray[Any]:
     """Read a column as a model knows it; where none does, as numbers if all of it are."""
     if reader is not None and reader.kind != UNKNOWN:
-        return as_given(column, reader)
+        return as_given(column, reader, respell)
     values = read_unknown(column)
+    if values.dtype.kind == "O" and is_numeric(column):
+        return read_unknown(respell(column))
     if values.dtype.kind == "O":
         _warn_odd(values, name)
     return values
@@ -97,7 +113,7 @@ def _values(column: pa.Array, name: str, reader: ColumnReader | None) -> NDArray
 def _warn_odd(texts: NDArray[Any], name: str) -> None:
     """Warn where a few cells, such as "?", turn a column of numbers into one of text."""
     counts = Counter(text for text in texts.tolist() if text is not None)
-    odd = {text: count for text, count in counts.items() if not is_number(text)}
+    odd = {text: n for text, n in counts.items() if not is_number(text.replace(",", ".", 1))}
     if sum(odd.values()) <= _FEW * sum(counts.values()):
         note(
             f"emsco: warning: {name!r} is read as text, because of {quoted(odd, most=3)} among "

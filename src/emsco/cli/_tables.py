@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +25,15 @@ STDIN = Path("-")
 CSV_ENDINGS = (".csv", ".tsv", ".txt")
 PARQUET_ENDINGS = (".parquet", ".pq")
 _COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
+_SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods", ".numbers")
 _DELIMITERS = ",;\t|"
+_DECLARED = re.compile(rf"sep=([{_DELIMITERS}])\s*")  # a first line for Excel
+_RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+): (.*)", re.DOTALL)
+_MARKS = {  # of byte order; the longer one first
+    codecs.BOM_UTF32_LE: "UTF-32", codecs.BOM_UTF32_BE: "UTF-32",
+    codecs.BOM_UTF16_LE: "UTF-16", codecs.BOM_UTF16_BE: "UTF-16",
+}  # fmt: skip
+_SHOWN = 80  # letters of a faulty row
 _BLOCK_BYTES = 2**22  # of CSV read at a time
 _BLOCK_ROWS = 2**15  # of Parquet decided at a time
 
@@ -80,6 +90,8 @@ def open_rows(path: Path, *, stdin: bool = False) -> Rows:
         return CsvRows(path)
     if ending in PARQUET_ENDINGS:
         return ParquetRows(path)
+    if ending in _SPREADSHEETS:
+        raise _spreadsheet(path)
     known = ", ".join((*CSV_ENDINGS, *PARQUET_ENDINGS))
     raise ArtifactError(f"{path} must end in one of {known}, to tell how it is to be read.")
 
@@ -89,9 +101,10 @@ def check_columns(rows: Rows, wanted: Sequence[str]) -> None:
     counts = Counter(rows.names)
     for name in wanted:
         if name not in counts:
+            alone = " Does its first line name the columns?" if len(rows.names) == 1 else ""
             raise ColumnsError(
                 f"{rows.path} has no column {name!r}{nearest(name, rows.names)} It has "
-                f"{quoted(rows.names)}."
+                f"{quoted(rows.names)}.{alone}"
             )
         if counts[name] > 1:
             raise ColumnsError(f"{rows.path} has more than one column {name!r}; rename them.")
@@ -103,15 +116,63 @@ def _reading(path: Path) -> Iterator[None]:
     try:
         yield
     except UnicodeDecodeError as error:
-        raise ArtifactError(f"{path} is not text in UTF-8; convert it (iconv -t UTF-8).") from error
+        raise _not_utf8(path) from error
     except (pa.ArrowException, OSError, csv.Error) as error:
+        if "invalid UTF8" in str(error):
+            raise _not_utf8(path) from error
+        ragged = _RAGGED.search(str(error))
+        if ragged:
+            raise ArtifactError(_uneven(path, *ragged.groups())) from error
         if "new-line character" in str(error):
             raise ArtifactError(
                 f"{path} ends its lines by carriage returns alone; convert it (tr '\\r' '\\n')."
             ) from error
         if "straddl" in str(error):
             raise _too_long(path, "has a row") from error
-        raise ArtifactError(f"{path} cannot be read: {str(error).rstrip('.')}.") from error
+        compressed = " Is it compressed at all?" if "inflate failed" in str(error) else ""
+        why = str(error).rstrip(".")
+        raise ArtifactError(f"{path} cannot be read: {why}.{compressed}") from error
+
+
+def _not_utf8(path: Path, encoding: str | None = None) -> ArtifactError:
+    """Make the error for text in another encoding; None: which one cannot be seen."""
+    guess = "" if encoding else " (in Western Europe ISO-8859-1 or WINDOWS-1252 is likely)"
+    return ArtifactError(
+        f"{path} is not text in UTF-8; convert it by "
+        f"`iconv -f {encoding or 'ISO-8859-1'} -t UTF-8 {path.name} > utf8.csv`{guess}."
+    )
+
+
+def _spreadsheet(path: Path) -> ArtifactError:
+    return ArtifactError(
+        f"{path} is a spreadsheet; open it there and save the sheet as CSV (UTF-8)."
+    )
+
+
+def _uneven(path: Path, row: str, wanted: str, got: str, text: str) -> str:
+    """Say what is wrong with a row of too few or too many cells."""
+    text = text.splitlines()[0]
+    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    return (
+        f"{path} has {wanted} columns, but row {int(row) - 1} (line {int(row) + 1}) has {got} "
+        f"cells, {shown!r}. Put cells that contain the separator into double quotes; an open quote "
+        "joins lines."
+    )
+
+
+def _refuse_other_formats(path: Path, begin: bytes) -> None:
+    """Refuse what is no text, by how it begins, and say what to do with it."""
+    for mark, name in _MARKS.items():
+        if begin.startswith(mark):
+            raise _not_utf8(path, name)
+    if begin.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0")):
+        raise _spreadsheet(path)
+    if begin.startswith(b"\x1f\x8b"):
+        raise ArtifactError(f"{path} is compressed; add .gz to its name.")
+    if begin.startswith(b"PAR1"):
+        raise ArtifactError(f"{path} is Parquet; end its name in .parquet.")
+    if b"\0" in begin[:4]:  # without a mark, but with every other byte zero
+        raise _not_utf8(path, "UTF-16BE" if begin[0] == 0 else "UTF-16LE")
 
 
 def _too_long(path: Path, what: str) -> ArtifactError:
@@ -131,8 +192,16 @@ class CsvRows:
                 native = pa.input_stream(str(path), compression="detect", buffer_size=2**16)
                 self._stream = io.BufferedReader(native, 2**16)
             begin = self._stream.readline(_BLOCK_BYTES)
+            _refuse_other_formats(path, begin)
             line = begin.decode("utf-8-sig")
-            self._delimiter = max(_DELIMITERS, key=line.count)  # the first of equals
+            declared = _DECLARED.fullmatch(line)
+            while begin and (declared or not line.strip()):  # blank, or Excel's "sep=;"
+                begin = self._stream.readline(_BLOCK_BYTES)
+                line = begin.decode()
+                if line.strip():
+                    break
+            # The first of equals.
+            self._delimiter = declared[1] if declared else max(_DELIMITERS, key=line.count)
             lines = chain([line], (more.decode() for more in self._stream))
             self.names = next(csv.reader(lines, delimiter=self._delimiter), [])
             if len(begin) == _BLOCK_BYTES:

@@ -7,9 +7,9 @@ same in any file and in any block of it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -115,9 +115,15 @@ class Texts(NamedTuple):
         return self.words[self.places]
 
 
-def read_column(column: pa.Array, reader: ColumnReader) -> NDArray[Any]:
+# Spells the numbers of a column as Python does, where its file writes them in another way.
+Respell: TypeAlias = Callable[[pa.Array], pa.Array]
+
+
+def read_column(
+    column: pa.Array, reader: ColumnReader, respell: Respell | None = None
+) -> NDArray[Any]:
     """Read a column as a model knows it: numbers, infinity where a value is none; or text."""
-    values = as_given(column, reader)
+    values = as_given(column, reader, respell)
     return values if _holds_text(reader) else numbers(values)
 
 
@@ -125,14 +131,17 @@ def _holds_text(reader: ColumnReader) -> bool:
     return isinstance(reader.encoding, Category) or reader.kind in _TEXTS
 
 
-def as_given(column: pa.Array, reader: ColumnReader) -> NDArray[Any]:
+def as_given(
+    column: pa.Array, reader: ColumnReader, respell: Respell | None = None
+) -> NDArray[Any]:
     """Read a column as a model knows it, for the library to read again as it does any frame."""
     if _holds_text(reader):
         return Texts.read(column, reader.known_levels).each()
-    try:
+    with suppress(pa.ArrowInvalid):
         return as_numbers(column)
-    except pa.ArrowInvalid:
-        return as_objects(column)  # which says which value is none
+    if respell is not None:
+        return as_given(respell(column), reader)
+    return as_objects(column)  # which says which value is none
 
 
 def read_unknown(column: pa.Array) -> NDArray[Any]:
