@@ -10,6 +10,7 @@ import pandas as pd
 import polars as pl
 import pytest
 from sklearn.base import clone
+from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.datasets import load_iris
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
@@ -18,8 +19,19 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from emsco import CascadeClassifier, Costs, Source, StageDesign, evaluate
+from emsco import (
+    CascadeClassifier,
+    CascadeSearchCV,
+    Costs,
+    Source,
+    StageDesign,
+    dump,
+    evaluate,
+    load,
+)
+from emsco.certify import certify
 from emsco.exceptions import (
+    CertificateError,
     ClassesError,
     ColumnsError,
     DesignError,
@@ -305,10 +317,79 @@ def test_an_estimator_that_refuses_missing_values_names_stage_and_column():
     assert e.value.column == "dear"
 
 
+@pytest.mark.parametrize("columns", [["cheap", "dear"], [0, 1], "noise"])
+def test_a_column_transformer_that_names_columns_not_bought_is_explained(columns):
+    """Its own message does not say that a stage sees only what was bought so far."""
+    named = ColumnTransformer([("scale", StandardScaler(), columns)])
+    with pytest.raises(ColumnsError, match=r"here 'cheap'; .*make_column_selector\(pattern") as e:
+        cascade(estimator=make_pipeline(named, LogisticRegression())).fit(FRAME, Y)
+    assert repr(columns[-1] if isinstance(columns, list) else columns) in str(e.value)
+    selected = ColumnTransformer(
+        [("scale", StandardScaler(), make_column_selector(pattern="cheap|dear"))]
+    )
+    fitted = cascade(estimator=make_pipeline(selected, LogisticRegression())).fit(FRAME, Y)
+    assert [len(e[0].get_feature_names_out()) for e in fitted.estimators_] == [1, 2]
+
+
+@pytest.mark.parametrize("estimator", [None, LogisticRegression()])
+def test_a_column_without_a_price_is_left_out_with_a_warning(estimator, tmp_path):
+    """Nothing reads it: not the fit, not a decision, not a file, not what knows rows again."""
+    costs = {"cheap": 1, "dear": 20}
+    design = StageDesign([0, 1])
+    reference = cascade(design=design, costs=costs, estimator=estimator).fit(FRAME[[*costs]], Y)
+    frame = FRAME[["noise", "cheap", "dear"]].assign(noise=np.inf)
+    with pytest.warns(UserWarning, match="no price for it: 'noise'"):
+        fitted = cascade(design=design, costs=costs, estimator=estimator).fit(frame, Y)
+    dump(fitted, tmp_path / "model.emsco")
+    loaded = load(tmp_path / "model.emsco")
+    for model in (fitted, loaded):
+        assert model.feature_names_in_.tolist() == ["noise", "cheap", "dear"]
+        assert same(model.decide(frame[[*costs]]).label, reference.decide(FRAME[[*costs]]).label)
+        assert same(model.predict(frame), reference.predict(FRAME[[*costs]]))
+        with pytest.raises(CertificateError, match="fitted on"):
+            certify(model, frame.assign(noise=0.0), Y, accuracy=0.6)
+    names = ["x0", "x1", "x2"]
+    with pytest.warns(UserWarning, match="no price for it: 'x0'"):
+        by_place = cascade(
+            design=design, costs=dict(zip(names[1:], costs.values(), strict=True)),
+            estimator=estimator,
+        ).fit(frame.to_numpy(), Y)  # fmt: skip
+    assert same(by_place.decide(frame.to_numpy()).label, reference.decide(FRAME[[*costs]]).label)
+
+
+@pytest.mark.filterwarnings("ignore::emsco.exceptions.SelectionWarning")
+def test_a_search_leaves_columns_without_a_price_out(tmp_path):
+    """Its front, its choice and its fresh figures are those of the columns that have one."""
+    costs = {"cheap": 1, "dear": 20}
+    reference = CascadeSearchCV(costs=costs, cv=3, random_state=0, luck=False)
+    reference.fit(FRAME[[*costs]], Y)
+    search = CascadeSearchCV(costs=costs, cv=3, random_state=0, luck=False)
+    with pytest.warns(UserWarning, match="no price for it: 'noise'"):
+        search.fit(FRAME.assign(noise="a text"), Y)
+    assert [c.evaluation for c in search.front_] == [c.evaluation for c in reference.front_]
+    fresh = FRAME[[*costs]] + 0.1
+    assert (
+        search.score_front(fresh, Y).to_frame().equals(reference.score_front(fresh, Y).to_frame())
+    )
+    dump(search, tmp_path / "search.emsco")
+    loaded = load(tmp_path / "search.emsco")
+    assert same(loaded.decide(fresh).label, reference.decide(fresh).label)
+
+
+def test_a_final_model_needs_a_price_for_every_column():
+    """It takes X as it is, so a column without a price would be had for nothing."""
+    final = LogisticRegression().fit(FRAME, Y)
+    with (
+        pytest.warns(UserWarning, match="'noise'"),
+        pytest.raises(ColumnsError, match="A final model takes every column; give 'noise' a price"),
+    ):
+        cascade(design=None, costs={"cheap": 1, "dear": 20}, final=final).fit(FRAME, Y)
+
+
 @pytest.mark.parametrize(
     ("params", "error", "message"),
     [
-        ({"costs": {"cheap": 1, "dear": 2}}, ColumnsError, "missing: 'noise'"),
+        ({"costs": {"cheep": 1, "dear": 2}}, ColumnsError, "not in X: 'cheep'; did you mean"),
         ({"costs": [1, 2]}, ColumnsError, "2 prices for 3 features"),
         ({"costs": [1, 2, -3]}, ValueError, "cost of source 'noise' must be a number >= 0"),
         ({"costs": Costs.per_feature([1, 2, 3])}, ColumnsError, "not in X: 'x0', 'x1', 'x2'"),

@@ -9,12 +9,12 @@ from decimal import Decimal
 from itertools import chain, combinations
 
 import pytest
-from emsco.costs import resolve_costs
 from hypothesis import given
 from hypothesis import strategies as st
 
 from emsco import Costs, Review, Source
 from emsco.exceptions import ColumnsError, CostsError
+from emsco.words.pricing import resolve_costs
 
 BLOOD = Costs(
     [
@@ -144,13 +144,19 @@ def test_prices_match_features_by_name_or_by_position():
         Costs.per_feature({"a": 1, "c": 2}, ["a", "b"])
 
 
-def test_costs_must_own_every_column_of_x_exactly_once():
+def test_costs_own_columns_of_x_and_name_those_left_out():
     assert resolve_costs(None, ["a", "b"]).total == 2
     assert resolve_costs(BLOOD, ["chol", "age", "fbs"]) is BLOOD
     with pytest.raises(ColumnsError, match="not in X: 'fbs'; did you mean 'fbss'"):
         resolve_costs(BLOOD, ["age", "chol", "fbss"])
-    with pytest.raises(ColumnsError, match="No source of `costs` yields the column 'sex' of X"):
-        resolve_costs(BLOOD, ["age", "chol", "fbs", "sex"])
+    with pytest.warns(UserWarning, match="Left out, because `costs` has no price for it: 'sex'"):
+        assert resolve_costs(BLOOD, ["age", "chol", "fbs", "sex"]) is BLOOD
+    with pytest.warns(UserWarning, match="no price for it: 'id'. A price of 0 makes a column free"):
+        assert resolve_costs({"b": 2, "a": 1}, ["id", "a", "b"]).names == ("a", "b")
+    with pytest.raises(ColumnsError, match="not in X: 'c'"):
+        resolve_costs({"a": 1, "c": 2}, ["a", "b"])
+    with pytest.raises(ColumnsError, match="prices no column of X: 'a', 'b'"):
+        resolve_costs({}, ["a", "b"])
 
 
 def test_costs_written_to_toml_are_read_back_equal(tmp_path):

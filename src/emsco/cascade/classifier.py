@@ -18,13 +18,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from emsco.cascade.decider import Decider, Guard, make_decider
 from emsco.learners import learner_of
-from emsco.learners.final_stage import check_final, logged
+from emsco.learners.final_stage import check_final, logged, refuse_unused
 from emsco.learners.training import Training, check_labels
 from emsco.rows.known import FittedRows
 from emsco.rows.rows import Layout, Rows
-from emsco.words.costs import Costs, resolve_costs
+from emsco.words.costs import Costs
 from emsco.words.decisions import Decisions
 from emsco.words.design import StageDesign
+from emsco.words.pricing import resolve_costs
 from emsco.words.threshold import Threshold
 
 
@@ -146,6 +147,8 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
         layout, rows = Layout.learn(self, X, y, logged(self.final))
         labels = check_labels(y, len(rows))
         costs = resolve_costs(self.costs, rows.names)
+        layout, rows = layout.using(rows, costs.features)
+        refuse_unused(layout.unused, self.final)
         if self.final is not None:
             check_final(self.final, self.guard)
         training = Training(

@@ -9,7 +9,8 @@ import numpy as np
 
 from emsco.datasets._files import CostlyData, Folder, frame, read, rows
 from emsco.exceptions import DatasetError, quoted, require
-from emsco.words.costs import Costs, Source, resolve_costs
+from emsco.words.costs import Costs, Source
+from emsco.words.pricing import resolve_costs
 
 Choice = TypeVar("Choice")
 

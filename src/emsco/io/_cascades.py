@@ -100,6 +100,7 @@ def rows_to(writer: Writer, layout: Layout, stages: Stages, fitted_rows: FittedR
     """Keep what is known of the rows that a model was fitted on."""
     return {
         "columns": list(layout.names),
+        **({"unused": list(layout.unused)} if layout.unused else {}),
         "named": layout.named,
         "classes": labels_to(stages.classes),
         "most_frequent": stages.most_frequent,
@@ -109,7 +110,8 @@ def rows_to(writer: Writer, layout: Layout, stages: Stages, fitted_rows: FittedR
 
 def layout_from(rows: Data, final: Any) -> Layout:
     """Say how X is laid out."""
-    return Layout(tuple(expect_texts(rows["columns"])), expect(rows["named"], bool), logged(final))
+    names, unused = expect_texts(rows["columns"]), expect_texts(rows.get("unused", []))
+    return Layout(tuple(names), expect(rows["named"], bool), logged(final), tuple(unused))
 
 
 def fitted_rows_from(reader: Reader, rows: Data) -> FittedRows:
@@ -119,7 +121,7 @@ def fitted_rows_from(reader: Reader, rows: Data) -> FittedRows:
 
 def expect_rows(rows: Any, *others: str) -> Data:
     """Give what is known of rows, which must be complete."""
-    told = ("known",) if "known" in expect(rows, dict) else ()
+    told = {"known", "unused"} & expect(rows, dict).keys()
     return expect_keys(rows, "columns", "named", "classes", "most_frequent", *told, *others)
 
 
@@ -181,7 +183,8 @@ def stages_from(reader: Reader, data: Data, rows: Data, final: Any) -> FittedSta
     classes, names = labels_from(rows["classes"]), expect_texts(rows["columns"])
     most_frequent = expect(rows["most_frequent"], int)
     columns = expect(data["columns"], dict)
-    if len(set(names)) != len(names) or not columns.keys() <= set(names):
+    unused = set(expect_texts(rows.get("unused", [])))
+    if len(set(names)) != len(names) or not columns.keys() <= set(names) - unused:
         raise ArtifactError("it names a column twice, or one that X does not have")
     if not 0 <= most_frequent < len(classes) or data["container"] not in _CONTAINERS:
         raise ArtifactError("it was fitted on rows that cannot be")
@@ -219,7 +222,7 @@ def stages_from(reader: Reader, data: Data, rows: Data, final: Any) -> FittedSta
         container=data["container"],
         classes=classes,
         most_frequent=most_frequent,
-        names=names,
+        names=[name for name in names if name not in unused],
         readers=readers,
         fitted=fitted,
         guard=guard,
@@ -279,7 +282,7 @@ def _taken_apart(cascade: CascadeClassifier) -> FittedStages:
         container="array" if is_bare else decider.container,
         classes=decider.classes,
         most_frequent=decider.plan.default,
-        names=decider.layout.names,
+        names=decider.layout.used,
         readers=decider.readers,
         fitted=dict(zip(features, judged, strict=False)),
         guard=guard,

@@ -16,7 +16,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.validation import _check_method_params, has_fit_parameter
 
-from emsco.exceptions import ValuesError, quoted
+from emsco.exceptions import ColumnsError, ValuesError, quoted
 from emsco.learners.folds import Fold, refuse_missing_class
 from emsco.learners.protocol import Learner, Outcomes, SetFits, Stages
 from emsco.learners.training import Training
@@ -53,10 +53,18 @@ class EstimatorStage:
 
     @contextmanager
     def _explained(self, columns: Columns) -> Iterator[None]:
-        """Name the stage and the columns where the estimator refuses missing values."""
+        """Name the stage and the columns where the estimator refuses them."""
         try:
             yield
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, IndexError) as error:
+            named = _columns_named(self.estimator, set(self.features))
+            if named:
+                raise ColumnsError(
+                    f"A stage sees only the columns bought so far, here {quoted(self.features)}; a "
+                    f"ColumnTransformer names {quoted(named)}. Let it select among those there "
+                    "are: make_column_selector(dtype_include=...) by type, or "
+                    "make_column_selector(pattern=...) by name, of sklearn.compose."
+                ) from error
             missing = [f for f in self.features if has_missing(plain(columns[f]))]
             if not missing:
                 raise
@@ -66,6 +74,21 @@ class EstimatorStage:
                 f"{type(self.estimator).__name__} may refuse: {error}",
                 column=missing[0],
             ) from error
+
+
+def _columns_named(estimator: Any, held: set[str]) -> list[Any]:
+    """List what a ColumnTransformer names by hand: columns that are not held, or positions."""
+    from sklearn.compose import ColumnTransformer  # slow to import, and seldom needed
+
+    parts = [estimator, *getattr(estimator, "get_params", dict)().values()]
+    lists = [
+        [columns] if isinstance(columns, str | int) else columns
+        for part in parts
+        if isinstance(part, ColumnTransformer)
+        for _, _, columns in part.transformers
+        if not (callable(columns) or isinstance(columns, slice))
+    ]
+    return [name for names in lists for name in names if name not in held]
 
 
 @dataclass(frozen=True)

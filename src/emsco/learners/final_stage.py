@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from emsco.exceptions import ClassesError, DesignError
+from emsco.exceptions import ClassesError, ColumnsError, DesignError, quoted
 from emsco.learners.final import LoggedAnswers
 from emsco.learners.protocol import Outcomes, SetFits, parts_of
 from emsco.rows.columns import Columns, assemble
@@ -61,6 +61,14 @@ def check_final(final: Any, guard: Any) -> None:
         check_is_fitted(final)
     if guard is not None:
         raise DesignError("A guard rejects rows and a final model answers all; give one.")
+
+
+def refuse_unused(unused: Sequence[str], final: Any) -> None:
+    """Refuse columns without a price beside a final model, which takes every column."""
+    if final is not None and unused:
+        raise ColumnsError(
+            f"A final model takes every column; give {quoted(unused)} a price, 0 where it is free."
+        )
 
 
 def answer_codes(answers: Any, classes: NDArray[Any]) -> NDArray[np.intp]:

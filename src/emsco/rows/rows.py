@@ -6,7 +6,7 @@ Everything else takes `Rows`; only this room looks into arrays and frames.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -57,6 +57,11 @@ class Rows:
     def __len__(self) -> int:
         return int(self.given.shape[0])
 
+    def only(self, names: Sequence[str]) -> Rows:
+        """Give the same rows with some of their columns."""
+        columns = {name: self.columns[name] for name in names}
+        return replace(self, names=tuple(names), columns=columns)
+
     @property
     def index(self) -> Any:
         """The index of a pandas frame; None where rows have none."""
@@ -95,16 +100,19 @@ class Layout:
     Parameters
     ----------
     names : tuple of str
-        The columns of sources, in the order of X.
+        The columns, in the order of X.
     named : bool
         Whether X named them; else they are known by their place.
     answers : str, default=None
         The column that holds what a final model has answered.
+    unused : tuple of str, default=()
+        Columns that no source yields: X may hold them, and nothing reads them.
     """
 
     names: tuple[str, ...]
     named: bool
     answers: str | None = None
+    unused: tuple[str, ...] = ()
 
     @classmethod
     def learn(cls, owner: Any, X: Any, y: Any, answers: str | None = None) -> tuple[Layout, Rows]:
@@ -128,6 +136,18 @@ class Layout:
         names = generated_names(X.shape[1]) if given is None else given.tolist()
         layout = cls(tuple(names), given is not None, answers)
         return layout, Rows(layout.names, container, X, read_columns(X, names), logged)
+
+    def using(self, rows: Rows, features: Iterable[str]) -> tuple[Layout, Rows]:
+        """Leave the columns unread that are none of these features."""
+        wanted = set(features)
+        layout = replace(self, unused=tuple(name for name in self.names if name not in wanted))
+        return (layout, rows.only(layout.used)) if layout.unused else (self, rows)
+
+    @property
+    def used(self) -> tuple[str, ...]:
+        """The columns of sources, in the order of X."""
+        unused = set(self.unused)
+        return tuple(name for name in self.names if name not in unused)
 
     def read(self, owner: Any, X: Any, wanted: Iterable[str], *, by_name: bool = False) -> Rows:
         """Read other rows, of which some columns are wanted.
@@ -156,17 +176,17 @@ class Layout:
             validate_data(owner, _apart(X, self.answers)[0], reset=False, skip_check_array=True)
 
     def read_known(self, X: Any) -> Rows:
-        """Read what X has of the columns that `fit` saw: a frame may lack some of them."""
+        """Read what X has of the columns of sources: a frame may lack some of them."""
         container = container_of(X)
         if container == "array":
             X = np.asarray(X)
         elif self.named:
             held = set(X.columns)
-            there = [name for name in self.names if name in held]
+            there = [name for name in self.used if name in held]
             return Rows(tuple(there), container, X, pick_columns(X, there))
         if len(X.shape) != 2 or X.shape[1] != len(self.names):
             raise ColumnsError(f"X must have {len(self.names)} columns, its shape is {X.shape}.")
-        return Rows(self.names, container, X, read_columns(X, self.names))
+        return Rows(self.names, container, X, read_columns(X, self.names)).only(self.used)
 
     @property
     def _apart_names(self) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from emsco.cascade import Guard
 from emsco.exceptions import SearchError
 from emsco.learners import learner_of
-from emsco.learners.final_stage import check_final, logged
+from emsco.learners.final_stage import check_final, logged, refuse_unused
 from emsco.learners.folds import Fold
 from emsco.learners.training import Training, check_labels
 from emsco.rows.rows import Layout
@@ -41,8 +41,9 @@ from emsco.search.choice import AllSources, check_bounds
 from emsco.search.found import Found
 from emsco.search.strategies.exhaustive import Exhaustive, count_sets
 from emsco.search.strategies.hybrid import default_search
-from emsco.words.costs import Costs, resolve_costs
+from emsco.words.costs import Costs
 from emsco.words.front import Candidate, ParetoFront
+from emsco.words.pricing import resolve_costs
 from emsco.words.threshold import StageThreshold
 
 
@@ -297,6 +298,8 @@ class CascadeSearchCV(Chooses, ClassifierMixin, BaseEstimator):
         layout, rows = Layout.learn(self, X, truth, logged(self.final))
         labels = check_labels(truth, len(rows))
         costs = resolve_costs(self.costs, rows.names)
+        layout, rows = layout.using(rows, costs.features)
+        refuse_unused(layout.unused, self.final)
         training = Training(
             learner_of(self.estimator),
             rows.container,

@@ -205,11 +205,11 @@ class Found:
             front = followed(self.front, "decide fresh rows by every candidate")
             cascades = (self.cascade(candidate, refit, guard) for candidate in front)
             return [evaluate(cascade.decide(X), truth) for cascade in cascades]
-        rows = self.layout.read(owner, X, self.layout.names, by_name=True)
+        rows = self.layout.read(owner, X, self.layout.used, by_name=True)
         if len(rows) != len(truth):
             raise ClassesError(f"X has {len(rows)} rows but `y` has {len(truth)}.")
-        for name, column in rows.columns.items():
-            self.stages.reader(name).refuse_unjudged(column, name)
+        for name in self.layout.used:
+            self.stages.reader(name).refuse_unjudged(rows.columns[name], name)
         answers = None if self.final is None else np.asarray(self.final.predict(X))
         posing = self.posing
         return evaluate_afresh(

@@ -13,8 +13,6 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from emsco._ground.frozen import FrozenMapping
 from emsco._ground.generated import generated_names
 from emsco._ground.toml import fields_beside, toml_key, toml_value
@@ -288,6 +286,11 @@ class Costs:
             (source,) = self._known([source]).values()
         return tuple(source.features)
 
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Every feature that a source yields."""
+        return tuple(feature for source in self.sources for feature in source.features)
+
     def unmet(self, sources: Iterable[str]) -> tuple[tuple[str, str], ...]:
         """List (source, what it requires) for every requirement that a set leaves out."""
         known = self._known(sources)
@@ -358,37 +361,6 @@ class Costs:
         if path is not None:
             Path(path).write_text("\n".join([*lines, ""]), encoding="utf-8")
         return "\n".join([*lines, ""])
-
-
-def resolve_costs(
-    costs: Costs | Mapping[str, float] | Sequence[float] | str | os.PathLike[str] | None,
-    feature_names: Sequence[str],
-) -> Costs:
-    """Turn any of the ways to state costs into `Costs` that own every column exactly once.
-
-    A sequence matches the columns by position, everything else by name; None prices every feature
-    at 1, and a path names a TOML file.
-    """
-    if costs is None:
-        return Costs.per_feature([1.0] * len(feature_names), feature_names)
-    if isinstance(costs, str | os.PathLike):
-        costs = Costs.from_toml(costs)
-    elif not isinstance(costs, Costs):
-        if isinstance(costs, np.ndarray):
-            costs = costs.tolist()
-        return Costs.per_feature(costs, feature_names)
-    owned = [feature for source in costs.sources for feature in costs.columns(source)]
-    yielded, known = set(owned), set(feature_names)
-    lost = [feature for feature in owned if feature not in known]
-    unowned = [name for name in feature_names if name not in yielded]
-    if lost:
-        raise ColumnsError(
-            f"`costs` names {len(owned)} features but X has {len(feature_names)}; "
-            f"not in X: {quoted(lost)}" + nearest(lost[0], unowned)
-        )
-    if unowned:
-        raise ColumnsError(f"No source of `costs` yields the column {quoted(unowned)} of X.")
-    return costs
 
 
 def _source_from(name: str, entry: Any) -> Source:
