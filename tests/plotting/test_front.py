@@ -125,16 +125,20 @@ def test_a_line_follows_the_best_accuracy_for_at_most_a_cost(search):
             assert accuracy == accuracies[costs <= cost].max()
 
 
-def test_costs_stand_on_a_logarithmic_axis_where_most_would_be_pressed_to_the_left():
+def test_costs_stand_on_a_logarithmic_axis_where_most_would_be_pressed_to_the_left(assert_legible):
     squeezed = [(0.8, 0.5, 1), (0.85, 0.5, 2), (0.86, 0.5, 3), (0.9, 0.5, 90)]
     spread = [(0.8, 0.5, 1), (0.85, 0.5, 40), (0.9, 0.5, 90)]
     free = [(0.8, 0.5, 0), *squeezed[1:]]
 
     def scale(figures, **options):
-        return FrontDisplay.from_front(front_of(figures), **options).ax_.get_xscale()
+        display = FrontDisplay.from_front(front_of(figures), **options)
+        assert_legible(display.figure_)
+        return display.ax_.get_xscale()
 
     assert scale(squeezed) == "log"
-    assert scale(spread) == scale(free) == "linear"
+    assert scale(free) == "symlog"
+    assert scale(spread) == scale([(0.8, 0.5, 0)]) == "linear"
+    assert scale([(0.8, 0.5, 0)], scale="symlog") == "symlog"
     assert scale(squeezed, scale="linear") == "linear"
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.exceptions import NotFittedError
 
-from emsco import CascadeSearchCV, ParetoFront
+from emsco import CascadeSearchCV, Costs, ParetoFront
 from emsco.exceptions import SelectionError
 from emsco.plotting import SourcesDisplay
 
@@ -35,6 +35,18 @@ def test_what_is_bought_most_stands_first_with_its_price(search):
     prices = {source.name: source.cost for source in search.costs_.sources}
     assert labels == [f"{name} ({prices[name]:.0f} EUR)" for name in display.sources_]
     assert display.ax_.get_xlabel() == "cost (EUR) of the candidates, in order"
+
+
+@pytest.mark.parametrize("price", [0.001, 1.0, 1_234_567.0])
+def test_costs_below_columns_stand_apart(price, assert_legible):
+    """Long names leave little room, and large costs take much."""
+    names = [f"a source with a very long name, number {i}" for i in range(40)]
+    costs = Costs.per_feature(dict.fromkeys(names, price))
+    n_bought = np.arange(1, 41)
+    bought = np.tril(np.ones((40, 40), dtype=bool))
+    display = SourcesDisplay(bought.T, n_bought * price, costs=costs).plot()
+    assert_legible(display.figure_)
+    assert len(display.ax_.get_xticks()) >= 2
 
 
 def test_errors_are_named(search):

@@ -28,6 +28,7 @@ from emsco.words.front import ParetoFront
 # Where coverage changes colour: the nearer to answering every row, the more it matters.
 LEVELS = (0.0, 0.5, 0.8, 0.9, 0.95, 0.99, 1.0)
 _MANY = 300  # candidates, from which on points are small
+_FEW = 0.05  # of the candidates
 _SQUEEZED = 1 / 6  # of the axis, into which half of the candidates may not be pressed
 
 
@@ -104,7 +105,7 @@ class FrontDisplay:
             The fitted search.
         ax : matplotlib Axes, default=None
             What to draw on. None: a new figure.
-        scale : {"linear", "log"}, default=None
+        scale : {"linear", "log", "symlog"}, default=None
             The axis of costs. None: as in `plot`.
         """
         check_is_fitted(search, "front_")
@@ -151,9 +152,9 @@ class FrontDisplay:
         ----------
         ax : matplotlib Axes, default=None
             What to draw on. None: a new figure.
-        scale : {"linear", "log"}, default=None
+        scale : {"linear", "log", "symlog"}, default=None
             The axis of costs. None: logarithmic where half of the candidates would be pressed into
-            a sixth of a linear one, unless one of them is free.
+            a sixth of a linear one. Where one of them is free, "symlog", which has a zero.
         """
         if not len(self.cost):
             raise SelectionError("The front is empty: no candidate accepts any row.")
@@ -179,7 +180,8 @@ class FrontDisplay:
         )
         for level in LEVELS[1:-1]:
             self._line(level, colormap(norm(level)))
-        self.ax_.set_xscale(scale or self._scale())
+        scale = scale or self._scale()
+        self.ax_.set_xscale(scale, **(self._near_zero() if scale == "symlog" else {}))
         self.ax_.xaxis.set_major_formatter("{x:,.10g}")
         if self.ax_.get_xscale() == "linear":
             self.ax_.locator_params(axis="x", nbins=5)  # prices may have many digits
@@ -241,7 +243,13 @@ class FrontDisplay:
                 fontsize="small",
             )
 
+    def _near_zero(self) -> dict[str, float]:
+        """Say up to which cost the axis is linear: few that cost anything lie below."""
+        paid = self.cost[self.cost > 0]
+        least = np.quantile(paid, _FEW) if len(paid) else 1.0
+        return {"linthresh": 10.0 ** np.ceil(np.log10(least)), "linscale": 0.5}
+
     def _scale(self) -> str:
-        cheapest, middle = self.cost.min(), np.median(self.cost)
-        is_squeezed = cheapest > 0 and middle < _SQUEEZED * self.cost.max()
-        return "log" if is_squeezed else "linear"
+        if np.median(self.cost) >= _SQUEEZED * self.cost.max():
+            return "linear"
+        return "log" if self.cost.min() > 0 else "symlog"

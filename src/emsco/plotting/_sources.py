@@ -10,10 +10,11 @@ from sklearn.utils.validation import check_is_fitted
 
 from emsco._ground.table import cell
 from emsco.exceptions import SelectionError, require
-from emsco.plotting._style import axes, cost_label, plain
+from emsco.plotting._style import axes, cost_label, plain, spread_ticks
 from emsco.words.costs import Costs
 from emsco.words.front import ParetoFront
 
+_MOST_TICKS = 7
 _MOST_COLUMNS = 40  # groups of candidates: neighbours differ too much to be looked at one by one
 
 
@@ -105,9 +106,6 @@ class SourcesDisplay:
             range(n_sources),
             [plain(f"{name} ({self._price(name)})") for name in self.sources_],
         )
-        # Costs do not grow evenly from group to group, so the ticks say what they are.
-        at = np.unique(np.linspace(0, len(groups) - 1, 7).round().astype(int))
-        self.ax_.set_xticks(at, [cell(float(self.cost[groups[i][0]])) for i in at])
         self.ax_.set_xlabel(plain(f"{cost_label(self.costs.unit)} of the candidates, in order"))
         self.ax_.set_yticks(np.arange(n_sources + 1) - 0.5, minor=True)
         self.ax_.grid(which="minor", axis="y", color="white", linewidth=2)
@@ -117,6 +115,9 @@ class SourcesDisplay:
         self.colorbar_ = self.figure_.colorbar(
             image, ax=self.ax_, label="candidates that buy it", format=percent
         )
+        # Costs do not grow evenly from group to group, so the ticks say what they are.
+        first = [cell(float(self.cost[group[0]])) for group in groups]
+        spread_ticks(self.ax_, first, most=_MOST_TICKS)
         return self
 
     def _price(self, source: str) -> str:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
+
+import numpy as np
 
 from emsco._ground.table import cell
 from emsco.exceptions import require
@@ -16,6 +20,7 @@ PALE = "#D0D0D0"
 
 MOST_CLASSES = 4  # that are told one by one, those that fare worst
 _WIDTH = 18  # letters of a label
+_APART = 8  # pixels between two labels
 LINE = 0.18  # inches that a line of small text takes
 
 
@@ -32,6 +37,17 @@ def bare(ax: Any) -> None:
     """Leave out the lines of a frame that no value is read from."""
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
+
+
+def spread_ticks(ax: Any, labels: Sequence[str], *, most: int) -> None:
+    """Label evenly spread columns of an image, as many as stand apart from one another."""
+    for n_ticks in range(most, 0, -1):
+        at = np.unique(np.linspace(0, len(labels) - 1, n_ticks).round().astype(int))
+        ax.set_xticks(at, [labels[i] for i in at])
+        ax.figure.draw_without_rendering()  # lays texts out
+        boxes = [text.get_window_extent() for text in ax.get_xticklabels()]
+        if all(one.x1 + _APART < next_.x0 for one, next_ in pairwise(boxes)):
+            return
 
 
 def cost_label(unit: str) -> str:
