@@ -250,6 +250,7 @@ class FrontDisplay:
         return {"linthresh": 10.0 ** np.ceil(np.log10(least)), "linscale": 0.5}
 
     def _scale(self) -> str:
-        if np.median(self.cost) >= _SQUEEZED * self.cost.max():
+        marked = [reference.cost for reference in self.references.values()]
+        if np.median(self.cost) >= _SQUEEZED * max(self.cost.max(), *marked, 0.0):
             return "linear"
         return "log" if self.cost.min() > 0 else "symlog"

@@ -8,6 +8,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import Any
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
+from emsco import __version__
 from emsco._ground.atomic import write_whole
 from emsco._ground.table import cell
 from emsco.certify import Certificate, OlderCertificate
@@ -26,6 +28,7 @@ from emsco.words.evaluation import weighted_as
 # What changes nothing but the time, or what is told on the way, reproduces nothing.
 _NOT_TOLD = {"costs", "n_jobs", "engine", "callback", "verbose"}
 _GUARD = "InputGuard(pool='auto')"  # that of `emsco search`
+_MOST_NAMED = 4  # classes in a title
 _NUMBERS = ("max_stages", "cv", "max_rows", "random_state")  # options of `emsco search` too
 
 
@@ -63,7 +66,7 @@ def report(
         What `certify` gave; its sentence and notes are shown as they are, and whether it is about
         the cascade that the search chose. None: that of the chosen cascade, if it has one.
     title : str, default=None
-        The page's title. None: "emsco report".
+        The page's title. None: what is decided from how many sources.
 
     Returns
     -------
@@ -97,9 +100,9 @@ def report(
     page = _filled(
         _part("template.html"),
         {
-            "title": escape(title or "emsco report"),
+            "title": escape(_title(search) if title is None else title),
             "lead": escape(_lead(search, data)),
-            "measured_on": escape(_measured_on(search, data, population)),
+            "byline": escape(f"{_measured_on(search, data, population)} {_written()}"),
             "loss": _loss(search, data),
             "certificate": _certificate(search, certificate),
             "not_in_shell": _not_in_shell(left_out),
@@ -130,6 +133,19 @@ def _json(data: Any) -> str:
     for sign in "<>&":
         text = text.replace(sign, f"\\u{ord(sign):04x}")
     return text
+
+
+def _title(search: Any) -> str:
+    """Say what is decided from how many sources."""
+    labels, n_sources = [str(label) for label in search.classes_], len(search.costs_.names)
+    decided = " or ".join(labels) if len(labels) <= _MOST_NAMED else f"{len(labels)} classes"
+    return f"{decided}, from {n_sources} source{'s' * (n_sources != 1)}"
+
+
+def _written() -> str:
+    """Say when the page was written, and by what."""
+    now = datetime.now(UTC)
+    return f"Written on {now.day} {now:%B %Y}, {now:%H:%M} UTC, by emsco {__version__}."
 
 
 def _lead(search: Any, data: Mapping[str, Any]) -> str:

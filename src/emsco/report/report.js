@@ -461,7 +461,22 @@
   const plot = byId("plot");
   const shades = points.map((p) => shade(p.coverage));
   const prices = points.map((p) => p.cost).sort((a, b) => a - b);
-  const axisType = prices[0] > 0 && prices[n >> 1] < prices[n - 1] / 6 ? "log" : "linear";
+  const dearest = Math.max(prices[n - 1], all.cost);
+  const axisType = prices[n >> 1] < dearest / 6 ? "log" : "linear";
+  // A logarithmic axis has no zero: costs below `near` lie evenly within half a decade to its left.
+  const paidFor = [...prices, all.cost].filter((price) => price > 0);
+  const near = axisType === "log" && prices[0] === 0
+    ? 10 ** Math.ceil(Math.log10(paidFor[Math.floor(0.05 * paidFor.length)])) : 0;
+  const at = (cost) => (cost < near ? near * 10 ** (0.5 * (cost / near - 1)) : cost);
+  function ticks() {
+    if (axisType === "linear") return {};
+    if (!near) return { dtick: "D2", tickformat: "~g" };
+    const decades = [];
+    for (let tick = near; tick <= dearest; tick *= 10) decades.push(tick);
+    const each = decades.length > 3 ? [1] : [1, 2, 5];
+    const shown = decades.flatMap((tick) => each.map((k) => k * tick)).filter((tick) => tick <= dearest);
+    return { tickvals: [0, ...shown].map(at), ticktext: [0, ...shown].map((tick) => String(Number(tick.toPrecision(6)))) };
+  }
   const isNarrow = () => window.innerWidth <= 860;
 
   function traces(i, inside) {
@@ -470,13 +485,13 @@
     const order = [...inside].sort((a, b) => points[a].coverage - points[b].coverage);
     const pick = (of, list) => list.map((k) => of[k]);
     const xy = (list) => ({
-      x: list.map((k) => points[k].cost), y: list.map((k) => points[k].accuracy),
+      x: list.map((k) => at(points[k].cost)), y: list.map((k) => points[k].accuracy),
       text: pick(hover, list), customdata: list, hovertemplate: "%{text}<extra></extra>",
       mode: "markers", type: "scatter",
     });
     const narrow = isNarrow();
     const one = (name, p, marker) => ({
-      x: [p.cost], y: [p.accuracy], name, mode: "markers", type: "scatter", showlegend: true, marker,
+      x: [at(p.cost)], y: [p.accuracy], name, mode: "markers", type: "scatter", showlegend: true, marker,
       hovertemplate: name + "<br>accuracy " + percent(p.accuracy) + ", coverage " + percent(p.coverage)
         + ", cost " + marked(paid(p)) + classHover(p) + "<extra></extra>",
     });
@@ -508,7 +523,7 @@
     const line = { type: "line", line: { color: "#1c2430", width: 1, dash: "dot" } };
     const shapes = [];
     const [maxCost, , minAccuracy] = asked();
-    if (maxCost !== null) shapes.push({ ...line, x0: maxCost, x1: maxCost, yref: "paper", y0: 0, y1: 1 });
+    if (maxCost !== null) shapes.push({ ...line, x0: at(maxCost), x1: at(maxCost), yref: "paper", y0: 0, y1: 1 });
     if (minAccuracy !== null) shapes.push({ ...line, y0: minAccuracy, y1: minAccuracy, xref: "paper", x0: 0, x1: 1 });
     const narrow = isNarrow();
     const axis = { automargin: true, zeroline: false, gridcolor: "#edf0f4", linecolor: "#9aa5b4", showline: true, ticks: "outside", tickcolor: "#9aa5b4" };
@@ -516,7 +531,7 @@
     return {
       margin: { l: narrow ? 54 : 74, r: narrow ? 10 : 20, t: narrow ? 62 : 36, b: narrow ? 124 : 54 },
       font: { family: getComputedStyle(document.body).fontFamily, size: narrow ? 12 : 14, color: "#1c2430" },
-      xaxis: { ...axis, title: { text: "cost" + unit }, type: axisType, ...(axisType === "log" ? { dtick: "D2", tickformat: "~g" } : {}) },
+      xaxis: { ...axis, title: { text: "cost" + unit }, type: axisType, ...ticks() },
       yaxis: { ...axis, title: { text: "accuracy", standoff: narrow ? 6 : 14 } },
       legend: { orientation: "h", x: 0, y: 1.02, yanchor: "bottom", itemclick: false, itemdoubleclick: false },
       hoverlabel: { align: "left", bgcolor: "#fff", bordercolor: "#586374", font: { color: "#1c2430" } },
