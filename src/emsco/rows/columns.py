@@ -126,13 +126,34 @@ def unmask(X: Any) -> Any:
 
 def plain(column: Column) -> NDArray[Any]:
     """Turn any column into numbers with NaN, or into objects with None for what is missing."""
+    words = _words(column)
+    if words is not None:
+        given, places = words
+        return _plain_values(given)[places]
     array = _as_array(column)
-    if array.dtype.kind not in "OU":
-        return array
-    values = [None if is_missing(value) else value for value in array.tolist()]
+    return array if array.dtype.kind not in "OU" else _plain_values(array.tolist())
+
+
+def _plain_values(given: list[Any]) -> NDArray[Any]:
+    values = [None if is_missing(value) else value for value in given]
     if all(value is None or is_number(value) for value in values):
         return np.array([to_number(value) for value in values], dtype=np.float64)
     return _objects(values)
+
+
+def _words(column: Column) -> tuple[list[Any], NDArray[np.intp]] | None:
+    """Give every value of a column of text or categories once, and the place of each row's.
+
+    The last one is None, for rows without a value. None for all but arrays of pandas that hold such
+    values by themselves: there a few values are read instead of one for each row.
+    """
+    dtype = getattr(column, "dtype", None)
+    if isinstance(column, np.ndarray) or not hasattr(column, "factorize"):
+        return None
+    if getattr(dtype, "kind", "") != "O":
+        return None
+    places, words = column.factorize()
+    return [*words.to_numpy(dtype=object).tolist(), None], places
 
 
 def numbers(column: Column) -> NDArray[Any]:
@@ -145,6 +166,10 @@ def numbers(column: Column) -> NDArray[Any]:
 
 def categories(column: Column, read: Callable[[object], Any]) -> NDArray[np.object_]:
     """Read a column where training had text or categories: None where a value is missing."""
+    words = _words(column)
+    if words is not None:
+        given, places = words
+        return _objects([read(value) for value in given])[places]
     values = listed(column)
     distinct = _distinct(values)
     if distinct is not None and all(read(value) is value for value in distinct):
