@@ -453,11 +453,15 @@ def test_the_sentence_says_what_is_promised_and_under_which_assumption(search, d
         confidence=0.95,
     )
     assert certificate.sentence == (
-        "Over the draw of the 3,000 calibration rows, the chance that a certificate is issued for "
-        "a cascade that in truth is right on fewer than 95% of the rows it accepts, accepts more "
-        "than 10% of 0 under another label, accepts more than 20% of 1 under another label, "
-        "accepts fewer than 50% of all rows or costs more than 6 a row is at most 5%, if future "
-        "rows are exchangeable with them."
+        "With 95% confidence, at least 95% of accepted answers are right, at most 10% of the rows "
+        "of class 0 are accepted under another label, at most 20% of the rows of class 1 are "
+        "accepted under another label, at least 50% of all rows are accepted and the mean cost "
+        "per row is at most 6, provided that new rows resemble the calibration rows. "
+        "More exactly, over the random draw of the 3,000 calibration rows, the probability of "
+        "certifying any cascade that actually is right on fewer than 95% of the rows it accepts, "
+        "accepts more than 10% of class 0 under another label, accepts more than 20% of class 1 "
+        "under another label, accepts fewer than 50% of all rows or costs more than 6 per row on "
+        "average is at most 5%, if future rows are exchangeable with the calibration rows."
     )
     printed = str(certificate)
     assert printed.startswith(certificate.sentence)
@@ -490,11 +494,12 @@ def test_too_few_rows_say_how_many_would_do(data):
     assert not certificate.certified
     assert certificate.needed_rows == 90
     assert certificate.sentence == (
-        "Not certified: 75 accepted rows with 0 wrong are too few, it takes 90 with as many."
+        "Not certified: 75 accepted rows with 0 wrong are too few (at least 90 are needed with 0 "
+        "wrong)."
     )
     assert str(certificate).startswith(certificate.sentence)
     assert "Not certified" in certificate._repr_html_()
-    with pytest.raises(CertificateError, match="it takes 90 with as many"):
+    with pytest.raises(CertificateError, match="at least 90 are needed with 0 wrong"):
         certificate.select()
     more = certify(cascade, X.iloc[right[-90:]], y[right[-90:]], accuracy=0.95)
     assert more.certified
@@ -563,8 +568,12 @@ def test_of_each_group_one_random_row_is_used(search, data):
     assert first.candidates[0].evaluation.rows == 600
     assert first.candidates[0].evaluation == again.candidates[0].evaluation
     assert first.candidates[0].evaluation != other.candidates[0].evaluation
-    assert "600 calibration rows, one of each group, the chance" in first.sentence
-    assert "if a random row of a random new group is exchangeable with them" in first.sentence
+    assert first.sentence.startswith(
+        "With 99% confidence, at least 90% of accepted answers are right, counting one random row "
+        "per group, provided that new groups resemble the calibration groups. "
+    )
+    assert "600 calibration rows, one from each group, the probability" in first.sentence
+    assert "if a random row of a random new group is exchangeable with the calib" in first.sentence
     assert "600 of 3,000 calibration rows used" in str(first)
 
 
@@ -757,6 +766,8 @@ def test_questions_asked_together_share_the_error(search, data):
     rows = X[1000:2000], y[1000:2000]
     questions = [Targets(accuracy=0.9), Targets(max_missed={1: 0.1})]
     first, second = certify_together(search, *rows, questions, shares=[0.6, 0.4])
+    assert first.sentence.startswith("With 99.4% confidence, ")
+    assert second.sentence.startswith("With 99.6% confidence, ")
     assert "is at most 0.6%" in first.sentence
     assert "is at most 0.4%" in second.sentence
     assert certify(search, *rows, accuracy=0.9, share=0.6) == first, "declared, so free"
@@ -771,10 +782,10 @@ def test_questions_asked_together_share_the_error(search, data):
 @pytest.mark.parametrize(
     ("questions", "shares", "message"),
     [
-        ([], None, "`questions` must be Targets, at least one"),
-        ([{"accuracy": 0.9}], None, "`questions` must be Targets"),
+        ([], None, "`questions` must hold at least one Targets"),
+        ([{"accuracy": 0.9}], None, "`questions` must hold at least one Targets"),
         ([Targets(accuracy=0.9)] * 2, [0.6, 0.5], "in sum at most 1"),
-        ([Targets(accuracy=0.9)] * 2, [0.5], "one for each of 2 questions"),
+        ([Targets(accuracy=0.9)] * 2, [0.5], "one share for each of 2 questions"),
         ([Targets(accuracy=0.9), Targets(agreement=0.9)], None, "certify one, then the other"),
     ],
 )

@@ -145,7 +145,7 @@ def test_a_search_that_does_not_know_the_counts_by_label_says_so_and_spends_noth
         Candidate(c.design, c.threshold, replace(c.evaluation, label_accepted=None)) for c in front
     ]
     object.__setattr__(older.found_, "front", type(front)(bare, front.costs))
-    with pytest.raises(CertificateError, match="which the file of this search does not keep"):
+    with pytest.raises(CertificateError, match="which the file of this search does not contain"):
         certify(older, X[500:], y[500:], min_precision={2: 0.5})
     answer = certify(search, X[500:], y[500:], min_precision={2: 0.5}, max_rejected={2: 0.9})
     (first, *_) = answer.candidates
@@ -180,9 +180,13 @@ def test_labels_that_are_none_are_refused_by_the_name_of_the_target(search, fres
 def test_what_is_promised_of_a_class_is_said_in_words(search, fresh):
     certificate = certify(search, *fresh, max_rejected={1: 0.6}, min_precision={0: 0.7})
     assert (
-        "that in truth rejects more than 60% of 1 or is right on fewer than 70% of the rows it "
-        "accepts as 0 is at most 1%"
+        "that actually rejects more than 60% of class 1 or is right on fewer than 70% of the rows "
+        "it accepts as 0 is at most 1%"
     ) in certificate.sentence
+    assert certificate.sentence.startswith(
+        "With 99% confidence, at most 60% of the rows of class 1 are rejected and at least 70% of "
+        "the rows accepted as 0 are right, provided that new rows resemble the calibration rows. "
+    )
     assert "rejected 1 <=  precision 0 >=" in repr(certificate)
 
 
@@ -194,7 +198,7 @@ def test_what_is_lacking_of_a_class_is_said_in_words(search, data):
     assert not lacking.certified
     told = lacking.sentence
     assert "6 rows of 1 with " in told
-    assert "rejected are too few, it takes" in told
+    assert "rejected are too few (at least " in told
     assert "rows accepted as 1 with 0 wrong are too few" in told
     assert Certificate.from_data(lacking.to_data()) == lacking
 
@@ -330,7 +334,7 @@ def test_a_chosen_one_that_fails_its_test_says_what_it_lacks(search, data):
     search.choose(by="coverage")
     certificate = certify(search, X[1000:1012], y[1000:1012], accuracy=0.75)
     assert certificate.chosen.tested
-    assert "are too few, it takes" in certificate.chosen.why
+    assert "are too few (at least " in certificate.chosen.why
     assert "It was tested and is not certified: " in repr(certificate)
 
 
@@ -502,6 +506,7 @@ def test_where_none_meets_the_targets_the_closest_is_tested(search, fresh):
 
 def test_a_coverage_that_is_given_is_tested(search, fresh):
     certificate = certify(search, *fresh, accuracy=0.8, min_coverage=0.6)
+    assert "and at least 60% of all rows are accepted, provided" in certificate.sentence
     assert "accepts fewer than 60% of all rows" in certificate.sentence
     assert "coverage >=" in repr(certificate)
     assert certificate.filters == ()

@@ -164,6 +164,10 @@ def test_frozen_it_survives_a_clone():
 def test_agreement_is_certified_without_labels(search):
     search, another = copy.deepcopy(search), copy.deepcopy(search)
     certificate = certify(search, FRESH, agreement=0.9, confidence=0.9)
+    assert certificate.sentence.startswith(
+        "With 90% confidence, at least 90% of decisions are the same as the final model's, "
+        "provided that new rows resemble the calibration rows. "
+    )
     assert "leaves fewer than 90% of decisions as the final model's" in certificate.sentence
     cheapest = certificate.select(by="cost")
     changed = search.cascade(cheapest.candidate).decide(FRESH).label != MODEL.predict(FRESH)
@@ -237,7 +241,7 @@ def test_an_answer_that_fit_did_not_see_is_told_as_the_models(search):
 
 
 def test_agreement_needs_a_final_model():
-    with pytest.raises(CertificateError, match="this one has none"):
+    with pytest.raises(CertificateError, match="this model has none"):
         certify(CascadeClassifier(costs=COSTS).fit(X, Y[:600]), FRESH, agreement=0.9)
 
 

@@ -199,6 +199,7 @@ def test_a_target_of_ones_own_plugs_in(data, monkeypatch):
     X, y, costs = data
     search = CascadeSearchCV(costs=costs, threshold=0.95, random_state=0).fit(X[:500], y[:500])
     certificate = certify(search, X[500:], y[500:], min_recall={0: 0.9}, min_coverage=0.2)
+    assert "at least 90% of the accepted rows of 0 are right" in certificate.sentence
     assert "fewer than 90% of the accepted rows of 0" in certificate.sentence
     assert certificate.certified
     assert Certificate.from_data(certificate.to_data()).targets == certificate.targets

@@ -139,7 +139,10 @@ def test_a_guard_rejects_what_cannot_be_read_and_without_one_it_stops(tmp_path):
     dump(CascadeClassifier(guard=InputGuard()).fit(rows, frame.state), guarded)
     stopped = call("decide", plain, path)
     assert stopped.code == 2
-    assert stopped.err == "emsco: Column 'age' held numbers in training; row 3 is 'old'.\n"
+    assert stopped.err == (
+        "emsco: Column 'age' held numbers in training; row 3 is 'old'. In a CSV file, row 3 is line "
+        "5.\n"
+    )
     decided = as_frame(call("decide", guarded, path).out)
     assert decided.reason[[3, 7]].tolist() == ["invalid value: age"] * 2
     assert set(decided.reason.drop([3, 7])) <= {"", "low confidence"}

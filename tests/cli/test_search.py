@@ -427,7 +427,7 @@ def test_a_report_holds_fresh_figures_and_the_certificate(folder, tmp_path):
     assert (called.code, called.out) == (0, "")
     page = out.read_text()
     assert "<title>Patients</title>" in page
-    assert "Over the draw of the 2,000 calibration rows" in page
+    assert "over the random draw of the 2,000 calibration rows" in page
     assert '"fresh_rows":2000' in page
 
 

@@ -131,7 +131,7 @@ def test_without_fresh_rows_and_certificate_neither_is_claimed(search, tmp_path,
     assert data["all_sources"]["fresh"] is None
     text = page.read_text(encoding="utf-8")
     assert "Certificate</h2>" not in text
-    assert "<title>0 or 1, from " in text
+    assert f"<title>{escape(' or '.join(search.classes_))}, from 5 sources</title>" in text
     assert f"{datetime.now(UTC):%B %Y}" in text
     assert escape(search.front_.measured_on) in text
 

@@ -19,11 +19,11 @@ from emsco.search import CascadeSearchCV
 def check_shares(questions: Sequence[Targets], shares: Sequence[float] | None) -> list[float]:
     """Check what is asked together, and how the allowed error is parted among it."""
     if not questions or not all(isinstance(question, Targets) for question in questions):
-        raise CertificateError(f"`questions` must be Targets, at least one, got {questions!r}.")
+        raise CertificateError(f"`questions` must hold at least one Targets, got {questions!r}.")
     if len({question.agreement is None for question in questions}) > 1:
         raise CertificateError(
-            "`agreement` is with the final model, other targets are with labels; certify one, "
-            "then the other on other rows."
+            "`agreement` compares with the final model and other targets compare with labels, "
+            "so they cannot be certified together; certify them separately, on different rows."
         )
     parts = [1 / len(questions)] * len(questions) if shares is None else list(shares)
     for part in parts:
@@ -31,8 +31,8 @@ def check_shares(questions: Sequence[Targets], shares: Sequence[float] | None) -
             raise CertificateError(f"`share` must be above 0 and at most 1, got {part!r}.")
     if len(parts) != len(questions) or sum(parts) > 1 + 1e-9:
         raise CertificateError(
-            f"`shares` must be one for each of {len(questions)} questions, in sum at most 1; got "
-            f"{parts}."
+            f"`shares` must have one share for each of {len(questions)} questions, with a sum of "
+            f"at most 1; got {parts}."
         )
     return [float(part) for part in parts]
 
@@ -44,15 +44,17 @@ def truth_of(
     if targets.agreement is None:
         if not getattr(model, "needs_labels", True):
             raise CertificateError(
-                "A search for agreement has no labels: certify `agreement`, or one of its cascades "
-                "with labels."
+                "A search with target='agreement' has no labels: certify `agreement`, or certify "
+                "one of its cascades with labels."
             )
         return y
     final = _final_of(model)
     if final is None:
-        raise CertificateError("`agreement` is with a final model, and this one has none.")
+        raise CertificateError("`agreement` needs a final model, and this model has none.")
     if y is not None:
-        raise CertificateError("With `agreement` the final model's answers are the truth; no `y`.")
+        raise CertificateError(
+            "With `agreement` the final model's answers are the truth; do not pass `y`."
+        )
     return final.predict(X)
 
 
@@ -65,7 +67,7 @@ def check_model(model: CascadeSearchCV | CascadeClassifier, questions: Sequence[
     """Refuse what cannot be certified, and labels that are no classes of it."""
     if not isinstance(model, CascadeSearchCV | CascadeClassifier):
         raise CertificateError(
-            f"A CascadeSearchCV or a CascadeClassifier can be certified, got {model!r}."
+            f"Only a CascadeSearchCV or a CascadeClassifier can be certified, got {model!r}."
         )
     check_is_fitted(model)
     classes = model.classes_.tolist()
@@ -82,7 +84,12 @@ def labels_of(
     truth: NDArray[Any] = column_or_1d(y, warn=True)
     n_rows = len(X)
     if len(truth) != n_rows or not n_rows:
-        raise CertificateError(f"X has {n_rows} rows and `y` {len(truth)}; give as many, and some.")
+        raise CertificateError(
+            f"X and `y` must have the same number of rows, at least one; got {n_rows} and "
+            f"{len(truth)}."
+        )
     if not set(truth.tolist()) & set(model.classes_.tolist()):
-        raise ClassesError(f"`y` holds none of the classes that `fit` saw, but {truth[0]!r}.")
+        raise ClassesError(
+            f"`y` has none of the classes seen in `fit`; its first label is {truth[0]!r}."
+        )
     return truth

@@ -108,18 +108,32 @@ class Certificate:
 
     @property
     def sentence(self) -> str:
-        """The promise, its assumption and what is in doubt; or why there is no promise."""
+        """The promise in plain words, then the exact statement, then any doubts.
+
+        Without a promise, the reason why there is none.
+        """
         if not self.certified:
             return f"Not certified: {'; '.join(map(str, self.shortfalls))}."
         grouped = self.rows < self.rows_given
-        drawn = f"{self.rows:,} calibration rows" + (", one of each group" if grouped else "")
-        alike = "a random row of a random new group is" if grouped else "future rows are"
-        promise = (
-            f"Over the draw of the {drawn}, the chance that a certificate is issued for a cascade "
-            f"that in truth {self.targets.broken(self.unit)} is at most "
-            f"{percent((1 - self.confidence) * self.share)}, if {alike} exchangeable with them."
+        chance = percent((1 - self.confidence) * self.share)
+        sure = f"{100 - float(chance.removesuffix('%')):.12g}%"
+        alike = (
+            "new groups resemble the calibration groups"
+            if grouped
+            else ("new rows resemble the calibration rows")
         )
-        return " ".join([promise, *self.doubts])
+        plain = (
+            f"With {sure} confidence, {self.targets.kept(self.unit)}"
+            f"{', counting one random row per group' if grouped else ''}, provided that {alike}."
+        )
+        drawn = f"{self.rows:,} calibration rows{', one from each group' if grouped else ''}"
+        future = "a random row of a random new group is" if grouped else "future rows are"
+        exact = (
+            f"More exactly, over the random draw of the {drawn}, the probability of certifying any "
+            f"cascade that actually {self.targets.broken(self.unit)} is at most {chance}, if "
+            f"{future} exchangeable with the calibration rows."
+        )
+        return " ".join([plain, exact, *self.doubts])
 
     @property
     def chosen_one(self) -> CertifiedCandidate | None:

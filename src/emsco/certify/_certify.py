@@ -118,9 +118,10 @@ def certify(
     >>> search = CascadeSearchCV(costs=costs, threshold=0.95).fit(X[:1000], y[:1000])
     >>> certificate = certify(search, X[1000:], y[1000:], accuracy=0.95, confidence=0.99)
     >>> print(certificate.sentence)
-    Over the draw of the 1,000 calibration rows, the chance that a certificate is issued for a
-    cascade that in truth is right on fewer than 95% of the rows it accepts is at most 1%, if future
-    rows are exchangeable with them.
+    With 99% confidence, at least 95% of accepted answers are right, provided that new rows resemble
+    the calibration rows. More exactly, over the random draw of the 1,000 calibration rows, the
+    probability of certifying any cascade that actually is right on fewer than 95% of the rows it
+    accepts is at most 1%, if future rows are exchangeable with the calibration rows.
     >>> certified = certificate.select(by="coverage")
     >>> print(f"{certified.candidate.design}: coverage at least {certified.bounds.coverage[0]:.2f}")
     s2 | s1 | s0: coverage at least 0.86

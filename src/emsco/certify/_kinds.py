@@ -36,13 +36,17 @@ class Target(Protocol):
     def events(self, value: Any, evaluation: Evaluation) -> Iterator[Events]:
         """Count the events among the rows that were evaluated."""
 
+    def kept(self, value: Any) -> Iterator[str]:
+        """Say in plain words what holds if it is kept."""
+
     def broken(self, value: Any) -> Iterator[str]:
         """Say what a cascade does that breaks it."""
 
 
 def percent(share: float) -> str:
-    """Print a share."""
-    return f"{100 * share:.4g}%"
+    """Print a share; one below all of it is never rounded to 100%."""
+    rounded = f"{100 * share:.4g}"
+    return f"{100 * share:.10g}%" if rounded == "100" and share < 1 else f"{rounded}%"
 
 
 class _Share:
@@ -61,6 +65,10 @@ class Accuracy(_Share):
         errors = evaluation.accepted - evaluation.right
         yield Events("accepted rows", 1 - value, evaluation.accepted, errors)
 
+    def kept(self, value: float) -> Iterator[str]:
+        """Say what holds if it is kept."""
+        yield f"at least {percent(value)} of accepted answers are right"
+
     def broken(self, value: float) -> Iterator[str]:
         """Say what breaks it."""
         yield f"is right on fewer than {percent(value)} of the rows it accepts"
@@ -73,6 +81,10 @@ class Agreement(_Share):
         """Count changed decisions."""
         changed = evaluation.rows - evaluation.right
         yield Events("decisions", 1 - value, evaluation.rows, changed, "changed")
+
+    def kept(self, value: float) -> Iterator[str]:
+        """Say what holds if it is kept."""
+        yield f"at least {percent(value)} of decisions are the same as the final model's"
 
     def broken(self, value: float) -> Iterator[str]:
         """Say what breaks it."""
@@ -99,10 +111,16 @@ class MaxMissed(ByLabel):
             missed = accepted.get(label, 0) - right.get(label, 0)
             yield Events(f"rows of {label!r}", most, rows, missed)
 
+    def kept(self, value: Mapping[Any, float]) -> Iterator[str]:
+        """Say what holds if it is kept."""
+        for label, most in value.items():
+            own = f"{percent(most)} of the rows of class {label!r}"
+            yield f"at most {own} are accepted under another label"
+
     def broken(self, value: Mapping[Any, float]) -> Iterator[str]:
         """Say what breaks it."""
         for label, most in value.items():
-            yield f"accepts more than {percent(most)} of {label!r} under another label"
+            yield f"accepts more than {percent(most)} of class {label!r} under another label"
 
 
 class MaxRejected(ByLabel):
@@ -115,10 +133,15 @@ class MaxRejected(ByLabel):
             rejected = rows - evaluation.class_accepted.get(label, 0)
             yield Events(f"rows of {label!r}", most, rows, rejected, "rejected")
 
+    def kept(self, value: Mapping[Any, float]) -> Iterator[str]:
+        """Say what holds if it is kept."""
+        for label, most in value.items():
+            yield f"at most {percent(most)} of the rows of class {label!r} are rejected"
+
     def broken(self, value: Mapping[Any, float]) -> Iterator[str]:
         """Say what breaks it."""
         for label, most in value.items():
-            yield f"rejects more than {percent(most)} of {label!r}"
+            yield f"rejects more than {percent(most)} of class {label!r}"
 
 
 class MinPrecision(ByLabel):
@@ -128,13 +151,19 @@ class MinPrecision(ByLabel):
         """Count the rows accepted under each label that are of another class."""
         if evaluation.accepted and not evaluation.label_accepted:
             raise CertificateError(
-                "`min_precision` needs to know how many rows were accepted under each label, which "
-                "the file of this search does not keep; search again, or certify one cascade."
+                "`min_precision` needs the number of rows accepted under each label, which the "
+                "file of this search does not contain; run the search again, or certify a single "
+                "cascade."
             )
         for label, least in value.items():
             rows = evaluation.label_accepted.get(label, 0)
             wrong = rows - evaluation.class_right.get(label, 0)
             yield Events(f"rows accepted as {label!r}", 1 - least, rows, wrong)
+
+    def kept(self, value: Mapping[Any, float]) -> Iterator[str]:
+        """Say what holds if it is kept."""
+        for label, least in value.items():
+            yield f"at least {percent(least)} of the rows accepted as {label!r} are right"
 
     def broken(self, value: Mapping[Any, float]) -> Iterator[str]:
         """Say what breaks it."""
@@ -155,6 +184,11 @@ class MinCoverage(_Share):
         if value:
             rejected = evaluation.rows - evaluation.accepted
             yield Events("rows", 1 - value, evaluation.rows, rejected, "rejected")
+
+    def kept(self, value: float) -> Iterator[str]:
+        """Say what holds if it is kept."""
+        if value:
+            yield f"at least {percent(value)} of all rows are accepted"
 
     def broken(self, value: float) -> Iterator[str]:
         """Say what breaks it."""

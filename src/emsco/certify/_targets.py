@@ -16,25 +16,25 @@ TOLD = ("accuracy", "agreement", "max_missed", "min_coverage", "max_cost")  # by
 
 
 class Targets:
-    """What a certified cascade keeps, all of it at once; it never changes.
+    """Targets that a certified cascade meets, all at the same time. Targets are immutable.
 
     Parameters
     ----------
     accuracy : float, default=None
-        The least share of accepted rows labelled right.
+        The minimum share of accepted rows that are labelled right.
     agreement : float, default=None
-        The least share of rows decided as the final model would.
+        The minimum share of rows decided as the final model would decide them.
     max_missed : mapping of label to float, default=None
-        By true class, the largest share of its rows accepted under another label.
+        Per true class, the maximum share of its rows that are accepted under another label.
     max_rejected : mapping of label to float, default=None
-        By true class, the largest share of its rows rejected.
+        Per true class, the maximum share of its rows that are rejected.
     min_precision : mapping of label to float, default=None
-        By label given, the least share of the rows accepted under it that are right.
+        Per assigned label, the minimum share of the rows accepted under it that are right.
     min_coverage : float, default=None
-        The least share of rows accepted. 0 is no target: it lifts the coverage of 0.5 that
-        candidates of a search must otherwise show where they were selected.
+        The minimum share of rows accepted. 0 sets no target; it removes the filter by which
+        candidates of a search need a selected coverage of at least 0.5.
     max_cost : float, default=None
-        The most paid per row on the mean.
+        The maximum mean cost per row.
     **others
         Any other kind of target, by its name.
 
@@ -42,7 +42,8 @@ class Targets:
     --------
     >>> from emsco.certify import Targets
     >>> print(Targets(max_rejected={"sick": 0.2}, min_precision={"sick": 0.9}).broken())
-    rejects more than 20% of 'sick' or is right on fewer than 90% of the rows it accepts as 'sick'
+    rejects more than 20% of class 'sick' or is right on fewer than 90% of the rows it accepts as
+    'sick'
     """
 
     accuracy: float | None
@@ -68,7 +69,7 @@ class Targets:
     ) -> None:
         unknown = others.keys() - KINDS.keys()
         if unknown:
-            raise TypeError(f"There is no target {min(unknown)!r}; there are {quoted(KINDS)}.")
+            raise TypeError(f"Unknown target {min(unknown)!r}; the targets are {quoted(KINDS)}.")
         by_label = {"max_rejected": max_rejected, "min_precision": min_precision}
         others |= {name: FrozenMapping(value) for name, value in by_label.items() if value}
         self.__dict__.update(
@@ -82,13 +83,13 @@ class Targets:
         own = [value for name, value in others.items() if value is not None]
         if accuracy is agreement is None and not self.max_missed and not own:
             raise CertificateError(
-                "Say what to certify: `accuracy`, `max_missed`, `max_rejected`, `min_precision`, "
-                "or several of these, or `agreement`."
+                "Give at least one target to certify: `accuracy`, `max_missed`, `max_rejected` or "
+                "`min_precision`, alone or together, or `agreement`."
             )
         if agreement is not None and (accuracy is not None or self.max_missed or own):
             raise CertificateError(
-                "`agreement` is with the final model, other targets are with labels; certify one, "
-                "then the other on other rows."
+                "`agreement` compares with the final model and other targets compare with labels, "
+                "so they cannot be certified together; certify them separately, on different rows."
             )
         for name, value in self._asked().items():
             KINDS[name].check(name, value)
@@ -96,7 +97,7 @@ class Targets:
             raise CertificateError(f"`max_cost` must be a number >= 0, got {max_cost!r}.")
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"Targets never change; {name!r} cannot be set.")
+        raise AttributeError(f"Targets are immutable; {name!r} cannot be set.")
 
     def to_dict(self) -> dict[str, Any]:
         """Give what is asked by name: all that every certificate tells, and what else is asked."""
@@ -152,14 +153,14 @@ class Targets:
     def missed_by(self, evaluation: Evaluation) -> list[str]:
         """Say which targets figures miss, as they are; those of no rows show nothing."""
         missed = [
-            f"{events:,.10g} of {rows:,.10g} {what} are {bad}, at most {percent(share)} may be"
+            f"{events:,.10g} of {rows:,.10g} {what} are {bad}, but at most {percent(share)} may be"
             if rows
             else f"there are no {what}"
             for what, share, rows, events, bad in self._events(evaluation)
             if not rows or events > share * rows
         ]
         if self.max_cost is not None and evaluation.cost > self.max_cost:
-            missed.append(f"it pays {evaluation.cost:.4g} a row, more than {self.max_cost:g}")
+            missed.append(f"it costs {evaluation.cost:.4g} per row, more than {self.max_cost:g}")
         return missed
 
     def _events(self, evaluation: Evaluation) -> list[Events]:
@@ -181,20 +182,35 @@ class Targets:
             found.append(Shortfall("cost", int(evaluation.rows), None, None))
         return found
 
+    def kept(self, unit: str = "") -> str:
+        """Say in plain words what holds if all of them are kept."""
+        asked = self._asked().items()
+        parts = [part for name, value in asked for part in KINDS[name].kept(value)]
+        if self.max_cost is not None:
+            parts.append(f"the mean cost per row is at most {self.max_cost:g} {unit}".rstrip())
+        return _joined(parts, "and")
+
     def broken(self, unit: str = "") -> str:
-        """Say what breaks them."""
+        """Say what a cascade does that breaks at least one of them."""
         asked = self._asked().items()
         parts = [part for name, value in asked for part in KINDS[name].broken(value)]
         if self.max_cost is not None:
-            parts.append(f"costs more than {self.max_cost:g} {unit}".rstrip() + " a row")
-        return " or ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+            cost = f"{self.max_cost:g} {unit}".rstrip()
+            parts.append(f"costs more than {cost} per row on average")
+        return _joined(parts, "or")
+
+
+def _joined(parts: list[str], word: str) -> str:
+    """Join phrases as in a list of a sentence."""
+    return f" {word} ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
 class Shortfall(NamedTuple):
-    """A target that could not be shown to hold: rows there were, events, and rows needed.
+    """A target that could not be shown to hold, with the rows and events seen and the rows needed.
 
-    `events` are errors, misses or rejected rows; `needed` is how many rows would have been enough
-    with as many of them. Both are None for the cost. `bad` says what an event does to a row.
+    `events` are errors, misses or rejected rows; `needed` is the number of rows that would have
+    been enough with the same number of events. Both are None for the cost. `bad` is the word for
+    what happens to a row in an event.
     """
 
     what: str
@@ -207,7 +223,8 @@ class Shortfall(NamedTuple):
         if self.needed is None:
             return f"{self.rows:,} rows do not show that the cost is low enough"
         older = {"rows": "rejected", "decisions": "changed"}.get(self.what, "wrong")
+        bad = f"{self.events:,} {self.bad or older}"
         return (
-            f"{self.rows:,} {self.what} with {self.events:,} {self.bad or older} are too few, it "
-            f"takes {self.needed:,} with as many"
+            f"{self.rows:,} {self.what} with {bad} are too few (at least {self.needed:,} are "
+            f"needed with {bad})"
         )
