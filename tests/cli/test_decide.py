@@ -140,8 +140,8 @@ def test_a_guard_rejects_what_cannot_be_read_and_without_one_it_stops(tmp_path):
     stopped = call("decide", plain, path)
     assert stopped.code == 2
     assert stopped.err == (
-        "emsco: Column 'age' held numbers in training; row 3 is 'old'. In a CSV file, row 3 is line "
-        "5.\n"
+        "emsco: Column 'age' held numbers in training; row 3 is 'old'. "
+        "In a CSV file, row 3 is line 5.\n"
     )
     decided = as_frame(call("decide", guarded, path).out)
     assert decided.reason[[3, 7]].tolist() == ["invalid value: age"] * 2
