@@ -201,12 +201,12 @@ def test_what_cannot_be_met_says_how_far_each_bound_can_and_what_no_caution_give
     with pytest.raises(SelectionError) as e:
         FRONT.select(min_accuracy=0.95, max_cost=2.5)
     told = str(e.value)
-    assert told.startswith("No candidate meets cost <= 2.5 and accuracy >= 0.95, shares of rows")
+    assert told.startswith("No candidate meets cost <= 2.5 and accuracy >= 0.95, for shares of row")
     assert (
-        "At best, the others as asked: cost: nothing meets the others; accuracy 0.8774 with "
-        in told
+        "At best, with the other bounds as given: cost: no candidate meets the other bounds; "
+        "accuracy 0.8774 with " in told
     )
-    assert "Nor does any without the margin (caution=0)." in told
+    assert "No candidate meets them without the margin (caution=0) either." in told
     with pytest.raises(SelectionError, match=r"Without the margin, caution=0 gives a \| b at"):
         FRONT.select(min_accuracy=0.97)
     with pytest.raises(SelectionError) as e:
@@ -219,7 +219,7 @@ def test_precision_that_a_file_did_not_keep_is_told_by_name():
     e = Evaluation(30, 30, 30, 30.0, three, three, three)
     front = ParetoFront([Candidate(StageDesign([0, -1, -1]), 0.5, e)], COSTS)
     assert e.precision == {}
-    with pytest.raises(SelectionError, match="`min_precision` needs to know how many rows"):
+    with pytest.raises(SelectionError, match="`min_precision` needs the number of rows"):
         front.select(min_precision={"x": 0.5})
     with pytest.raises(SelectionError, match="`max_rejected` names 'w', which is not a class"):
         front.select(max_rejected={"w": 0.5})

@@ -129,7 +129,7 @@ def test_a_search_for_agreement_needs_no_labels_and_rejects_nothing(search):
     cheaper = [c for c in search.front_ if c.evaluation.cost < counted.cost <= chosen.cost]
     assert cheaper
     assert all(c.evaluation.accuracy < 0.99 for c in cheaper)
-    assert "Right is what the final model answers" in search.front_.measured_on
+    assert "right if the final model gives the same one" in search.front_.measured_on
 
 
 def test_fresh_figures_are_those_of_the_cascades(search):
@@ -182,9 +182,9 @@ def test_agreement_is_certified_without_labels(search):
 @pytest.mark.parametrize(
     ("y", "asked", "message"),
     [
-        (Y[600:], {"agreement": 0.9}, "no `y`"),
-        (None, {"agreement": 0.9, "accuracy": 0.9}, "certify one"),
-        (None, {}, "Say what to certify"),
+        (Y[600:], {"agreement": 0.9}, "do not pass `y`"),
+        (None, {"agreement": 0.9, "accuracy": 0.9}, "certify them separately"),
+        (None, {}, "Give at least one target to certify"),
     ],
 )
 def test_agreement_is_a_target_of_its_own(search, y, asked, message):

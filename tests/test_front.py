@@ -161,7 +161,7 @@ def test_what_cannot_be_met_names_the_closest():
     ("bounds", "message"),
     [
         ({"by": "costs"}, "did you mean 'cost'"),
-        ({"error_cost": 3}, "belongs to by='loss'"),
+        ({"error_cost": 3}, "needs by='loss'"),
         ({"max_missed": {"sik": 0.1}}, "'sik', which is not a class; did you mean 'sick'"),
     ],
 )

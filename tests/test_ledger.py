@@ -18,7 +18,7 @@ from emsco.exceptions import ArtifactError, CertificateError, ValuesError
 from emsco.rows.known import HashedRows, View
 from emsco.rows.ledger import Entry, forget_all, keep_ledger, ledger_of
 
-ALREADY = "carry a certificate already"
+ALREADY = "already used for a certificate"
 STRICT, LOOSE = 0.99999, 0.8
 
 
@@ -172,8 +172,8 @@ def test_rows_that_cannot_be_told_apart_leave_a_doubt():
     cascade = CascadeClassifier(threshold=0.51).fit(X[:1000], y[:1000])
     first = certify(cascade, X[1000:2000], y[1000:2000], accuracy=0.1)
     again = certify(cascade, X[2000:], y[2000:], accuracy=0.1)
-    assert "served for an earlier certificate" not in first.sentence
-    assert "served for an earlier certificate" in again.sentence
+    assert "used for an earlier certificate" not in first.sentence
+    assert "used for an earlier certificate" in again.sentence
     for certificate in (first, again):
         assert "whether the model was fitted on these rows" in certificate.sentence
         assert "whether these rows are independent" in certificate.sentence

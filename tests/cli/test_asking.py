@@ -57,7 +57,7 @@ def test_what_cannot_be_recognised_is_said_in_the_sentence(folder, tmp_path):
     asked = ("--label", "state", "--accuracy", 0.7)
     certified = call("certify", tmp_path / "bare.emsco", path, *asked)
     assert certified.code == 0
-    assert "It could not be told whether the model was fitted on these rows" in certified.out
+    assert "It is not known whether the model was fitted on these rows" in certified.out
 
 
 @pytest.mark.parametrize(

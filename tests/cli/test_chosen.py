@@ -36,7 +36,7 @@ def test_what_was_chosen_is_taken_where_it_is_certified(run, folder, tmp_path):
     assert called.code == 0, called.err
     assert f"Chosen: {search.best_candidate_.design} at threshold" in called.out
     assert "It is certified; on the calibration rows:" in called.out
-    assert "It replaces what was chosen" not in called.out
+    assert "It replaces the chosen candidate" not in called.out
     assert load(out).stages_ == search.best_candidate_.design.stages
     assert load(out).certificate_.chosen.tested
 
@@ -49,13 +49,14 @@ def test_a_choice_that_is_replaced_is_named_with_both_coverages(run, folder):
     assert called.code == 0, called.err
     assert "It was not tested, because of these figures: " in called.out
     told = re.search(
-        r"It replaces what was chosen: .* accepts ([\d.]+)% of the calibration rows, "
+        r"It replaces the chosen candidate: .* accepts ([\d.]+)% of the calibration rows; "
         r".*, which was chosen, ([\d.]+)% of the rows it was selected on",
         called.out,
     )
     assert float(told[2]) == pytest.approx(100 * chosen.evaluation.coverage, abs=0.06)
     assert float(told[1]) >= 80, "the floor that the choice was asked for"
-    assert "Left out were candidates that do not show, as selected: coverage >= 0.8." in called.out
+    told = "Candidates were left out unless their selected figures show: coverage >= 0.8."
+    assert told in called.out
 
 
 def test_the_cheapest_is_taken_where_it_is_asked_for(run, folder):
@@ -78,13 +79,11 @@ def test_only_bounds_asked_for_are_told(run, folder):
     assert data["bounds"]["rejected"]["sick"] < 0.6
     assert data["bounds"]["precision"]["sick"] > 0.7
     assert "rejects more than 60% of 'sick'" in data["sentence"]
-    assert data["filters"] == [
-        "coverage >= 0.5, which nobody has asked for (min_coverage=0 lifts it)"
-    ]
+    assert data["filters"] == ["coverage >= 0.5 (the default; min_coverage=0 removes it)"]
     again = certify(run, folder, "--max-rejected", "sick=0.6", "--min-precision", "sick=0.7").out
     assert "it rejects at most " in again
     assert "(--min-coverage 0 lifts it)" in again
-    assert "pays at most" not in again
+    assert "costs at most" not in again
     assert "under another label" not in again
 
 
@@ -103,7 +102,7 @@ def test_another_choice_on_the_same_rows_is_refused(run, folder):
     choose(run, by="coverage")
     refused = certify(run, folder, "--accuracy", 0.8)
     assert refused.code == 2
-    assert "carry a certificate already" in refused.err
+    assert "already used for a certificate" in refused.err
 
 
 def test_one_model_has_nothing_beside_it(run, folder):

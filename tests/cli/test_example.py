@@ -22,7 +22,7 @@ def test_files_are_written_once_and_over_others_only_by_force(name, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == FILES[name]
     again = call("example", name, "--out", tmp_path)
     assert again.code == 2
-    assert "is there already; name another, or say --force" in again.err
+    assert "already exists; choose another name, or use --force" in again.err
     assert call("example", name, "--out", tmp_path, "--force").code == 0
 
 

@@ -59,18 +59,21 @@ def test_a_wrong_column_is_answered_with_the_nearest_one(folder, tmp_path):
         (("decide", "run", "train.csv", "--out", "x.xls"), "must end in one of .csv, .parquet"),
         (("decide", "run", "train.csv", "--out", "none/x.csv"), "No such file or directory"),
         (("show", "."), "has no search.emsco"),
-        (("select", "run/model.emsco"), "holds no search"),
+        (("select", "run/model.emsco"), "does not contain a search"),
         (("select", "run", "--by", "costs"), "did you mean 'cost'?"),
-        (("select", "run", "--error-cost", "5"), "--error-cost belongs to --by loss"),
+        (("select", "run", "--error-cost", "5"), "--error-cost needs --by loss"),
         (("select", "run", "--by", "loss"), "give the costs a Review(cost)"),
         (("show", "run", "--fresh", "fresh.csv"), "give both"),
-        (("show", "run", "--population", "sick=0.1"), "--population says what --fresh stands for"),
+        (("show", "run", "--population", "sick=0.1"), "--population describes the rows of --fresh"),
         (("show", "run/model.emsco", "--fresh", "fresh.csv"), "is one of its models"),
         (
             ("show", "run", "--fresh", "fresh.csv", "--label", "state", "--population", "sick=2"),
             "--population of 'sick' must be from 0 to 1",
         ),
-        (("certify", "run", "fresh.csv", "--label", "state"), "Say what to certify: --accuracy"),
+        (
+            ("certify", "run", "fresh.csv", "--label", "state"),
+            "Give at least one target to certify: --accuracy",
+        ),
         (("search", "train.csv", "--label", "marker"), "Row"),
         (("search", "train.csv", "--label", "id", "--costs", "costs.toml"), "--cv 5 needs 5 rows"),
         (("search", "train.csv", "--label", "state", "--costs", "none.toml"), "emsco costs init"),
@@ -78,11 +81,11 @@ def test_a_wrong_column_is_answered_with_the_nearest_one(folder, tmp_path):
         (("search", "train.csv", "--label", "scan", "--costs", "costs.toml"), "which is the label"),
         (("search", "train.csv", "--label", "state", "--out", "costs.toml"), "cannot be a folder"),
         (("decide", "run", "ragged.csv"), "but row 0 (line 2) has 2 cells"),
-        (("decide", "run", "latin.csv"), "not text in UTF-8"),
+        (("decide", "run", "latin.csv"), "is not UTF-8 text"),
         (("decide", "run", "empty.csv"), "must begin with a line that names its columns"),
         (("decide", "run", "broken.parquet"), "broken.parquet cannot be read"),
-        (("decide", "run", "cr.csv"), "cr.csv ends its lines by carriage returns alone"),
-        (("decide", "run", "quoted-cr.csv"), "-cr.csv ends its lines by carriage returns alone"),
+        (("decide", "run", "cr.csv"), "cr.csv ends its lines with carriage returns only"),
+        (("decide", "run", "quoted-cr.csv"), "-cr.csv ends its lines with carriage returns only"),
         (("decide", "run", "open.csv"), "open.csv has a row longer than 4 MB; is a quote left"),
         (("decide", "run", "cell.csv"), "cell.csv has a row longer than 4 MB; is a quote left"),
         (("decide", "run", "head.csv"), "cannot be read: field larger than field limit"),
@@ -120,7 +123,7 @@ def test_numbers_with_a_few_words_among_them_are_told(tmp_path):
     path = write_csv(frame, tmp_path / "rows.csv")
     called = call("costs", "init", path, "--label", "state", "--out", tmp_path / "costs.toml")
     assert called.code == 0
-    assert "'scan' is read as text, because of '?' among numbers" in called.err
+    assert "'scan' is read as text, because of '?' among its numbers" in called.err
 
 
 @pytest.mark.parametrize("flag", ["--max-missed", "--max-rejected", "--min-precision"])
@@ -135,14 +138,14 @@ def test_a_share_by_label_must_look_like_one(folder, flag, share):
 @pytest.mark.parametrize(
     ("arguments", "part"),
     [
-        (("--error-cost", "5", "--error-cost", "6"), "--error-cost is given once, or with a label"),
-        (("--error-cost", "5", "--error-cost", "sick=6"), "--error-cost is given once, or with a"),
+        (("--error-cost", "5", "--error-cost", "6"), "--error-cost takes one price, or a label"),
+        (("--error-cost", "5", "--error-cost", "sick=6"), "--error-cost takes one price, or a lab"),
         (("--error-cost", "dear"), "--error-cost takes a price of 0 or more, or LABEL=PRICE"),
-        (("--error-cost", "sick=dear"), "--error-cost takes LABEL=PRICE, as sick=500"),
+        (("--error-cost", "sick=dear"), "--error-cost takes LABEL=PRICE, such as sick=500"),
         (("--error-cost", "sick=1", "--error-cost", "sick=2"), "names 'sick' twice"),
         (("--max-missed", "sick=0.1", "--max-missed", "sick=0.2"), "names 'sick' twice"),
-        (("--caution", "careful"), "--caution takes auto or how many standard errors"),
-        (("--caution", "-1"), "--caution takes auto or how many standard errors"),
+        (("--caution", "careful"), "--caution takes auto or a number of standard errors >= 0"),
+        (("--caution", "-1"), "--caution takes auto or a number of standard errors >= 0"),
     ],
 )
 def test_options_that_cannot_be_read_are_named(folder, arguments, part):

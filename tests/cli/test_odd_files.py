@@ -77,7 +77,7 @@ RIGHT = {
     "dates.csv": (numbers("01.02.2024", "02.02.2024"), {"a": ["01.02.2024", "02.02.2024"]}),
 }
 
-CONVERT = "is not text in UTF-8; convert it by `iconv -f "
+CONVERT = "is not UTF-8 text; convert it with `iconv -f "
 WRONG = {
     "latin-1-cells.csv": (PLAIN.replace("x", "é").encode("latin-1"), f"{CONVERT}ISO-8859-1"),
     "latin-1-names.csv": (PLAIN.replace("b", "é").encode("latin-1"), f"{CONVERT}ISO-8859-1"),

@@ -85,7 +85,7 @@ def test_what_is_there_is_written_over_only_with_force(own, name):
     command, option, path = commands(own)[name]
     there = own / f"there{path.suffix}"
     there.write_text("before")
-    refused(call(*command, option, there), f"{there} is there already", "--force")
+    refused(call(*command, option, there), f"{there} already exists", "--force")
     assert there.read_text() == "before"
 
 
@@ -123,7 +123,7 @@ def test_a_finished_run_is_searched_again_only_with_force(own):
         "--cv", 2, "--max-stages", 1, "--threshold", 0.7, "--quiet", "--out", own / "run",
     )  # fmt: skip
     before = (own / "run" / "search.emsco").read_bytes()
-    refused(call(*command), "search.emsco is there already", "--force")
+    refused(call(*command), "search.emsco already exists", "--force")
     assert (own / "run" / "search.emsco").read_bytes() == before
     assert call(*command, "--force").code == 0
     assert (own / "run" / "search.emsco").read_bytes() != before

@@ -149,7 +149,7 @@ def test_an_error_that_nobody_foresaw_has_a_code_of_its_own(traceback):
     )
     assert ended.returncode == 70
     *before, last = ended.stderr.splitlines()
-    assert last.startswith("emsco: an error that nobody foresaw: KeyError: 'nobody")
+    assert last.startswith("emsco: unexpected error: KeyError: 'nobody")
     assert last.endswith("Please report it, with what EMSCO_TRACEBACK=1 in the environment prints.")
     assert bool(before) == traceback
     assert ("Traceback (most recent call last):" in before) == traceback
@@ -195,7 +195,7 @@ def test_an_interrupted_command_leaves_no_half_file(folder, tmp_path, number, co
     process.send_signal(number)
     error = process.communicate(timeout=60)[1].decode()
     assert process.returncode == code
-    assert error == f"emsco: {what}; nothing is half written.\n"
+    assert error == f"emsco: {what}; no file was left half written.\n"
     assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
     assert out.read_text() == "before"
 
@@ -217,7 +217,7 @@ def test_an_interrupted_search_goes_on(tmp_path):
     process.send_signal(signal.SIGINT)
     told = process.communicate(timeout=60)[1].decode()
     assert process.returncode == 130
-    assert f"{checkpoint} keeps what was fitted; the same command goes on from there." in told
+    assert f"{checkpoint} keeps the fitted models; run the same command to continue." in told
     assert checkpoint.exists()
     again, whole = (call(*command, tmp_path / name) for name in ("run", "whole"))
     assert again.code == 0

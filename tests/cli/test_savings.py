@@ -102,7 +102,7 @@ def test_what_is_written_decides_as_was_told(folder, logged, tmp_path):
         folder, log, "--answers", "verdict", "--stages", "logistic", "--agreement", 0.9,
         "--agreement", 0.95, "--out", tmp_path / "m.emsco", "--changed", tmp_path / "changed.csv",
     )  # fmt: skip
-    assert "Your model pays 115 EUR a row for all 4 sources" in called.out
+    assert "Your model costs 115 EUR per row for all 4 sources" in called.out
     assert "at least 90%" in called.out
     assert "| your model;" in called.out
     changed = pd.read_csv(tmp_path / "changed.csv")
@@ -197,7 +197,7 @@ def test_too_few_rows_are_told_with_how_many_would_do(folder, logged, tmp_path):
         ((), "Give --model, a file, or --answers"),
         (("--model", "none.skops"), "none.skops cannot be read"),
         (("--answers", "verdit"), "has no column 'verdit'; did you mean 'verdict'?"),
-        (("--answers", "age"), "prices 'age', which is the label"),
+        (("--answers", "age"), "has a price for 'age', which is the label"),
     ],
 )
 def test_what_cannot_be_is_one_message(folder, logged, arguments, message):

@@ -25,7 +25,7 @@ def test_prices_to_fill_in_are_valid_as_written(folder, tmp_path):
     assert costs.names == ("id", "age", "smoker", "town", "visits", "marker", "scan")
     assert {source.cost for source in costs.sources} == {1.0}
     text = out.read_text()
-    assert "differs in every row: an id?" in text.splitlines()[14]
+    assert "different in every row, so maybe an id" in text.splitlines()[14]
     assert "text, 3 values such as" in text
     assert "10% missing" in text or "9% missing" in text or "11% missing" in text
 
@@ -37,7 +37,7 @@ def test_prices_that_are_there_are_not_written_over(folder, tmp_path):
     arguments = ("costs", "init", folder / "train.csv", "--label", "state", "--out", out)
     refused = call(*arguments)
     assert refused.code == 2
-    assert "is there already" in refused.err
+    assert "already exists" in refused.err
     assert out.read_text() == "[sources]\nage = 7\n"
     assert call(*arguments, "--force").code == 0
     assert "age = 7" not in out.read_text()
@@ -50,7 +50,7 @@ def test_a_search_writes_every_candidate_ready_to_choose(folder):
     for candidate in [*search.front_, search.all_sources_]:
         assert search.cascade(candidate).stages_ == candidate.design.stages
     assert load(folder / "run/model.emsco").stages_ == search.best_cascade_.stages_
-    assert "Chosen out of" in (folder / "search.out").read_text()
+    assert "Chosen from" in (folder / "search.out").read_text()
     told = (folder / "search.err").read_text()
     assert "not used, because" in told
     assert "'id'" in told
@@ -67,7 +67,8 @@ def test_a_front_of_too_many_is_thinned_and_says_so(folder, tmp_path):
     data = json.loads(called.out)
     search = load(tmp_path / "search.emsco")
     assert data["candidates_kept"] == len(search.front_) <= 5 < data["candidates"]
-    assert f"Kept are {len(search.front_)} of {data['candidates']}" in search.front_.measured_on
+    kept = f"{len(search.front_)} of {data['candidates']} candidates were kept"
+    assert kept in search.front_.measured_on
     assert {c.threshold for c in search.front_} <= {0.8, 0.9}
     assert search.front_.luck is not None, "it is kept"
     assert search.front_.luck == data["luck"]
@@ -187,7 +188,7 @@ def test_fresh_figures_stand_alone_and_are_said_in_words(folder):
     search = load(folder / "run/search.emsco")
     arguments = ("show", folder / "run", "--fresh", folder / "fresh.csv", "--label", "state")
     caption, groups, heads, *lines = call(*arguments).out.splitlines()
-    assert "only the accuracy headed selected" in caption
+    assert 'only the accuracy under "selected"' in caption
     assert groups.split() == ["sick", "well", "selected"]
     shares = ["rejected", "missed", "recall", "precision"]
     assert heads.split() == ["cost", "coverage", "accuracy", *shares * 2, "accuracy", "design"]
@@ -337,7 +338,7 @@ def test_errors_have_one_price_or_one_by_class(reviewed, given, error_cost):
     assert called.code == 0, called.err
     review = expected.costs_.review
     loss = expected.best_candidate_.evaluation.loss(review=review, error_cost=error_cost)
-    assert f"it loses {loss:.4g} EUR a row" in called.out
+    assert f"its loss is {loss:.4g} EUR per row" in called.out
     assert "best of a front that was searched without error prices" in called.out
     assert "for sources + " in called.out
 
@@ -356,13 +357,13 @@ def test_select_without_out_writes_nothing_and_names_the_closest(folder, tmp_pat
     monkeypatch.chdir(tmp_path)
     called = call("select", folder / "run", "--min-coverage", 0.9)
     assert called.code == 0
-    assert "Nothing is written" in called.err
+    assert "Nothing was written" in called.err
     assert list(tmp_path.iterdir()) == []
     refused = call("select", folder / "run", "--max-cost", 0.5, "--min-accuracy", 0.99)
     assert refused.code == 2
     assert refused.err.startswith("emsco: No candidate meets")
     assert "the closest" in refused.err
-    assert "At best, the others as asked: cost " in refused.err
+    assert "At best, with the other bounds as given: cost " in refused.err
     assert "--caution 0" in refused.err
 
 
@@ -405,7 +406,7 @@ def test_rows_serve_for_one_certificate_of_a_run_only(folder, tmp_path):
     assert call(*arguments, 0.99999).code == 1
     refused = call(*arguments, 0.9)
     assert refused.code == 2
-    assert "These rows carry a certificate already" in refused.err
+    assert "These rows were already used for a certificate" in refused.err
     assert "by giving --accuracy or --agreement several times" in refused.err
     searched_on = call("certify", run, folder / "train.csv", *arguments[3:], 0.9)
     assert searched_on.code == 2
@@ -442,7 +443,7 @@ def test_where_the_usual_choice_cannot_be_had_the_run_is_kept(tmp_path):
         "--out", tmp_path / "run", "--cv", 3, "--quiet", "--max-missed", "sick=0.05",
     )  # fmt: skip
     assert called.code == 0, called.err
-    assert "chosen was what accepts most rows" in called.err
+    assert "the candidate that accepts most rows was chosen" in called.err
     search = load(tmp_path / "run/search.emsco")
     most = max(candidate.evaluation.coverage for candidate in search.front_)
     assert search.best_candidate_.evaluation.coverage == most

@@ -154,7 +154,7 @@ def test_review_is_in_every_total(opened, three):
     review = 12 * (1 - evaluation.coverage)
     total = cell(evaluation.cost + review)
     paid = f"{cell(evaluation.cost)} for sources + {cell(review)} for review = {total}"
-    assert f"pays {paid} a row (sources: " in text(opened, "told")
+    assert f"costs {paid} per row (sources: " in text(opened, "told")
     assert f"+ {cell(review)} for review" in text(opened, "tiles")
     assert f"in all: {total}" in text(opened, "tiles")
     hover = opened.execute_script(
@@ -170,7 +170,7 @@ def test_the_rule_is_the_searchs_own_at_first_and_follows_the_sliders(opened, th
     move(opened, max_rejected_2=0.5)
     assert text(opened, "rule").startswith(f"Rule: the cheapest of {len(three.front_)} candidates")
     assert "rejected it's <hypo> <= 0." in text(opened, "rule")
-    assert "are held 1.3 standard errors to the safe side." in text(opened, "rule")
+    assert "must meet their bounds with a margin of 1.3 standard errors." in text(opened, "rule")
     opened.find_element(By.ID, "start").click()
     assert text(opened, "rule") == three.choice_.rule
 

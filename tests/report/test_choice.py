@@ -101,7 +101,7 @@ def in_python(lines):
 def at_best(told):
     """Read how far each bound could be met; names hold no digits here."""
     sentence = told[told.index("At best") :].partition(". ")[0]
-    return re.findall(r"\d[\d.,]*|nothing", sentence)
+    return re.findall(r"\d[\d.,]*|no candidate", sentence)
 
 
 def selected(front, **asked):

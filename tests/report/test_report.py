@@ -340,6 +340,7 @@ def test_under_agreement_fresh_rows_need_no_labels(rows, data_of, tmp_path):
     all_sources = evaluate(search.cascade(search.all_sources_).decide(fresh.to_numpy()), answers)
     assert_holds(data["all_sources"]["fresh"], [all_sources], search.classes_.tolist())
     assert data["fresh_rows"] == len(answers)
-    assert "Right is what the final model answers." in unescape(page.read_text())
+    told = "An answer is right if the final model gives the same one."
+    assert told in unescape(page.read_text())
     assert "search.fit(X)" in data["python"]
     assert "score_front(X)" in search.front_.measured_on

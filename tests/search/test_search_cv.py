@@ -343,7 +343,8 @@ def test_limits_that_no_design_keeps_are_refused_with_advice(select):
 
 def test_limits_that_leave_nothing_as_good_are_refused_with_advice():
     strict = search_for(max_missed={"sick": 0.0})
-    with pytest.raises(SelectionError, match=r"accepts 80% of the rows .* allow more, or say with"):
+    told = r"accepts 80% of the rows .* allow larger shares, or relax something else with select="
+    with pytest.raises(SelectionError, match=told):
         strict.fit(X, Y)
     assert len(strict.front_), "the front is there to choose from"
     assert strict.choose(by="accuracy").decide(X).accepted.any()

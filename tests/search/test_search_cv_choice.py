@@ -70,7 +70,7 @@ def test_what_to_choose_may_be_bounds_or_a_function(found):
 
 
 def test_a_function_that_gives_no_candidate_is_refused():
-    with pytest.raises(SelectionError, match="must give a Candidate, gave 3"):
+    with pytest.raises(SelectionError, match="must return a Candidate, got 3"):
         search_for(select=lambda front: 3).fit(X, Y)  # noqa: ARG005
 
 
@@ -212,7 +212,7 @@ def test_a_class_that_is_turned_away_is_not_chosen_unless_nothing_else_is_there(
     both = ParetoFront([away, fair], COSTS)
     assert cheapest_as_good(both, everything, 1.0) == (fair, [])
     alone = ParetoFront([away], COSTS)
-    with pytest.warns(SelectionWarning, match=r"rejects 90% of 'rare' and 9% of all rows"):
+    with pytest.warns(SelectionWarning, match=r"rejects 90% of class 'rare' but 9% of all rows"):
         assert cheapest_as_good(alone, everything, 1.0) == (away, ["rare"])
 
 
@@ -283,7 +283,7 @@ def test_the_summary_says_what_matters():
             assert f"{e.missed[label]:.1%}" in text
             assert f"{e.rejected[label]:.1%}" in text
             assert f"{e.precision[label]:.1%}" in text
-    assert "All sources at once" in text
+    assert "Buying all sources at once" in text
     assert rich.front_.measured_on in text
     rich.choose(max_cost=0)
     assert "never bought: blood, scan, ratio" in rich.summary()

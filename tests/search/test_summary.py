@@ -107,11 +107,11 @@ def test_a_summary_has_everything_in_its_order(searched):
     searched.choose(min_coverage=0.7, max_rejected={"sick": 0.5}, caution=0)
     lines = searched.summary().splitlines()
     best = searched.best_candidate_
-    starts = ["Chosen out of", *[f"  stage {i}: buy" for i in range(best.design.n_stages)]]
+    starts = ["Chosen from", *[f"  stage {i}: buy" for i in range(best.design.n_stages)]]
     starts += ["  never bought"] * bool(best.design.unused)
-    starts += ["Rule: the cheapest", "It pays", "  of 'sick'", "  of 'well'"]
-    starts += ["All sources at once, answering every row: that pays", "  of 'sick'", "  of 'well'"]
-    starts += ["Luck: ", "Selected on these 300 rows"]
+    starts += ["Rule: the cheapest", "It costs", "  of 'sick'", "  of 'well'"]
+    starts += ["Buying all sources at once and answering every row costs"]
+    starts += ["  of 'sick'", "  of 'well'", "Luck: ", "Selected on 300 held-out rows"]
     assert [line.startswith(s) for line, s in zip(lines, starts, strict=True)] == [True] * len(
         lines
     )
@@ -122,14 +122,14 @@ def test_a_summary_has_everything_in_its_order(searched):
 @pytest.mark.parametrize(
     ("luck", "parts"),
     [
-        (1.73, ("1.7 standard errors too good", "asks that much more of bounds")),
-        (0.4, ("0.4 standard errors too good", "asks 1 standard error more of bounds")),
-        (-0.3, ("no better than they are", "asks 1 standard error more of bounds")),
+        (1.73, ("1.7 standard errors better than they are", "adds that margin to bounds")),
+        (0.4, ("0.4 standard errors better", "adds a margin of 1 standard error to bounds")),
+        (-0.3, ("no better than they are", "adds a margin of 1 standard error to bounds")),
     ],
 )
 def test_luck_is_said_in_words(luck, parts):
     text = told(candidate_of("ab"), luck=luck)
-    assert "Luck: searching again on parts of the rows shows choices " in text
+    assert "Luck: when the search is repeated on parts of the rows, choices look " in text
     assert all(part in text for part in parts)
     assert "Luck" not in told(candidate_of("ab"))
 
@@ -144,18 +144,18 @@ def test_review_is_in_every_total(searched):
         review = 30 * (1 - e.coverage)
         total = f"{e.cost:.4g} for sources + {review:.4g} for review = {e.cost + review:.4g} EUR"
         assert (
-            f"{total} a row (sources: {e.cost / COSTS.total:.1%} of the full" in searched.summary()
+            f"{total} per row (sources: {e.cost / COSTS.total:.1%} of the f" in searched.summary()
         )
     plain = told(candidate_of("ab"))
     assert "review" not in plain
-    assert f"pays {300 / 21:.4g} a row (" in plain
+    assert f"costs {300 / 21:.4g} per row (" in plain
 
 
 @pytest.mark.parametrize("error_cost", [40.0, {"sick": 200, "well": 5}, None])
 def test_the_loss_is_told_where_the_choice_was_by_it(searched, error_cost):
     searched.choose(by="loss", error_cost=error_cost)
     text = searched.summary(FRESH, TRUTH)
-    assert "the best of a front that was searched without error prices" in text
+    assert "the best candidate of a front that was searched without prices of errors" in text
     price = {"review": COSTS.review, "error_cost": error_cost or 0.0}
     own, everything, fresh = (
         f"{e.loss(**price):.4g} EUR"
@@ -165,20 +165,21 @@ def test_the_loss_is_told_where_the_choice_was_by_it(searched, error_cost):
             evaluate(searched.decide(FRESH), TRUTH),
         )
     )
-    assert f"it loses {own} a row, sources, review and errors together" in text
-    assert f"all sources at once {everything}" in text
-    assert f"It loses {fresh} a row there, {own} where it was selected." in text
+    assert f"its loss is {own} per row (sources, review and errors)" in text
+    assert f"{everything} for all sources at once" in text
+    told = f"Its loss is {fresh} per row there, and {own} on the rows it was selected on."
+    assert told in text
     searched.choose(min_coverage=0.7, caution=0)
-    assert "loses" not in searched.summary(FRESH, TRUTH)
+    assert "loss" not in searched.summary(FRESH, TRUTH)
 
 
 def test_without_a_price_for_review_the_fresh_loss_may_not_be_known():
     """Where it was selected nothing was rejected; a guard rejects fresh rows."""
     search = search_for(costs=PLAIN, threshold=0.51, guard=InputGuard()).fit(X, Y)
     search.choose(by="loss", error_cost=1.0, min_coverage=1)
-    assert "It loses" in search.summary(X, Y).partition("fresh rows it")[2]
+    assert "Its loss is" in search.summary(X, Y).partition("fresh rows it")[2]
     text = search.summary(FRESH * 100, TRUTH)
-    assert "What it loses there is not known: it rejects rows" in text
+    assert "Its loss there is unknown: it rejects rows" in text
 
 
 # Fresh rows.
@@ -186,7 +187,7 @@ def test_without_a_price_for_review_the_fresh_loss_may_not_be_known():
 
 def figures_of(e):
     return (
-        f"pays {e.cost:.4g} for sources + {30 * (1 - e.coverage):.4g} for review",
+        f"costs {e.cost:.4g} for sources + {30 * (1 - e.coverage):.4g} for review",
         f"accepts {e.coverage:.1%} of the rows and is right on {e.accuracy:.1%} of those.",
     )
 
@@ -194,7 +195,7 @@ def figures_of(e):
 def test_fresh_figures_are_those_of_the_scored_front_in_the_same_sentence(searched):
     searched.choose(min_coverage=0.7, caution=0)
     plain, text = searched.summary(), searched.summary(FRESH, TRUTH)
-    assert text.startswith(f"{plain}\nOn 2,100 fresh rows it pays ")
+    assert text.startswith(f"{plain}\nOn 2,100 fresh rows it costs ")
     place = searched.front_.index(searched.best_candidate_)
     scored = searched.score_front(FRESH, TRUTH)[place]
     fresh = text.removeprefix(plain)
@@ -207,10 +208,11 @@ def test_fresh_figures_are_those_of_the_scored_front_in_the_same_sentence(search
 def test_what_differs_by_more_than_two_standard_errors_is_named(searched):
     searched.choose(min_coverage=0.7, caution=0)
     same = searched.summary(X, Y)
-    assert "Nothing differs by more than two standard errors from what was selected." in same
+    assert "No figure differs by more than two standard errors from the selected figures." in same
     flipped = np.where(TRUTH == "sick", "well", "sick")
     text = searched.summary(FRESH, flipped)
-    assert "These differ by more than two standard errors from what was selected" in text
+    told = "These figures differ by more than two standard errors from the selected figures"
+    assert told in text
     e = evaluate(searched.decide(FRESH), flipped)
     before = searched.best_candidate_.evaluation
     assert f"  accuracy: {e.accuracy:.1%} fresh, {before.accuracy:.1%} selected, " in text

@@ -41,39 +41,40 @@ _BEST: dict[str, Callable[[Evaluation], float]] = {
 
 @dataclass(frozen=True, repr=False)
 class Certificate:
-    """What was promised of which cascades, on which rows; or that nothing could be.
+    """A promise about one or more cascades, or the reason why no promise could be made.
 
     Parameters
     ----------
     targets : Targets
-        What certified cascades keep.
+        The targets that certified cascades meet.
     confidence : float
-        One minus the chance of any false certificate on these rows.
+        One minus the probability of any false certificate on these rows.
     share : float
-        The part of that chance given to this certificate.
+        The part of that probability that this certificate uses.
     rows, rows_given : int
-        Calibration rows used, and given; fewer are used where there are groups.
+        The number of calibration rows used and given; with groups, fewer are used than given.
     tried : int
-        How many candidates were to be tested: those whose selected figures meet the targets.
+        The number of candidates to test: those whose selected figures meet the targets.
     candidates : tuple of CertifiedCandidate
-        Those certified, first those with the better selected figures.
+        The certified candidates, those with better selected figures first.
     shortfalls : tuple of Shortfall
-        Where none is: the targets that the closest candidate was not shown to keep.
+        If no candidate is certified, the targets that the closest candidate was not shown to meet.
     rows_fingerprint : str
-        Of the calibration rows and their labels, whatever their order.
+        A fingerprint of the calibration rows and their labels, independent of their order.
     twins : int or None
-        Calibration rows that equal a fitted row in every value; None where that is not known.
+        The number of calibration rows equal to a fitted row in every value; None if unknown.
     unit : str
         The unit of costs.
     doubts : tuple of str, default=()
-        Sentences that say what could not be told of the rows; told with the promise.
+        Sentences about what could not be determined about the rows; part of `sentence`.
     chosen : Chosen or None, default=None
-        What the search had chosen, and what became of it. None: one cascade was certified, or
-        nothing was chosen, or it is not known.
+        The candidate that the search had chosen, and its result. None if a single cascade was
+        certified, nothing was chosen, or it is unknown.
     filters : tuple of str, default=()
-        What candidates had to show where they were selected, to be tested; it is not promised.
+        What selected figures had to show for a candidate to be tested; this is not promised.
     least_coverage : float, default=0.0
-        The least share of calibration rows accepted by what `select` gives; it is not promised.
+        The minimum share of calibration rows that a candidate given by `select` accepts; this is
+        not promised.
     """
 
     targets: Targets
@@ -94,15 +95,15 @@ class Certificate:
 
     @property
     def certified(self) -> bool:
-        """Whether there is any certified candidate."""
+        """Whether any candidate is certified."""
         return bool(self.candidates)
 
     @property
     def needed_rows(self) -> int | None:
-        """How many rows the closest candidate would have needed; None where one is certified.
+        """The number of rows the closest candidate would have needed; None if one is certified.
 
-        Accepted rows, with as many errors as it made; rows of a class where its accuracy is shown
-        but too many of the class may be missed.
+        These are accepted rows, with the same number of errors. If its accuracy is shown but too
+        many rows of a class may be missed, they are rows of that class.
         """
         return next((s.needed for s in self.shortfalls if s.needed is not None), None)
 
@@ -137,33 +138,33 @@ class Certificate:
 
     @property
     def chosen_one(self) -> CertifiedCandidate | None:
-        """What is certified of the candidate that the search had chosen; None: nothing is."""
+        """The certified candidate that the search had chosen; None if it is not certified."""
         own = None if self.chosen is None else self.chosen.candidate
         return next((c for c in self.candidates if c.candidate == own), None)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What stands beside the promise: what was chosen, and who was left out by what."""
+        """Notes beside the promise: the chosen candidate, and which candidates were left out."""
         return (*note_of_choice(self.chosen, self.chosen_one), *note_of_filters(self.filters))
 
     def select(self, by: str = "cost", *, min_coverage: float | None = None) -> CertifiedCandidate:
-        """Choose among the certified: the lowest cost, or the highest coverage or accuracy.
+        """Choose a certified candidate: the lowest cost, or the highest coverage or accuracy.
 
-        The promise holds for all of them at once, so that choosing costs nothing. What accepts too
-        few of the calibration rows is left out; where nothing else is certified, this raises rather
-        than give a cascade that hardly accepts anybody.
+        The promise holds for all of them at once, so you can choose freely. Candidates that accept
+        too few calibration rows are left out; if no other candidate is certified, this raises an
+        error instead of returning a cascade that accepts almost nothing.
 
         Parameters
         ----------
         by : {"cost", "coverage", "accuracy"}, default="cost"
-            What is best, on the calibration rows.
+            What to optimise, on the calibration rows.
         min_coverage : float, default=None
-            The least share of calibration rows accepted. None: `least_coverage`. 0: any.
+            The minimum share of calibration rows accepted. None: `least_coverage`. 0: any.
 
         Raises
         ------
         CertificateError
-            Where none is certified, or none of these accepts enough.
+            If no candidate is certified, or none of them accepts enough rows.
         """
         if by not in _BEST:
             raise CertificateError(
@@ -176,28 +177,28 @@ class Certificate:
         if not covering:
             most = max(c.evaluation.coverage for c in self.candidates)
             raise CertificateError(
-                f"Of {len(self.candidates):,} certified candidates none accepts {percent(least)} "
-                f"of the calibration rows, the most covering {percent(most)}; select(..., "
-                "min_coverage=0) chooses among them all the same."
+                f"None of the {len(self.candidates):,} certified candidates accepts at least "
+                f"{percent(least)} of the calibration rows; the most that one accepts is "
+                f"{percent(most)}. Use select(..., min_coverage=0) to choose among them anyway."
             )
         return min(covering, key=lambda c: _BEST[by](c.evaluation))
 
     def bounds_asked(self, candidate: CertifiedCandidate) -> list[ToldBound]:
-        """Give the bounds of a certified candidate on what was asked for, each with a phrase."""
+        """Return the bounds of a certified candidate on the given targets, each with a phrase."""
         return bounds_asked(self.targets, candidate.bounds, self.unit)
 
     def holds_for(self, model: CascadeClassifier | CascadeSearchCV) -> bool:
-        """Say whether a cascade, or the one a search has chosen, is among the certified."""
+        """Return whether a cascade, or the one chosen by a search, is certified."""
         return self._find(model) is not None
 
     def check(self, model: CascadeClassifier | CascadeSearchCV) -> CertifiedCandidate:
-        """Give what is certified of a cascade, or of the one a search has chosen; else raise."""
+        """Return the certified candidate of a cascade, or of a search's choice, or raise."""
         found = self._find(model)
         if found is None:
             raise CertificateError(
                 "The certificate does not hold for this cascade: its fingerprint matches none of "
-                f"the {len(self.candidates)} certified; it was fitted anew, changed, or never "
-                "certified, and needs a certificate of its own on rows not used yet."
+                f"the {len(self.candidates)} certified cascades. It was fitted again, changed, or "
+                "never certified, and needs its own certificate on rows that were not used yet."
             )
         return found
 
@@ -209,7 +210,7 @@ class Certificate:
         return next((c for c in self.candidates if c.fingerprint == own), None)
 
     def to_data(self) -> dict[str, Any]:
-        """Tell all of it as plain values, for files.
+        """Return the certificate as plain values, for files.
 
         Examples
         --------
@@ -237,13 +238,13 @@ class Certificate:
 
     @classmethod
     def from_data(cls, data: Any) -> Certificate:
-        """Give back the certificate that `to_data` told, if it can be one; else raise."""
+        """Rebuild a certificate from the values of `to_data`, or raise if they are invalid."""
         try:
             return cls._from_data(data)
         except CertificateError:
             raise
         except (EmscoError, TypeError, ValueError) as error:  # of a part that checks itself
-            raise CertificateError(f"What was told is no certificate: {error}") from error
+            raise CertificateError(f"The data does not describe a certificate: {error}") from error
 
     @classmethod
     def _from_data(cls, data: Any) -> Certificate:
@@ -292,15 +293,16 @@ class Certificate:
                 for name in ("missed", "rejected", "precision")
             )
         ):
-            raise CertificateError("A certificate tells counts that contradict one another.")
+            raise CertificateError("A certificate has counts that contradict one another.")
         return certificate
 
     def _table(self) -> Any:
         """Give the header, rows and caption of the table of all that are certified."""
         caption = (
-            f"All these bounds hold at once, with the same confidence again. They are adjusted for "
-            f"the {self.tried:,} candidates that might have been listed, so they are wider "
-            f"than the promise, which needs no adjusting. {self._rows_sentence()}"
+            f"All these bounds hold at once, with a confidence of their own as high as that of the "
+            f"promise. They are adjusted for the {self.tried:,} candidates that could have been "
+            f"listed, so they are wider than the promise, which needs no adjustment. "
+            f"{self._rows_sentence()}"
         )
         return *cells(self.targets, self.candidates, self.chosen_one), caption
 

@@ -31,7 +31,7 @@ _FOR_ALL = 4  # bounds, besides those by label: accuracy, coverage twice, cost
 
 
 class Bounds(NamedTuple):
-    """What a candidate's true figures lie within; all bounds of a certificate hold at once."""
+    """Bounds on a candidate's true figures; all bounds of a certificate hold at once."""
 
     accuracy: float
     coverage: tuple[float, float]
@@ -85,25 +85,26 @@ class Bounds(NamedTuple):
 
 @dataclass(frozen=True)
 class CertifiedCandidate:
-    """A candidate that keeps the targets, and what was counted on the calibration rows.
+    """A certified candidate, with its counts on the calibration rows.
 
     Parameters
     ----------
     candidate : Candidate
         Design and threshold; its own evaluation is the selected one.
     fingerprint : str
-        Of the fitted cascade that was tested.
+        The fingerprint of the fitted cascade that was tested.
     evaluation : Evaluation
-        On the calibration rows.
+        The evaluation on the calibration rows.
     reached : tuple of int
-        How many of them bought each stage.
+        The number of calibration rows that bought each stage.
     prices : tuple of float
-        What a row has paid that bought each stage.
+        What a row has paid in total after buying each stage.
     p_value : float
-        Of the hypothesis that some target is broken.
+        The p-value of the hypothesis that some target is broken.
     bounds : Bounds
-        Accuracy at least, coverage from and to, cost at most, and missed at most by class; rejected
-        at most and precision at least of the labels that were asked for.
+        Lower bound of accuracy, both bounds of coverage, upper bounds of cost and of the share
+        missed per class; upper bounds of the share rejected and lower bounds of precision for the
+        labels that were asked for.
     """
 
     candidate: Candidate
@@ -160,7 +161,7 @@ class CertifiedCandidate:
             or max([*missed.values(), *rejected.values(), *precision.values()], default=0) > 1
         ):
             raise CertificateError(
-                "A certificate tells counts or bounds that contradict one another."
+                "A certificate has counts or bounds that contradict one another."
             )
         return cls(
             candidate,
@@ -193,16 +194,16 @@ _TOLD_SINCE = [
 
 @dataclass(frozen=True)
 class Chosen:
-    """The candidate that a search had chosen when a certificate was asked for.
+    """The candidate that a search had chosen at the time of a certificate.
 
     Parameters
     ----------
     candidate : Candidate
-        With its selected figures.
+        The candidate with its selected figures.
     tested : bool
         Whether it was tested.
     why : str
-        Why it was not tested, or what its test lacked; "" where it is certified.
+        Why it was not tested, or what its test lacked; "" if it is certified.
     """
 
     candidate: Candidate
@@ -222,5 +223,7 @@ class Chosen:
             evaluation_keys_since("selected"),
         )
         if not isinstance(data["tested"], bool):
-            raise CertificateError("A certificate must tell whether the chosen one was tested.")
+            raise CertificateError(
+                "A certificate must say whether the chosen candidate was tested."
+            )
         return cls(candidate_from(data, names), data["tested"], text(data["why"], "reason"))

@@ -49,56 +49,58 @@ def certify(
 ) -> Certificate:
     """Certify cascades on rows that they have not seen.
 
-    Of a search, the candidate that it has chosen is tested first and holds half of the allowed
-    error; then every candidate of the front whose selected figures meet the targets. Each is built
-    by `search.cascade(candidate)`, and what is certified is those fitted cascades. Of one cascade,
-    itself. All targets given must hold together.
+    For a search, the chosen candidate is tested first and gets half of the allowed error; then all
+    candidates of the front whose selected figures meet the targets are tested. Each one is built by
+    `search.cascade(candidate)`, and the certificate is about those fitted cascades. A single
+    cascade is tested itself. All given targets must hold together.
 
-    Left out are candidates whose selected figures miss a target, what the search and the last
-    `choose` were told to keep to, or a coverage of 0.5, where none was asked for anywhere. That is
-    a filter and not promised. The candidate that was chosen needs no such coverage; where its
-    figures miss what was asked for it is not tested, and the certificate says so.
+    Candidates are left out if their selected figures miss a target, a bound given to the search or
+    to the last `choose`, or, if no coverage was asked for anywhere, a coverage of 0.5. This is a
+    filter, not a promise. The default coverage of 0.5 is not required of the chosen candidate; if
+    its figures miss what was asked for, it is not tested, and the certificate says so.
 
-    Rows serve once: a second question on them is refused, whatever form they come in. Where that,
-    or whether the model was fitted on them, cannot be told, the certificate's sentence says so.
+    Rows can be used once: a second question on them is refused, in whatever form they are given. If
+    it cannot be determined whether they were used before, or whether the model was fitted on them,
+    the certificate's sentence says so.
 
     Parameters
     ----------
     model : CascadeSearchCV or CascadeClassifier
         A fitted search, or a fitted cascade.
     X : numpy array, pandas or polars frame
-        Calibration rows: drawn like the rows to come, and not among those searched or fitted on.
+        Calibration rows, drawn in the same way as future rows; they must not have been used for
+        the search or a fit.
     y : array, default=None
-        Their true labels; with `agreement` none are needed.
+        Their true labels; not needed with `agreement`.
     accuracy : float, default=None
-        The least share of accepted rows labelled right.
+        The minimum share of accepted rows that are labelled right.
     agreement : float, default=None
-        The least share of decisions left as the model's `final` one makes them.
+        The minimum share of decisions that are the same as those of the `final` model.
     max_missed : mapping of label to float, default=None
-        By true class, the largest share of its rows accepted under another label.
+        Per true class, the maximum share of its rows that are accepted under another label.
     max_rejected : mapping of label to float, default=None
-        By true class, the largest share of its rows rejected.
+        Per true class, the maximum share of its rows that are rejected.
     min_precision : mapping of label to float, default=None
-        By label given, the least share of the rows accepted under it that are right.
+        Per assigned label, the minimum share of the rows accepted under it that are right.
     confidence : float, default=0.99
-        One minus the chance that any cascade is certified that breaks a target.
+        One minus the probability of certifying any cascade that breaks a target.
     min_coverage : float, default=None
-        The least share of rows accepted, which is then tested as well. 0: none, and no coverage
-        is asked of candidates where they were selected either.
+        The minimum share of rows accepted, which is then tested as well. 0: no minimum, and the
+        filter by selected coverage is removed too.
     max_cost : float, default=None
-        The most paid per row on the mean.
+        The maximum mean cost per row.
     groups : array, default=None
-        What rows belong together by: a patient, a card. One random row of each is used, because
-        rows of one group are worth fewer than they are many.
+        The group of each row, such as a patient or a card. One random row per group is used,
+        because rows of one group are not independent.
     keys : array, default=None
-        What names each row, as the index of the training frame does. None: the index of X, unless
-        it merely numbers the rows.
+        What identifies each row, like the index of the training frame. None: the index of X, unless
+        it only numbers the rows.
     share : float, default=None
-        The part of 1 - `confidence` spent here. None: all of it. Several questions on the same rows
-        are asked by `certify_together`.
+        The part of 1 - `confidence` used here. None: all of it. Use `certify_together` to ask
+        several questions on the same rows.
     ledger : str or path, default=None
-        A file that keeps what was asked of which rows, for all processes that name it. None: only
-        this process knows.
+        A file that records what was asked of which rows, for all processes that use it. None: only
+        this process remembers it.
     random_state : int, RandomState or None, default=None
         Draws the row of each group.
     **others
@@ -107,7 +109,7 @@ def certify(
     Raises
     ------
     CertificateError
-        Where the rows are known to the model, or serve for another certificate already.
+        If the model has seen the rows, or they were already used for another certificate.
 
     Examples
     --------
@@ -168,16 +170,17 @@ def certify_together(
     ledger: str | os.PathLike[str] | None = None,
     random_state: Any = None,
 ) -> tuple[Certificate, ...]:
-    """Ask several questions on one set of rows, all of them before any answer.
+    """Ask several questions on one set of rows, all of them before any answer is known.
 
     Parameters
     ----------
     model, X, y, confidence, groups, keys, ledger, random_state
         As in `certify`; the confidence is that of all answers together.
     questions : sequence of Targets
-        What to certify, each by itself.
+        The targets of each question, certified separately.
     shares : sequence of float, default=None
-        The part of 1 - `confidence` that each question takes, in sum at most 1. None: equal ones.
+        The part of 1 - `confidence` that each question uses, with a sum of at most 1. None: equal
+        parts.
 
     Examples
     --------
@@ -315,7 +318,9 @@ def _rows_used(n_rows: int, groups: ArrayLike | None, random_state: Any) -> NDAr
         return np.arange(n_rows)
     named = np.asarray(groups)
     if named.shape != (n_rows,):
-        raise CertificateError(f"`groups` must name {n_rows} rows, has shape {named.shape}.")
+        raise CertificateError(
+            f"`groups` must have one entry for each of {n_rows} rows; its shape is {named.shape}."
+        )
     return one_row_a_group(named, random_state)
 
 

@@ -72,8 +72,8 @@ class Family(NamedTuple):
         others = [c for c, keep in kept if keep and not (first and c is chosen)]
         if not first and not others:
             raise CertificateError(
-                f"No candidate shows, as selected, what is asked of all: "
-                f"{'; '.join(floors.told())}. So nothing was tested, and the rows stay fresh."
+                f"No candidate has selected figures that show {'; '.join(floors.told())}. So "
+                "nothing was tested, and the rows stay fresh."
             )
         met = [c for c in others if targets.met_by(c.evaluation)]
         if first:
@@ -124,5 +124,5 @@ def builder_of(
 
 def _why_not(chosen: Candidate, targets: Targets, floors: Floors) -> str:
     """Say why a candidate that was chosen is not to be tested; "" where it is."""
-    asked = [f"{bound} was asked for, and it has it not" for bound in floors.missed_by(chosen)]
+    asked = [f"it does not meet {bound}, which was asked for" for bound in floors.missed_by(chosen)]
     return "; ".join([*targets.missed_by(chosen.evaluation), *asked])

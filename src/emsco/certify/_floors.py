@@ -79,7 +79,7 @@ class Floors(NamedTuple):
     def told(self) -> tuple[str, ...]:
         """Say each in words."""
         coverage = f"coverage >= {self.coverage:g}"
-        unsaid = f"{coverage}, which nobody has asked for ({_LIFTED} lifts it)"
+        unsaid = f"{coverage} (the default; {_LIFTED} removes it)"
         return (
             *map(str, self.said),
             *[coverage if self.is_said else unsaid] * bool(self.coverage),

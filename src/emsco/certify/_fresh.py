@@ -12,13 +12,13 @@ from emsco.exceptions import CertificateError
 from emsco.rows.known import FittedRows, HashedRows, compare, compare_within
 from emsco.rows.ledger import Entry, Ledger
 
-_UNKNOWN = "It could not be told whether the model was fitted on these rows: {}."
+_UNKNOWN = "It is not known whether the model was fitted on these rows: {}."
 _DEPENDENT = (
-    "It could not be told whether these rows are independent: {:,} of them repeat another, and "
+    "It is not known whether these rows are independent: {:,} of them repeat another row, and "
     "they have no keys."
 )
 _ASKED = (
-    "It could not be told whether these rows served for an earlier certificate: their values "
+    "It is not known whether these rows were used for an earlier certificate: their values "
     "repeat too much, or the columns differ."
 )
 
@@ -38,12 +38,12 @@ def check_fresh(rows: HashedRows, fitted: FittedRows) -> Checked:
     _refuse_known_keys(rows, fitted.rows)
     found = compare(rows, fitted.rows)
     if found.beyond:
-        rounded = ", but for rounding" if found.rounded else ""
+        rounded = ", up to rounding" if found.rounded else ""
         raise CertificateError(
             f"{found.beyond:,} of {len(rows):,} calibration rows equal a row that the model was "
-            f"fitted on, value by value{rounded}, which is more than chance explains; take rows "
-            "that the model has not seen (where a patient or a card has several rows, keep all of "
-            "them on one side and name what they belong to by groups=)."
+            f"fitted on, value by value{rounded}, which is more than chance explains; use rows "
+            "that the model has not seen (if a patient or a card has several rows, keep all of "
+            "them on one side of the split and pass what they belong to as groups=)."
         )
     doubts: list[str] = []
     if not found.tells:
@@ -57,9 +57,9 @@ def _refuse_known_keys(rows: HashedRows, fitted: HashedRows) -> None:
     same = _count_same_keys(rows, fitted)
     if same:
         raise CertificateError(
-            f"{same:,} of {len(rows):,} calibration rows were searched or fitted on, "
-            "by their key or index; take rows that the model has not seen (or, if the "
-            "index means nothing, X.reset_index(drop=True))."
+            f"{same:,} of {len(rows):,} calibration rows were used by the search or a fit, "
+            "according to their key or index; use rows that the model has not seen (or, if the "
+            "index has no meaning, X.reset_index(drop=True))."
         )
 
 
@@ -76,15 +76,15 @@ def _check_repeats(rows: HashedRows, fitted: HashedRows | None) -> list[str]:
         if repeated:
             raise CertificateError(
                 f"{repeated:,} of {len(rows.keys):,} calibration rows repeat the key or index of "
-                "another; give every row once, and name rows that belong together by groups=."
+                "another; give every row once, and mark rows that belong together with groups=."
             )
         return []
     found = compare_within(rows, fitted)
     if found.beyond:
         raise CertificateError(
             f"{found.beyond:,} of {len(rows):,} calibration rows repeat another, value by value, "
-            "which is more than chance explains; give every row once. If they are different rows "
-            "all the same, name each by keys=, and rows that belong together by groups=."
+            "which is more than chance explains; give every row once. If they are different rows, "
+            "identify each one with keys=, and mark rows that belong together with groups=."
         )
     return [] if found.tells or not found.twins else [_DEPENDENT.format(found.twins)]
 
@@ -122,10 +122,10 @@ def asking(
             wanted = []
         elif asked:
             raise CertificateError(
-                "These rows carry a certificate already, and a second question on them, asked "
-                "after the first was answered, would break its promise (the same one after another "
-                "choice is a second one); take fresh rows, or ask all questions on one set of rows "
-                "in one call, certify_together(...)."
+                "These rows were already used for a certificate, and a second question on them, "
+                "asked after the first was answered, would break its promise (the same question "
+                "after another choice counts as a second one); use fresh rows, or ask all "
+                "questions on one set of rows in one call, certify_together(...)."
             )
         page.append(wanted)
     shown = {entry.question: entry.candidates for entry in earlier if not entry.share}

@@ -30,7 +30,7 @@ def expect_keys(data: Any, names: Sequence[str], since: Sequence[str] = ()) -> M
     """
     told = data if isinstance(data, Mapping) else {}
     if set(told) not in (set(names), {*names, *since}):
-        raise CertificateError(f"A certificate must tell {sorted(names)}, got {data!r:.80}.")
+        raise CertificateError(f"A certificate must have {sorted(names)}, got {data!r:.80}.")
     return told
 
 
@@ -73,7 +73,7 @@ def by_label(labels: Any, values: Any, what: str) -> FrozenMapping[Any, Any]:
     pairs = list(zip(listed(labels, what), listed(values, what), strict=False))
     found = {label: number(value, what) for label, value in pairs}
     if len(found) != len(labels) or len(found) != len(values):
-        raise CertificateError(f"A certificate's {what} must be one number a label.")
+        raise CertificateError(f"A certificate's {what} must have one number per label.")
     return FrozenMapping(found)
 
 
@@ -132,7 +132,9 @@ def targets_from(data: Any) -> Targets:
     own = data.keys() - set(TOLD) if isinstance(data, Mapping) else set()
     expect_keys(data, [*TOLD, *own & KINDS.keys()])
     if not isinstance(data["max_missed"], Mapping):
-        raise CertificateError(f"`max_missed` must be by label, got {data['max_missed']!r:.80}.")
+        raise CertificateError(
+            f"`max_missed` must be a mapping by label, got {data['max_missed']!r:.80}."
+        )
     for name, value in data.items():
         if name in TOLD and name != "max_missed" and value is not None:
             number(value, name)
@@ -148,7 +150,7 @@ def shortfall_from(data: Any) -> Shortfall:
         for name in ("events", "needed")
     }
     if (counts["events"] is None) != (counts["needed"] is None):
-        raise CertificateError("A certificate tells a shortfall by halves.")
+        raise CertificateError("A certificate has an incomplete shortfall.")
     told = text(data.get(bad, ""), "shortfall")
     return Shortfall(
         text(data["what"], "shortfall"), whole(data["rows"], "rows"), **counts, bad=told

@@ -21,19 +21,19 @@ def required_rows(
     true_accuracy: float | None = None,
     power: float | None = None,
 ) -> int:
-    """Say how many accepted calibration rows a certificate takes.
+    """Return how many accepted calibration rows a certificate needs.
 
     Parameters
     ----------
     accuracy, confidence : float
         What to certify.
     errors : int, default=0
-        How many of the accepted rows may be wrong.
+        The number of accepted rows that may be wrong.
     candidates : int, default=1
-        How many candidates share the allowed error evenly.
+        The number of candidates that share the allowed error evenly.
     true_accuracy, power : float, default=None
-        Instead of a number of errors: the accuracy that is true, and the probability with which the
-        certificate is then to be issued, for this and for every larger number of rows.
+        Instead of a number of errors: the true accuracy, and the probability with which the
+        certificate is to be issued, for this and for every larger number of rows.
 
     Examples
     --------
@@ -53,7 +53,7 @@ def required_rows(
     if true_accuracy is None and power is None:
         return rows_for(1 - accuracy, level, errors)
     if true_accuracy is None or power is None or errors:
-        raise CertificateError("Give `true_accuracy` and `power` together, and no `errors`.")
+        raise CertificateError("Give `true_accuracy` and `power` together, and without `errors`.")
     check_between("power", power)
     if not accuracy < true_accuracy <= 1:
         raise CertificateError(
@@ -97,7 +97,7 @@ def _fewest(holds: Callable[[int], bool], least: int) -> int:
     while not holds(most):
         least, most = most + 1, 2 * most
         if most > _MOST_ROWS:
-            raise CertificateError("More rows would be needed than anybody has.")
+            raise CertificateError("This would need more rows than anyone has.")
     while least < most:
         middle = (least + most) // 2
         if holds(middle):

@@ -46,10 +46,10 @@ def bounds_asked(targets: Targets, bounds: Bounds, unit: str = "") -> list[ToldB
         found.append(ToldBound("agreement", None, ">=", bounds.accuracy, phrase))
     missed = {c: share for c, share in bounds.missed.items() if c in targets.max_missed}
     for label, share in missed.items():
-        phrase = f"accepts at most {share:.1%} of {label!r} under another label"
+        phrase = f"accepts at most {share:.1%} of class {label!r} under another label"
         found.append(ToldBound("missed", label, "<=", share, phrase))
     for label, share in bounds.rejected.items():
-        phrase = f"rejects at most {share:.1%} of {label!r}"
+        phrase = f"rejects at most {share:.1%} of class {label!r}"
         found.append(ToldBound("rejected", label, "<=", share, phrase))
     for label, share in bounds.precision.items():
         phrase = f"is right on at least {share:.1%} of the rows it accepts as {label!r}"
@@ -58,7 +58,7 @@ def bounds_asked(targets: Targets, bounds: Bounds, unit: str = "") -> list[ToldB
         phrase = f"accepts at least {bounds.coverage[0]:.1%} of all rows"
         found.append(ToldBound("coverage", None, ">=", bounds.coverage[0], phrase))
     if targets.max_cost is not None:
-        phrase = f"pays at most {f'{bounds.cost:.4g} {unit}'.rstrip()} a row"
+        phrase = f"costs at most {f'{bounds.cost:.4g} {unit}'.rstrip()} per row on average"
         found.append(ToldBound("cost", None, "<=", bounds.cost, phrase))
     return found
 
@@ -124,6 +124,6 @@ def note_of_filters(filters: Sequence[str]) -> list[str]:
     if not filters:
         return []
     return [
-        f"Left out were candidates that do not show, as selected: {'; '.join(filters)}. That is "
-        "not promised."
+        f"Candidates were left out unless their selected figures show: {'; '.join(filters)}. This "
+        "is a filter, not a promise."
     ]

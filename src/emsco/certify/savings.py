@@ -20,24 +20,24 @@ _MOST_ROWS = 50_000  # to search, and to certify on: more would change no figure
 
 @dataclass(frozen=True)
 class Saving:
-    """What one share of decisions left as they were costs.
+    """The cost and the changed decisions at one promised agreement.
 
     Parameters
     ----------
     agreement : float
-        The share promised.
+        The promised share of decisions left as they were.
     certificate : Certificate
-        The promise, or how many rows it lacks.
+        The promise, or the number of rows that it would need.
     best : CertifiedCandidate or None
-        The cheapest candidate that keeps it; None where none is certified.
+        The cheapest certified candidate; None if none is certified.
     cost : float
-        What that pays a row on the mean, on the rows certified on; without one, the full price.
+        Its mean cost per row on the calibration rows; the full price if none is certified.
     early : float
-        The share of those rows that never get to the model.
+        The share of those rows that never reach the model.
     changed : ndarray of int
-        The rows of X, among those certified on, that would have been decided otherwise.
+        The rows of X, among the calibration rows, that would have been decided differently.
     before, after : ndarray
-        What the model answered on those, and what a stage before it would have.
+        The answers of the model on those rows, and the answers of the stage before it.
     """
 
     agreement: float
@@ -80,7 +80,7 @@ class Saving:
 
 @dataclass(frozen=True)
 class Savings:
-    """What was found: the search, which rows served for what, and a `Saving` an agreement."""
+    """The result of `savings`: the search, how rows were used, and a `Saving` per agreement."""
 
     search: CascadeSearchCV
     searched: NDArray[np.intp]
@@ -97,20 +97,20 @@ def savings(
     confidence: float = 0.99,
     random_state: Any = None,
 ) -> Savings:
-    """Search one half of logged rows, and certify on the other what may be promised.
+    """Search on one half of the logged rows, and certify agreement on the other half.
 
     Parameters
     ----------
     search : CascadeSearchCV
-        With its `final` model and `target="agreement"`; it is fitted here.
+        A search with its `final` model and `target="agreement"`; it is fitted here.
     X : pandas or polars frame, or numpy array
-        Rows as the model saw them, drawn like those to come.
+        Rows as the model saw them, drawn in the same way as future rows.
     agreement : sequence of float, default=(0.98, 0.99, 0.995)
         Shares of decisions left as they were.
     confidence : float, default=0.99
-        One minus the chance that any promise here is false, all of them together.
+        One minus the probability that any of these promises is false, all of them together.
     random_state : int, RandomState or None, default=None
-        Draws the halves; of more than 100,000 rows, so many.
+        Draws the halves; if there are more than 100,000 rows, 100,000 of them are drawn.
 
     Examples
     --------
@@ -130,7 +130,7 @@ def savings(
     """
     if search.final is None or search.needs_labels:
         raise CertificateError(
-            "Savings are those of stages before a model: give CascadeSearchCV(final=model, "
+            "`savings` needs a search with a final model: CascadeSearchCV(final=model, "
             "target='agreement')."
         )
     targets = sorted(set(agreement))

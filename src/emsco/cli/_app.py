@@ -43,6 +43,6 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _emsco(
     version: bool = typer.Option(
-        False, "--version", callback=_version, is_eager=True, help="Tell the version and exit."
+        False, "--version", callback=_version, is_eager=True, help="Show the version and exit."
     ),
 ) -> None: ...

@@ -53,7 +53,7 @@ class Tally:
         if not self.rows:
             return "There were no rows."
         price = f"{self.paid / self.rows:.4g} {unit}".rstrip()
-        return f"{self.rows:,} rows, {self.accepted / self.rows:.1%} accepted, {price} a row."
+        return f"{self.rows:,} rows, {self.accepted / self.rows:.1%} accepted, {price} per row."
 
 
 def schema_of(decider: Decider, rows: Rows, keep: Sequence[str]) -> pa.Schema:
@@ -66,7 +66,7 @@ def schema_of(decider: Decider, rows: Rows, keep: Sequence[str]) -> pa.Schema:
     clash = [name for name in keep if name in fields]
     if clash:
         raise ColumnsError(
-            f"--keep {clash[0]}: decisions have a column of that name; rename yours to keep it."
+            f"--keep {clash[0]}: decisions already have a column of that name; rename your column."
         )
     return pa.schema(begin | fields)
 

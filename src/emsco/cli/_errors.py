@@ -41,13 +41,14 @@ _IN_SHELL = {
     "score_front(X)": "`emsco show --fresh`",
     "choose(caution=0)": "`emsco select --caution 0`",
     "choose(...)": "`emsco select`",
-    "say with select= what to give up": "give up something by `emsco select`",
+    "relax something else with select=": "relax something else with `emsco select`",
     "in one call, certify_together(...)": "by giving --accuracy or --agreement several times",
     "max_rejected={label: share}": "--max-rejected LABEL=SHARE",
     "caution='auto'": "--caution auto",
     "caution=0": "--caution 0",
     "by='loss'": "--by loss",
     "got by=": "got --by ",
+    "pass what they belong to as groups=": "give what they belong to with --groups",
     "keys=": "--keys",
     "groups=": "--groups",
     "`population`": "--population",
@@ -127,15 +128,15 @@ def _explain(error: Exception) -> int:
         note(f"emsco: {in_shell(str(error))}{line}")
         return REFUSED
     if isinstance(error, MemoryError):
-        note("emsco: there is not enough memory for this; take fewer rows or columns.")
+        note("emsco: there is not enough memory; use fewer rows or columns.")
         return REFUSED
     if os.environ.get(TRACEBACK):
         note("".join(traceback.format_exception(error)).rstrip())
     what = " ".join(f"{type(error).__name__}: {error}".split())
     what = what if len(what) <= _MOST_TOLD else f"{what[:_MOST_TOLD]}..."
     note(
-        f"emsco: an error that nobody foresaw: {what.removesuffix(':')}. Please report it, with "
-        f"what {TRACEBACK}=1 in the environment prints."
+        f"emsco: unexpected error: {what.removesuffix(':')}. Please report it, with the traceback "
+        f"that is printed if the environment variable {TRACEBACK} is set to 1."
     )
     return UNFORESEEN
 
@@ -157,7 +158,7 @@ def explained(command: Callable[P, None]) -> Callable[P, None]:
             except KeyboardInterrupt as error:
                 terminated = isinstance(error, Terminated)
                 what = "terminated" if terminated else "interrupted"
-                note(f"emsco: {what}; nothing is half written.")
+                note(f"emsco: {what}; no file was left half written.")
                 # At once: a thread that fits would be waited for, one that reads would crash.
                 os._exit(TERMINATED if terminated else INTERRUPTED)
             except Exception as error:

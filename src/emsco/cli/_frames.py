@@ -116,6 +116,6 @@ def _warn_odd(texts: NDArray[Any], name: str) -> None:
     odd = {text: n for text, n in counts.items() if not is_number(text.replace(",", ".", 1))}
     if sum(odd.values()) <= _FEW * sum(counts.values()):
         note(
-            f"emsco: warning: {name!r} is read as text, because of {quoted(odd, most=3)} among "
-            "numbers; leave cells empty where a value is missing."
+            f"emsco: warning: {name!r} is read as text, because of {quoted(odd, most=3)} among its "
+            "numbers; leave the cell empty where a value is missing."
         )

@@ -46,7 +46,7 @@ def as_search(model: Any, run: Path) -> CascadeSearchCV:
 
     if not isinstance(model, CascadeSearchCV):
         raise ArtifactError(
-            f"{run} holds no search; name the folder that `emsco search --out` wrote."
+            f"{run} does not contain a search; give the folder written by `emsco search --out`."
         )
     return model
 
@@ -58,7 +58,7 @@ def load_cascade(path: Path, trusted: Sequence[str] | None = None) -> CascadeCla
     model = load_any(path / MODEL if path.is_dir() else path, trusted)
     model = getattr(model, "best_cascade_", model)
     if not isinstance(model, CascadeClassifier):
-        raise ArtifactError(f"{path} holds no cascade to decide by.")
+        raise ArtifactError(f"{path} does not contain a cascade.")
     return model
 
 
@@ -73,7 +73,7 @@ def load_any(path: Path, trusted: Sequence[str] | None = None) -> Any:
 
     if path.is_dir() and not file_of(path).exists():
         raise ArtifactError(
-            f"{path} has no {SEARCH}; it is not a folder that `emsco search --out` wrote."
+            f"{path} has no {SEARCH}; it is not a folder written by `emsco search --out`."
         )
     with naming_trust_option():
         tell(f"load {file_of(path).name}")
@@ -127,7 +127,7 @@ def read_optional(model: Any, fresh: Path | None, label: str | None) -> tuple[An
     if fresh is None and label is None:
         return None, None
     if fresh is None or (label is None and model.needs_labels):
-        raise ColumnsError("--fresh names a file and --label its column of labels; give both.")
+        raise ColumnsError("--fresh needs --label, the column of its labels; give both options.")
     X, y = read_fresh(model, fresh, label)
     return X, y
 
@@ -136,6 +136,6 @@ def _refuse_needless(model: Any, label: str) -> None:
     """Refuse labels where the final model's answers are what is right."""
     if not getattr(model, "needs_labels", True):
         raise ColumnsError(
-            f"A search for agreement takes no --label, got {label!r}: right is what its final "
-            "model answers."
+            f"A search for agreement takes no --label, because the answers of its final model are "
+            f"the truth; got {label!r}."
         )

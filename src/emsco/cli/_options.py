@@ -13,38 +13,42 @@ Data = Annotated[Path, typer.Argument(help="Rows with their labels: CSV or Parqu
 Run = Annotated[Path, typer.Argument(help="The folder that `emsco search` wrote.")]
 Label = Annotated[str, typer.Option(help="The column that holds the label.")]
 Fresh = Annotated[
-    Path | None, typer.Option(help="Rows that the search has not seen, to hold the front against.")
+    Path | None,
+    typer.Option(help="A file of rows that the search has not seen, to evaluate the front on."),
 ]
 FreshLabel = Annotated[
-    str | None, typer.Option(help="The column of --fresh with the label, if it needs one.")
+    str | None, typer.Option(help="The label column of --fresh, if labels are needed.")
 ]
-Force = Annotated[bool, typer.Option("--force", help="Write over files that are there.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Trust = Annotated[
     list[str] | None,
-    typer.Option(help="A type that stages of other estimators may hold; may be given again."),
+    typer.Option(
+        help="A type to trust when loading a file whose stages are other estimators; can be "
+        "repeated."
+    ),
 ]
-MaxCost = Annotated[float | None, typer.Option(help="The most to pay a row, on the mean.")]
-MinCoverage = Annotated[float | None, typer.Option(help="The least share of rows accepted.")]
+MaxCost = Annotated[float | None, typer.Option(help="The maximum mean cost per row.")]
+MinCoverage = Annotated[float | None, typer.Option(help="The minimum share of rows accepted.")]
 MaxMissed = Annotated[
     list[str] | None,
     typer.Option(
         metavar="LABEL=SHARE",
-        help="The largest share of a class accepted under another label; may be given again.",
+        help="The maximum share of a class's rows accepted under another label; can be repeated.",
     ),
 ]
 MaxRejected = Annotated[
     list[str] | None,
     typer.Option(
         metavar="LABEL=SHARE",
-        help="The largest share of a class rejected; may be given again.",
+        help="The maximum share of a class's rows rejected; can be repeated.",
     ),
 ]
 MinPrecision = Annotated[
     list[str] | None,
     typer.Option(
         metavar="LABEL=SHARE",
-        help="The least share right of the rows accepted under a label; may be given again.",
+        help="The minimum share of rows accepted under a label that are right; can be repeated.",
     ),
 ]
 
@@ -52,23 +56,24 @@ Caution = Annotated[
     str | None,
     typer.Option(
         metavar="auto|NUMBER",
-        help="How many standard errors more to ask of bounds: auto, as many as searching again "
-        "has shown choices to be too good by, at least 1; 0: as counted.",
+        help="The margin added to bounds, in standard errors. auto: the optimism measured by "
+        "repeating the search on parts of the rows, at least 1. 0: use the figures as counted.",
     ),
 ]
 ErrorCost = Annotated[
     list[str] | None,
     typer.Option(
         metavar="[LABEL=]PRICE",
-        help="The price of an error, for --by loss: one, or by true class, given again.",
+        help="The price of an error, for --by loss: one price, or one per true class (repeat the "
+        "option).",
     ),
 ]
 Population = Annotated[
     list[str] | None,
     typer.Option(
         metavar="LABEL=SHARE",
-        help="The share of a class among the rows to come, where --fresh was drawn otherwise; may "
-        "be given again. For fresh figures alone: fronts and certificates take none.",
+        help="The share of a class among future rows, if --fresh has another share; can be "
+        "repeated. It changes only the figures on fresh rows, not fronts or certificates.",
     ),
 ]
 
@@ -88,7 +93,7 @@ def read_caution(given: str | None) -> float | str | None:
         return _number(given)
     except ValueError:
         raise typer.BadParameter(
-            f"--caution takes auto or how many standard errors, 0 or more; got {given!r}."
+            f"--caution takes auto or a number of standard errors >= 0; got {given!r}."
         ) from None
 
 
@@ -106,8 +111,8 @@ def read_error_cost(given: Sequence[str] | None) -> float | dict[str, float] | N
     bare = [text for text in given if "=" not in text]
     if bare and len(given) > 1:
         raise typer.BadParameter(
-            "--error-cost is given once, or with a label each time, as --error-cost sick=500 "
-            f"--error-cost well=20; got {' and '.join(map(repr, given))}."
+            "--error-cost takes one price, or a label with each price, such as --error-cost "
+            f"sick=500 --error-cost well=20; got {' and '.join(map(repr, given))}."
         )
     if not bare:
         return shares_by_label(given, "--error-cost", "PRICE", "sick=500")
@@ -143,7 +148,7 @@ def shares_by_label(
         except ValueError:
             sign = ""
         if not sign:
-            raise typer.BadParameter(f"{flag} takes LABEL={what}, as {example}; got {text!r}.")
+            raise typer.BadParameter(f"{flag} takes LABEL={what}, such as {example}; got {text!r}.")
     return shares
 
 
@@ -163,7 +168,7 @@ def population_of(
 
     shares = shares_by_label(given, "--population")
     if shares and fresh is None:
-        raise ColumnsError("--population says what --fresh stands for; give both.")
+        raise ColumnsError("--population describes the rows of --fresh; give both options.")
     return by_class(shares, classes, "--population")
 
 
@@ -176,5 +181,7 @@ def by_class(
     known = {str(label): label for label in classes}
     for name in shares:
         if name not in known:
-            raise ClassesError(f"{flag} names {name!r}, which is no label" + nearest(name, known))
+            raise ClassesError(
+                f"{flag} names {name!r}, which is not a class" + nearest(name, known)
+            )
     return {known[name]: share for name, share in shares.items()} or None

@@ -39,11 +39,13 @@ def check_outputs(
         for path in taken:
             if _is_same(path, output):
                 raise ArtifactError(
-                    f"{output} would be written over {path}, which this command reads or writes "
-                    "too; name another file."
+                    f"{output} would overwrite {path}, which this command also reads or writes; "
+                    "choose another file."
                 )
         if output.exists() and not force:
-            raise ArtifactError(f"{output} is there already; name another, or say --force.")
+            raise ArtifactError(
+                f"{output} already exists; choose another name, or use --force to overwrite it."
+            )
         taken.append(output)
 
 

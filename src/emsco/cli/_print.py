@@ -37,7 +37,7 @@ def _echo(text: str) -> None:
 def print_bytes(part: bytes) -> None:
     """Print bytes, at once."""
     if sys.stdout is None:
-        raise ArtifactError("Standard output is closed; name a file by --out.")
+        raise ArtifactError("Standard output is closed; give a file with --out.")
     with writing_output():
         sys.stdout.buffer.write(part)
         sys.stdout.buffer.flush()
@@ -137,7 +137,9 @@ def print_candidates(
     ]
     last = []
     if fresh:
-        print_text("On fresh rows; only the accuracy headed selected is of the rows searched:")
+        print_text(
+            'Figures on fresh rows; only the accuracy under "selected" is of the searched rows:'
+        )
         selected = [f"{front[place].evaluation.accuracy:.1%}" for place in places]
         last = [_Column("selected", "accuracy", selected)]
     shares = _shares(front[0].evaluation.class_rows, told)

@@ -93,7 +93,7 @@ def open_rows(path: Path, *, stdin: bool = False) -> Rows:
     if ending in _SPREADSHEETS:
         raise _spreadsheet(path)
     known = ", ".join((*CSV_ENDINGS, *PARQUET_ENDINGS))
-    raise ArtifactError(f"{path} must end in one of {known}, to tell how it is to be read.")
+    raise ArtifactError(f"The name of {path} must end in one of {known}, which sets its format.")
 
 
 def check_columns(rows: Rows, wanted: Sequence[str]) -> None:
@@ -125,7 +125,7 @@ def _reading(path: Path) -> Iterator[None]:
             raise ArtifactError(_uneven(path, *ragged.groups())) from error
         if "new-line character" in str(error):
             raise ArtifactError(
-                f"{path} ends its lines by carriage returns alone; convert it (tr '\\r' '\\n')."
+                f"{path} ends its lines with carriage returns only; convert it (tr '\\r' '\\n')."
             ) from error
         if "straddl" in str(error):
             raise _too_long(path, "has a row") from error
@@ -138,7 +138,7 @@ def _not_utf8(path: Path, encoding: str | None = None) -> ArtifactError:
     """Make the error for text in another encoding; None: which one cannot be seen."""
     guess = "" if encoding else " (in Western Europe ISO-8859-1 or WINDOWS-1252 is likely)"
     return ArtifactError(
-        f"{path} is not text in UTF-8; convert it by "
+        f"{path} is not UTF-8 text; convert it with "
         f"`iconv -f {encoding or 'ISO-8859-1'} -t UTF-8 {path.name} > utf8.csv`{guess}."
     )
 

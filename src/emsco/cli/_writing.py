@@ -30,7 +30,7 @@ def parts_for(path: Path) -> Parts:
     if path.suffix.lower() == CSV_ENDINGS[0] or is_as_it_is(path):
         return csv_parts
     known = ", ".join((CSV_ENDINGS[0], *PARQUET_ENDINGS))
-    raise ArtifactError(f"{path} must end in one of {known}, to tell how it is to be written.")
+    raise ArtifactError(f"The name of {path} must end in one of {known}, which sets its format.")
 
 
 def csv_parts(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:

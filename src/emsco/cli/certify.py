@@ -28,22 +28,25 @@ NOT_CERTIFIED = 1
 
 
 def certify(
-    model: Annotated[Path, typer.Argument(help="The folder of a search, or a model.")],
-    rows: Annotated[Path, typer.Argument(help="Calibration rows: drawn like the rows to come.")],
+    model: Annotated[Path, typer.Argument(help="The folder of a search, or a model file.")],
+    rows: Annotated[
+        Path, typer.Argument(help="Calibration rows, drawn in the same way as future rows.")
+    ],
     label: Annotated[
-        str | None, typer.Option(help="The column that holds the label; not for --agreement.")
+        str | None, typer.Option(help="The label column; not used with --agreement.")
     ] = None,
     accuracy: Annotated[
         list[float] | None,
         typer.Option(
-            help="The least share of accepted rows labelled right; given again, another question."
+            help="The minimum share of accepted rows that are labelled right; repeat it to ask "
+            "several questions."
         ),
     ] = None,
     agreement: Annotated[
         list[float] | None,
         typer.Option(
-            help="The least share of decisions left as the final model makes them; given again, "
-            "another question."
+            help="The minimum share of decisions that are the same as the final model's; repeat "
+            "it to ask several questions."
         ),
     ] = None,
     max_missed: MaxMissed = None,
@@ -52,50 +55,52 @@ def certify(
     min_coverage: Annotated[
         float | None,
         typer.Option(
-            help="The least share of rows accepted, to be certified too; 0: none, and candidates "
-            "that accept few rows are tested as well."
+            help="The minimum share of rows accepted, which is certified as well. 0: no minimum, "
+            "so candidates that accept few rows are tested too."
         ),
     ] = None,
     max_cost: MaxCost = None,
     confidence: Annotated[
-        float, typer.Option(help="One minus the chance of any false certificate.")
+        float, typer.Option(help="One minus the probability of any false certificate.")
     ] = 0.99,
     groups: Annotated[
         str | None,
         typer.Option(
             metavar="COLUMN",
-            help="What rows belong together by, such as a patient: one row of each is used.",
+            help="The column of groups, such as patients: one random row per group is used.",
         ),
     ] = None,
     keys: Annotated[
         str | None,
-        typer.Option(metavar="COLUMN", help="What names each row, so that none counts twice."),
+        typer.Option(
+            metavar="COLUMN", help="The column that identifies each row, so that none counts twice."
+        ),
     ] = None,
     by: Annotated[
         str | None,
         typer.Option(
-            help="Which certified candidate is best: cost, coverage or accuracy. Without it, what "
-            "was chosen, where that is certified, else the cheapest."
+            help="How to choose among certified candidates: cost, coverage or accuracy. Without "
+            "it, the chosen candidate if it is certified, otherwise the cheapest."
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="The certified model to write, with its certificate.")
+        Path | None, typer.Option(help="The file for the certified model and its certificate.")
     ] = None,
     trust: Trust = None,
     force: Force = False,
     as_json: AsJson = False,
 ) -> None:
-    """Certify a search or a model on rows not seen before.
+    """Certify a search or a model on rows that it has not seen.
 
-    Of a search, what it has chosen is tested first. Candidates are left out that do not keep, where
-    they were selected, to what the search and the last choice were asked for, or that accept less
-    than half of the rows, where nobody said how many.
+    For a search, the chosen candidate is tested first. A candidate is left out if its selected
+    figures break the bounds of the search or of the last choice, or if it accepts less than half of
+    the rows and no coverage was asked for.
 
-    Rows serve once: what is asked is written to a ledger beside the model before it is answered,
-    and other questions on the same rows are refused. To ask several, give --accuracy or
-    --agreement several times.
+    Rows can be used once: each question is written to a ledger beside the model before it is
+    answered, and further questions on the same rows are refused. To ask several questions, repeat
+    --accuracy or --agreement.
 
-    Ends with 0 where each question has a certified model and with 1 where one has none.
+    The exit code is 0 if every question has a certified model, and 1 otherwise.
     """
     from emsco import CascadeClassifier, dump
     from emsco.certify import Targets, certify_together
@@ -113,7 +118,9 @@ def certify(
     }
     known = load_asked(model, trust)
     if label is None and not agreement and getattr(known, "needs_labels", True):
-        raise ColumnsError("--label names the column of labels; without labels only --agreement.")
+        raise ColumnsError(
+            "Give --label, the column of labels; without labels, only --agreement can be certified."
+        )
     classes = known.classes_.tolist()
     shares = {
         name: by_class(own, classes, f"--{name.replace('_', '-')}")
@@ -156,7 +163,8 @@ def certify(
         for certificate, best in found:
             print_text("\n".join(_lines(certificate, best)))
     if first is not None:
-        note(f"Written: {out}" if out else "Nothing is written; --out model.emsco writes it.")
+        told = "Nothing was written; use --out model.emsco to write it."
+        note(f"Written: {out}" if out else told)
     if any(best is None for _, best in found):
         raise typer.Exit(NOT_CERTIFIED)
 
@@ -187,25 +195,25 @@ def _lines(certificate: Certificate, best: CertifiedCandidate | None) -> list[st
         return lines
     design, counted = best.candidate.design, best.evaluation
     lines.append(
-        f"Certified: {len(certificate.candidates)} of {certificate.tried} candidates tested; of "
-        f"them taken: {design}. On the calibration rows: {counted}."
+        f"Certified: {len(certificate.candidates)} of {certificate.tried} candidates; the one "
+        f"used: {design}. On the calibration rows: {counted}."
     )
     if not _accept_enough(certificate):
         lines.append(
-            f"None of them accepts {certificate.least_coverage:.4g} of the calibration rows; the "
-            "one that accepts most was taken."
+            f"None of them accepts at least {certificate.least_coverage:.4g} of the calibration "
+            "rows, so the one that accepts most was used."
         )
     chosen = certificate.chosen
     if chosen is not None and best is not certificate.chosen_one:
         before = chosen.candidate
         lines.append(
-            f"It replaces what was chosen: {design} accepts {counted.coverage:.1%} of the "
-            f"calibration rows, {before.design}, which was chosen, "
+            f"It replaces the chosen candidate: {design} accepts {counted.coverage:.1%} of the "
+            f"calibration rows; {before.design}, which was chosen, accepts "
             f"{before.evaluation.coverage:.1%} of the rows it was selected on."
         )
     told = [bound.phrase for bound in certificate.bounds_asked(best)]
     if told:
-        lines.append(f"Bounds that hold as well, all at once: it {', '.join(told)}.")
+        lines.append(f"These bounds hold as well, all at once: it {', '.join(told)}.")
     return lines
 
 

@@ -11,16 +11,16 @@ from emsco.cli._errors import note
 from emsco.cli._options import Data, Force, Label
 
 _HEAD = """\
-# What each source costs a row. Every price is 1 until you say otherwise.
+# The cost of each source per row. Every price is 1 until you change it.
 #
-# A source is what is bought as a unit. By default it is one column and has its name; one that
-# yields several columns, or that shares a cost with others, is a table:
+# A source is what is bought as a unit. By default it is one column and has its name. A source that
+# yields several columns, or that shares a cost with other sources, is written as a table:
 #
 #   blood = { cost = 5.17, features = ["chol", "sugar"], setup = "draw" }
 #
-# with the shared cost, paid once a row, under [setups]. `latency` says how long a source takes and
-# `requires` which sources must be bought no later. Delete the line of a column that is not to be
-# used, such as an id.
+# The shared cost, paid once per row, goes under [setups]. `latency` is how long a source takes, and
+# `requires` lists sources that must be bought before it or in the same stage. Delete the line of a
+# column that must not be used, such as an id.
 
 unit = ""  # of every price, such as "EUR"
 
@@ -41,7 +41,7 @@ def init(
     out: Annotated[Path, typer.Option(help="The file to write.")] = Path("costs.toml"),
     force: Force = False,
 ) -> None:
-    """Write a file of prices to fill in: one source a column, each of cost 1."""
+    """Write a file of prices to fill in: one source per column, each with cost 1."""
     from emsco._ground.atomic import write_whole
     from emsco._ground.toml import toml_key
     from emsco.cli._frames import read_labelled
@@ -57,8 +57,8 @@ def init(
     ]
     write_whole(out, [(_HEAD + "".join(lines) + _TAIL).encode()])
     note(
-        f"{out} has {len(lines)} sources, and every price is 1: write in what they really cost, "
-        "because the search believes it."
+        f"{out} lists {len(lines)} sources, each with price 1. Fill in the real prices: the "
+        "search relies on them."
     )
 
 
@@ -73,11 +73,11 @@ def _held(column: Any) -> str:
     share = 1 - len(present) / len(column)
     missing = f", {share:.0%} missing" if len(present) < len(column) else ""
     if not len(present):
-        return "nothing: every cell is empty"
+        return "every cell is empty"
     n_values = len(set(present))
     if is_number:
         told = f"numbers from {present.min():g} to {present.max():g}"
     else:
         told = f"text, {n_values} values such as {present[0][:30]!r}"
     is_id = n_values == len(column) and (not is_number or bool((present == present.round()).all()))
-    return told + missing + ("; differs in every row: an id?" if is_id else "")
+    return told + missing + ("; different in every row, so maybe an id" if is_id else "")

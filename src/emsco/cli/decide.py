@@ -15,13 +15,17 @@ def decide(
     model: Annotated[Path, typer.Argument(help="A model, or the folder of a search.")],
     rows: Annotated[Path, typer.Argument(help="CSV or Parquet; - reads CSV from standard input.")],
     out: Annotated[
-        Path | None, typer.Option(help="CSV or Parquet, by its ending. Else CSV, printed.")
+        Path | None,
+        typer.Option(
+            help="The file to write, .csv or .parquet. Without it, CSV goes to standard output."
+        ),
     ] = None,
     keep: Annotated[
         list[str] | None,
         typer.Option(
             metavar="COLUMN,...",
-            help="Columns of the rows to begin each decision with, instead of the row's number.",
+            help="Columns of the input to copy to the front of each decision, instead of the row "
+            "number.",
         ),
     ] = None,
     trust: Trust = None,
@@ -29,10 +33,10 @@ def decide(
 ) -> None:
     """Decide rows, stage by stage.
 
-    Writes label, accepted, exit_stage, confidence, cost and reason of each row.
+    Writes the label, accepted, exit_stage, confidence, cost and reason of each row.
 
-    Columns that no source names are ignored. Of a Parquet file, columns of later stages are read
-    only for row groups with rows still open.
+    Columns that belong to no source are ignored. In a Parquet file, the columns of later stages are
+    read only for row groups that still have undecided rows.
     """
     from emsco._ground.atomic import write_whole
     from emsco.cli._deciding import Tally, decided, schema_of

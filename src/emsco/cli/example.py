@@ -16,15 +16,15 @@ _MODEL_ROWS = 3_000  # that the model of the log is fitted on
 
 
 def example(
-    name: Annotated[str, typer.Argument(help="cleveland, or savings.")],
+    name: Annotated[str, typer.Argument(help="The example: cleveland or savings.")],
     out: Annotated[Path, typer.Option(help="The folder to write to.")] = Path(),
     force: Force = False,
 ) -> None:
-    """Write a public table with its prices, to try the other commands on.
+    """Write a public table with prices, to try the other commands on.
 
-    cleveland writes heart.csv, 303 patients with the label in the column `disease`, and
-    heart-costs.toml with the prices that Turney published in 1995. savings writes log.csv, 8,430
-    web pages, model.skops, a model fitted on 3,000 others, and log-costs.toml.
+    `cleveland` writes heart.csv, with 303 patients and the label in the column `disease`, and
+    heart-costs.toml, with the prices published by Turney in 1995. `savings` writes log.csv, with
+    8,430 web pages, model.skops, a model fitted on 3,000 other pages, and log-costs.toml.
     """
     from emsco._ground.atomic import write_whole
     from emsco.cli._outputs import check_outputs

@@ -29,7 +29,7 @@ def report(
     trust: Trust = None,
     force: Force = False,
 ) -> None:
-    """Write a run as one HTML page that works offline."""
+    """Write an HTML report of a search, as one page that works offline."""
     from emsco.cli._models import MODEL, file_of, load_search, read_optional
     from emsco.cli._outputs import check_outputs
     from emsco.report import report as write_report

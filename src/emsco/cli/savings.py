@@ -30,45 +30,55 @@ class Stages(StrEnum):
 
 def savings(
     log: Annotated[Path, typer.Argument(help="Rows as the model saw them: CSV or Parquet.")],
-    costs: Annotated[Path, typer.Option(help="Prices, as `emsco costs init` writes them.")],
+    costs: Annotated[
+        Path, typer.Option(help="A file of prices, as written by `emsco costs init`.")
+    ],
     model: Annotated[
-        Path | None, typer.Option(help="The model, in a file of skops or an .onnx file.")
+        Path | None, typer.Option(help="The model, as a skops file or an .onnx file.")
     ] = None,
     answers: Annotated[
         str | None,
-        typer.Option(metavar="COLUMN", help="Instead of a model: the column of its answers."),
+        typer.Option(
+            metavar="COLUMN", help="The column of the model's answers, instead of --model."
+        ),
     ] = None,
     agreement: Annotated[
         list[float] | None,
         typer.Option(
-            help="The share of decisions left as they were; may be given again.",
+            help="The minimum share of decisions left as they were; can be repeated.",
             show_default="0.98, 0.99 and 0.995",
         ),
     ] = None,
     confidence: Annotated[
-        float, typer.Option(help="One minus the chance that any promise printed is false.")
+        float, typer.Option(help="One minus the probability that any printed promise is false.")
     ] = 0.99,
     stages: Annotated[
-        Stages, typer.Option(help="The stages before the model; boosted trees take longer.")
+        Stages,
+        typer.Option(help="The classifier of the stages before the model; boosted takes longer."),
     ] = Stages.BOOSTED,
-    max_stages: Annotated[int, typer.Option(min=2, help="The most stages, the model one.")] = 4,
+    max_stages: Annotated[
+        int, typer.Option(min=2, help="The maximum number of stages, including the model.")
+    ] = 4,
     changed: Annotated[
-        Path | None, typer.Option(help="A CSV file to write: decisions that would have changed.")
+        Path | None,
+        typer.Option(help="A file to write, with the decisions that would have changed."),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="A cascade to write, of the largest agreement certified.")
+        Path | None,
+        typer.Option(help="The cascade to write: the one with the highest certified agreement."),
     ] = None,
     trust: Trust = None,
     force: Force = False,
-    n_jobs: Annotated[int, typer.Option(help="How many workers fit; -1: one a core.")] = -1,
+    n_jobs: Annotated[int, typer.Option(help="The number of workers; -1: one per core.")] = -1,
     random_state: Annotated[int, typer.Option(help="The seed of all randomness.")] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Say what cheaper stages before your model would have saved.
+    """Estimate what cheaper stages before your model would have saved.
 
-    Your model stays as it is, and answers whatever the stages before it are not sure of. No labels
-    are needed. One half of the log is searched; the other says what can be promised.
+    Your model stays as it is and answers the rows that the stages before it are not confident
+    about. No labels are needed. One half of the log is used for the search; the other half shows
+    what can be promised.
     """
     from emsco import CascadeSearchCV, dump
     from emsco.certify.savings import savings as find_savings
@@ -107,7 +117,9 @@ def savings(
         cascade = found.search.cascade(best.best.candidate)
         cascade.certificate_ = best.certificate
         dump(cascade, out)
-        note(f"Written: {out}, which leaves {best.agreement:.4g} of decisions as they were.")
+        note(
+            f"Written: {out}, which leaves at least {best.agreement:.4g} of decisions as they were."
+        )
 
 
 def _read(
@@ -122,7 +134,7 @@ def _read(
     from emsco.learners.final import LoggedAnswers
 
     if (model is None) == (answers is None):
-        raise ModelError("Give --model, a file, or --answers, the column of what it answered.")
+        raise ModelError("Give either --model, a file, or --answers, the column of its answers.")
     prices = load_costs(costs)
     names = priced(log, answers, prices, costs)
     if model is None:
@@ -133,7 +145,9 @@ def _read(
     known = list(getattr(final, "feature_names_in_", names))
     if set(known) != set(names):
         odd = sorted({*known} ^ {*names})
-        raise ModelError(f"{model} and {costs} must name the same columns; one alone has {odd}.")
+        raise ModelError(
+            f"{model} and {costs} must name the same columns; only one of them has {odd}."
+        )
     return final, read_features(log, known), prices
 
 
@@ -173,18 +187,18 @@ def _lines(found: Savings, n_rows: int) -> list[str]:
     costs, on = found.search.costs_, len(found.certified_on)
     unit = f" {costs.unit}".rstrip()
     head = (
-        f"Your model pays {costs.total:,.4g}{unit} a row for all {len(costs.names)} sources. Of "
-        f"{n_rows:,} rows, {len(found.searched):,} were searched and {on:,} say what can be "
-        f"promised, with {found.confidence:.4g} confidence for all lines together:"
+        f"Your model costs {costs.total:,.4g}{unit} per row for all {len(costs.names)} sources. Of "
+        f"{n_rows:,} rows, {len(found.searched):,} were used for the search and {on:,} to find out "
+        f"what can be promised, with {found.confidence:.4g} confidence for all lines together:"
     )
-    lines = [head, "", "decisions left as they were  price a row  of the bill  would have changed"]
+    lines = [head, "", "decisions left as they were  cost per row  of the bill  would have changed"]
     for saving in found.each:
         share = f"at least {100 * saving.agreement:.4g}%".ljust(27)
         if saving.best is None:
             lines.append(f"{share}  {saving.certificate.sentence}")
             continue
         changed = f"{len(saving.changed):,} of {on:,} ({len(saving.changed) / on:.2%})"
-        lines.append(f"{share}{saving.cost:>13,.4g}{saving.cost / costs.total:>13.1%}  {changed}")
+        lines.append(f"{share}{saving.cost:>14,.4g}{saving.cost / costs.total:>13.1%}  {changed}")
     for saving in found.each:
         if saving.best:
             lines += ["", _sentence(saving)]
@@ -197,7 +211,7 @@ def _sentence(saving: Saving) -> str:
     *stages, _ = saving.best.candidate.design.stages
     told = (
         f"At {100 * saving.agreement:.4g}%: {' | '.join(', '.join(stage) for stage in stages)} | "
-        f"your model; {saving.early:.1%} of rows never get there. "
+        f"your model; {saving.early:.1%} of rows never reach your model. "
     )
     if not len(saving.changed):
         return told + "No decision would have changed."
@@ -244,4 +258,7 @@ def _write_changed(saving: Saving, path: Path) -> None:
     columns = {"row": saving.changed, "before": saving.before, "after": saving.after}
     batch = pa.RecordBatch.from_pydict({n: values.tolist() for n, values in columns.items()})
     write_whole(path, parts_for(path)(batch.schema, [batch]))
-    note(f"Written: {path}, the {len(saving.changed)} decisions changed at {saving.agreement:.4g}.")
+    note(
+        f"Written: {path}, with the {len(saving.changed)} decisions that change at an agreement of "
+        f"{saving.agreement:.4g}."
+    )

@@ -31,43 +31,60 @@ def search(
     data: Data,
     label: Label,
     costs: Annotated[
-        Path | None, typer.Option(help="Prices, as `emsco costs init` writes them; else 1 each.")
+        Path | None,
+        typer.Option(
+            help="A file of prices, as written by `emsco costs init`. Without it, every column "
+            "costs 1."
+        ),
     ] = None,
     out: Annotated[Path, typer.Option(help="The folder to write.")] = Path("run"),
-    max_stages: Annotated[int, typer.Option(min=1, help="The most stages.")] = 4,
+    max_stages: Annotated[int, typer.Option(min=1, help="The maximum number of stages.")] = 4,
     threshold: Annotated[
         list[float] | None,
-        typer.Option(help="The confidence needed to accept; may be given again. Else searched."),
+        typer.Option(
+            help="The confidence needed to accept; can be repeated. Without it, thresholds are "
+            "searched too."
+        ),
     ] = None,
     max_missed: MaxMissed = None,
     max_rejected: MaxRejected = None,
     caution: Caution = None,
     guard: Annotated[
-        bool, typer.Option(help="Reject rows with values unlike those of training, with a reason.")
+        bool,
+        typer.Option(
+            help="Reject rows with values unlike those seen in training, and give the reason."
+        ),
     ] = True,
-    cv: Annotated[int, typer.Option(min=2, help="How many folds.")] = 5,
+    cv: Annotated[int, typer.Option(min=2, help="The number of folds.")] = 5,
     max_rows: Annotated[
-        int | None, typer.Option(min=2, help="How many rows the search may use; the fits take all.")
+        int | None,
+        typer.Option(
+            min=2, help="The maximum number of rows for the search; the final fits use all rows."
+        ),
     ] = None,
     max_candidates: Annotated[
-        int, typer.Option(min=1, help="How many candidates of the front are kept, fitted.")
+        int, typer.Option(min=1, help="How many candidates of the front to keep, fitted.")
     ] = 1000,
     checkpoint: Annotated[
         Path | None,
-        typer.Option(help="Keeps what is fitted until done; else checkpoint.emsco in the folder."),
+        typer.Option(
+            help="A file that keeps the fitted models until the search is done. Without it, "
+            "checkpoint.emsco in the output folder."
+        ),
     ] = None,
     force: Force = False,
-    n_jobs: Annotated[int, typer.Option(help="How many workers fit; -1: one a core.")] = -1,
+    n_jobs: Annotated[int, typer.Option(help="The number of workers; -1: one per core.")] = -1,
     random_state: Annotated[int, typer.Option(help="The seed of all randomness.")] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Search which sources to buy in which order, and choose a cascade.
 
-    Writes search.emsco, the candidates that no other beats, each fitted on all rows, and
-    model.emsco, the one chosen: the cheapest that accepts 80% of the rows, rejects no class more
-    than twice as often as all rows, and beats all sources at once by a margin (--caution), in
-    accuracy and in the recall of every class. Interrupted, the same command goes on where it was.
+    Writes search.emsco, which holds the non-dominated candidates, each fitted on all rows, and
+    model.emsco, the chosen one: the cheapest that accepts at least 80% of the rows, rejects no
+    class more than twice as often as all rows, and beats all sources at once by a margin
+    (--caution) in accuracy and in the recall of every class. After an interruption, run the same
+    command again to continue.
     """
     from emsco import CascadeSearchCV, InputGuard, dump
     from emsco.cli._errors import in_shell
@@ -117,14 +134,14 @@ def search(
         dump(found.best_cascade_, out / MODEL)
     except KeyboardInterrupt:
         if kept.exists():
-            note(f"emsco: {kept} keeps what was fitted; the same command goes on from there.")
+            note(f"emsco: {kept} keeps the fitted models; run the same command to continue.")
         raise
     remove(kept)
     if as_json:
         print_json(_data(found, n_front, out))
     else:
         print_text(in_shell(found.summary()))
-    note(f"Written: {out / SEARCH}, the search, and {out / MODEL}, the cascade chosen.")
+    note(f"Written: {out / SEARCH}, the search, and {out / MODEL}, the chosen cascade.")
 
 
 def _read(data: Path, label: str, costs: Path | None) -> tuple[Any, Any, Any]:
@@ -133,7 +150,8 @@ def _read(data: Path, label: str, costs: Path | None) -> tuple[Any, Any, Any]:
 
     if costs is None:
         note(
-            "emsco: no --costs, so every column costs 1; `emsco costs init` writes prices to fill."
+            "emsco: no --costs given, so every column costs 1; `emsco costs init` writes a file of "
+            "prices to fill in."
         )
         return *read_labelled(data, label), None
     prices = load_costs(costs)
@@ -147,12 +165,14 @@ def priced(data: Path, label: str | None, prices: Costs, costs: Path) -> list[st
 
     features = {f: None for source in prices.sources for f in source.features}  # in their order
     if label in features:
-        raise ColumnsError(f"{costs} prices {label!r}, which is the label; delete its line.")
+        raise ColumnsError(
+            f"{costs} has a price for {label!r}, which is the label; delete that line."
+        )
     rows = open_rows(data)
     check_columns(rows, [*features] if label is None else [*features, label])
     unpriced = [name for name in rows.names if name != label and name not in features]
     if unpriced:
-        note(f"emsco: not used, because {costs} has no price for it: {quoted(unpriced)}.")
+        note(f"emsco: not used, because {costs} has no price for them: {quoted(unpriced)}.")
     return [name for name in rows.names if name in features]
 
 
@@ -165,7 +185,7 @@ def load_costs(path: Path) -> Any:
         return Costs.from_toml(path)
     except OSError as error:
         raise CostsError(
-            f"{path} cannot be read: {error.strerror}; `emsco costs init` writes such a file."
+            f"{path} cannot be read: {error.strerror}; `emsco costs init` creates such a file."
         ) from error
 
 
@@ -178,8 +198,8 @@ def _check_folds(y: Any, cv: int) -> None:
     if counts.min() < cv:
         rare = labels[counts.argmin()]
         raise ClassesError(
-            f"--cv {cv} needs {cv} rows of every class, and {counts.min()} have the label {rare}; "
-            "add rows, leave the class out, or take fewer folds."
+            f"--cv {cv} needs {cv} rows of every class, but only {counts.min()} have the label "
+            f"{rare}; add rows, leave the class out, or use fewer folds."
         )
 
 
@@ -204,7 +224,7 @@ def _fit(found: CascadeSearchCV, X: Any, y: Any) -> None:
         if not len(getattr(found, "front_", ())):
             raise
         told = in_shell(str(error).split(";")[0])
-        note(f"emsco: warning: {told}; chosen was what accepts most rows.")
+        note(f"emsco: warning: {told}; the candidate that accepts most rows was chosen.")
         found.choose(by="coverage")
 
 
@@ -220,7 +240,7 @@ def _fit_candidates(found: CascadeSearchCV, most: int) -> None:
     front, chosen = found.front_, found.best_candidate_
     if len(front) > most:
         places = evenly(len(front), [front.index(chosen)] if chosen in front else [], most)
-        told = f"Kept are {len(places):,} of {len(front):,} candidates, evenly."
+        told = f"{len(places):,} of {len(front):,} candidates were kept, evenly spaced."
         found.found_ = replace(found.found_, front=front.thinned(places, told))
     found.found_.fit_stages(found.refit)
 

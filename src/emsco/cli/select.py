@@ -32,24 +32,25 @@ def select(
     max_cost: MaxCost = None,
     min_coverage: MinCoverage = None,
     min_accuracy: Annotated[
-        float | None, typer.Option(help="The least share of accepted rows labelled right.")
+        float | None,
+        typer.Option(help="The minimum share of accepted rows that are labelled right."),
     ] = None,
     max_missed: MaxMissed = None,
     max_rejected: MaxRejected = None,
     min_precision: MinPrecision = None,
     max_latency: Annotated[
-        float | None, typer.Option(help="The longest that any row may wait.")
+        float | None, typer.Option(help="The maximum latency of any row.")
     ] = None,
     by: Annotated[
         str | None,
         typer.Option(
-            help="What is best: cost (so unless said), accuracy, coverage, fitness or loss."
+            help="What to optimise: cost (the default), accuracy, coverage, fitness or loss."
         ),
     ] = None,
     error_cost: ErrorCost = None,
     caution: Caution = None,
     out: Annotated[
-        Path | None, typer.Option(help="The model to write. Without it, nothing is.")
+        Path | None, typer.Option(help="The model file to write. Without it, nothing is written.")
     ] = None,
     trust: Trust = None,
     force: Force = False,
@@ -57,7 +58,7 @@ def select(
 ) -> None:
     """Choose the best candidate within bounds, and write its cascade.
 
-    Without a bound and without --by, as the search itself chooses.
+    Without bounds and without --by, the default rule of the search is used.
     """
     from emsco import dump
     from emsco.cli._errors import in_shell
@@ -94,4 +95,4 @@ def select(
         print_json(told | {"rule": found.choice_.rule, "file": out and str(out)})
     else:
         print_text(in_shell(found.summary()))
-    note(f"Written: {out}" if out else "Nothing is written; --out model.emsco writes it.")
+    note(f"Written: {out}" if out else "Nothing was written; use --out model.emsco to write it.")

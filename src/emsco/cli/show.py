@@ -26,16 +26,16 @@ def show(
     label: FreshLabel = None,
     population: Population = None,
     everything: Annotated[
-        bool, typer.Option("--all", help="Show every candidate, not 20 of them.")
+        bool, typer.Option("--all", help="Show all candidates instead of 20.")
     ] = False,
     trust: Trust = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a search and what was chosen, or a model.
+    """Show a search and the chosen candidate, or a model.
 
-    Candidates of the front are listed cheapest first; the one chosen has a star. With --fresh they
-    are listed with their figures on those rows, and it is said what the one chosen does there, and
-    what differs from where it was selected.
+    The candidates of the front are listed by cost, cheapest first; a star marks the chosen one.
+    With --fresh, the table shows the figures on those rows, and the summary says how the chosen
+    candidate does there and which figures differ from the selected ones.
     """
     from emsco import CascadeClassifier
     from emsco.cli._models import as_search, load_asked, read_optional
@@ -44,7 +44,7 @@ def show(
     model = load_asked(run, trust)
     if isinstance(model, CascadeClassifier):
         if fresh is not None or population:
-            raise ColumnsError(f"--fresh holds a search against rows; {run} is one of its models.")
+            raise ColumnsError(f"--fresh needs a search; {run} is one of its models.")
         _show_cascade(model, as_json=as_json)
     else:
         found = as_search(model, run)
@@ -110,7 +110,7 @@ def _show_text(
     places = evenly(len(front), marked, most)
     print_candidates(front, places, chosen, fresh)
     if len(places) < len(front):
-        note(f"{len(places)} of {len(front)} candidates; --all shows every one.")
+        note(f"{len(places)} of {len(front)} candidates shown; --all shows all of them.")
     print_text(in_shell(found.summary(X, y, population=population)))
     _print_certificate(_certificate_data(found))
 
@@ -143,7 +143,7 @@ def _show_cascade(cascade: CascadeClassifier, *, as_json: bool) -> None:
         needed = sorted({f"{t:.4g}" for t in stage["threshold"].values()})
         price = f"{stage['cost']:g} {costs.unit}".rstrip()
         print_text(
-            f"  stage {i}: buy {', '.join(stage['sources'])} for {price}; accept from "
+            f"  stage {i}: buy {', '.join(stage['sources'])} for {price}; accept at confidence >= "
             f"{' to '.join(dict.fromkeys((needed[0], needed[-1])))}"
         )
     _print_certificate(certificate)

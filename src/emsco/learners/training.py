@@ -82,7 +82,9 @@ class Training:
         self.container = container
         self.columns = columns
         self.labels = labels
-        self.classes = np.unique(labels)
+        self.classes, self.codes = np.unique(
+            labels, return_inverse=True
+        )  # codes: places in classes
         self.params = dict(params)
         self.sources = sources
         self._may_be_missing = may_be_missing

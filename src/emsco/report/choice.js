@@ -79,7 +79,7 @@ const emscoChoice = (function () {
       const told = names(wanted);
       return "Rule: the cheapest of " + every.length.toLocaleString("en-US") + " candidates"
         + (told.length ? " with " + told.join(" and ") : "")
-        + (holdsMargin(wanted, z) ? "; shares of rows are held " + standardErrors(z) + " to the safe side" : "") + ".";
+        + (holdsMargin(wanted, z) ? "; shares of rows must meet their bounds with a margin of " + standardErrors(z) : "") + ".";
     }
 
     // Where nothing is within: the closest, what it fails, how far each bound can be met with the
@@ -91,14 +91,14 @@ const emscoChoice = (function () {
       const closest = every.reduce((best, i) => (distance[i] < distance[best] ? i : best), 0);
       const best = of.map(([b, value], at) => {
         const left = meeting(short.filter((_, other) => other !== at)).map((i) => values(b, value, z)[i]);
-        if (!left.length) return b.name + ": nothing meets the others";
+        if (!left.length) return b.name + ": no candidate meets the other bounds";
         const end = left.reduce((x, y) => (b.sign > 0 ? Math.min(x, y) : Math.max(x, y)));
         return b.name + " " + print(end) + (margin(b, value, z) > 0 ? " with the margin" : "");
       });
       return {
         closest,
         failed: of.filter((_, at) => short[at][closest]).map(([b]) => b.name),
-        atBest: "At best" + (of.length > 1 ? ", the others as asked" : "") + ": " + best.join("; ") + ".",
+        atBest: "At best" + (of.length > 1 ? ", with the other bounds as given" : "") + ": " + best.join("; ") + ".",
         counted: holdsMargin(wanted, z) ? cheapest(within(wanted, 0)) : undefined,
       };
     }

@@ -574,7 +574,7 @@
     const told = byId("told");
     showTiles(i, none);
     told.textContent = (none ? "No candidate is within these bounds. The closest, which fails " + why.failed.join(" and ") + ", " : "The cheapest cascade within the bounds ")
-      + "pays " + paid(p) + " a row" + part + ", accepts " + percent(p.coverage)
+      + "costs " + paid(p) + " per row" + part + ", accepts " + percent(p.coverage)
       + " of the rows and is right on " + percent(p.accuracy) + " of those."
       + (labels.length ? " It rejects " + named(worstFirst(p, "rejected"), p.rejected) + "; it misses " + named(worstFirst(p, "missed"), p.missed) + "." : "")
       + (none ? " " + why.atBest + without(why.counted)

@@ -30,12 +30,14 @@ def sentences_of_choice(
     All sources at once stand beside it. `asked` are the bounds that it was chosen by.
     """
     costs = front.costs
-    lines = [f"Chosen out of {len(front):,} candidates on the front:"]
+    lines = [f"Chosen from {len(front):,} candidates on the front:"]
     lines += _stages(chosen, costs, classes)
     lines += [rule] if rule else []
     lines += [_sentence(chosen.evaluation, costs, "It"), *_by_class(chosen.evaluation)]
     lines += [
-        _sentence(reference.evaluation, costs, "All sources at once, answering every row: that"),
+        _sentence(
+            reference.evaluation, costs, "Buying all sources at once and answering every row"
+        ),
         *_by_class(reference.evaluation),
         *_losses(chosen.evaluation, reference.evaluation, costs, asked or {}),
         *_luck(front.luck),
@@ -57,28 +59,30 @@ def sentences_of_fresh(
     where = f"On {n_rows:,} fresh rows{weighted_as(population)}"
     lines = [_sentence(fresh, costs, f"{where} it"), *_by_class(fresh)]
     lines += _loss_there(fresh, selected, costs, asked)
-    words = "more than two standard errors from what was selected"
+    words = "more than two standard errors from the selected figures"
     if different:
-        lines.append(f"These differ by {words}, as one figure in twenty does by chance:")
+        lines.append(
+            f"These figures differ by {words} (about one figure in twenty does so by chance):"
+        )
         lines += [f"  {one}" for one in different]
     else:
-        lines.append(f"Nothing differs by {words}.")
+        lines.append(f"No figure differs by {words}.")
     if population is not None:
         lines.append(
-            "Only shares within a class are compared: where it was selected, classes had other "
-            "shares of the rows, and the front takes no population."
+            "Only shares within a class are compared, because the classes had other shares of the "
+            "rows in the search, and a front cannot be weighted to a population."
         )
     return "\n".join(lines)
 
 
 def measured_on(n_rows: int, n_splits: int, *, needs_labels: bool) -> str:
     """Say which rows figures were measured on, that they were selected there, and what is right."""
-    how = "held out once" if n_splits == 1 else f"each held out, in {n_splits} folds"
+    how = "one split" if n_splits == 1 else f"{n_splits} folds"
     fresh = "score_front(X, y)" if needs_labels else "score_front(X)"
-    right = "" if needs_labels else " Right is what the final model answers."
+    right = "" if needs_labels else " An answer is right if the final model gives the same one."
     return (
-        f"Selected on these {n_rows:,} rows, {how}: figures are optimistic until {fresh} holds "
-        f"them against fresh rows.{right}"
+        f"Selected on {n_rows:,} held-out rows ({how}), so these figures are optimistic; use "
+        f"{fresh} to compare them with fresh rows.{right}"
     )
 
 
@@ -90,7 +94,9 @@ def _stages(chosen: Candidate, costs: Costs, classes: NDArray[Any]) -> list[str]
         price = _money(costs.of(sources, paid=paid), costs)
         least = sorted({float(f"{t:.4g}") for t in thresholds[i]})
         sure = " to ".join(cell(value) for value in {least[0]: 0, least[-1]: 0})
-        lines.append(f"  stage {i}: buy {', '.join(sources)} for {price}; accept from {sure}")
+        lines.append(
+            f"  stage {i}: buy {', '.join(sources)} for {price}; accept at confidence >= {sure}"
+        )
     if chosen.design.unused:
         lines.append(f"  never bought: {', '.join(chosen.design.unused)}")
     return lines
@@ -104,12 +110,12 @@ def _price(evaluation: Evaluation, costs: Costs) -> str:
     """Say what a row costs on the mean, with what its review does where that has a price."""
     share = f"{evaluation.cost / costs.total:.1%} of the full price" if costs.total else ""
     if costs.review is None or not costs.review.cost:
-        told = f"{_money(evaluation.cost, costs)} a row"
+        told = f"{_money(evaluation.cost, costs)} per row"
         return f"{told} ({share})" if share else told
     review = costs.review.cost * (1 - evaluation.coverage)
     told = (
         f"{cell(evaluation.cost)} for sources + {cell(review)} for review = "
-        f"{_money(evaluation.cost + review, costs)} a row"
+        f"{_money(evaluation.cost + review, costs)} per row"
     )
     return f"{told} (sources: {share})" if share else told
 
@@ -117,7 +123,7 @@ def _price(evaluation: Evaluation, costs: Costs) -> str:
 def _sentence(evaluation: Evaluation, costs: Costs, subject: str) -> str:
     right = f"is right on {evaluation.accuracy:.1%} of those"
     return (
-        f"{subject} pays {_price(evaluation, costs)}, accepts {evaluation.coverage:.1%} of the "
+        f"{subject} costs {_price(evaluation, costs)}, accepts {evaluation.coverage:.1%} of the "
         f"rows and {right if evaluation.accepted else 'labels none'}."
     )
 
@@ -144,9 +150,9 @@ def _losses(
         prices = f"an error costs {_money(error_cost, costs)}"
     own, all_at_once = (_loss(e, costs, asked) for e in (chosen, reference))
     return [
-        f"Where {prices}, it loses {own} a row, sources, review and errors together, and all "
-        f"sources at once {all_at_once}: the best of a front that was searched without error "
-        "prices."
+        f"If {prices}, its loss is {own} per row (sources, review and errors), and {all_at_once} "
+        "for all sources at once. It is the best candidate of a front that was searched without "
+        "prices of errors."
     ]
 
 
@@ -156,9 +162,9 @@ def _loss_there(
     if asked.get("by") != "loss":
         return []
     if costs.review is None and fresh.accepted < fresh.rows:
-        return ["What it loses there is not known: it rejects rows, and their review has no price."]
+        return ["Its loss there is unknown: it rejects rows, and their review has no price."]
     own, before = (_loss(e, costs, asked) for e in (fresh, selected))
-    return [f"It loses {own} a row there, {before} where it was selected."]
+    return [f"Its loss is {own} per row there, and {before} on the rows it was selected on."]
 
 
 def _loss(evaluation: Evaluation, costs: Costs, asked: Mapping[str, Any]) -> str:
@@ -173,9 +179,9 @@ def _luck(luck: float | None) -> list[str]:
     if luck is None:
         return []
     z = standard_errors(AUTO, luck)
-    found = f"{margin_text(max(luck, 0.0))} too good" if luck >= 0.05 else "no better than they are"
-    more = "that much" if z == luck else margin_text(z)
+    found = f"{margin_text(max(luck, 0.0))} better" if luck >= 0.05 else "no better"
+    more = "that margin" if z == luck else f"a margin of {margin_text(z)}"
     return [
-        f"Luck: searching again on parts of the rows shows choices {found}; caution={AUTO!r} asks "
-        f"{more} more of bounds."
+        f"Luck: when the search is repeated on parts of the rows, choices look {found} than they "
+        f"are; caution={AUTO!r} adds {more} to bounds."
     ]

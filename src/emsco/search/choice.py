@@ -87,7 +87,7 @@ def check_bounds(bounds: Mapping[str, Any]) -> None:
     known = list(signature(ParetoFront.select).parameters)[1:]
     for name in bounds:
         if name not in known:
-            raise SelectionError(f"Nothing is selected by {name!r}{nearest(name, known)}")
+            raise SelectionError(f"Candidates cannot be selected by {name!r}{nearest(name, known)}")
 
 
 def select_as_asked(
@@ -108,15 +108,16 @@ def select_as_asked(
     told = " and ".join(f"{name}={dict(shares)}" for name, shares in limits.items() if shares)
     if told and not len(front):
         raise SelectionError(
-            f"No design accepts any row within {told}; allow more, or search other thresholds."
+            f"No design accepts any row within {told}; allow larger shares, or search other "
+            "thresholds."
         )
     if isinstance(select, Candidate):
-        return Selected(select, "Rule: this very candidate was asked for.", {})
+        return Selected(select, "Rule: this candidate was given.", {})
     if callable(select):
         candidate = select(front)
         if not isinstance(candidate, Candidate):
-            raise SelectionError(f"`select` must give a Candidate, gave {candidate!r}.")
-        return Selected(candidate, "Rule: as the function given as `select` chose.", {})
+            raise SelectionError(f"`select` must return a Candidate, got {candidate!r}.")
+        return Selected(candidate, "Rule: chosen by the function given as `select`.", {})
     asked = dict(select or {})
     if select is None or asked.keys() == {"caution"}:
         z = standard_errors(asked.get("caution", AUTO), front.luck)
@@ -228,10 +229,10 @@ def cheapest_as_good(front: ParetoFront, reference: Candidate, z: float) -> AsGo
     for label in turned_away:
         evaluation = front[place].evaluation
         warn(
-            f"The choice rejects {evaluation.rejected[label]:.0%} of {label!r} and "
-            f"{1 - evaluation.coverage:.0%} of all rows; no candidate that is as good as all "
-            "sources at once rejects that class less than twice as often as all rows; "
-            "max_rejected={label: share} bounds it.",
+            f"The chosen candidate rejects {evaluation.rejected[label]:.0%} of class {label!r} but "
+            f"{1 - evaluation.coverage:.0%} of all rows: every candidate that is as good as all "
+            "sources at once rejects some class more than twice as often as all rows. Set "
+            "max_rejected={label: share} to limit it.",
             SelectionWarning,
         )
     return AsGood(front[place], turned_away)
@@ -247,11 +248,12 @@ def select_by_agreement(
     except SelectionError:
         warn(
             f"No cascade is shown to agree with the final model on {LEAST_AGREEMENT:.0%} of the "
-            "rows, so the final model alone was chosen; choose(...) takes another of the front, "
-            "choose(caution=0) the cheapest that agrees so often as counted.",
+            "rows, so the final model alone was chosen; choose(...) takes another candidate of the "
+            "front, and choose(caution=0) takes the cheapest whose counts reach that share.",
             SelectionWarning,
         )
-        return Selected(final, f"{rule[:-1]}; there is none, so the final model alone.", {})
+        rule = f"{rule[:-1]}; no candidate meets it, so the final model alone was chosen."
+        return Selected(final, rule, {})
 
 
 def select_by_default(
@@ -259,12 +261,13 @@ def select_by_default(
 ) -> Selected:
     """Choose the cheapest that is as good as all sources, or these, and warn of what is doubtful.
 
-    `n_rows` is how many the choice is made on. Within `limits` all sources are no way out.
+    `n_rows` is how many the choice is made on. With `limits`, falling back to all sources could
+    break these limits, so it is not done.
     """
     if n_rows < FEW_ROWS:
         warn(
-            f"The choice was made on {n_rows} rows, fewer than {FEW_ROWS}: it may disappoint; hold "
-            "it against fresh rows with score_front(X, y).",
+            f"The choice was made on {n_rows} rows, fewer than {FEW_ROWS}, so it may do worse on "
+            "new rows; compare it with fresh rows using score_front(X, y).",
             SelectionWarning,
         )
     chosen = cheapest_as_good(front, all_sources, z)
@@ -275,23 +278,25 @@ def select_by_default(
         chosen = cheapest_as_good(front, all_sources, 0.0)
         if chosen is not None:
             warn(
-                f"No design within {limits} is shown to be as good as all sources at once; chosen "
-                "is the cheapest that is so as counted, which may be luck.",
+                f"No design within {limits} is shown to be as good as all sources at once, so the "
+                "cheapest whose counts are as good was chosen, which may be luck.",
                 SelectionWarning,
             )
-            return Selected(chosen.candidate, f"{rule}; there is none, so as counted.", {})
+            rule = f"{rule}; no candidate meets it, so the margin was dropped."
+            return Selected(chosen.candidate, rule, {})
     if limits:
         raise SelectionError(
             f"No design within {limits} accepts {LEAST_COVERAGE:.0%} of the rows and is as good as "
-            "all sources at once; allow more, or say with select= what to give up."
+            "all sources at once; allow larger shares, or relax something else with select=."
         )
     warn(
         f"No cascade accepts {LEAST_COVERAGE:.0%} of the rows and is shown to be as good as all "
-        "sources at once, so all sources at once were chosen; choose(...) takes another of the "
-        "front, choose(caution=0) the cheapest that is so as counted.",
+        "sources at once, so all sources at once were chosen; choose(...) takes another candidate "
+        "of the front, and choose(caution=0) takes the cheapest whose counts are as good.",
         SelectionWarning,
     )
-    return Selected(all_sources, f"{rule}; there is none, so all sources at once.", {})
+    rule = f"{rule}; no candidate meets it, so all sources at once were chosen."
+    return Selected(all_sources, rule, {})
 
 
 def _rule(front: ParetoFront, z: float, turned_away: Sequence[Any] = ()) -> str:
@@ -301,7 +306,8 @@ def _rule(front: ParetoFront, z: float, turned_away: Sequence[Any] = ()) -> str:
     if turned_away:
         fair = f" (none of them rejects {quoted(turned_away)} less than twice as often as all rows)"
     return (
-        f"Rule: the cheapest of {len(front):,} candidates that accepts {LEAST_COVERAGE:.0%} of the "
-        f"rows{fair}, and is better than all sources at once, {margin}, in accuracy and for every "
-        "class, or right on all rows of the class that these have right"
+        f"Rule: the cheapest of {len(front):,} candidates that accepts at least "
+        f"{LEAST_COVERAGE:.0%} of the rows{fair}, and is better than all sources at once, {margin},"
+        " in accuracy and in each class (or is right on all rows of a class on which all sources "
+        "are right)"
     )

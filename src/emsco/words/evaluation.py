@@ -196,7 +196,7 @@ class Evaluation:
     def __str__(self) -> str:
         told = (
             f"{self.accuracy:.1%} right of the {self.coverage:.1%} accepted, for "
-            f"{cell(self.cost)} a row"
+            f"{cell(self.cost)} per row"
         )
         return "; ".join([told, *(f"of {c!r} {words}" for c, words in self.by_class().items())])
 
@@ -216,7 +216,7 @@ class Evaluation:
                 parts.append(f"recall {self.recall[label]:>{width}.1%}")
             if self.label_accepted.get(label):
                 parts.append(f"precision {self.precision[label]:>{width}.1%}")
-            told[label] = ", ".join(parts) if rows else "there is no row of it"
+            told[label] = ", ".join(parts) if rows else "no rows of this class"
         return told
 
     def loss(
@@ -244,7 +244,8 @@ def total_loss(counts: Any, review: Review | None, error_cost: float | Mapping[A
     rejected = counts.rows - counts.accepted
     if review is None and np.any(rejected):
         raise DecisionsError(
-            "The loss of rejected rows needs a price; give the costs a Review(cost)."
+            "The loss of rejected rows needs a price of their review; give the costs a "
+            "Review(cost)."
         )
     errs = 0.0 if review is None else 1 - review.accuracy
     if isinstance(error_cost, Mapping):

@@ -21,9 +21,9 @@ from emsco.words.evaluation import Evaluation, total_loss
 BEST = {
     "cost": "the cheapest",
     "accuracy": "the most accurate",
-    "coverage": "the one that accepts most",
-    "fitness": "the fittest, as the paper measures it,",
-    "loss": "the one of the least loss",
+    "coverage": "the one with the highest coverage",
+    "fitness": "the one with the highest fitness, as defined in the paper,",
+    "loss": "the one with the lowest loss",
 }
 
 
@@ -140,11 +140,13 @@ class Bounds:
                 f"`by` must be one of {', '.join(BEST)}; got {self.by!r}" + nearest(self.by, BEST)
             )
         if self.error_cost is not None and self.by != "loss":
-            raise SelectionError(f"`error_cost` belongs to by='loss', got by={self.by!r}.")
+            raise SelectionError(f"`error_cost` needs by='loss', got by={self.by!r}.")
         for name in ("max_missed", "max_rejected", "min_precision"):
             shares = getattr(self, name)
             if shares is not None and not isinstance(shares, Mapping):
-                raise SelectionError(f"`{name}` must be a share by label, got {shares!r}.")
+                raise SelectionError(
+                    f"`{name}` must be a mapping of label to share, got {shares!r}."
+                )
             for label, share in (shares or {}).items():
                 _check_number(f"{name} of {label!r}", share)
         for name in ("max_cost", "min_coverage", "min_accuracy", "max_latency"):
@@ -205,9 +207,9 @@ class Bounds:
         within = f" with {' and '.join(map(str, asked))}" if asked else ""
         told = f"Rule: {BEST[self.by]} of {n_front:,} candidates{within}"
         if any(bound.margin(z) for bound in asked) or (self.by == "accuracy" and z):
-            told += f"; shares of rows are held {margin_text(z)} to the safe side"
+            told += f"; shares of rows must meet their bounds with a margin of {margin_text(z)}"
         if self.by in ("coverage", "fitness", "loss"):
-            told += f"; {self.by} is as counted"
+            told += f"; {self.by} is used as counted"
         return f"{told}."
 
 
@@ -233,7 +235,7 @@ def why_not(
     margin = any(bound.margin(z) for bound in asked)
     told = [
         f"No candidate meets {' and '.join(map(str, asked))}"
-        + f", shares of rows held {margin_text(z)} to the safe side" * margin
+        + f", for shares of rows with a margin of {margin_text(z)}" * margin
         + f"; the closest, {name_of(closest)}, fails {', '.join(failed)}."
     ]
     best = []
@@ -246,13 +248,13 @@ def why_not(
                 f"{bound.name} {cell(float(value))}{' with the margin' * (bound.margin(z) > 0)}"
             )
         else:
-            best.append(f"{bound.name}: nothing meets the others")
-    others_fixed = ", the others as asked" * (len(asked) > 1)
+            best.append(f"{bound.name}: no candidate meets the other bounds")
+    others_fixed = ", with the other bounds as given" * (len(asked) > 1)
     told.append(f"At best{others_fixed}: {'; '.join(best)}.")
     if margin:
         counted = bounds.choose(figures, costs, 0.0, repeats)
         told.append(
-            "Nor does any without the margin (caution=0)."
+            "No candidate meets them without the margin (caution=0) either."
             if counted is None
             else f"Without the margin, caution=0 gives {name_of(counted)}."
         )
@@ -295,7 +297,7 @@ def _counts_of(word: str, label: Any, figures: Figures) -> tuple[Shares, Shares]
         return figures.class_rows[label] - accepted, figures.class_rows[label]
     if label not in figures.label_accepted:
         raise SelectionError(
-            "`min_precision` needs to know how many rows were accepted under each label, which the "
-            "file of this front does not keep; search again."
+            "`min_precision` needs the number of rows accepted under each label, which the file of "
+            "this front does not contain; run the search again."
         )
     return right, figures.label_accepted[label]
