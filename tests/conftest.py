@@ -15,11 +15,13 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     # wait for each other: a test of eleven seconds took minutes. Read when libraries are loaded.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# Every run draws other examples; --hypothesis-profile=many draws ten times as many, few a quarter.
 settings.register_profile(
-    "laws", max_examples=500, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    "laws", max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 settings.register_profile("few", settings.get_profile("laws"), max_examples=50)
-settings.load_profile("laws")  # but for --hypothesis-profile=few
+settings.register_profile("many", settings.get_profile("laws"), max_examples=2000)
+settings.load_profile("laws")
 
 
 @pytest.fixture(autouse=True)

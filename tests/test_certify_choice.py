@@ -480,8 +480,8 @@ def test_a_chosen_one_that_covers_less_than_nobody_has_asked_for_is_tested(searc
     assert certificate.chosen_one is not None
     assert certificate.select().candidate != few
     alone = replace(certificate, candidates=(certificate.chosen_one,))
-    few = "certified candidates accepts at least 50% of the calibration rows"
-    with pytest.raises(CertificateError, match=few) as told:
+    message = "certified candidates accepts at least 50% of the calibration rows"
+    with pytest.raises(CertificateError, match=message) as told:
         alone.select()
     assert "select(..., min_coverage=0)" in str(told.value)
     assert alone.select(min_coverage=0).candidate == few

@@ -78,11 +78,11 @@ def test_only_bounds_asked_for_are_told(run, folder):
     assert data["bounds"].keys() == {"rejected", "precision"}
     assert data["bounds"]["rejected"]["sick"] < 0.6
     assert data["bounds"]["precision"]["sick"] > 0.7
-    assert "rejects more than 60% of 'sick'" in data["sentence"]
+    assert "rejects more than 60% of class 'sick'" in data["sentence"]
     assert data["filters"] == ["coverage >= 0.5 (the default; min_coverage=0 removes it)"]
     again = certify(run, folder, "--max-rejected", "sick=0.6", "--min-precision", "sick=0.7").out
     assert "it rejects at most " in again
-    assert "(--min-coverage 0 lifts it)" in again
+    assert "(the default; --min-coverage 0 removes it)" in again
     assert "costs at most" not in again
     assert "under another label" not in again
 

@@ -34,15 +34,15 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
 
     Each stage's classifier sees every feature acquired so far. A row leaves at the first stage
     where the probability of the most probable class reaches that class's threshold; a row that is
-    confident at none is rejected. `decide` tells the whole truth; `predict` and `predict_proba`
-    answer for every row like any scikit-learn classifier: with the exit stage's answer, or the last
-    stage's for a rejected row.
+    confident at no stage is rejected. `decide` returns complete decisions, including rejections;
+    `predict` and `predict_proba` answer for every row like any scikit-learn classifier: with the
+    answer of the exit stage, or of the last stage for a rejected row.
 
     Parameters
     ----------
     estimator : classifier with predict_proba, default=None
-        Cloned and fitted once a stage, on that stage's columns in the container that X came in.
-        None: logistic regression on encoded columns, which takes numbers, text, categories,
+        Cloned and fitted once per stage, on the columns of that stage, in the same container type
+        as X. None: logistic regression on encoded columns, which takes numbers, text, categories,
         booleans and missing values as they are.
     design : StageDesign, default=None
         Which sources are bought in which order. None: all at once.
@@ -50,16 +50,16 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
         The prices. A mapping or a sequence prices features, by name or by position. None: every
         feature costs 1.
     threshold : float, mapping or tuple, default=0.75
-        The confidence needed to accept, above 1 / number of classes: one number, one by class as
-        {label: number}, or a tuple of those, one a stage. It is not an accuracy: raising it never
-        raises coverage and never lowers cost, while accuracy may move either way.
+        The confidence needed to accept, above 1 / number of classes: one number, one per class as
+        {label: number}, or a tuple of those, one per stage. It is not an accuracy: raising it never
+        raises coverage and never lowers cost, while accuracy may change in either direction.
     guard : object with fit(columns) and reasons(columns), default=None
         Learns the training columns; rows for which it gives a reason, and rows with an invalid
-        value, are rejected for it. None: an invalid value raises.
+        value, are rejected with that reason. None: an invalid value raises an error.
     final : fitted model with predict, default=None
-        The last stage, on all sources and as it is: it answers every row that gets there, so none
-        is rejected. The design must use every source. Wrapped in scikit-learn's `FrozenEstimator`
-        it stays fitted where the cascade is cloned.
+        An existing model as the last stage, on all sources: it is not changed and answers every row
+        that reaches it, so no row is rejected. The design must use every source. Wrapped in
+        scikit-learn's `FrozenEstimator`, it stays fitted when the cascade is cloned.
 
     Attributes
     ----------
@@ -76,14 +76,14 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
     thresholds_ : ndarray of shape (n_stages, n_classes)
         The threshold of each stage and class.
     guard_ : object
-        The fitted guard; only where one was given.
+        The fitted guard; only if one was given.
     decider_ : Decider
-        All that decides, frozen. The attributes above show parts of it; to set one, or a
-        parameter, changes no decision until `fit`.
+        Everything that decides, frozen. The attributes above show parts of it; setting one of them,
+        or a parameter, changes no decision until `fit`.
     fitted_rows_ : FittedRows
-        Hashes of the rows that `fit` saw, by which a certificate knows them again.
+        Hashes of the rows seen in `fit`, by which a certificate recognises them.
     n_features_in_, feature_names_in_ : int, ndarray of str
-        What `fit` saw, as in scikit-learn.
+        The columns seen in `fit`, as in scikit-learn.
 
     Examples
     --------
@@ -130,7 +130,7 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
     def fit(
         self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, **params: Any
     ) -> Self:
-        """Fit one classifier a stage.
+        """Fit one classifier per stage.
 
         Parameters
         ----------
@@ -139,7 +139,7 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
         y : array of shape (n_rows,)
             Their labels, of at least two classes.
         sample_weight : array of shape (n_rows,), default=None
-            How much each row counts, for the encoding and for the fits.
+            The weight of each row, for the encoding and for the fits.
         **params : dict
             Passed on to the `fit` of every stage's estimator.
         """
@@ -176,7 +176,7 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
         threshold: Threshold,
         guard: Guard | None = None,
     ) -> Self:
-        """Make the cascade that decides by something fitted already, and has these parameters."""
+        """Make a cascade from a fitted decider, with these parameters."""
         cascade = cls(
             estimator,
             design=decider.design,
@@ -193,19 +193,19 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
         return cascade
 
     def decide(self, X: Any) -> Decisions:
-        """Decide rows: buy stage by stage, exit when confident, reject where never.
+        """Decide rows: buy stage by stage, exit when confident, and otherwise reject.
 
-        A frame is read by name: the columns of used sources must be there, others are ignored. An
-        array is read by position.
+        A frame is read by name: it must have the columns of the sources used; other columns are
+        ignored. An array is read by position.
         """
         return self._fitted().decide(self._read(X, by_name=True))
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Give a label for every row: the last stage bought decides, also where it rejects."""
+        """Predict a label for every row, by the last stage bought, even if it rejects the row."""
         return self._fitted().decide(self._read(X)).label
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Give the probabilities of the last stage bought, a column a class."""
+        """Return the probabilities of the last stage bought, one column per class."""
         return self._fitted().probability(self._read(X))
 
     @property
@@ -243,7 +243,7 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
         """The fitted guard."""
         guard = self._shown().guard
         if guard is None:
-            raise AttributeError("guard_ comes with a guard.")
+            raise AttributeError("guard_ is available only if a guard was given.")
         return guard
 
     def get_metadata_routing(self) -> MetadataRouter:
@@ -271,7 +271,7 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
 
     def _shown(self) -> Decider:
         if "decider_" not in self.__dict__:
-            raise AttributeError("This comes with a fitted cascade; call fit first.")
+            raise AttributeError("This attribute is available only after fit; call fit first.")
         return self.decider_
 
     def _read(self, X: Any, *, by_name: bool = False) -> Rows:

@@ -57,18 +57,18 @@ def dump(model: Any, path: str | os.PathLike[str], *, rows: bool = True) -> None
     Parameters
     ----------
     model : CascadeClassifier, ParetoFront or CascadeSearchCV
-        What to keep; a cascade or a search must be fitted.
+        The model to save; a cascade or a search must be fitted.
     path : str or path
-        Where to; `.emsco` is the usual ending.
+        The file to write; `.emsco` is the usual extension.
     rows : bool, default=True
-        Whether to keep salted hashes of the rows that the model was fitted on and asked about, so
-        that it knows them again. False: no certificate of the loaded model can tell whether it was
-        given on known rows, and its sentence says so.
+        Whether to save salted hashes of the rows that the model was fitted on or certified on, so
+        that they are recognised later. False: a certificate of the loaded model cannot determine
+        whether its rows were already used, and its sentence says so.
 
     Raises
     ------
     ArtifactError
-        Where something in the model cannot be kept, or the file cannot be written.
+        If something in the model cannot be saved, or the file cannot be written.
 
     Examples
     --------
@@ -88,7 +88,7 @@ def dump(model: Any, path: str | os.PathLike[str], *, rows: bool = True) -> None
     name = next((name for name, kind in _KINDS.items() if type(model) is kind.type), None)
     if name is None:
         raise ArtifactError(
-            f"Files keep a CascadeClassifier, a ParetoFront or a CascadeSearchCV, got a "
+            f"Only a CascadeClassifier, a ParetoFront or a CascadeSearchCV can be saved, got a "
             f"{type(model).__name__}."
         )
     writer = Writer(rows=rows)
@@ -109,39 +109,39 @@ def dump(model: Any, path: str | os.PathLike[str], *, rows: bool = True) -> None
         members = {_MANIFEST: written, **writer.members}
         parts = list(pack(members, _SEAL + _sha256([written]).encode("ascii")))
     except ArtifactError as error:
-        raise ArtifactError(f"The {name} cannot be kept in a file: {error}.") from error
+        raise ArtifactError(f"The {name} cannot be saved: {error}.") from error
     write_whole(path, parts)
 
 
 def load(path: str | os.PathLike[str], *, trusted: Sequence[str] = ()) -> Any:
-    """Read what `dump` wrote; it decides as before, bit for bit.
+    """Load a model written by `dump`; it decides exactly as before, bit for bit.
 
-    Nothing is made of a file before every byte of it was checked. That tells damage, not who wrote
-    it: whether to trust a file that others may have written is a matter of signatures.
+    Every byte of the file is checked before anything is built from it. This detects damage, but not
+    who wrote the file: to decide whether to trust a file from others, use signatures.
 
-    A certificate in the file becomes the model's `certificate_` and is held against the cascade
-    beside it. Where it is not about that one, or is of format 1 and cannot be checked, a
-    `CertificateWarning` says so, as `certificate_.holds_for(model)` does.
+    A certificate in the file becomes the model's `certificate_` and is checked against the cascade
+    in the file. If it is about another cascade, or is of format 1 and cannot be checked, a
+    `CertificateWarning` is raised, and `certificate_.holds_for(model)` is False.
 
     Parameters
     ----------
     path : str or path
         The file.
     trusted : sequence of str, default=()
-        Where stages are not the default classifier: types that may be loaded although skops does
-        not know them to be harmless. The error tells which ones a file needs.
+        If stages are not the default classifier: types that may be loaded although skops does not
+        trust them by default. The error message names the types that a file needs.
 
     Raises
     ------
     ArtifactError
-        Where a file is damaged, forged, too large, of a later format, or asks for trust.
+        If the file is damaged, forged, too large, of a later format, or needs types to be trusted.
 
     Examples
     --------
     >>> from emsco import load
     >>> load("no such file")
     Traceback (most recent call last):
-    emsco.exceptions.ArtifactError: no such file is not loaded: No such file or directory.
+    emsco.exceptions.ArtifactError: no such file cannot be loaded: No such file or directory.
     """
     if isinstance(trusted, str) or not all(isinstance(name, str) for name in trusted):
         raise ArtifactError(f"`trusted` must be a list of names of types, got {trusted!r}.")
@@ -153,7 +153,7 @@ def load(path: str | os.PathLike[str], *, trusted: Sequence[str] = ()) -> Any:
             model = _made(manifest, Reader(file, members, trusted))
     except (ArtifactError, OSError) as error:
         told = error.strerror if isinstance(error, OSError) else error
-        raise ArtifactError(f"{os.fspath(path)} is not loaded: {told}.") from error
+        raise ArtifactError(f"{os.fspath(path)} cannot be loaded: {told}.") from error
     warn_of_misfit(os.fspath(path), model)
     return model
 

@@ -30,21 +30,21 @@ class Chooses(HeldAgainstTruth):
     def choose(
         self, candidate: Candidate | None = None, *, refit: bool | str | None = None, **bounds: Any
     ) -> Self:
-        """Choose anew; only source sets not yet fitted are fitted.
+        """Choose another candidate; only source sets not yet fitted are fitted.
 
         Parameters
         ----------
         candidate : Candidate, default=None
-            The one to choose. None: by bounds.
+            The candidate to choose. None: choose by bounds.
         refit : bool or "stages", default=None
-            Whether to fit on all rows; None: as the search was told.
+            Whether to fit on all rows; None: as set for the search.
         **bounds : dict
-            Keywords of `ParetoFront.select`; none of them, or `caution` alone: as the search was
-            told, with that caution.
+            Keywords of `ParetoFront.select`. Without any, or with `caution` alone, the rule of the
+            search is used, with that caution.
         """
         check_is_fitted(self, "front_")
         if candidate is not None and bounds:
-            raise SelectionError("Give a candidate or bounds to choose one by, not both.")
+            raise SelectionError("Give either a candidate or bounds, not both.")
         check_bounds(bounds)
         refit = self.refit if refit is None else refit
         check_refit(refit, learner_of(self.estimator))
@@ -58,7 +58,7 @@ class Chooses(HeldAgainstTruth):
     def cascade(self, candidate: Candidate) -> CascadeClassifier:
         """Build the cascade of any candidate, fitted on all rows given to `fit`.
 
-        With `refit=False` and a one-split `cv`, on the rows that it was evaluated by instead.
+        With `refit=False` and a one-split `cv`, it is fitted on the training rows of that split.
         """
         check_is_fitted(self, "front_")
         return self.found_.cascade(candidate, self.refit, self.guard)

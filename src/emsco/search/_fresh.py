@@ -32,24 +32,24 @@ class HeldAgainstTruth(ShowsWhatItFound):
 
     @property
     def needs_labels(self) -> bool:
-        """Whether labels say what is right; else the final model's answers do."""
+        """Whether labels define what is right; otherwise the final model's answers do."""
         return self.target != "agreement"
 
     def truth(self, X: Any, y: ArrayLike | None = None) -> NDArray[Any]:
-        """Give what is right for each row: its label, or what the final model answers.
+        """Return the truth for each row: its label, or the final model's answer.
 
         Parameters
         ----------
         X : numpy array, pandas or polars frame
             The rows.
         y : array, default=None
-            Their labels. Where the target is agreement there are none, and some are refused.
+            Their labels. If the target is agreement, `y` must be None.
         """
         if self.needs_labels and y is None:
-            raise ClassesError("`y` is needed: the labels of X say what is right.")
+            raise ClassesError("`y` is needed: give the labels of X.")
         if not self.needs_labels and y is not None:
             raise ClassesError(
-                "A search for agreement takes no `y`: right is what the final model answers."
+                "A search for agreement takes no `y`: the final model's answers are the truth."
             )
         right: NDArray[Any] = column_or_1d(
             y if self.needs_labels else self.final.predict(X), warn=True
@@ -59,9 +59,9 @@ class HeldAgainstTruth(ShowsWhatItFound):
     def score(
         self, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> float:
-        """Give the share of rows that `predict` labels right.
+        """Return the share of rows that `predict` labels right.
 
-        Where the target is agreement, `y` is ignored as in `fit`, because scikit-learn hands it on.
+        If the target is agreement, `y` is ignored as in `fit`, because scikit-learn passes it on.
         """
         truth = self.truth(X, y if self.needs_labels else None)
         return float(accuracy_score(truth, self.predict(X), sample_weight=sample_weight))
@@ -73,21 +73,21 @@ class HeldAgainstTruth(ShowsWhatItFound):
         *,
         population: Mapping[Any, float] | None = None,
     ) -> str:
-        """Say in plain words what was chosen and why, what it pays, and whom it rejects and misses.
+        """Describe in plain words what was chosen and why, its cost, and what it rejects and misses.
 
         Parameters
         ----------
         X : numpy array, pandas or polars frame, default=None
-            Fresh rows. How the chosen cascade does on them is told as well, and which figures
-            differ by more than two standard errors from those that it was selected by. For
-            certificates these rows then count as having shown the whole front, because whoever has
-            seen how one does may choose another by it.
+            Fresh rows. The summary then also describes the chosen cascade on these rows, and lists
+            the figures that differ by more than two standard errors from the selected ones. For
+            certificates, these rows then count as having shown the whole front, because a user who
+            has seen the figures of one candidate may choose another because of them.
         y : array, default=None
-            The labels of X; where the target is agreement there are none.
+            The labels of X; None if the target is agreement.
         population : mapping of label to float, default=None
-            The share that classes have among the rows to come, where X was drawn otherwise; fresh
-            figures are told for it. The front and its choice are as the searched rows were drawn,
-            and certificates take no population.
+            The shares of classes among future rows, if X has other shares; the figures on fresh
+            rows are weighted to them. The front and the choice are not weighted, and certificates
+            take no population.
         """
         self._check_is_chosen()
         choice, front = self.choice_, self.front_
@@ -96,7 +96,7 @@ class HeldAgainstTruth(ShowsWhatItFound):
         )
         if X is None:
             if y is not None or population is not None:
-                raise ClassesError("`y` and `population` belong to fresh rows; give these as X.")
+                raise ClassesError("`y` and `population` need fresh rows; give the rows as X.")
             return told
         cascade = self._chosen()
         truth = self._known_truth(X, y, population)

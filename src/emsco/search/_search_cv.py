@@ -48,10 +48,10 @@ from emsco.words.threshold import StageThreshold
 
 
 class CascadeSearchCV(Chooses, ClassifierMixin, BaseEstimator):
-    """Search which sources to buy in which order, choose one cascade, and decide by it.
+    """Search which sources to buy in which order, choose one cascade, and decide with it.
 
     Every design is evaluated on rows that its classifiers were not fitted on: the test folds of
-    `cv`. The result is the whole trade-off between accuracy on what is accepted, coverage and cost
+    `cv`. The result is the whole trade-off between accuracy on accepted rows, coverage and cost
     (`front_`), and one point of it, chosen by `select` and fitted on all rows (`best_cascade_`).
 
     Parameters
@@ -62,85 +62,87 @@ class CascadeSearchCV(Chooses, ClassifierMixin, BaseEstimator):
     costs : Costs, mapping, sequence or path of a TOML file, default=None
         The prices; a mapping or a sequence prices features, by name or position. None: 1 each.
     search : object with run(problem, rng, callback), default=None
-        `Exhaustive()`, `EMSCO()`, `LocalSearch()` or `Hybrid()`. None: every design where they are
-        few enough, else local search, with at most 1,024 source sets where these are fitted one by
-        one. `search_` says which.
+        `Exhaustive()`, `EMSCO()`, `LocalSearch()` or `Hybrid()`. None: exhaustive search if there
+        are few enough designs, otherwise local search, with at most 1,024 source sets if these are
+        fitted one by one. `search_` is the search that was used.
     threshold : float, mapping, list of those, or "auto", default="auto"
-        The confidence needed to accept. A list holds alternatives, all from the same fits, and each
-        candidate carries its own. "auto" searches a grid, then lets every stage have its own.
+        The confidence needed to accept. A list holds alternatives, which share the same fits; each
+        candidate has its own. "auto" searches a grid, and then separate thresholds per stage.
     max_stages : int, default=4
-        The most stages; never more than there are sources.
+        The maximum number of stages; it is limited to the number of sources.
     allow_unused : bool, default=True
-        Whether a design may leave sources out altogether.
+        Whether a design may leave sources unused.
     max_missed : mapping of label to float, default=None
-        By true class, the largest share accepted under another label; no design may go beyond it.
+        Per true class, the maximum share accepted under another label; no design may exceed it.
     max_rejected : mapping of label to float, default=None
-        By true class, the largest share accepted at no stage; no design may go beyond it.
+        Per true class, the maximum share accepted at no stage; no design may exceed it.
     cv : int, splitter or iterable, default=5
-        As in scikit-learn. A row that no fold tests does not count, one tested twice counts twice.
+        As in scikit-learn. A row in no test fold does not count; a row in two counts twice.
     max_rows : int, default=None
-        How many rows the search may use, drawn with classes in proportion. None: all. The refit
-        takes all rows in any case.
+        The maximum number of rows for the search, drawn with stratification. None: all rows. The
+        refit always uses all rows.
     select : mapping or callable, default=None
-        What to choose: keywords of `ParetoFront.select`, or a function of the front that gives a
-        candidate. None: the cheapest candidate with coverage of at least 0.8 that rejects no class
-        more than twice as often as all rows, and whose accuracy and every class's recall, on what
-        it accepts, are above those of all sources bought at once and answering every row, by a
-        margin (see `caution` of `ParetoFront.select`); where there is none, that, with a warning.
+        How to choose: keywords of `ParetoFront.select`, or a function that takes the front and
+        returns a candidate. None: the cheapest candidate with a coverage of at least 0.8 that
+        rejects no class more than twice as often as all rows, and whose accuracy and recall of
+        every class, on accepted rows, exceed those of buying all sources at once and answering
+        every row, by a margin (see `caution` of `ParetoFront.select`). If there is no such
+        candidate, all sources at once are chosen, with a warning.
     luck : bool, default=True
-        Whether to search again without parts of the rows, without a fit, to see how much of what is
-        found is luck (`front_.luck`): `select` asks for a margin as large.
+        Whether to repeat the search without parts of the rows, without new fits, to measure how
+        much of the result is luck (`front_.luck`); `select` requires a margin of that size.
     refit : bool or "stages", default=True
-        Whether the chosen stages are fitted on all rows. False: with a one-split `cv` the cascade
-        is the very one that was evaluated; with several there is none until `choose(refit=True)`.
-        "stages", with a `MaskedClassifier`: the chosen stages are fitted each by itself, evaluated
-        on the same folds, and their thresholds chosen anew. All figures are then of these stages:
-        `front_` has the chosen design at each threshold; `choose(refit=True)` goes back.
+        Whether the chosen stages are fitted on all rows. False: with a one-split `cv`, the cascade
+        is the one that was evaluated; with several, there is none until `choose(refit=True)`.
+        "stages", with a `MaskedClassifier`: the chosen stages are fitted separately, evaluated on
+        the same folds, and their thresholds are chosen again. All figures then describe these
+        stages: `front_` has the chosen design at each threshold; `choose(refit=True)` undoes this.
     guard : object with fit(columns) and reasons(columns), default=None
         As in `CascadeClassifier`.
     final : fitted model with predict, default=None
-        The model that is there already, as the last stage: it is not changed, sees all sources, and
-        answers every row that gets there, so that coverage is 1. Designs then use every source.
+        An existing model as the last stage: it is not changed, sees all sources, and answers every
+        row that reaches it, so the coverage is 1. Designs then use every source.
     target : {"labels", "agreement"}, default="labels"
-        What is right: the label of `y`, or with a final model whatever that answers; then there is
-        no `y`, and every logged row can be fitted on. `fit` and `score` ignore one, because
-        scikit-learn hands it on; everything else refuses it. By default such a search chooses the
-        cheapest candidate that agrees on 99% of the rows.
+        What counts as right: the label in `y`, or the answer of the final model. With "agreement"
+        no `y` is needed, so every logged row can be used to fit. `fit` and `score` then ignore `y`,
+        because scikit-learn passes it on; all other methods refuse it. By default, such a search
+        chooses the cheapest candidate that agrees on 99% of the rows.
     checkpoint : str or path, default=None
-        A file that keeps what is fitted. A run that was interrupted, even killed, and is fitted
-        again alike goes on from there, to the same front. The file stays until you delete it.
+        A file that keeps fitted results. If a run is interrupted, even killed, fitting again in the
+        same way continues from there, to the same front. The file stays until you delete it.
     n_jobs : int, default=None
-        How many workers fit; None means 1 and -1 one a core. They change nothing but the time.
+        The number of workers; None means 1, -1 means one per core. It does not change the result.
     engine : Engine, default=None
         What runs the fits. None: workers on this machine.
     random_state : int, RandomState or None, default=None
         The source of all randomness: of the search, and of the rows drawn for it.
     callback : callable, default=None
-        Given a dict at every step: `phase`, `source_sets` fitted, `designs` seen, size of `front`,
-        `hypervolume`, share `done`, `seconds`, `seconds_left`. What it raises stops the search.
+        Called at every step with a dict: `phase`, `source_sets` fitted, `designs` seen, size of
+        `front`, `hypervolume`, share `done`, `seconds`, `seconds_left`. An exception raised by it
+        stops the search.
     verbose : int, default=0
-        1 shows progress, as a bar where rich is installed; 2 tells every step.
+        1 shows progress, as a bar if rich is installed; 2 reports every step.
 
     Attributes
     ----------
     front_ : ParetoFront
-        The candidates that no other beats, as measured on the rows that they were selected on.
+        The non-dominated candidates, as measured on the rows that they were selected on.
     best_candidate_ : Candidate
-        The one chosen.
+        The chosen candidate.
     best_cascade_, best_estimator_ : CascadeClassifier
-        The cascade of it, fitted.
+        Its fitted cascade.
     all_sources_ : Candidate
-        All sources at once answering every row, on the same rows and folds.
+        All sources bought at once and answering every row, on the same rows and folds.
     history_ : list of dict
-        How the search went.
+        The progress of the search.
     search_ : Search
         The search that was run.
     costs_, classes_, n_splits_ : Costs, ndarray, int
         Prices, labels and number of folds.
     found_ : Found
-        All that was found, frozen. The attributes above show parts of it and of what was chosen.
+        The whole result, frozen. The attributes above are parts of it and of the choice.
     n_features_in_, feature_names_in_ : int, ndarray of str
-        What `fit` saw, as in scikit-learn.
+        The columns seen in `fit`, as in scikit-learn.
 
     Examples
     --------
@@ -229,18 +231,18 @@ class CascadeSearchCV(Chooses, ClassifierMixin, BaseEstimator):
 
     @_fit_context(prefer_skip_nested_validation=False)
     def fit(self, X: Any, y: ArrayLike | None = None, **params: Any) -> Self:
-        """Search, choose, and fit what was chosen.
+        """Search, choose a candidate, and fit its cascade.
 
         Parameters
         ----------
         X : numpy array, pandas or polars frame of shape (n_rows, n_features)
-            The rows to search and to fit on.
+            The rows for the search and the fits.
         y : array of shape (n_rows,)
-            Their labels, of at least two classes; ignored where the target is agreement.
+            Their labels, of at least two classes; ignored if the target is agreement.
         **params : dict
-            Handed on as `GridSearchCV` does: `groups` to the splitter, everything else, such as
-            `sample_weight`, to the `fit` of the stages; with metadata routing enabled, to whoever
-            asked for it. Weights count in the fits; the search counts rows.
+            Passed on as in `GridSearchCV`: `groups` to the splitter, everything else, such as
+            `sample_weight`, to the `fit` of the stages; with metadata routing enabled, to the
+            objects that request it. Weights are used in the fits; the search counts rows.
         """
         self._check()
         fit_params, split_params = self._routed(params)
@@ -289,7 +291,7 @@ class CascadeSearchCV(Chooses, ClassifierMixin, BaseEstimator):
         if self.final is not None:
             check_final(self.final, self.guard)
         elif not self.needs_labels:
-            raise SearchError("target='agreement' is with a final model; give final=model.")
+            raise SearchError("target='agreement' needs a final model; give final=model.")
 
     def _read(self, X: Any, y: ArrayLike | None, params: dict[str, Any]) -> Given:
         """Read the rows, and ask a final model what it says of them."""

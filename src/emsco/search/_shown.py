@@ -27,20 +27,20 @@ class ShowsWhatItFound:
     choice_: Choice
 
     def decide(self, X: Any) -> Decisions:
-        """Decide rows by the chosen cascade: buy stage by stage, exit when confident, or reject."""
+        """Decide rows with the chosen cascade: buy stages, exit when confident, or reject."""
         return self._chosen().decide(X)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Give a label for every row: the last stage bought decides, also where it rejects."""
+        """Predict a label for every row, by the last stage bought, even if it rejects the row."""
         return self._chosen(X).predict(X)
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Give the probabilities of the last stage bought, a column a class."""
+        """Return the probabilities of the last stage bought, one column per class."""
         return self._chosen(X).predict_proba(X)
 
     @property
     def front_(self) -> ParetoFront:
-        """The candidates that no other beats."""
+        """The non-dominated candidates."""
         return self._found().front
 
     @property
@@ -50,27 +50,27 @@ class ShowsWhatItFound:
 
     @property
     def best_candidate_(self) -> Candidate:
-        """The candidate that was chosen."""
+        """The chosen candidate."""
         return self._choice().candidate
 
     @property
     def best_cascade_(self) -> CascadeClassifier:
-        """The cascade of the candidate that was chosen."""
+        """The cascade of the chosen candidate."""
         cascade = self._choice().cascade
         if cascade is None:
-            raise AttributeError("best_cascade_ comes with a fitted cascade.")
+            raise AttributeError("best_cascade_ is available only after a refit.")
         return cascade
 
     @property
     def best_estimator_(self) -> CascadeClassifier:
         """The chosen cascade, under scikit-learn's name for it."""
         if not hasattr(self, "best_cascade_"):
-            raise AttributeError("best_estimator_ comes with a fitted cascade.")
+            raise AttributeError("best_estimator_ is available only after a refit.")
         return self.best_cascade_
 
     @property
     def history_(self) -> list[dict[str, Any]]:
-        """How the search went."""
+        """The progress of the search."""
         return self._found().history
 
     @property
@@ -90,35 +90,35 @@ class ShowsWhatItFound:
 
     @property
     def n_splits_(self) -> int:
-        """How many folds there were."""
+        """The number of folds."""
         return self._found().n_splits
 
     @property
     def fitted_rows_(self) -> FittedRows:
-        """Hashes of the rows that `fit` saw, by which a certificate knows them again."""
+        """Hashes of the rows seen in `fit`, by which a certificate recognises them."""
         return self._found().rows
 
     def _found(self) -> Found:
         if "found_" not in self.__dict__:  # before `fit` there is no such attribute
-            raise AttributeError("This comes with a fitted search; call fit first.")
+            raise AttributeError("This attribute is available only after fit; call fit first.")
         return self.found_
 
     def _choice(self) -> Choice:
         if "choice_" not in self.__dict__:
-            raise AttributeError("This comes with a choice; call choose(...).")
+            raise AttributeError("This attribute is available only after a choice; call choose().")
         return self.choice_
 
     def _check_is_chosen(self) -> None:
         check_is_fitted(self, "front_")
         if not hasattr(self, "best_candidate_"):
-            raise NotFittedError("Nothing of the front is chosen yet; call choose(...).")
+            raise NotFittedError("No candidate of the front was chosen yet; call choose(...).")
 
     def _chosen(self, X: Any = None) -> CascadeClassifier:
         """Give the chosen cascade; X, where given, must have the columns that `fit` saw."""
         self._check_is_chosen()
         if not hasattr(self, "best_cascade_"):
             raise NotFittedError(
-                f"refit=False with {self.n_splits_} folds leaves no cascade to decide by; "
+                f"refit=False with {self.n_splits_} folds leaves no cascade to decide with; "
                 "call choose(refit=True)."
             )
         if X is not None:
@@ -126,10 +126,10 @@ class ShowsWhatItFound:
         return self.best_cascade_
 
     def all_sources_at(self, coverage: float) -> Evaluation:
-        """Evaluate all sources at once with a reject option: the surest rows, so many, accepted.
+        """Evaluate all sources at once, accepting only the given share of most confident rows.
 
-        On the same rows and folds as the front, so that a candidate can be held against what its
-        coverage alone would give.
+        The rows and folds are those of the front, so that a candidate can be compared with what
+        rejecting as many rows would give by itself.
         """
         check_is_fitted(self, "front_")
         if not 0 <= coverage <= 1:
