@@ -338,7 +338,7 @@ def test_a_column_without_a_price_is_left_out_with_a_warning(estimator, tmp_path
     design = StageDesign([0, 1])
     reference = cascade(design=design, costs=costs, estimator=estimator).fit(FRAME[[*costs]], Y)
     frame = FRAME[["noise", "cheap", "dear"]].assign(noise=np.inf)
-    with pytest.warns(UserWarning, match="no price for it: 'noise'"):
+    with pytest.warns(UserWarning, match="no price for them: 'noise'"):
         fitted = cascade(design=design, costs=costs, estimator=estimator).fit(frame, Y)
     dump(fitted, tmp_path / "model.emsco")
     loaded = load(tmp_path / "model.emsco")
@@ -349,7 +349,7 @@ def test_a_column_without_a_price_is_left_out_with_a_warning(estimator, tmp_path
         with pytest.raises(CertificateError, match="fitted on"):
             certify(model, frame.assign(noise=0.0), Y, accuracy=0.6)
     names = ["x0", "x1", "x2"]
-    with pytest.warns(UserWarning, match="no price for it: 'x0'"):
+    with pytest.warns(UserWarning, match="no price for them: 'x0'"):
         by_place = cascade(
             design=design, costs=dict(zip(names[1:], costs.values(), strict=True)),
             estimator=estimator,
@@ -364,7 +364,7 @@ def test_a_search_leaves_columns_without_a_price_out(tmp_path):
     reference = CascadeSearchCV(costs=costs, cv=3, random_state=0, luck=False)
     reference.fit(FRAME[[*costs]], Y)
     search = CascadeSearchCV(costs=costs, cv=3, random_state=0, luck=False)
-    with pytest.warns(UserWarning, match="no price for it: 'noise'"):
+    with pytest.warns(UserWarning, match="no price for them: 'noise'"):
         search.fit(FRAME.assign(noise="a text"), Y)
     assert [c.evaluation for c in search.front_] == [c.evaluation for c in reference.front_]
     fresh = FRAME[[*costs]] + 0.1

@@ -153,7 +153,7 @@ def test_caution_is_luck_and_never_less_than_one():
     assert standard_errors("auto", -0.3) == standard_errors("auto", None) == 1
     assert standard_errors(0, 2.4) == 0
     for wrong in (-1, "much", None, True, float("nan"), float("inf")):
-        with pytest.raises(SelectionError, match="`caution` must be 'auto' or how many"):
+        with pytest.raises(SelectionError, match="`caution` must be 'auto' or a number"):
             standard_errors(wrong, 1.0)
 
 

@@ -669,7 +669,9 @@ def test_rows_of_the_search_are_refused_by_their_index(data):
     search = CascadeSearchCV(costs=costs, threshold=[0.9]).fit(X.iloc[train], y[train])
     mixed = np.append(fresh, train[0])
     changed = X.iloc[mixed] + 0.001  # measured again, but the same patient
-    with pytest.raises(CertificateError, match="1 of 3,001 calibration rows were searched"):
+    with pytest.raises(
+        CertificateError, match="1 of 3,001 calibration rows were used by the search"
+    ):
         certify(search, changed, y[mixed], accuracy=0.9)
     with pytest.raises(CertificateError, match="by their key or index"):
         certify(search.best_cascade_, changed, y[mixed], accuracy=0.9)
@@ -784,9 +786,9 @@ def test_questions_asked_together_share_the_error(search, data):
     [
         ([], None, "`questions` must hold at least one Targets"),
         ([{"accuracy": 0.9}], None, "`questions` must hold at least one Targets"),
-        ([Targets(accuracy=0.9)] * 2, [0.6, 0.5], "in sum at most 1"),
+        ([Targets(accuracy=0.9)] * 2, [0.6, 0.5], "with a sum of at most 1"),
         ([Targets(accuracy=0.9)] * 2, [0.5], "one share for each of 2 questions"),
-        ([Targets(accuracy=0.9), Targets(agreement=0.9)], None, "certify one, then the other"),
+        ([Targets(accuracy=0.9), Targets(agreement=0.9)], None, "certify them separately"),
     ],
 )
 def test_questions_that_cannot_be_asked_together(search, data, questions, shares, message):
@@ -881,8 +883,12 @@ def test_a_model_that_remembers_no_rows_says_so(data):
 @pytest.mark.parametrize(
     ("asked", "message"),
     [
-        ({}, "Say what to certify: `accuracy`, `max_missed`, `max_rejected`, `min_precision`"),
-        ({"min_coverage": 0.5}, "Say what to certify"),
+        (
+            {},
+            "Give at least one target to certify: `accuracy`, `max_missed`, `max_rejected` or "
+            "`min_precision`",
+        ),
+        ({"min_coverage": 0.5}, "Give at least one target to certify"),
         ({"accuracy": 95}, "`accuracy` must be a number between 0 and 1, got 95."),
         ({"accuracy": True}, "`accuracy` must be a number"),
         ({"max_missed": {1: 0.0}}, "`max_missed of 1` must be a number between 0 and 1"),
@@ -902,7 +908,9 @@ def test_what_cannot_be_certified_is_refused(search, data, asked, message):
 
 def test_rows_and_labels_must_fit(search, data):
     X, y, _ = data
-    with pytest.raises(CertificateError, match="X has 3000 rows and `y` 2999"):
+    with pytest.raises(
+        CertificateError, match="same number of rows, at least one; got 3000 and 2999"
+    ):
         certify(search, X[1000:], y[1001:], accuracy=0.9)
     with pytest.raises(CertificateError, match="X has 0 rows"):
         certify(search, X[:0], y[:0], accuracy=0.9)

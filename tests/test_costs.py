@@ -113,11 +113,11 @@ def test_zero_prices_are_allowed():
         (lambda: Review(-1), "cost of review"),
         (lambda: Review(1, accuracy=1.5), "at most 1, got 1.5"),
         (lambda: Costs([]), "at least one source"),
-        (lambda: Costs(["age"]), "made of Source values, got 'age'"),
-        (lambda: Costs([Source("a", cost=1)] * 2), "Every source may be named once"),
+        (lambda: Costs(["age"]), "must be Source objects, got 'age'"),
+        (lambda: Costs([Source("a", cost=1)] * 2), "Every source must be named only once"),
         (
             lambda: Costs([Source("a", cost=1), Source("b", cost=1, features=["a"])]),
-            "Every feature may be named once, named twice: 'a'",
+            "Every feature must be named only once; repeated: 'a'",
         ),
         (
             lambda: Costs([Source("age", cost=1), Source("b", cost=1, requires=["agee"])]),
@@ -149,13 +149,13 @@ def test_costs_own_columns_of_x_and_name_those_left_out():
     assert resolve_costs(BLOOD, ["chol", "age", "fbs"]) is BLOOD
     with pytest.raises(ColumnsError, match="not in X: 'fbs'; did you mean 'fbss'"):
         resolve_costs(BLOOD, ["age", "chol", "fbss"])
-    with pytest.warns(UserWarning, match="Left out, because `costs` has no price for it: 'sex'"):
+    with pytest.warns(UserWarning, match="left out, because `costs` has no price for them: 'sex'"):
         assert resolve_costs(BLOOD, ["age", "chol", "fbs", "sex"]) is BLOOD
-    with pytest.warns(UserWarning, match="no price for it: 'id'. A price of 0 makes a column free"):
+    with pytest.warns(UserWarning, match="no price for them: 'id'. Give a column the price 0 if"):
         assert resolve_costs({"b": 2, "a": 1}, ["id", "a", "b"]).names == ("a", "b")
     with pytest.raises(ColumnsError, match="not in X: 'c'"):
         resolve_costs({"a": 1, "c": 2}, ["a", "b"])
-    with pytest.raises(ColumnsError, match="prices no column of X: 'a', 'b'"):
+    with pytest.raises(ColumnsError, match="no price for any column of X: 'a', 'b'"):
         resolve_costs({}, ["a", "b"])
 
 

@@ -101,7 +101,7 @@ def put_in_array(value, *place, dtype=None):
 
 def refused(model, tmp_path, change):
     path = forge(model, tmp_path / "model.emsco", change)
-    with pytest.raises(ArtifactError, match=r"model\.emsco is not loaded: ") as raised:
+    with pytest.raises(ArtifactError, match=r"model\.emsco cannot be loaded: ") as raised:
         load(path)
     return str(raised.value)
 

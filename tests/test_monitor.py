@@ -90,7 +90,7 @@ def test_other_changes_are_noticed(exits, accepted_last, what):
     assert what in names(raised)
     for alarm in raised:
         assert 5000 < alarm.at < 10_000
-        seen = float(re.search(r"([\d.]+)(?:%| on the mean)", alarm.message)[1])
+        seen = float(re.search(r"([\d.]+)(?:%| per row on average)", alarm.message)[1])
         limit = float(re.search(r"at (?:most|least) ([\d.]+)", alarm.message)[1])
         assert seen < limit if "at least" in alarm.message else seen > limit
 
@@ -333,7 +333,7 @@ def test_a_drop_of_agreement_is_noticed_from_a_random_share_of_early_exits(share
     (evidence,) = monitor.state()["evidence"]["agreement"]
     drawn = pytest.approx(1000 * (day + 1) * share, 0.1)
     assert evidence["seen"] == drawn, "rows that got to the final model agree, and count so"
-    assert "decided otherwise than the final model answers; at most 2.0% are" in alarm.message
+    assert "decided differently from the final model; at most 2.0% are" in alarm.message
     assert monitor.not_watched == {}
     assert monitor.to_answer == ()
 
@@ -451,7 +451,7 @@ def test_without_a_label_accuracy_is_said_not_to_be_watched():
     monitor = CertificateMonitor(accuracy=0.9, coverage=0.99)
     assert monitor.not_watched == {}, "there is nothing to label yet"
     (alarm,) = monitor.decided(decisions(rng, 2000))
-    assert monitor.not_watched == {"accuracy": "no label of an accepted row has come"}
+    assert monitor.not_watched == {"accuracy": "no label of an accepted row has arrived"}
     assert alarm.message.endswith(" Not watched: accuracy.")
     monitor.labelled(range(100), ["yes"] * 100)
     assert monitor.not_watched == {}
@@ -555,7 +555,7 @@ def test_a_certificate_of_agreement_without_a_share_is_said_not_to_be_watched(fi
     with pytest.warns(MonitorWarning, match="Not watched: agreement, which needs the final model"):
         monitor = CertificateMonitor.of(certificate, cascade)
     assert set(monitor.evidence) == {"coverage", "cost", "exits"}
-    assert "give `share`" in monitor.not_watched["agreement"]
+    assert "set `share`" in monitor.not_watched["agreement"]
     assert "not watched: it needs the final model's answers" in repr(monitor)
     again = CertificateMonitor.from_state(json.loads(json.dumps(monitor.state())))
     assert again.not_watched == monitor.not_watched
@@ -638,10 +638,10 @@ def everything():
         ([float("nan")], "got nan"),
         ([float("inf")], "got inf"),
         ([None], "got None"),
-        ([pd.Timestamp("2024-01-01")], "turn"),
+        ([pd.Timestamp("2024-01-01")], "Convert it to text"),
         ([b"a"], "got b'a'"),
         (np.array(["2024-01-01"], dtype="datetime64[D]"), "datetime.date"),
-        (5, "must be listed"),
+        (5, "must be a list, with one entry per row"),
     ],
 )
 def test_keys_that_cannot_be_kept_are_refused_before_anything_is_counted(keys, message):
@@ -709,7 +709,7 @@ def test_decisions_of_other_classes_than_promised_are_refused():
         ({"accuracy": 95}, "`accuracy` must be from 0 to 1, got 95"),
         ({"coverage": -0.1}, "`coverage` must be from 0 to 1"),
         ({"coverage": 0.5, "tolerance": 2}, "`tolerance` must be from 0 to 1"),
-        ({"cost": 5.0}, "`cost` must be from 0 to `total`"),
+        ({"cost": 5.0}, "`cost` must be between 0 and `total`"),
         ({"cost": 5.0, "total": 4.0}, "got 5.0 and 4.0"),
         ({"cost": float("nan"), "total": 4.0}, "`cost` must be"),
         ({"exits": (0.5, 0.4)}, "shares that sum to 1"),
@@ -742,12 +742,12 @@ def test_what_does_not_fit_is_refused_and_changes_nothing():
     before = monitor.state()
     with pytest.raises(MonitorError, match="10 decisions have 3 keys"):
         monitor.decided(decisions(rng, 10), keys=[1, 2, 3])
-    with pytest.raises(MonitorError, match="left at stage 2, but 2 stages are expected"):
+    with pytest.raises(MonitorError, match="exited at stage 2, but 2 stages are expected"):
         monitor.decided(decisions(rng, 10, (0, 0, 1)))
     unpaid = Decisions(["yes"], [True], [0], [1.0], [float("nan")])
     with pytest.raises(MonitorError, match="finite cost"):
         monitor.decided(unpaid)
-    with pytest.raises(MonitorError, match="1 keys have 2 labels"):
+    with pytest.raises(MonitorError, match="1 keys but 2 labels"):
         monitor.labelled([1], ["yes", "no"])
     assert monitor.state() == before
 

@@ -138,4 +138,4 @@ def test_keys_that_repeat_are_refused(folder, tmp_path):
     assert "--groups" in refused.err
     refused = call(*arguments)
     assert "repeat another, value by value" in refused.err
-    assert "name each by --keys" in refused.err
+    assert "identify each one with --keys" in refused.err

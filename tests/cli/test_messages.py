@@ -54,8 +54,8 @@ def test_a_wrong_column_is_answered_with_the_nearest_one(folder, tmp_path):
     [
         (("search", "trian.csv", "--label", "y"), "no file trian.csv; did you mean 'train.csv'?"),
         (("costs", "init", "notes.docx", "--label", "y", "--out", "x"), "must end in one of .csv"),
-        (("decide", "none.emsco", "train.csv"), "none.emsco is not loaded: No such file"),
-        (("decide", "train.csv", "train.csv"), "train.csv is not loaded"),
+        (("decide", "none.emsco", "train.csv"), "none.emsco cannot be loaded: No such file"),
+        (("decide", "train.csv", "train.csv"), "train.csv cannot be loaded"),
         (("decide", "run", "train.csv", "--out", "x.xls"), "must end in one of .csv, .parquet"),
         (("decide", "run", "train.csv", "--out", "none/x.csv"), "No such file or directory"),
         (("show", "."), "has no search.emsco"),

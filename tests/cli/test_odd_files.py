@@ -87,7 +87,7 @@ WRONG = {
     "utf-16-no-mark.csv": (PLAIN.encode("utf-16-le"), f"{CONVERT}UTF-16LE "),
     "utf-16-big.csv": (PLAIN.encode("utf-16-be"), f"{CONVERT}UTF-16BE "),
     "utf-32.csv": (PLAIN.encode("utf-32"), f"{CONVERT}UTF-32 "),
-    "old-mac-lines.csv": (PLAIN.replace("\n", "\r"), "by carriage returns alone; convert it (tr"),
+    "old-mac-lines.csv": (PLAIN.replace("\n", "\r"), "with carriage returns only; convert it (tr"),
     "thousands-or-decimals.csv": (numbers("1,234", "2,345"), "'1,234' in column 'a' can be 1.234"),
     "thousands-quoted.csv": (PLAIN.replace("2.5", '"2,500"'), "'2,500' in column 'a' can be"),
     "millions.csv": (numbers("1,234,567", "2"), "separates thousands; write the number without"),

@@ -75,7 +75,7 @@ def test_an_output_that_is_an_input_is_refused(own, name):
     command, option, path = commands(own)[name]
     before = path.read_bytes()
     for spelling in _spellings(path):
-        refused(call(*command, option, spelling, "--force"), "reads or writes too")
+        refused(call(*command, option, spelling, "--force"), "also reads or writes")
     assert path.read_bytes() == before
 
 
@@ -104,7 +104,7 @@ def test_standard_input_is_an_input_too(own):
     with rows.open("rb") as stdin:
         ended = subprocess.run(command, stdin=stdin, capture_output=True, text=True)
     assert ended.returncode == 2
-    assert "reads or writes too" in ended.stderr
+    assert "also reads or writes" in ended.stderr
     assert rows.read_bytes() == before
 
 
@@ -112,7 +112,7 @@ def test_two_outputs_of_one_command_are_two_files(own):
     """Else the second would be written over the first."""
     command, *_ = commands(own)["savings"]
     out = own / "new.csv"
-    refused(call(*command, "--changed", out, "--out", out), "reads or writes too")
+    refused(call(*command, "--changed", out, "--out", out), "also reads or writes")
     assert not out.exists()
 
 
@@ -173,7 +173,7 @@ def test_dev_stdout_appends_where_the_shell_does(folder, tmp_path):
     command = [*EMSCO, "costs", "init", str(folder / "train.csv"), "--label", "state"]
     with kept.open("ab") as stdout:
         subprocess.run([*command, "--out", "/dev/stdout"], stdout=stdout, check=True)
-    assert kept.read_text().startswith("before\n# What each source costs")
+    assert kept.read_text().startswith("before\n# The cost of each source")
 
 
 def test_writing_from_python_replaces_no_pipe(folder, tmp_path):

@@ -194,7 +194,7 @@ def test_too_few_rows_are_told_with_how_many_would_do(folder, logged, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "Give --model, a file, or --answers"),
+        ((), "Give either --model, a file, or --answers"),
         (("--model", "none.skops"), "none.skops cannot be read"),
         (("--answers", "verdit"), "has no column 'verdit'; did you mean 'verdict'?"),
         (("--answers", "age"), "has a price for 'age', which is the label"),

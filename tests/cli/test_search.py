@@ -20,7 +20,7 @@ def test_prices_to_fill_in_are_valid_as_written(folder, tmp_path):
     out = tmp_path / "costs.toml"
     called = call("costs", "init", folder / "train.csv", "--label", "state", "--out", out)
     assert (called.code, called.out) == (0, "")
-    assert "every price is 1" in called.err
+    assert "each with price 1" in called.err
     costs = Costs.from_toml(out)
     assert costs.names == ("id", "age", "smoker", "town", "visits", "marker", "scan")
     assert {source.cost for source in costs.sources} == {1.0}
@@ -131,7 +131,7 @@ def test_the_guard_of_a_search_pools_text_of_many_values_and_says_so(tmp_path):
         "[sources]\nall = { cost = 3, features = ['place', 'town', 'scan'] }\n"
     )
     called = searched(tmp_path, tmp_path / "run")
-    assert called.err.count("a value of 'place' that training did not: it is pooled") == 1
+    assert called.err.count("a value of 'place' that was not seen in training: the co") == 1
     fresh = frame[:4].assign(place="elsewhere")
     fresh.loc[2, "town"] = "x"
     write_csv(fresh, tmp_path / "fresh.csv")
@@ -339,7 +339,7 @@ def test_errors_have_one_price_or_one_by_class(reviewed, given, error_cost):
     review = expected.costs_.review
     loss = expected.best_candidate_.evaluation.loss(review=review, error_cost=error_cost)
     assert f"its loss is {loss:.4g} EUR per row" in called.out
-    assert "best of a front that was searched without error prices" in called.out
+    assert "best candidate of a front that was searched without prices of errors" in called.out
     assert "for sources + " in called.out
 
 

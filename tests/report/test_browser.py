@@ -176,7 +176,7 @@ def test_sliders_choose_what_select_chooses(opened, search):
         move(opened, **positions)
         try:
             expected = search.front_.select(**slider_bounds(opened, search))
-            begin = "The cheapest cascade within the bounds pays"
+            begin = "The cheapest cascade within the bounds costs"
             fitting += 1
         except SelectionError as error:
             expected, begin = error.closest, "No candidate is within these bounds"

@@ -134,7 +134,7 @@ def test_a_thousand_bounds_choose_what_select_chooses(opened, three):
             assert at_best(seen["told"]) == at_best(str(error))
         else:
             met += 1
-            assert seen["told"].startswith("The cheapest cascade within the bounds pays")
+            assert seen["told"].startswith("The cheapest cascade within the bounds costs")
             z = standard_errors(caution, front.luck)
             assert seen["rule"] == Bounds(**asked).sentence(z, len(front))
         assert front[seen["candidate"]] == expected, (asked, caution)

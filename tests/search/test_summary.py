@@ -234,7 +234,7 @@ def test_rows_without_labels_and_labels_without_rows_are_refused(searched):
     with pytest.raises(ClassesError, match="`y` is needed"):
         searched.summary(FRESH)
     for lost in ({"y": TRUTH}, {"population": {"sick": 0.1}}):
-        with pytest.raises(ClassesError, match="belong to fresh rows"):
+        with pytest.raises(ClassesError, match="need fresh rows"):
             searched.summary(**lost)
     with pytest.raises(ClassesError, match="2100 rows but `y` has 3"):
         searched.summary(FRESH, TRUTH[:3])

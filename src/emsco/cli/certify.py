@@ -163,8 +163,8 @@ def certify(
         for certificate, best in found:
             print_text("\n".join(_lines(certificate, best)))
     if first is not None:
-        told = "Nothing was written; use --out model.emsco to write it."
-        note(f"Written: {out}" if out else told)
+        nothing = "Nothing was written; use --out model.emsco to write it."
+        note(f"Written: {out}" if out else nothing)
     if any(best is None for _, best in found):
         raise typer.Exit(NOT_CERTIFIED)
 

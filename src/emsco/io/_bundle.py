@@ -106,8 +106,8 @@ class Reader:
             found.add(ONNX)  # read by a library of its own
         if found - set(trusted):
             raise ArtifactError(
-                "its stages hold types that emsco does not trust by itself; if you know who wrote "
-                f"the file, and only then, pass trusted={sorted(found)!r}"
+                "its stages contain types that emsco does not trust by default; if you know who "
+                f"wrote the file, and only then, pass trusted={sorted(found)!r}"
             )
 
     def array(self, name: Any, *shape: int | None) -> NDArray[Any]:

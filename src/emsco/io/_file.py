@@ -61,8 +61,8 @@ def dump(model: Any, path: str | os.PathLike[str], *, rows: bool = True) -> None
     path : str or path
         The file to write; `.emsco` is the usual extension.
     rows : bool, default=True
-        Whether to save salted hashes of the rows that the model was fitted on or certified on, so
-        that they are recognised later. False: a certificate of the loaded model cannot determine
+        Whether to save salted hashes of the rows that the model was fitted, scored or certified on,
+        so that they are recognised later. False: a certificate of the loaded model cannot determine
         whether its rows were already used, and its sentence says so.
 
     Raises

@@ -127,16 +127,16 @@ class Categories:
         unseen = sum(count == 1 for count in counts.values()) / max(len(present), 1)
         if unseen > _MANY_UNSEEN and pool:
             warn(
-                f"About {unseen:.0%} of fresh rows will hold a value of {name!r} that training "
-                "did not: it is pooled, so that they are judged and not rejected for it.",
+                f"About {unseen:.0%} of fresh rows will have a value of {name!r} that was not seen "
+                "in training: the column is pooled, so these rows are judged and not rejected.",
                 GuardWarning,
             )
             return Anything()
         if unseen > _MANY_UNSEEN:
             warn(
-                f"About {unseen:.0%} of fresh rows will hold a value of {name!r} that training "
-                f"did not, and be rejected for it; name it in the guard's `pool`, or give "
-                "pool='auto', to judge them.",
+                f"About {unseen:.0%} of fresh rows will have a value of {name!r} that was not seen "
+                "in training, and will be rejected; to judge them instead, add the column to the "
+                "guard's `pool`, or use pool='auto'.",
                 GuardWarning,
             )
         return cls(tuple(sorted(counts, key=str)))
@@ -195,35 +195,35 @@ def _learned_from(name: str, told: Any) -> Range | Categories | Anything:
 
 
 class InputGuard(BaseEstimator):
-    """Rejects rows with values that training did not prepare the cascade for.
+    """Rejects rows with values that are unlike those seen in training.
 
-    A linear stage grows more confident the farther a value lies from the data, so a wrong unit or a
-    code for "unknown" is not merely judged badly, it is accepted. As `guard` of a cascade this
-    rejects such rows at the stage that bought the value. The reason names a kind and the column, as
-    in ``"out of range: TSH"``; kinds are
+    A linear stage becomes more confident the farther a value is from the data, so a row with a
+    wrong unit or a code for "unknown" is not only judged badly but accepted. Used as the `guard` of
+    a cascade, this rejects such rows at the stage that bought the value. The reason names a kind
+    and the column, such as ``"out of range: TSH"``. The kinds are:
 
-    - ``"out of range"``: a number beyond the range of training by more than a margin, or of a sign
-      that training never saw;
-    - ``"unseen category"``: a text or category that training never saw;
-    - ``"invalid value"``: infinity, what is no number among numbers, or a value missing where
-      training had none. The last the cascade tells with any guard; used alone, this one lets
-      missing values pass.
+    - ``"out of range"``: a number outside the training range by more than a margin, or with a sign
+      not seen in training;
+    - ``"unseen category"``: a text or category not seen in training;
+    - ``"invalid value"``: infinity, a non-number in a column of numbers, or a missing value in a
+      column without missing values in training. The cascade itself reports the last case, with any
+      guard; used alone, this guard lets missing values pass.
 
-    It sees one value at a time: not a value that belongs to another row, nor one that was replaced
-    by a plausible one. It is learned with the cascade and part of it: what is evaluated or
-    certified on fresh rows has its rejections in it.
+    It checks one value at a time: it cannot detect a value that belongs to another row, or a wrong
+    but plausible value. It is fitted with the cascade and is part of it: evaluations and
+    certificates on fresh rows include its rejections.
 
     Parameters
     ----------
     margin : float, default=0.25
-        How far beyond the training range a number may lie, as a share of that range. Four times as
-        far in a column with a long tail, one whose range is more than 15 times the mean distance
-        from its median: there the next value beyond the range need not be a fault.
+        How far outside the training range a number may be, as a share of that range. The margin is
+        four times as large in a column with a long tail, one whose range is more than 15 times the
+        mean distance from its median: there, the next value beyond the range may be correct.
     pool : sequence of str or "auto", default=()
-        Columns of text or categories where unseen values are usual, such as towns: these are judged
-        as the estimator judges what it does not know, by default like rare values. Names of columns
-        that a cascade does not use are ignored, as a search has many cascades. "auto" takes those
-        where more than 1% of fresh rows would hold an unseen value, with a warning.
+        Columns of text or categories in which unseen values are normal, such as towns: these are
+        judged as the estimator judges unknown values, by default like rare values. Columns that a
+        cascade does not use are ignored, because a search has many cascades. "auto" pools columns
+        in which more than 1% of fresh rows would have an unseen value, with a warning.
 
     Attributes
     ----------
@@ -261,13 +261,13 @@ class InputGuard(BaseEstimator):
         self.pool = pool
 
     def fit(self, columns: Mapping[str, Column]) -> Self:
-        """Learn what each column holds in training.
+        """Learn the values of each column in training.
 
         Parameters
         ----------
         columns : mapping of str to column
-            The training rows. Numbers may be missing as NaN, text as None; a numpy array of
-            objects, like a pandas or polars category, holds categories even where it holds numbers.
+            The training rows. Missing numbers are NaN, missing text is None; a numpy array of
+            objects, like a pandas or polars category, holds categories even if these are numbers.
         """
         self._validate_params()
         self.learned_ = FrozenMapping(
@@ -276,7 +276,7 @@ class InputGuard(BaseEstimator):
         return self
 
     def reasons(self, columns: Mapping[str, Column]) -> NDArray[np.object_] | None:
-        """Say for each row why it must be rejected, "" where it need not; None where none must.
+        """Return the reason to reject each row, "" for rows without one; None if no row has one.
 
         Parameters
         ----------
@@ -292,7 +292,7 @@ class InputGuard(BaseEstimator):
         return reasons
 
     def explain(self, columns: Mapping[str, Column]) -> tuple[Fault, ...]:
-        """Name every value that a row is rejected for: row, column, value and reason."""
+        """List every value for which a row is rejected: row, column, value and reason."""
         faults = [
             Fault(row, name, value, reason_for(kind, name))
             for name, values, (rows, kinds) in self._faults(columns)
@@ -301,7 +301,7 @@ class InputGuard(BaseEstimator):
         return tuple(sorted(faults, key=lambda fault: fault.row))
 
     def to_data(self) -> dict[str, Any]:
-        """Give parameters and what was learned as plain values, for files."""
+        """Return the parameters and what was learned as plain values, for files."""
         check_is_fitted(self)
         columns: dict[str, dict[str, Any]] = {}
         for name, learned in self.learned_.items():
@@ -316,7 +316,7 @@ class InputGuard(BaseEstimator):
 
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self:
-        """Make the guard that `to_data` described, fitted where it tells columns; or refuse it."""
+        """Rebuild a guard from the values of `to_data`; it is fitted if they include columns."""
         told = dict(data)
         columns = told.pop("columns", None)
         pool = told.get("pool")
@@ -341,7 +341,7 @@ class InputGuard(BaseEstimator):
                 return Anything()
             return Categories.learn(values, name, pool=self.pool == AUTO)
         if name in named:
-            raise ColumnsError(f"`pool` is for text and categories; {name!r} holds numbers.")
+            raise ColumnsError(f"`pool` is for text and categories, but {name!r} holds numbers.")
         refuse_unknown(values, name)
         refuse_invalid(values, name, missing_seen=True, given=column)
         return Range.learn(values, self.margin)

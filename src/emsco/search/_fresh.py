@@ -73,7 +73,7 @@ class HeldAgainstTruth(ShowsWhatItFound):
         *,
         population: Mapping[Any, float] | None = None,
     ) -> str:
-        """Describe in plain words what was chosen and why, its cost, and what it rejects and misses.
+        """Describe in plain words what was chosen and why, its cost, and its rejects and misses.
 
         Parameters
         ----------

@@ -33,7 +33,7 @@ def standard_errors(caution: Any, luck: float | None) -> float:
         return _LEAST if luck is None else max(_LEAST, luck)
     if isinstance(caution, bool) or not isinstance(caution, Real) or not 0 <= float(caution) < 99:
         raise SelectionError(
-            f"`caution` must be {AUTO!r} or how many standard errors, 0 or more; got {caution!r}."
+            f"`caution` must be {AUTO!r} or a number of standard errors >= 0; got {caution!r}."
         )
     return float(caution)
 

@@ -46,7 +46,7 @@ def _sum(prices: Iterable[float]) -> float:
 
 @dataclass(frozen=True, repr=False)
 class Source:
-    """What is bought as a unit: it yields one or more features for a cost.
+    """A source: what is bought as a unit and yields one or more features for a cost.
 
     Parameters
     ----------
@@ -55,13 +55,13 @@ class Source:
     features : sequence of str, default=None
         The columns it yields. None: the one feature of that name.
     cost : float
-        Its own price per row; 0 is allowed, what is free is free.
+        Its own price per row; 0 is allowed for free sources.
     latency : float, default=0.0
-        How long it takes to answer. What one stage fetches is fetched at the same time.
+        How long it takes to answer. The sources of one stage are fetched at the same time.
     setup : str, default=None
         The name of a cost that it shares with other sources, paid once per row.
     requires : sequence of str, default=()
-        Sources that must be bought no later than this one.
+        Sources that must be bought before this one, or in the same stage.
 
     Examples
     --------
@@ -98,7 +98,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Review:
-    """What happens next to a rejected row: its price, its latency, and how often it is right.
+    """What happens to a rejected row next: the price, latency and accuracy of its review.
 
     Examples
     --------
@@ -122,16 +122,16 @@ class Review:
 
 @dataclass(frozen=True, repr=False)
 class Costs:
-    """All sources with their prices: a function from sets of sources to what they cost.
+    """All sources with their prices, which give the cost of any set of sources.
 
     Parameters
     ----------
     sources : sequence of Source
         Everything that can be bought, in the order that unnamed designs refer to.
     setups : mapping of str to float, default=None
-        Costs shared by the sources that name them, paid once per row at the first of them.
+        Costs shared by the sources that name them, paid once per row, with the first of them.
     review : Review, default=None
-        What a rejected row costs afterwards.
+        The review of rejected rows.
     unit : str, default=""
         The unit of every price, for tables and plots.
 
@@ -166,10 +166,10 @@ class Costs:
         setups = {name: _amount(price, f"cost of setup {name!r}") for name, price in given.items()}
         object.__setattr__(self, "setups", FrozenMapping(setups))
         if not self.sources:
-            raise CostsError("Costs must hold at least one source, got none.")
+            raise CostsError("Costs must have at least one source, got none.")
         for source in self.sources:
             if not isinstance(source, Source):
-                raise CostsError(f"Costs are made of Source values, got {source!r}.")
+                raise CostsError(f"`sources` must be Source objects, got {source!r}.")
         self._refuse_twice("source", self.names)
         self._refuse_twice("feature", [f for source in self.sources for f in self.columns(source)])
         for source in self.sources:
@@ -186,7 +186,7 @@ class Costs:
                 )
         latencies = sum(source.latency for source in self.sources)
         if not isfinite(self.total) or not isfinite(latencies):
-            raise CostsError("All prices together, and all latencies, must add up to a number.")
+            raise CostsError("The sum of all prices, and that of all latencies, must be finite.")
         idle = set(setups) - {source.setup for source in self.sources}
         if idle:
             raise CostsError(f"No source names the setup {quoted(sorted(idle))}; remove it.")
@@ -200,7 +200,7 @@ class Costs:
     def _refuse_twice(what: str, names: Sequence[str]) -> None:
         twice = [name for name, count in Counter(names).items() if count > 1]
         if twice:
-            raise CostsError(f"Every {what} may be named once, named twice: {quoted(twice)}.")
+            raise CostsError(f"Every {what} must be named only once; repeated: {quoted(twice)}.")
 
     @classmethod
     def per_feature(
@@ -231,14 +231,14 @@ class Costs:
             unknown = [name for name in costs if name not in names]
             if missing or unknown:
                 raise ColumnsError(
-                    f"`costs` must price each feature once; missing: {quoted(missing) or 'none'}; "
-                    f"not a feature: {quoted(unknown) or 'none'}."
+                    f"`costs` must have one price per feature; missing: "
+                    f"{quoted(missing) or 'none'}; not a feature: {quoted(unknown) or 'none'}."
                 )
             return cls(tuple(Source(name, cost=costs[name]) for name in names))
         prices = list(costs)
         names = generated_names(len(prices)) if feature_names is None else list(feature_names)
         if len(prices) != len(names):
-            raise ColumnsError(f"`costs` holds {len(prices)} prices for {len(names)} features.")
+            raise ColumnsError(f"`costs` has {len(prices)} prices for {len(names)} features.")
         return cls(
             tuple(Source(name, cost=price) for name, price in zip(names, prices, strict=True))
         )
@@ -262,7 +262,7 @@ class Costs:
         return found
 
     def of(self, sources: Iterable[str], *, paid: Iterable[str] = ()) -> float:
-        """Price a set of sources, setups included, for a row that has paid for some already."""
+        """Return the price of a set of sources, setups included, beyond those already `paid`."""
         had = self._known(paid)
         bought = [source for name, source in self._known(sources).items() if name not in had]
         setups = {source.setup for source in bought} - {source.setup for source in had.values()}
@@ -272,7 +272,7 @@ class Costs:
         )
 
     def latency_of(self, sources: Iterable[str]) -> float:
-        """Say how long one stage waits for a set of sources fetched at once: the slowest."""
+        """Return the latency of a set of sources fetched together: that of the slowest."""
         return max((source.latency for source in self._known(sources).values()), default=0.0)
 
     @cached_property
@@ -281,7 +281,7 @@ class Costs:
         return self.of(self.names)
 
     def columns(self, source: str | Source) -> tuple[str, ...]:
-        """Name the features that a source yields."""
+        """Return the names of the features that a source yields."""
         if not isinstance(source, Source):
             (source,) = self._known([source]).values()
         return tuple(source.features)
@@ -342,7 +342,7 @@ class Costs:
             raise CostsError(f"{os.fspath(path)} does not describe costs: {error}.") from error
 
     def to_toml(self, path: str | os.PathLike[str] | None = None) -> str:
-        """Give the text of a file that `from_toml` reads, and write it where a path is given."""
+        """Return the costs as TOML text for `from_toml`, and write it if a path is given."""
         lines = [f"unit = {toml_value(self.unit)}", ""] if self.unit else []
         lines.append("[sources]")
         for source in self.sources:

@@ -37,10 +37,11 @@ class StageDesign:
     Parameters
     ----------
     assignment : sequence of int
-        For every source its stage, counted from 0; -1 for a source that is never bought. Stages
-        left empty are closed up.
+        The stage of every source, counted from 0; -1 for a source that is never bought. Empty
+        stages are removed.
     names : sequence of str, default=None
-        The sources' names. A named design meets its costs by name, an unnamed one by position.
+        The names of the sources. A named design is matched to costs by name, an unnamed one by
+        position.
 
     Examples
     --------
@@ -61,10 +62,10 @@ class StageDesign:
         given = np.asarray(self.assignment)
         if given.ndim != 1 or given.dtype.kind not in "iu":
             raise DesignError(
-                f"`assignment` must be one integer a source, got {self.assignment!r}."
+                f"`assignment` must have one integer per source, got {self.assignment!r}."
             )
         if (given < -1).any():
-            raise DesignError(f"A stage is >= 0, or -1 for unused; got {given.min()}.")
+            raise DesignError(f"A stage must be >= 0, or -1 for unused; got {given.min()}.")
         if not (given >= 0).any():
             raise DesignError("A design must buy at least one source; all are unused.")
         assignment = compress(given)
@@ -74,9 +75,9 @@ class StageDesign:
             names = tuple(self.names)
             object.__setattr__(self, "names", names)
             if len(names) != len(assignment):
-                raise DesignError(f"{len(assignment)} stages are assigned to {len(names)} names.")
+                raise DesignError(f"There are {len(assignment)} stages for {len(names)} names.")
             if len(set(names)) != len(names):
-                raise DesignError(f"Every source may be named once in a design, got {names}.")
+                raise DesignError(f"Every source must be named only once in a design, got {names}.")
 
     @classmethod
     def from_stages(
@@ -84,8 +85,8 @@ class StageDesign:
     ) -> StageDesign:
         """Make a design from the names of each stage's sources.
 
-        `names` lists every source there is, so that those in no stage are unused; None takes the
-        sources in the order of the stages.
+        `names` lists all sources; those in no stage are unused. None: the sources of the stages, in
+        their order.
         """
         listed = [[stage] if isinstance(stage, str) else list(stage) for stage in stages]
         for number, stage in enumerate(listed):
@@ -93,7 +94,7 @@ class StageDesign:
                 raise DesignError(f"Stage {number} is empty; every stage must buy a source.")
         flat = [source for stage in listed for source in stage]
         if len(set(flat)) != len(flat):
-            raise DesignError(f"A source is bought once, got the stages {listed}.")
+            raise DesignError(f"A source must be bought only once, got the stages {listed}.")
         known = list(flat if names is None else names)
         unknown = [source for source in flat if source not in known]
         if unknown:
@@ -131,7 +132,7 @@ class StageDesign:
 
     @cached_property
     def n_stages(self) -> int:
-        """How many stages there are."""
+        """The number of stages."""
         return int(self.assignment.max()) + 1
 
     @cached_property
@@ -145,22 +146,22 @@ class StageDesign:
         return self._where(self.assignment < 0)
 
     def acquired(self, stage: int) -> tuple[Any, ...]:
-        """Name every source bought up to and including a stage."""
+        """Return the sources bought up to and including a stage."""
         if not 0 <= stage < self.n_stages:
             raise DesignError(f"`stage` must be in 0..{self.n_stages - 1}, got {stage}.")
         return self._where((self.assignment >= 0) & (self.assignment <= stage))
 
     def align(self, costs: Costs) -> StageDesign:
-        """Give the same design over exactly the sources of `costs`, requirements checked.
+        """Return the same design over exactly the sources of `costs`, after checking requirements.
 
-        A named design may leave sources out: they are unused. An unnamed one must assign every
+        A named design may leave sources out; they are unused. An unnamed design must assign every
         source, by position.
         """
         if self.names is None:
             if len(self.assignment) != len(costs.names):
                 raise DesignError(
                     f"The design assigns {len(self.assignment)} sources but `costs` has "
-                    f"{len(costs.names)}; give it names or one stage a source."
+                    f"{len(costs.names)}; give it names, or one stage per source."
                 )
             aligned = StageDesign(self.assignment, costs.names)
         elif self.names == costs.names:
@@ -169,7 +170,7 @@ class StageDesign:
             unknown = [name for name in self.names if name not in costs.names]
             if unknown:
                 raise DesignError(
-                    f"The design names {quoted(unknown)}, which `costs` does not price"
+                    f"The design names {quoted(unknown)}, which has no price in `costs`"
                     + nearest(unknown[0], costs.names)
                 )
             aligned = StageDesign.from_stages(self.stages, costs.names)

@@ -24,27 +24,27 @@ def _share(part: float, whole: float) -> float:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Counts of decisions held against the truth; every rate is derived from them.
+    """Counts of decisions compared with the truth; every rate is derived from them.
 
     Parameters
     ----------
     rows, accepted, right : float
-        How many rows there were, were accepted, and were accepted under their true label; sums of
-        weights where rows are weighted.
+        The number of rows, of accepted rows, and of rows accepted under their true label; sums of
+        weights if rows are weighted.
     paid : float
-        What was paid for sources over all rows, rejected ones included.
+        The total paid for sources over all rows, rejected ones included.
     class_rows, class_accepted, class_right : mapping of label to float, default=None
-        The same three counts by true class.
+        The same three counts per true class.
     label_accepted : mapping of label to float, default=None
-        How many rows were accepted under each label, whatever their own. With two classes this
-        follows from the counts by class.
+        The number of rows accepted under each label, whatever their true label. With two classes
+        this follows from the counts per class.
     class_reference, class_both : mapping of label to float, default=None
-        By true class, how many of the accepted rows the reference (all sources at once) has right,
-        and how many both have right. They belong to a comparison, so equality leaves them out.
+        Per true class, how many accepted rows the reference (all sources at once) labels right, and
+        how many both label right. They belong to a comparison, so equality ignores them.
     waited : float, default=0.0
-        How long all rows together waited.
+        The total latency of all rows.
     worst_latency : float, default=0.0
-        How long the row that waited longest did.
+        The largest latency of any row.
 
     Examples
     --------
@@ -132,7 +132,7 @@ class Evaluation:
 
     @property
     def accuracy(self) -> float:
-        """The share of accepted rows labelled right; 0 where nothing is accepted."""
+        """The share of accepted rows that are labelled right; 0 if nothing is accepted."""
         return _share(self.right, self.accepted)
 
     @property
@@ -142,12 +142,12 @@ class Evaluation:
 
     @property
     def cost(self) -> float:
-        """The mean paid for sources per row, rejected rows included."""
+        """The mean amount paid for sources per row, rejected rows included."""
         return _share(self.paid, self.rows)
 
     @property
     def missed(self) -> Mapping[Any, float]:
-        """By true class, the share of its rows accepted under another label."""
+        """Per true class, the share of its rows accepted under another label."""
         return FrozenMapping(
             {
                 label: _share(self.class_accepted[label] - self.class_right[label], rows)
@@ -157,7 +157,7 @@ class Evaluation:
 
     @property
     def rejected(self) -> Mapping[Any, float]:
-        """By true class, the share of its rows rejected."""
+        """Per true class, the share of its rows rejected."""
         return FrozenMapping(
             {
                 label: _share(rows - self.class_accepted[label], rows)
@@ -167,9 +167,9 @@ class Evaluation:
 
     @property
     def precision(self) -> Mapping[Any, float]:
-        """By label given, the share of rows accepted under it that are right; 0 where none is.
+        """Per assigned label, the share of rows accepted under it that are right; 0 if none is.
 
-        Empty where it is not known how many rows were accepted under each label.
+        Empty if the number of rows accepted under each label is unknown.
         """
         return FrozenMapping(
             {
@@ -180,7 +180,7 @@ class Evaluation:
 
     @property
     def recall(self) -> Mapping[Any, float]:
-        """By true class, the share of its accepted rows labelled right; 0 where none is."""
+        """Per true class, the share of its accepted rows labelled right; 0 if none is."""
         return FrozenMapping(
             {
                 label: _share(self.class_right[label], accepted)
@@ -190,7 +190,7 @@ class Evaluation:
 
     @property
     def latency(self) -> float:
-        """The mean time that a row waited for its sources."""
+        """The mean latency per row."""
         return _share(self.waited, self.rows)
 
     def __str__(self) -> str:
@@ -201,10 +201,10 @@ class Evaluation:
         return "; ".join([told, *(f"of {c!r} {words}" for c, words in self.by_class().items())])
 
     def by_class(self, width: int = 0) -> dict[Any, str]:
-        """Say of each class how much of it is rejected and missed, and how sure its label is.
+        """Describe for each class its shares rejected and missed, its recall and its precision.
 
-        What is not known of a class is left out. Shares take `width` characters at least, so that
-        lines of several classes can stand below one another.
+        Figures that are unknown for a class are left out. Shares take at least `width` characters,
+        so that the lines of several classes can be aligned.
         """
         told = {}
         for label, rows in self.class_rows.items():
@@ -222,14 +222,14 @@ class Evaluation:
     def loss(
         self, *, review: Review | None = None, error_cost: float | Mapping[Any, float] = 0.0
     ) -> float:
-        """Say what a row costs on the mean when errors and review have prices.
+        """Return the mean expense per row when errors and review have prices.
 
         Parameters
         ----------
         review : Review, default=None
-            What happens to rejected rows; a review errs too. None: nothing is rejected.
+            The review of rejected rows; a review can be wrong too. None: nothing is rejected.
         error_cost : float or mapping of label to float, default=0.0
-            The price of a row that ends under another label than its own, one or by true class.
+            The price of a row that ends with a wrong label, one for all or one per true class.
         """
         return _share(
             total_loss(self, review, 0.0 if error_cost is None else error_cost), self.rows

@@ -23,7 +23,7 @@ _MAXIMISE = [True, True, False]  # accuracy, coverage, cost
 
 @dataclass(frozen=True)
 class Candidate:
-    """A design and a threshold with the evaluation they were given.
+    """A design and a threshold, with their evaluation.
 
     Examples
     --------
@@ -65,9 +65,9 @@ class Candidate:
 class ParetoFront(Sequence[Candidate]):
     """The non-dominated candidates, cheapest first: a read-only sequence.
 
-    Of several candidates with one evaluation the front keeps the one with the fewest stages, then
-    the smallest assignment, then the lowest threshold. A candidate that accepts nothing never
-    enters.
+    If several candidates have the same evaluation, the front keeps the one with the fewest stages,
+    then the smallest assignment, then the lowest threshold. A candidate that accepts nothing is
+    never part of the front.
 
     Parameters
     ----------
@@ -76,12 +76,12 @@ class ParetoFront(Sequence[Candidate]):
     costs : Costs
         The prices that the candidates were evaluated with.
     measured_on : str, default=""
-        What the evaluations were measured on, told under every table of the front.
+        What the evaluations were measured on, shown under every table of the front.
     luck : float, default=None
-        How many standard errors of accuracy a choice among these is better by luck, as searching
-        again has shown. None: not known.
+        By how many standard errors of accuracy a choice from this front looks better by luck, as
+        measured by repeating the search. None: unknown.
     repeats : float, default=1.0
-        How often a row was counted on the mean: above 1 where folds repeat.
+        How often a row was counted on average: above 1 if folds repeat rows.
 
     Examples
     --------
@@ -156,12 +156,12 @@ class ParetoFront(Sequence[Candidate]):
 
     @property
     def luck(self) -> float | None:
-        """How many standard errors of accuracy a choice is better by luck; None: not known."""
+        """By how many standard errors of accuracy a choice looks better by luck; None: unknown."""
         return self._luck
 
     @property
     def repeats(self) -> float:
-        """How often a row was counted on the mean."""
+        """How often a row was counted on average."""
         return self._repeats
 
     @property
@@ -202,9 +202,9 @@ class ParetoFront(Sequence[Candidate]):
         return ParetoFront(kept, self._costs, told, luck=self._luck, repeats=self._repeats)
 
     def merge(self, *others: ParetoFront) -> ParetoFront:
-        """Give the front of several fronts whose sources cost the same in total.
+        """Merge fronts whose sources cost the same in total.
 
-        Its luck is the largest of theirs, and not known where one is not.
+        The luck of the merged front is the largest of theirs, or unknown if one is unknown.
         """
         for other in others:
             if other._costs.total != self._costs.total:
@@ -229,7 +229,7 @@ class ParetoFront(Sequence[Candidate]):
         return candidate.evaluation.cost / total if total else 0.0
 
     def hypervolume(self) -> float:
-        """Give the share of the unit box coverage x accuracy x (1 - cost / total) dominated."""
+        """Return the dominated share of the unit box coverage x accuracy x (1 - cost / total)."""
         if not self._candidates:
             return 0.0
         points = [
@@ -259,27 +259,28 @@ class ParetoFront(Sequence[Candidate]):
         max_cost, min_coverage, min_accuracy : float, default=None
             Bounds on the mean cost, the coverage and the accuracy.
         max_missed, max_rejected : mapping of label to float, default=None
-            By true class, the largest share accepted under another label, and rejected.
+            Per true class, the maximum share accepted under another label, or rejected.
         min_precision : mapping of label to float, default=None
-            By label given, the least share of rows accepted under it that are right.
+            Per assigned label, the minimum share of rows accepted under it that are right.
         max_latency : float, default=None
-            The longest that any row may wait: a bound on the worst path.
+            The maximum latency of any row: a bound on the worst path.
         by : {"cost", "accuracy", "coverage", "fitness", "loss"}, default="cost"
-            What is best: the lowest cost, the highest accuracy or coverage, the paper's fitness
+            What to optimise: the lowest cost, the highest accuracy or coverage, the paper's fitness
             sqrt(accuracy^2 + coverage^2 + (1 - cost / total)^2), or the lowest loss: cost, review
             and errors.
         error_cost : float or mapping of label to float, default=None
-            For "loss": the price of an error, one or by true class.
+            For "loss": the price of an error, one for all or one per true class.
         caution : "auto" or float, default="auto"
-            How many standard errors bounds on accuracy, and Wilson's bounds of shares by class,
-            must hold with; by="accuracy" has them too. "auto": `luck`, and 1 where that is less or
-            not known. 0: as counted. Bounds of 0 and 1, coverage, cost and latency are as counted.
+            The margin, in standard errors, with which bounds on accuracy and on shares by class
+            (Wilson's bounds) must be met; it is also used with by="accuracy". "auto": `luck`, or 1
+            if that is smaller or unknown. 0: figures are used as counted. Bounds of 0 and 1,
+            coverage, cost and latency are always used as counted.
 
         Raises
         ------
         SelectionError
-            Where nothing meets the bounds; it says how far each can be met, what is closest, and
-            what `caution=0` would give.
+            If no candidate meets the bounds. The message says how far each bound can be met, which
+            candidate is closest, and what `caution=0` would give.
         """
         bounds = Bounds(
             max_cost, min_coverage, min_accuracy, max_missed, max_rejected, min_precision,
@@ -317,7 +318,7 @@ class ParetoFront(Sequence[Candidate]):
         return columns
 
     def to_frame(self) -> Any:
-        """Give a pandas DataFrame, one row a candidate."""
+        """Return a pandas DataFrame with one row per candidate."""
         return require("pandas").DataFrame(self._columns())
 
     def _cells(self) -> tuple[list[str], list[list[object] | None]]:

@@ -38,11 +38,11 @@ def resolve_costs(
             f"not in X: {quoted(lost)}" + nearest(lost[0], unowned)
         )
     if not owned:
-        raise ColumnsError(f"`costs` prices no column of X: {quoted(unowned)}.")
+        raise ColumnsError(f"`costs` has no price for any column of X: {quoted(unowned)}.")
     if unowned:
         warnings.warn(
-            f"Left out, because `costs` has no price for it: {quoted(unowned)}. A price of 0 makes "
-            "a column free.",
+            f"Columns left out, because `costs` has no price for them: {quoted(unowned)}. Give a "
+            "column the price 0 if it is free.",
             stacklevel=3,
         )
     if isinstance(costs, Mapping):

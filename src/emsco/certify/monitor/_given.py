@@ -22,7 +22,7 @@ def listed(values: Any, what: str) -> list[Any]:
     if hasattr(values, "tolist"):
         values = values.tolist()
     if not isinstance(values, Iterable):
-        raise MonitorError(f"The {what} must be listed, one a row; got {values!r}.")
+        raise MonitorError(f"The {what} must be a list, with one entry per row; got {values!r}.")
     return [value.item() if isinstance(value, np.generic) else value for value in values]
 
 
@@ -32,7 +32,8 @@ def listed_keys(values: Any) -> list[Any]:
     for key in keys:
         if not isinstance(key, int | str) and not (isinstance(key, float) and isfinite(key)):
             raise MonitorError(
-                f"A key must be text or a number, which JSON keeps; got {key!r}: turn it into text."
+                f"A key must be text or a number, so that JSON can store it; got {key!r}. Convert "
+                "it to text."
             )
     return keys
 
@@ -41,7 +42,7 @@ def listed_labels(values: Any, keys: Sequence[Any], kind: str | None) -> list[An
     """List the labels of rows, None where there is none; all of the kind that the classes are."""
     labels = listed(values, "labels")
     if len(labels) != len(keys):
-        raise MonitorError(f"{len(keys)} keys have {len(labels)} labels.")
+        raise MonitorError(f"There are {len(keys)} keys but {len(labels)} labels.")
     known: type | None = None
     for place, label in enumerate(labels):
         if not isinstance(label, str | int) and np.ndim(label) == 0 and is_missing(label):
@@ -65,7 +66,7 @@ def same_kind(label: Any, kind: str | None, where: str = "") -> str:
     own = TEXT if isinstance(label, str) else NUMBERS if isinstance(label, Number) else None
     if kind is not None and own != kind:
         raise MonitorError(
-            f"A label must be of the type of the classes: the classes are {kind}, got {label!r}"
+            f"Labels must have the type of the classes: the classes are {kind}, got {label!r}"
             f"{where}."
         )
     if own is None:

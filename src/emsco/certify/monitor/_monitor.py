@@ -27,66 +27,65 @@ _DRAWN = {
 
 
 class CertificateMonitor:
-    """Watches decisions as they happen, and labels as they come, for broken promises.
+    """Watches decisions and labels as they arrive, and raises an alarm if a promise is broken.
 
-    It alarms when accuracy, agreement or coverage falls below, a share missed or cost rises above,
-    or the traffic of a stage leaves what was promised. As long as all promises hold it alarms with
-    a probability of at most `alpha`, ever, however often one looks and however late a change comes:
-    the evidence is what a gambler wins who bets against the promise, which no rule of stopping can
-    inflate. `alpha` is shared evenly among what is watched. `not_watched` names what is promised
-    and cannot be watched, and a monitor that could watch nothing is refused.
+    It alarms if accuracy, agreement or coverage falls below, a share missed or the cost rises
+    above, or the traffic of a stage leaves what was promised. While all promises hold, the
+    probability of any alarm, ever, is at most `alpha`, however often you look and however late a
+    change comes: the evidence is the gain of a gambler who bets against the promise, which no
+    stopping rule can inflate. `alpha` is shared evenly among the promises watched. `not_watched`
+    lists promises that cannot be watched; a monitor that could watch nothing is refused.
 
-    Accuracy needs labels of accepted rows, and these must be a fair sample of them: chosen without
-    a look at whether the answer was right. Labels that come because someone complained, or only
-    where a decision had consequences, are not, and no test can make them so. Choose a random share
-    of the accepted rows at the time of the decision, find out their labels, and give the monitor
-    those alone.
+    Accuracy needs labels of accepted rows, and these must be a fair sample: chosen without knowing
+    whether the answer was right. Labels that come from complaints, or only where a decision had
+    consequences, are not a fair sample, and no test can make them one. Choose a random share of the
+    accepted rows at the time of the decision, find out their labels, and give only those.
 
-    Agreement and shares missed need more: the final model's answer on rows that never got to it,
-    and labels of rejected rows. So the monitor draws a random `share` of all rows itself, as they
-    are decided. `to_answer` and `to_label` name those whose truth it needs; give that by `answered`
-    and `labelled`, whenever it comes. It counts in the order of the decisions, so that it does not
-    matter which truth comes first. A row whose truth never comes holds back those after it, until
-    you `give_up` on it or `keep` more are drawn; then it counts as right, which may hide a change
-    but never makes an alarm.
+    Agreement and shares missed need more: the final model's answer on rows that never reached it,
+    and labels of rejected rows. So the monitor itself draws a random `share` of all rows as they
+    are decided. `to_answer` and `to_label` list the rows whose truth it needs; pass it to
+    `answered` and `labelled` whenever it arrives. Rows count in the order of their decisions, so it
+    does not matter which truth arrives first. A row whose truth never arrives holds back those
+    after it, until you `give_up` on it or `keep` more rows are drawn; it then counts as right,
+    which may hide a change but never causes an alarm.
 
     Parameters
     ----------
     accuracy : float, default=None
-        The share of accepted rows labelled right that was promised. None: not watched, as below.
+        The promised share of accepted rows labelled right. None: not watched, as for the others.
     agreement : float, default=None
-        The share of rows decided as the final model, which is the last stage, would; needs `share`.
+        The share of rows decided as the final model (the last stage) would; needs `share`.
     max_missed : mapping of label to float, default=None
-        By true class, the share of its rows accepted under another label; needs `share`.
+        Per true class, the share of its rows accepted under another label; needs `share`.
     coverage : float, default=None
         The share of rows accepted.
     cost : float, default=None
-        The mean paid per row; needs `total`.
+        The mean cost per row; needs `total`.
     exits : sequence of float, default=None
-        The share of rows that leave at each stage; they sum to 1. What is watched is the traffic of
-        each stage after the first, in both directions.
+        The share of rows that exit at each stage; they sum to 1. The traffic of each stage after
+        the first is watched, in both directions.
     stages : int, default=None
-        How many stages there are; None: as many as `exits` has.
+        The number of stages; None: the length of `exits`.
     total : float, default=None
-        What a row pays that buys everything; one that pays more counts as much.
+        The cost of a row that buys everything; a row that costs more counts as this much.
     rows : float, default=None
-        How many rows coverage, cost and exits were estimated on. They are then allowed the error
-        of such an estimate, and half of `alpha` is kept for it. None: they are exact.
+        The number of rows on which coverage, cost and exits were estimated. The error of such an
+        estimate is then allowed, and half of `alpha` is kept for it. None: they are exact.
     candidates : int, default=1
-        Among how many the cascade was chosen with a look at those rows: the best of many looks
-        better than it is, so the error allowed grows with their number.
+        The number of candidates among which the cascade was chosen by looking at those rows: the
+        best of many looks better than it is, so the allowed error grows with their number.
     tolerance : float, default=0.0
         By how much coverage and traffic may differ without counting as a change, as a share of
         rows; and cost, as a share of `total`.
     share : float, default=None
         The share of rows drawn for agreement and shares missed. None: these are not watched.
     random_state : int, default=None
-        Which rows are drawn. None: a seed of its own, which `state` keeps.
+        The seed of the rows drawn. None: a random seed, which `state` keeps.
     alpha : float, default=0.01
-        The probability of any alarm, ever, while the promises hold.
+        The maximum probability of any alarm, ever, while the promises hold.
     keep : int, default=100_000
-        How many accepted rows may wait for a label, and how many rows drawn for their truth; beyond
-        it the oldest are forgotten, or given up.
+        How many accepted rows may wait for a label, and how many drawn rows for their truth; beyond
+        that, the oldest are forgotten or given up.
 
     Attributes
     ----------
@@ -163,7 +162,7 @@ class CertificateMonitor:
         watches = self._watching.watches.values()
         if not watches:
             reasons = "; ".join(f"{what}: {why}" for what, why in promises.not_watched.items())
-            raise MonitorError(f"Nothing can be watched, so no alarm could ever come: {reasons}.")
+            raise MonitorError(f"Nothing can be watched, so no alarm is possible: {reasons}.")
         share, seed = promises.share or 0.0, promises.random_state or 0
         self._samples = {
             watch.comes_with: Sample(share, seed, promises.keep, _DRAWN[watch.comes_with])
@@ -182,15 +181,15 @@ class CertificateMonitor:
 
     @classmethod
     def of(cls, certificate: Any, cascade: Any, **options: Any) -> Self:
-        """Watch a certified cascade: what was promised, and what its calibration rows showed.
+        """Watch a certified cascade: its promises, and the figures of its calibration rows.
 
         Parameters
         ----------
         certificate : Certificate
-            Gives what was promised; raises unless it holds for the cascade. Coverage, cost and
-            exits are expected to stay as they were on its rows, besides what was promised of them.
+            Gives the promises; it must hold for the cascade. Coverage, cost and exits are expected
+            to stay as they were on its rows, in addition to what was promised about them.
         cascade : CascadeClassifier or CascadeSearchCV
-            The very cascade at work, or the search that has chosen it.
+            The cascade in use, or the search that has chosen it.
         **options : dict
             Other parameters of the monitor, and promises to replace these; None: not watched.
         """
@@ -201,17 +200,17 @@ class CertificateMonitor:
 
     @property
     def alarms(self) -> tuple[Alarm, ...]:
-        """The first alarm on each promise, as they came."""
+        """The first alarm on each promise, in the order they were raised."""
         return tuple(self._watching.alarms.values())
 
     @property
     def evidence(self) -> Mapping[str, float]:
-        """The evidence against each promise now; it alarms at 1 / its share of `alpha`."""
+        """The current evidence against each promise; the alarm is at 1 / its share of `alpha`."""
         return FrozenMapping(self._watching.evidence)
 
     @property
     def counts(self) -> Mapping[str, int]:
-        """Rows decided, forgotten, given up and waiting; labels and answers used, or unmatched."""
+        """Rows decided, forgotten, given up and waiting; labels and answers used or unmatched."""
         return FrozenMapping(
             {
                 **self._counts,
@@ -224,10 +223,10 @@ class CertificateMonitor:
 
     @property
     def not_watched(self) -> Mapping[str, str]:
-        """Why promises are not watched, by their name.
+        """The reasons why promises are not watched, by name.
 
-        One that needs labels or answers is named too while none have come, and one that needs
-        rows drawn while fewer than half of them have counted.
+        This includes promises that need labels or answers as long as none have arrived, and those
+        that need drawn rows as long as fewer than half of these have counted.
         """
         lacking = {
             what: self._rows[watch.comes_with].lacking
@@ -244,24 +243,24 @@ class CertificateMonitor:
 
     @property
     def to_answer(self) -> tuple[Any, ...]:
-        """The keys of early exits that were drawn and wait for the final model's answer."""
+        """The keys of drawn early exits that wait for the final model's answer."""
         return tuple(self._samples[DRAWN_ANSWERS].waiting) if DRAWN_ANSWERS in self._samples else ()
 
     @property
     def to_label(self) -> tuple[Any, ...]:
-        """The keys of rows, accepted or not, that were drawn and wait for a label."""
+        """The keys of drawn rows, accepted or not, that wait for a label."""
         return tuple(self._samples[DRAWN_LABELS].waiting) if DRAWN_LABELS in self._samples else ()
 
     def decided(self, decisions: Decisions, keys: Iterable[Any] | None = None) -> tuple[Alarm, ...]:
-        """Take decisions in, in their order; give the alarms they raise.
+        """Add decisions in their order, and return the alarms they raise.
 
         Parameters
         ----------
         decisions : Decisions
-            What was decided.
+            The decisions.
         keys : iterable of int or str, default=None
-            What labels will name these rows by. None: their number, counted from 0 over all
-            decisions.
+            The keys by which labels will refer to these rows. None: their number, counted from 0
+            over all decisions.
         """
         first = self._counts["decided"]
         listed = list(range(first, first + len(decisions))) if keys is None else listed_keys(keys)
@@ -281,15 +280,15 @@ class CertificateMonitor:
         return self._raise(raised)
 
     def labelled(self, keys: Iterable[Any], labels: ArrayLike) -> tuple[Alarm, ...]:
-        """Take the true labels of earlier rows in; give the alarms they raise.
+        """Add the true labels of earlier rows, and return the alarms they raise.
 
-        A missing label, None or NaN, is no label. One of a row that was forgotten, labelled before,
-        never decided, or rejected and not drawn is counted as unmatched, and ignored.
+        A missing label (None or NaN) is skipped. The label of a row that was forgotten, labelled
+        before, never decided, or rejected and not drawn is counted as unmatched and ignored.
 
         Parameters
         ----------
         keys : iterable of int or str
-            What `decided` called the rows.
+            The keys of the rows, as given to `decided`.
         labels : array
             Their labels.
         """
@@ -298,26 +297,26 @@ class CertificateMonitor:
         return self._learn_truth("labelled", (LABELS, DRAWN_LABELS), named, given)
 
     def answered(self, keys: Iterable[Any], answers: ArrayLike) -> tuple[Alarm, ...]:
-        """Take in what the final model answers on rows drawn; give the alarms this raises.
+        """Add the final model's answers on drawn rows, and return the alarms they raise.
 
-        A missing answer, None or NaN, is none. One of a row that does not wait for it is counted as
-        unmatched, and ignored.
+        A missing answer (None or NaN) is skipped. The answer on a row that does not wait for one is
+        counted as unmatched and ignored.
 
         Parameters
         ----------
         keys : iterable of int or str
-            What `decided` called the rows, as `to_answer` lists them.
+            The keys of the rows, as listed by `to_answer`.
         answers : array
-            What the final model answers on them.
+            The final model's answers on them.
         """
         named = listed_keys(keys)
         given = listed_labels(answers, named, self._kind)
         return self._learn_truth("answered", (DRAWN_ANSWERS,), named, given)
 
     def give_up(self, keys: Iterable[Any]) -> tuple[Alarm, ...]:
-        """Wait no longer for the truth of rows drawn, which then count as right.
+        """Stop waiting for the truth of drawn rows, which then count as right.
 
-        What waited behind them counts now; give the alarms this raises.
+        Rows that waited behind them count now; return the alarms that this raises.
         """
         named = listed_keys(keys)
         raised: list[Raised] = []
@@ -327,9 +326,9 @@ class CertificateMonitor:
         return self._raise(raised)
 
     def state(self) -> dict[str, Any]:
-        """Give all that the monitor knows as plain values, ready for JSON.
+        """Return the state of the monitor as plain values, ready for JSON.
 
-        A few kilobytes, and as many keys and labels as rows wait for one.
+        It takes a few kilobytes, plus a key and a label for every waiting row.
         """
         return {
             "format": _FORMAT,
@@ -343,7 +342,7 @@ class CertificateMonitor:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Self:
-        """Go on where `state` was taken."""
+        """Continue from a `state`."""
         if state.get("format") != _FORMAT:
             raise MonitorError(f"The state has the format {state.get('format')!r}, not {_FORMAT}.")
         try:
@@ -360,7 +359,7 @@ class CertificateMonitor:
         return monitor
 
     def __repr__(self) -> str:
-        header = ["promise", "evidence", "alarm from", "alarm at", "of late"]
+        header = ["promise", "evidence", "alarm from", "alarm at", "recently"]
         return text_table(header, self._watching.cells(self.not_watched))
 
     def _raise(self, raised: Sequence[Raised]) -> tuple[Alarm, ...]:
@@ -392,8 +391,8 @@ class CertificateMonitor:
         stages = self._promises.stages
         if stages is not None and decisions.exit_stage.max(initial=0) >= stages:
             raise MonitorError(
-                f"A row left at stage {decisions.exit_stage.max()}, but {stages} stages are "
-                f"expected; watch another cascade by a monitor of its own."
+                f"A row exited at stage {decisions.exit_stage.max()}, but {stages} stages are "
+                f"expected; use a separate monitor for another cascade."
             )
         if not np.isfinite(decisions.cost).all():
             raise MonitorError("Every row must have a finite cost.")

@@ -24,19 +24,19 @@ from emsco.certify.monitor._watches import (
 from emsco.exceptions import MonitorError
 
 ANSWERS_NEEDED = (
-    "it needs the final model's answers on a random share of early exits; give `share`, and the "
-    "answers by `answered`"
+    "it needs the final model's answers on a random share of early exits; set `share`, and pass "
+    "the answers to `answered`"
 )
 LABELS_NEEDED = (
-    "it needs labels of a random share of all rows, rejected ones too; give `share`, and the "
-    "labels by `labelled`"
+    "it needs labels of a random share of all rows, including rejected ones; set `share`, and pass "
+    "the labels to `labelled`"
 )
 LEFT_OUT = "it was left out"
 NO_WATCH = (
-    "no monitor can watch yet; hold decisions against labels of a random share of all rows by "
-    "evaluate, now and then"
+    "no monitor can watch yet; from time to time, compare decisions with labels of a random share "
+    "of all rows, using evaluate"
 )
-UNBREAKABLE = "it cannot be broken, whatever comes"
+UNBREAKABLE = "it cannot be broken"
 
 
 @dataclass(frozen=True)
@@ -146,8 +146,8 @@ class Promises:
             total = self.total or 0.0
             if not (0 <= self.cost <= total and 0 < total < np.inf):
                 raise MonitorError(
-                    f"`cost` must be from 0 to `total`, what a row pays that buys everything; got "
-                    f"{self.cost} and {self.total}."
+                    f"`cost` must be between 0 and `total`, the cost of a row that buys "
+                    f"everything; got {self.cost} and {self.total}."
                 )
         if self.exits is not None and (
             not all(share >= 0 for share in self.exits) or not abs(sum(self.exits) - 1) < 1e-6
@@ -161,7 +161,8 @@ class Promises:
     def _check_sample(self) -> None:
         if self.agreement is not None and self.stages is None:
             raise MonitorError(
-                "`agreement` needs `stages`: rows that leave at the last one are the final model's."
+                "`agreement` needs `stages`: rows that exit at the last stage are decided by the "
+                "final model."
             )
         if self.share is None:
             return
@@ -169,7 +170,7 @@ class Promises:
             raise MonitorError(f"`share` must be above 0 and at most 1, got {self.share}.")
         if self.agreement is None and not self.max_missed:
             raise MonitorError(
-                "`share` draws rows for `agreement` and `max_missed`, and neither is promised."
+                "`share` draws rows for `agreement` and `max_missed`, but neither is promised."
             )
 
     def _given(self) -> list[str]:

@@ -73,7 +73,7 @@ class Accepted:
     def lacking(self) -> str:
         """Say where no label has come yet, else ""."""
         has_waited = self.waiting or self.forgotten
-        return "no label of an accepted row has come" if has_waited and not self.counted else ""
+        return "no label of an accepted row has arrived" if has_waited and not self.counted else ""
 
     def decided(self, decisions: Decisions, keys: Sequence[Any]) -> None:
         """Remember what accepted rows were told."""
@@ -136,7 +136,7 @@ class Sample:
         if 2 * self.counted >= self.asked:
             return ""
         return (
-            f"of {self.asked:,} rows drawn {self.counted:,} have counted; {len(self.waiting):,} "
+            f"{self.counted:,} of {self.asked:,} drawn rows have counted; {len(self.waiting):,} "
             f"wait for {self.needs}, and {self.given_up:,} were given up"
         )
 

@@ -69,8 +69,8 @@ class Changed(Mean):
 
     def _sentence(self, mean: float, count: int) -> str:
         return (
-            f"{mean:.1%} of the last {count:,} rows drawn were decided otherwise than the final "
-            f"model answers; at most {self.bound:.1%} are promised."
+            f"{mean:.1%} of the last {count:,} rows drawn were decided differently from the final "
+            f"model; at most {self.bound:.1%} are promised."
         )
 
 
@@ -91,8 +91,8 @@ class Missed(Mean):
 
     def _sentence(self, mean: float, count: int) -> str:
         return (
-            f"{mean:.1%} of the last {count:,} rows drawn of {self.label!r} were accepted under "
-            f"another label; at most {self.bound:.1%} are promised."
+            f"{mean:.1%} of the last {count:,} drawn rows of class {self.label!r} were accepted "
+            f"under another label; at most {self.bound:.1%} are promised."
         )
 
 
@@ -123,7 +123,7 @@ class Paid(Mean):
 
     def _sentence(self, mean: float, count: int) -> str:
         return (
-            f"Each of the last {count:,} rows paid {mean * self.total:.4g} on the mean; at most "
+            f"The last {count:,} rows cost {mean * self.total:.4g} per row on average; at most "
             f"{self.bound * self.total:.4g} is expected."
         )
 

@@ -26,12 +26,12 @@ class Alarm:
     what : str
         "accuracy", "agreement", "missed" and a class, "coverage", "cost" or "exits".
     at : int
-        After how many decisions; for accuracy after how many labels of accepted rows, for agreement
-        and the share missed of a class after how many rows drawn, or drawn of that class.
+        The number of decisions until the alarm; for accuracy, of labels of accepted rows; for
+        agreement, of rows drawn; for the share missed of a class, of rows drawn of that class.
     evidence : float
-        How much a gambler would have won who bet against the promise, starting with 1.
+        The wealth of a gambler who bets against the promise and starts with 1.
     message : str
-        What was seen of late, what was promised, and what is not watched.
+        What was seen recently, what was promised, and what is not watched.
     """
 
     what: str
