@@ -86,6 +86,7 @@ class SQLClient:
         try:
             self._engine = engines.create_async_engine(
                 address_of(source.url, source.url_env),
+                poolclass=sqlalchemy.AsyncAdaptedQueuePool,  # for SQLite too
                 pool_size=source.concurrency,
                 max_overflow=0,
                 hide_parameters=True,  # keys are personal data, also in the text of an error
