@@ -94,6 +94,10 @@ class CheckpointError(EmscoError, ValueError):
     """A checkpoint that is damaged, is of another run, or cannot be written."""
 
 
+class SourcesError(EmscoError, ValueError):
+    """Live sources that cannot be fetched as they are described."""
+
+
 class ContractError(EmscoError, AssertionError):
     """An engine or a search that breaks a promise, found by the suites of `emsco.testing`."""
 

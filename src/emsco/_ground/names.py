@@ -42,6 +42,7 @@ PUBLIC = {
 # Every public module, and where it stands if that is elsewhere: `import emsco.costs` and files that
 # name `emsco.masked` go on to work wherever the code is.
 MODULES = {
+    "acquisition": "acquisition",
     "cascade": "cascade",
     "certify": "certify",
     "costs": "words.costs",

@@ -1,4 +1,4 @@
-"""The few kinds of TOML values that costs are made of, as text; the standard library only reads."""
+"""The few kinds of TOML values that costs and sources have, as text: Python itself only reads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def toml_value(value: object) -> str:
-    """Write text, a number, a tuple or a mapping.
+    """Write text, a number, a boolean, a tuple or a mapping.
 
     Examples
     --------
@@ -22,6 +22,8 @@ def toml_value(value: object) -> str:
     if isinstance(value, str):
         escaped = value.replace("\\", "\\\\").replace('"', '\\"')
         return '"' + "".join(_character(c) for c in escaped) + '"'
+    if isinstance(value, bool):
+        return "true" if value else "false"
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{toml_key(k)} = {toml_value(v)}" for k, v in value.items()) + " }"
     if isinstance(value, tuple):

@@ -1,4 +1,4 @@
-"""Contracts as functions: run them on an engine, a search, a learner or a driver of your own.
+"""Contracts as functions: run them on an engine, search, learner, driver or source of your own.
 
 Each takes a part and raises a `ContractError` at the first promise that is broken: an
 `AssertionError` whose sentence says which. None needs a test runner.
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from emsco.testing._engines import check_engine as check_engine
     from emsco.testing._learners import check_learner as check_learner
     from emsco.testing._searches import check_search as check_search
+    from emsco.testing._sources import check_source as check_source
 
 # A suite is loaded when it is asked for: an engine's workers, who need only a function of its
 # suite, must not wait for scikit-learn.
@@ -22,6 +23,7 @@ SUITES = {
     "check_engine": "_engines",
     "check_learner": "_learners",
     "check_search": "_searches",
+    "check_source": "_sources",
 }
 
 __all__ = sorted(SUITES)

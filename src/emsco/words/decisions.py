@@ -17,8 +17,20 @@ LOW_CONFIDENCE = "low confidence"
 INVALID_VALUE = "invalid value"
 OUT_OF_RANGE = "out of range"
 UNSEEN_CATEGORY = "unseen category"
-# Why rows are rejected. Where a column is the reason, it is named: "out of range: TSH".
-KINDS = (LOW_CONFIDENCE, INVALID_VALUE, OUT_OF_RANGE, UNSEEN_CATEGORY)
+# What happens where sources are fetched live.
+TIMEOUT = "timeout"
+ERROR = "error"
+MISSING = "missing"
+AMBIGUOUS = "ambiguous"
+STALE = "stale"
+CIRCUIT_OPEN = "circuit open"
+BUDGET = "budget"
+DEADLINE = "deadline"
+# Why rows are rejected. Where a column or a source is the reason, it is named: "out of range: TSH".
+KINDS = (
+    LOW_CONFIDENCE, INVALID_VALUE, OUT_OF_RANGE, UNSEEN_CATEGORY,
+    TIMEOUT, ERROR, MISSING, AMBIGUOUS, STALE, CIRCUIT_OPEN, BUDGET, DEADLINE,
+)  # fmt: skip
 
 
 def reason_for(kind: str, column: str) -> str:

@@ -1,0 +1,11 @@
+"""Live sources: where each source of the costs is really fetched from, key by key."""
+
+from __future__ import annotations
+
+from emsco.acquisition.functions import CallableSource
+from emsco.acquisition.http import HTTPSource
+from emsco.acquisition.redis import RedisSource
+from emsco.acquisition.sources import Sources
+from emsco.acquisition.sql import SQLSource
+
+__all__ = ["CallableSource", "HTTPSource", "RedisSource", "SQLSource", "Sources"]

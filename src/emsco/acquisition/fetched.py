@@ -1,0 +1,176 @@
+"""What a source answered for some keys: a value for each, or why there is none.
+
+Rows are matched by key, never by position: an answer that came for another key must not be taken
+for this one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, NamedTuple, TypeAlias
+
+from emsco.words.decisions import ACCEPTED, AMBIGUOUS, ERROR, MISSING, STALE
+
+Key: TypeAlias = Any  # text or a whole number
+Values: TypeAlias = Mapping[str, Sequence[Any]]  # a value per key, by feature
+Record: TypeAlias = Mapping[str, Any]
+
+
+class Fetched(NamedTuple):
+    """What a source answered for some keys, in their order.
+
+    Parameters
+    ----------
+    columns : mapping of feature to list
+        A value per key; None where it is missing.
+    reasons : list of str
+        Why a key has no values: "missing", "ambiguous", "stale", "error", "timeout"; "" if it has.
+    ages : list of float or None, default=None
+        How old each answer is, in seconds. None: the source gives no time.
+    prices : list of float or None, default=None
+        What each answer costs, where the source says so.
+    verified : bool, default=True
+        Whether answers repeat the key that they are for.
+    """
+
+    columns: Mapping[str, list[Any]]
+    reasons: list[str]
+    ages: list[float | None] | None = None
+    prices: list[float | None] | None = None
+    verified: bool = True
+
+    @classmethod
+    def failed(cls, features: Sequence[str], n_keys: int, reason: str) -> Fetched:
+        """Give what is known where the whole request failed."""
+        return cls({name: [None] * n_keys for name in features}, [reason] * n_keys)
+
+
+@dataclass(frozen=True)
+class Freshness:
+    """How old an answer may be.
+
+    Parameters
+    ----------
+    max_age : float, default=None
+        In seconds, from the time of the event that the source gives. None: any age.
+    max_skew : float, default=60.0
+        By how many seconds a time may lie in the future, because clocks differ.
+    """
+
+    max_age: float | None = None
+    max_skew: float = 60.0
+
+    def age(self, given: Any, now: float) -> float | None:
+        """Say how old an answer is that has this time; None where that is no time."""
+        moment = to_moment(given)
+        return None if moment is None else now - moment
+
+    def is_stale(self, age: float | None) -> bool:
+        """Say whether an answer is too old, or dated in the future; without a time, it may be."""
+        if self.max_age is None:
+            return age is not None and age < -self.max_skew
+        return age is None or age > self.max_age or age < -self.max_skew
+
+
+def to_moment(given: Any) -> float | None:
+    """Read a time as seconds since 1970: a number of those, a date, or a text of either.
+
+    A date without a time zone is in UTC.
+
+    Examples
+    --------
+    >>> from emsco.acquisition.fetched import to_moment
+    >>> to_moment("1970-01-02"), to_moment("86400"), to_moment(b"1970-01-01T24:00:00Z")
+    (86400.0, 86400.0, None)
+    """
+    if isinstance(given, bytes):
+        given = given.decode("ascii", "replace")
+    if isinstance(given, str):
+        try:
+            given = float(given)
+        except ValueError:
+            try:
+                given = datetime.fromisoformat(given)
+            except ValueError:
+                return None
+    if isinstance(given, datetime):
+        return (given if given.tzinfo else given.replace(tzinfo=UTC)).timestamp()
+    if isinstance(given, bool) or not isinstance(given, int | float):
+        return None
+    moment = float(given)
+    return moment if abs(moment) < 1e12 else None  # milliseconds, or no time at all
+
+
+class Answered(NamedTuple):
+    """One row of an answer: the key that it is for, its values by feature, its time and price."""
+
+    key: Key
+    record: Record | None  # None: this row alone failed
+    time: Any = None
+    price: float | None = None
+
+
+def match(
+    keys: Sequence[Key],
+    answers: Iterable[Answered],
+    features: Sequence[str],
+    freshness: Freshness,
+    *,
+    timed: bool,
+    verified: bool = True,
+) -> Fetched:
+    """Put answers beside the keys that they are for.
+
+    Keys are compared as texts, byte for byte. A key without an answer is `missing`, one with two is
+    `ambiguous`, and answers for keys that nobody asked for are ignored. `timed` says whether the
+    source gives the time of its events.
+    """
+    by_key: dict[str, Answered | None] = {}
+    for answer in answers:
+        text = key_text(answer.key)
+        by_key[text] = None if text in by_key else answer
+    now = time.time()
+    columns: dict[str, list[Any]] = {name: [None] * len(keys) for name in features}
+    reasons = [ACCEPTED] * len(keys)
+    ages: list[float | None] = [None] * len(keys)
+    prices: list[float | None] = [None] * len(keys)
+    for i, key in enumerate(keys):
+        found = by_key.get(key_text(key), _NOTHING)
+        if found is None:
+            reasons[i] = AMBIGUOUS
+            continue
+        if found is _NOTHING:
+            reasons[i] = MISSING
+            continue
+        prices[i] = found.price
+        if found.record is None:
+            reasons[i] = ERROR
+            continue
+        if timed:
+            ages[i] = freshness.age(found.time, now)
+            if freshness.is_stale(ages[i]):
+                reasons[i] = STALE
+                continue
+        record = found.record
+        for name in features:
+            columns[name][i] = record.get(name)
+    priced = any(price is not None for price in prices)
+    return Fetched(columns, reasons, ages if timed else None, prices if priced else None, verified)
+
+
+_NOTHING = Answered(None, None)
+
+
+def key_text(key: Key) -> str:
+    """Give a key as the text that it is compared by.
+
+    Examples
+    --------
+    >>> from emsco.acquisition.fetched import key_text
+    >>> key_text(b"a81f"), key_text(17)
+    ('a81f', '17')
+    """
+    return key.decode("utf-8", "surrogateescape") if isinstance(key, bytes) else str(key)

@@ -1,0 +1,205 @@
+"""Sources behind HTTP: one request per row, or one for all, and where in the JSON features are."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from emsco.acquisition.fetched import Answered, Fetched, Key, Values, key_text, match
+from emsco.acquisition.pointers import check_pointer, look_up
+from emsco.acquisition.source import LiveSource, from_environment
+from emsco.acquisition.templates import Template
+from emsco.exceptions import SourcesError, require
+from emsco.words.decisions import ACCEPTED, TIMEOUT
+
+_MOST_BYTES = 2**24  # of an answer
+_OK, _NOT_FOUND = range(200, 300), (404, 410)
+
+
+@dataclass(frozen=True, kw_only=True)
+class HTTPSource(LiveSource):
+    """A source behind HTTP that answers JSON.
+
+    The host is fixed, values are encoded, and redirects are not followed: no value can send a
+    request anywhere else.
+
+    Parameters
+    ----------
+    url : str
+        Such as "https://whois.example/v1/{domain}"; braces name the key, known values or features
+        of required sources.
+    features : mapping of feature to JSON pointer, default=None
+        Where each feature is in the answer. None: "/" and its name.
+    batch : bool, default=False
+        Whether one request asks for all keys: {"keys": [...], "values": {feature: [...]}} is
+        posted, and an array of answers comes back.
+    rows : str, default=""
+        The JSON pointer of that array.
+    key_field : str, default=None
+        The JSON pointer of what repeats the key; with `batch` it is needed.
+    time_field, price_field : str, default=None
+        The JSON pointers of the event's time, and of the price of the row.
+    headers_env : mapping of header to environment variable, default=None
+        Headers whose values are secrets.
+    idempotency_header : str, default=None
+        The header by which the service charges a repeated request once.
+    """
+
+    url: str
+    features: Mapping[str, str] | None = None
+    batch: bool = False
+    rows: str = ""
+    key_field: str | None = None
+    time_field: str | None = None
+    price_field: str | None = None
+    headers_env: Mapping[str, str] | None = None
+    idempotency_header: str | None = None
+    headers: Mapping[str, str] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        host = urlsplit(self.url)
+        if host.scheme not in ("http", "https") or not host.hostname:
+            raise SourcesError(f"`url` must begin with https:// and a host, got {self.url!r}.")
+        if "{" in host.netloc:
+            raise SourcesError("`url` must name its host: no value may choose where to ask.")
+        if host.username or host.password:
+            raise SourcesError("`url` must hold no password: use `headers_env`.")
+        if self.batch and self.template.names:
+            raise SourcesError("`url` takes no names where `batch` asks for all keys at once.")
+        if self.batch and self.key_field is None:
+            raise SourcesError("`batch` needs `key_field`: answers are matched by their key.")
+        if not self.batch and not self.template.names:
+            raise SourcesError("`url` must contain {key}, or another name that tells rows apart.")
+        pointers = {"rows": self.rows, "key_field": self.key_field, "time_field": self.time_field,
+                    "price_field": self.price_field, **(self.features or {})}  # fmt: skip
+        for name, pointer in pointers.items():
+            if pointer is not None:
+                check_pointer(pointer, name)
+
+    @property
+    def template(self) -> Template:
+        """The address, with names to fill in."""
+        return Template.parse(self.url, "url")
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether answers say when their event was."""
+        return self.time_field is not None
+
+    @property
+    def is_idempotent(self) -> bool:
+        """Whether a request that is repeated is charged once."""
+        return self.idempotency_header is not None
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The features that a request uses, besides the key."""
+        return frozenset(self.template.names) - {"key"}
+
+    def open(self, features: Sequence[str]) -> HTTPClient:
+        """Give a client that fetches these features."""
+        return HTTPClient(self, features)
+
+
+class HTTPClient:
+    """Connections to an HTTP service."""
+
+    def __init__(self, source: HTTPSource, features: Sequence[str]) -> None:
+        httpx = require("httpx", "live")
+        self._httpx = httpx
+        self._source, self._template = source, source.template
+        self._names = tuple(features)
+        named = source.features or {}
+        unknown = [feature for feature in named if feature not in features]
+        if unknown:
+            raise SourcesError(f"`features` names {unknown[0]!r}, which the source does not yield.")
+        self._pointers = {f: named.get(f, f"/{f}") for f in features}
+        headers = dict(source.headers or {})
+        for header, variable in (source.headers_env or {}).items():
+            headers[header] = from_environment(variable)
+        limits = httpx.Limits(
+            max_connections=source.concurrency, max_keepalive_connections=source.concurrency
+        )
+        self._client = httpx.AsyncClient(
+            headers=headers, timeout=source.timeout, limits=limits, follow_redirects=False,
+            trust_env=False,
+        )  # fmt: skip
+
+    async def fetch(self, keys: Sequence[Key], values: Values) -> Fetched:
+        """Ask for these keys."""
+        if self._source.batch:
+            return await self._fetch_batch(keys, values)
+        rows = [{name: values[name][i] for name in self._source.needs} for i in range(len(keys))]
+        asked = [self._fetch_one(key, row) for key, row in zip(keys, rows, strict=True)]
+        found = await asyncio.gather(*asked)
+        answers = [answer for answer, _ in found if answer is not None]
+        fetched = self._matched(keys, answers)
+        for i, (_, reason) in enumerate(found):
+            if reason:
+                fetched.reasons[i] = reason
+        return fetched
+
+    def _matched(self, keys: Sequence[Key], answers: list[Answered]) -> Fetched:
+        source = self._source
+        verified = source.key_field is not None
+        return match(
+            keys, answers, self._names, source.freshness, timed=source.is_timed, verified=verified
+        )
+
+    async def _fetch_one(self, key: Key, row: Mapping[str, Any]) -> tuple[Answered | None, str]:
+        """Ask for one row: what was answered, or why nothing was."""
+        url = self._template.fill({"key": key_text(key), **row}, lambda text: quote(text, safe=""))
+        try:
+            response = await self._client.get(url)
+        except self._httpx.TimeoutException:
+            return None, TIMEOUT
+        except self._httpx.HTTPError:
+            return Answered(key, None), ACCEPTED
+        if response.status_code in _NOT_FOUND:
+            return None, ACCEPTED
+        return self._answer(key, _document(response)), ACCEPTED
+
+    async def _fetch_batch(self, keys: Sequence[Key], values: Values) -> Fetched:
+        body = {
+            "keys": [key_text(key) for key in keys],
+            "values": {n: [*v] for n, v in values.items()},
+        }
+        response = await self._client.post(self._source.url, json=body)
+        rows = look_up(_document(response), self._source.rows)
+        if response.status_code not in _OK or not isinstance(rows, list):
+            raise ConnectionError(f"The service answered with status {response.status_code}.")
+        return self._matched(keys, [self._answer(None, row) for row in rows])
+
+    def _answer(self, key: Key, document: Any) -> Answered:
+        source = self._source
+        if not isinstance(document, dict):
+            return Answered(key, None)
+        if source.key_field is not None:
+            key = look_up(document, source.key_field)
+        moment = look_up(document, source.time_field) if source.time_field else None
+        price = look_up(document, source.price_field) if source.price_field else None
+        record = {feature: look_up(document, at) for feature, at in self._pointers.items()}
+        return Answered("" if key is None else key, record, moment, _price(price))
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._client.aclose()
+
+
+def _document(response: Any) -> Any:
+    """Read the JSON of an answer; None where it is none, or says that something failed."""
+    if response.status_code not in _OK or len(response.content) > _MOST_BYTES:
+        return None
+    try:
+        return response.json()
+    except ValueError:
+        return None
+
+
+def _price(given: Any) -> float | None:
+    is_price = isinstance(given, int | float) and not isinstance(given, bool) and given >= 0
+    return float(given) if is_price else None

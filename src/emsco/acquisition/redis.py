@@ -1,0 +1,157 @@
+"""Sources that are kept in Redis, as hashes or as JSON texts: one pipeline for all keys."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from emsco.acquisition.fetched import Answered, Fetched, Key, Values, key_text, match
+from emsco.acquisition.source import LiveSource, address_of, fields_of
+from emsco.acquisition.templates import Template
+from emsco.exceptions import SourcesError, require
+
+HASH, JSON = "hash", "json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RedisSource(LiveSource):
+    """A source in Redis: a hash or a JSON text per key.
+
+    Replies come by position. `key_field` names the field that repeats the key, by which a reply is
+    known to be the right one; without it, receipts say "key not verified".
+
+    Parameters
+    ----------
+    key : str
+        The Redis key, such as "page:{key}"; braces may also name features.
+    url_env : str, default=None
+        The environment variable that holds the address, such as redis://host:6379/0.
+    url : str, default=None
+        The address itself, from Python.
+    format : {"hash", "json"}, default="hash"
+        What is stored under a key.
+    fields : mapping of feature to field, default=None
+        Where the field has another name than the feature.
+    key_field : str, default=None
+        The field that repeats the key.
+    time_field : str, default=None
+        The field that holds the time of the event: seconds since 1970, or a date.
+    """
+
+    key: str
+    url_env: str | None = None
+    url: str | None = field(default=None, repr=False)
+    format: str = HASH
+    fields: Mapping[str, str] | None = None
+    key_field: str | None = None
+    time_field: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.format not in (HASH, JSON):
+            raise SourcesError(f"`format` must be {HASH!r} or {JSON!r}, got {self.format!r}.")
+        if "key" not in self.template.names:
+            raise SourcesError(f"`key` must contain {{key}}, got {self.key!r}.")
+
+    @property
+    def template(self) -> Template:
+        """The Redis key, with names to fill in."""
+        return Template.parse(self.key, "key")
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether answers say when their event was."""
+        return self.time_field is not None
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """The features that a request uses, besides the key."""
+        return frozenset(self.template.names) - {"key"}
+
+    def open(self, features: Sequence[str]) -> RedisClient:
+        """Give a client that fetches these features."""
+        return RedisClient(self, features)
+
+
+class RedisClient:
+    """Connections to Redis."""
+
+    def __init__(self, source: RedisSource, features: Sequence[str]) -> None:
+        redis = require("redis.asyncio", "live")
+        self._source = source
+        self._template = source.template
+        self._fields = fields_of(source.fields, features)
+        extra = [source.key_field, source.time_field]
+        self._wanted = list(dict.fromkeys([*self._fields.values(), *filter(None, extra)]))
+        # A client repeats nothing by itself: who asks again, and whether, is for the caller to say.
+        self._redis = redis.Redis.from_url(
+            address_of(source.url, source.url_env),
+            max_connections=source.concurrency,
+            retry=require("redis.asyncio.retry", "live").Retry(_no_backoff(), 0),
+            socket_timeout=source.timeout,
+            socket_connect_timeout=source.timeout,
+        )
+
+    async def fetch(self, keys: Sequence[Key], values: Values) -> Fetched:
+        """Ask for these keys in one pipeline."""
+        names = self._template.names
+        async with self._redis.pipeline(transaction=False) as pipeline:
+            for i, key in enumerate(keys):
+                given = {n: key_text(key) if n == "key" else values[n][i] for n in names}
+                place = self._template.fill(given, str)
+                if self._source.format == HASH:
+                    pipeline.hmget(place, self._wanted)
+                else:
+                    pipeline.get(place)
+            replies = await pipeline.execute(raise_on_error=False)
+        if len(replies) != len(keys):
+            raise ConnectionError(f"Redis gave {len(replies)} replies for {len(keys)} keys.")
+        read = self._read_hash if self._source.format == HASH else self._read_json
+        answers = [read(key, reply) for key, reply in zip(keys, replies, strict=True)]
+        return match(
+            keys,
+            [answer for answer in answers if answer is not None],
+            list(self._fields),
+            self._source.freshness,
+            timed=self._source.is_timed,
+            verified=self._source.key_field is not None,
+        )
+
+    def _read_hash(self, key: Key, reply: Any) -> Answered | None:
+        if isinstance(reply, Exception):
+            return Answered(key, None)
+        if all(value is None for value in reply):
+            return None
+        return self._answer(key, dict(zip(self._wanted, reply, strict=True)))
+
+    def _read_json(self, key: Key, reply: Any) -> Answered | None:
+        if reply is None:
+            return None
+        try:
+            document = json.loads(reply)
+        except (TypeError, ValueError):
+            document = None
+        if not isinstance(document, dict):
+            return Answered(key, None)
+        return self._answer(key, document)
+
+    def _answer(self, key: Key, stored: Mapping[str, Any]) -> Answered:
+        field_, moment = self._source.key_field, self._source.time_field
+        echoed = key if field_ is None else stored.get(field_)
+        record = {feature: _text(stored.get(f)) for feature, f in self._fields.items()}
+        # A reply for another key answers for that one: this key is missing.
+        return Answered("" if echoed is None else echoed, record, stored.get(moment or ""))
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._redis.aclose()
+
+
+def _text(value: Any) -> Any:
+    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
+
+
+def _no_backoff() -> Any:
+    return require("redis.backoff", "live").NoBackoff()

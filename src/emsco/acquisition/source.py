@@ -1,0 +1,167 @@
+"""What every live source is: terms on which it is asked, and a client that asks.
+
+A source is a frozen description, which a file can hold; it opens a client, which holds connections.
+"""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any, Protocol
+
+from emsco.acquisition.fetched import Fetched, Freshness, Key, Values
+from emsco.exceptions import SourcesError
+
+
+class Client(Protocol):
+    """An open source: asks for many keys at once, and holds what it needs to ask again."""
+
+    async def fetch(self, keys: Sequence[Key], values: Values) -> Fetched:
+        """Ask for these keys.
+
+        Parameters
+        ----------
+        keys : sequence
+            Each once.
+        values : mapping of feature to sequence
+            What requests may use besides the key, a value per key.
+
+        Raises
+        ------
+        Exception
+            Where the request failed as a whole. What one row lacks is a reason of that row.
+        """
+
+    async def close(self) -> None:
+        """Close every connection."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LiveSource(ABC):
+    """How a source is fetched, and on what terms.
+
+    Parameters
+    ----------
+    timeout : float, default=1.0
+        How many seconds a request may take.
+    retries : int, default=None
+        How often a failed request is repeated. None: once, or never where it is paid for.
+    concurrency : int, default=32
+        How many requests may be under way at a time.
+    breaker : int, default=5
+        After how many failures in a row the source is left alone for a while.
+    ttl : float, default=None
+        For how many seconds an answer is kept for the next caller. None: not at all.
+    max_age : float, default=None
+        How many seconds old an answer may be. None: any age.
+    max_skew : float, default=60.0
+        By how many seconds an answer may be dated in the future.
+    paid : bool, default=False
+        Whether a request costs money even where no answer comes: then it is not repeated.
+    max_spend : float, default=None
+        The most to spend per day, in the unit of the costs. None: no limit.
+    """
+
+    timeout: float = 1.0
+    retries: int | None = None
+    concurrency: int = 32
+    breaker: int = 5
+    ttl: float | None = None
+    max_age: float | None = None
+    max_skew: float = 60.0
+    paid: bool = False
+    max_spend: float | None = None
+
+    def __post_init__(self) -> None:
+        for name, least in _LEAST.items():
+            value = getattr(self, name)
+            if value is None and name in _OPTIONAL:
+                continue
+            if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+                raise SourcesError(f"`{name}` must be a number, got {value!r}.")
+            if value < least or (least == 0 and name in _ABOVE and value == 0):
+                than = "above 0" if name in _ABOVE else f"at least {least}"
+                raise SourcesError(f"`{name}` must be {than}, got {value!r}.")
+        for name in _WHOLE:
+            value = getattr(self, name)
+            if value is not None and int(value) != value:
+                raise SourcesError(f"`{name}` must be a whole number, got {value!r}.")
+        if not isinstance(self.paid, bool):
+            raise SourcesError(f"`paid` must be true or false, got {self.paid!r}.")
+        if self.max_age is not None and not self.is_timed:
+            raise SourcesError("`max_age` needs `time_field`: how old is an answer without a time?")
+        if self.ttl is not None and self.max_age is not None and self.ttl > self.max_age:
+            raise SourcesError(
+                f"`ttl` must be at most `max_age` = {self.max_age}, got {self.ttl}: a kept answer "
+                "would be too old."
+            )
+        if self.paid and self.retries and not self.is_idempotent:
+            raise SourcesError(
+                "A source that is paid for is not asked again: leave out `retries`, or name an "
+                "`idempotency_header`."
+            )
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether answers say when their event was."""
+        return False
+
+    @property
+    def is_idempotent(self) -> bool:
+        """Whether a request that is repeated is charged once."""
+        return False
+
+    @property
+    def most_retries(self) -> int:
+        """How often a request is repeated."""
+        if self.retries is not None:
+            return int(self.retries)
+        return 0 if self.paid else 1
+
+    @property
+    def freshness(self) -> Freshness:
+        """How old an answer may be."""
+        return Freshness(self.max_age, self.max_skew)
+
+    @property
+    @abstractmethod
+    def needs(self) -> frozenset[str]:
+        """The features that a request uses, besides the key."""
+
+    @abstractmethod
+    def open(self, features: Sequence[str]) -> Client:
+        """Give a client that fetches these features."""
+
+
+_LEAST = {"timeout": 0, "retries": 0, "concurrency": 1, "breaker": 1, "ttl": 0, "max_age": 0,
+          "max_skew": 0, "max_spend": 0}  # fmt: skip
+_ABOVE = ("timeout", "ttl", "max_age")
+_OPTIONAL = ("retries", "ttl", "max_age", "max_spend")
+_WHOLE = ("retries", "concurrency", "breaker")
+
+
+def from_environment(variable: str) -> str:
+    """Read an address or a secret from the environment variable that a file names."""
+    value = os.environ.get(variable)
+    if not value:
+        raise SourcesError(f"The environment variable {variable} is not set.")
+    return value
+
+
+def address_of(url: str | None, url_env: str | None) -> str:
+    """Give the address: as given, or out of the environment."""
+    if (url is None) == (url_env is None):
+        raise SourcesError("Give `url_env`, the environment variable that holds the address.")
+    return url if url is not None else from_environment(str(url_env))
+
+
+def fields_of(fields: Any, features: Sequence[str]) -> dict[str, str]:
+    """Say in which field each feature is; by default in one of its own name."""
+    named = dict(fields or {})
+    unknown = [feature for feature in named if feature not in features]
+    if unknown:
+        raise SourcesError(f"`fields` names {unknown[0]!r}, which the source does not yield.")
+    return {feature: named.get(feature, feature) for feature in features}

@@ -1,0 +1,60 @@
+"""Texts with names in braces, such as "page:{key}": nothing but names is looked up."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from emsco.exceptions import SourcesError
+
+_NAME = re.compile(r"\{([^{}]*)\}")
+
+
+@dataclass(frozen=True)
+class Template:
+    """A text with names in braces.
+
+    Braces hold a name alone: no attributes, no formats, no escapes. So a value can never reach
+    anything but its own place.
+
+    Examples
+    --------
+    >>> from urllib.parse import quote
+    >>> from emsco.acquisition.templates import Template
+    >>> template = Template.parse("/v1/{domain}/age", "url")
+    >>> template.names
+    ('domain',)
+    >>> template.fill({"domain": "a/../b"}, lambda value: quote(value, safe=""))
+    '/v1/a%2F..%2Fb/age'
+    """
+
+    text: str
+    parts: tuple[str, ...]  # around the names
+    names: tuple[str, ...]
+
+    @classmethod
+    def parse(cls, text: str, what: str) -> Template:
+        """Read a text; `what` names it in errors."""
+        parts = _NAME.split(text)
+        if any(brace in part for part in parts[::2] for brace in "{}"):
+            raise SourcesError(f"`{what}` has a brace without its partner: {text!r}.")
+        names = tuple(parts[1::2])
+        bad = [name for name in names if not name or set(name) & set(".[]!:")]
+        if bad:
+            raise SourcesError(f"`{what}` must hold names alone in braces, got {bad[0]!r}.")
+        return cls(text, tuple(parts[::2]), names)
+
+    def fill(self, values: Mapping[str, Any], encode: Callable[[str], str]) -> str:
+        """Put values in, each encoded."""
+        filled = self.parts[0]
+        for name, rest in zip(self.names, self.parts[1:], strict=True):
+            filled += encode(_text(values[name])) + rest
+        return filled
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bytes):
+        return value.decode("utf-8", "surrogateescape")
+    return str(value)

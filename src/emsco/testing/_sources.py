@@ -1,0 +1,156 @@
+"""What every live source promises: the values of the keys asked for, and never those of others."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from emsco.acquisition.fetched import Fetched, Key, Values
+from emsco.acquisition.source import Client, LiveSource
+from emsco.exceptions import ContractError
+from emsco.testing._demand import demand
+from emsco.words.decisions import ACCEPTED, MISSING
+
+_ABSENT = "a key that no store has: \U0001f511'\"%{}\\"
+_CANCELLED = 100  # fetches, at random moments
+
+
+def check_source(
+    source: LiveSource,
+    table: Mapping[Key, Mapping[str, Any]],
+    *,
+    reasons: Mapping[Key, str] | None = None,
+    values: Mapping[Key, Mapping[str, Any]] | None = None,
+    n_cancelled: int = _CANCELLED,
+) -> None:
+    """Check that a live source keeps what everybody relies on who fetches from one.
+
+    Keys get their own values, whatever their order, alone and together, also while other fetches
+    run and after some were cancelled at random moments. A key that the store does not have is
+    `missing`, and the keys beside it are answered all the same.
+
+    Parameters
+    ----------
+    source : LiveSource
+        The source, with a store behind it that holds `table`.
+    table : mapping of key to mapping of feature to value
+        What the store holds: at least two keys, all with the same features.
+    reasons : mapping of key to str, default=None
+        Keys for which the store has no usable answer, and the reason expected.
+    values : mapping of key to mapping of feature to value, default=None
+        What requests use besides the key, where the source needs something.
+    n_cancelled : int, default=100
+        How many fetches are cancelled.
+
+    Raises
+    ------
+    ContractError
+        At the first promise that is broken, with a sentence that says which.
+
+    Examples
+    --------
+    >>> from emsco.acquisition import CallableSource
+    >>> from emsco.testing import check_source
+    >>> table = {"a": {"age": 3.0}, "b": {"age": 41.0}}
+    >>> check_source(CallableSource(function=lambda keys, values: table), table)
+    """
+    asyncio.run(_check(source, table, dict(reasons or {}), values or {}, n_cancelled))
+
+
+async def _check(
+    source: LiveSource,
+    table: Mapping[Key, Mapping[str, Any]],
+    reasons: dict[Key, str],
+    values: Mapping[Key, Mapping[str, Any]],
+    n_cancelled: int,
+) -> None:
+    features = list(next(iter(table.values())))
+    asker = _Asker(source.open(features), table, reasons, values, sorted(source.needs))
+    try:
+        await asker.check([], "no keys")
+        keys = [*table, *reasons]
+        await asker.check(keys, "all keys")
+        await asker.check(keys[::-1], "keys in another order")
+        for key in keys:
+            await asker.check([key], "a key alone")
+        if not values:  # a request for a key that nothing is known of cannot be made
+            await asker.check([keys[0], _ABSENT, keys[-1]], "a key that is not there")
+        await _check_concurrent(asker, keys)
+        await _check_cancelled(asker, keys, n_cancelled)
+    finally:
+        await asker.client.close()
+
+
+class _Asker:
+    """Asks a client, and compares its answers with the table."""
+
+    def __init__(
+        self,
+        client: Client,
+        table: Mapping[Key, Mapping[str, Any]],
+        reasons: Mapping[Key, str],
+        values: Mapping[Key, Mapping[str, Any]],
+        needs: Sequence[str],
+    ) -> None:
+        self.client, self.table, self.reasons = client, table, reasons
+        self._values, self._needs = values, needs
+
+    def ask(self, keys: Sequence[Key]) -> Any:
+        """Ask for some keys."""
+        values: Values = {name: [self._values[key][name] for key in keys] for name in self._needs}
+        return self.client.fetch(keys, values)
+
+    async def check(self, keys: Sequence[Key], what: str) -> None:
+        """Ask, and compare."""
+        try:
+            fetched = await self.ask(keys)
+        except Exception as error:
+            raise ContractError(f"Asked for {what}, the source raises {error!r}.") from error
+        self.compare(keys, fetched, what)
+
+    def compare(self, keys: Sequence[Key], fetched: Fetched, what: str) -> None:
+        """Compare an answer with the table."""
+        demand(
+            len(fetched.reasons) == len(keys), f"Asked for {what}, it gives too many or too few."
+        )
+        for name, column in fetched.columns.items():
+            demand(len(column) == len(keys), f"{name!r} has not a value per key, asked for {what}.")
+        for i, key in enumerate(keys):
+            expected = self.reasons.get(key, ACCEPTED if key in self.table else MISSING)
+            found = fetched.reasons[i]
+            demand(found == expected, f"{key!r} is {found!r}, not {expected!r}: {what}.")
+            for name, column in fetched.columns.items():
+                wanted = self.table[key][name] if expected == ACCEPTED else None
+                demand(_same(column[i], wanted), f"{name!r} of {key!r} is another value: {what}.")
+
+
+def _same(found: Any, wanted: Any) -> bool:
+    """Compare values, a number also with the text that spells it: some stores have only text."""
+    if isinstance(found, str) and isinstance(wanted, int | float):
+        return float(found) == wanted
+    return bool(found == wanted)
+
+
+async def _check_concurrent(asker: _Asker, keys: Sequence[Key]) -> None:
+    """Ask for single keys at once."""
+    often = [*keys, *keys, *keys]
+    answers = await asyncio.gather(*(asker.ask([key]) for key in often))
+    for key, fetched in zip(often, answers, strict=True):
+        asker.compare([key], fetched, "keys asked for at once")
+
+
+async def _check_cancelled(asker: _Asker, keys: Sequence[Key], n_cancelled: int) -> None:
+    """Cancel fetches at random moments: what they asked for must not reach who asks next."""
+    rng = random.Random(0)
+    loop = asyncio.get_running_loop()
+    begin = loop.time()
+    await asker.ask(keys[:1])
+    usual = loop.time() - begin
+    for _ in range(n_cancelled):
+        task = asyncio.ensure_future(asker.ask([rng.choice(keys)]))
+        await asyncio.sleep(rng.uniform(0, 1.5 * usual))
+        task.cancel()
+        await asker.check([rng.choice(keys)], "a key, after a fetch was cancelled")
+        await asyncio.gather(task, return_exceptions=True)
