@@ -211,5 +211,5 @@ def test_a_target_of_ones_own_plugs_in(data, monkeypatch):
 
 
 def test_a_target_that_nobody_knows_is_refused_by_name():
-    with pytest.raises(TypeError, match="no target 'min_recal'"):
+    with pytest.raises(TypeError, match="Unknown target 'min_recal'"):
         Targets(min_recal={0: 0.9})

@@ -102,7 +102,7 @@ def test_the_front_is_what_cross_validation_by_hand_gives(name):
     assert search.n_splits_ == len(splits)
     assert_is_by_hand(search, splits)
     told = len(np.unique(np.concatenate([test for _, test in splits])))
-    assert f"Selected on these {told} rows" in search.front_.measured_on
+    assert f"Selected on {told} held-out rows" in search.front_.measured_on
 
 
 def test_a_group_is_never_on_both_sides():
@@ -210,7 +210,7 @@ def test_nobody_waits_longer_than_allowed(rich):
 def test_sources_that_are_all_free_are_searched_too():
     search = search_for(costs=[0, 0, 0]).fit(X, Y)
     assert {c.evaluation.cost for c in search.front_} == {0}
-    assert "a row, accepts" in search.summary()
+    assert "per row, accepts" in search.summary()
 
 
 def test_prices_that_do_not_fit_the_columns_are_refused():
