@@ -232,7 +232,7 @@ def test_it_opens_with_the_bounds_that_the_search_was_given(browser, three, tmp_
     told = "search.choose(min_coverage=0.613, max_rejected={'hyper': 0.6}, caution=0.4)"
     assert told in text(browser, "python")
     assert text(browser, "rule") == search.choice_.rule
-    assert "hyper <= 0.6; shares of rows must meet their bounds with a margin of 0.4 standard" in text(
+    assert "hyper <= 0.6; shares of rows must meet their bounds with a margin of 0.4" in text(
         browser, "rule"
     )
     counts = [e.text for e in browser.find_elements(By.CSS_SELECTOR, "#sliders .count")]
