@@ -85,9 +85,10 @@ def test_a_source_that_answers_by_position_is_found_out():
         check_source(source, TABLE)
 
 
-@pytest.mark.parametrize("moment", [0.0, time.time() - 7200, time.time() + 7200])
-def test_answers_that_are_too_old_or_from_the_future_are_stale(moment):
+@pytest.mark.parametrize("offset", [-1e9, -7200.0, 7200.0])
+def test_answers_that_are_too_old_or_from_the_future_are_stale(offset):
     """By the time of the event that the store gives."""
+    moment = time.time() + offset
     table = {
         "new": {"length": 1.0, "links": 2.0},
         "old": {"length": 1.0, "links": 1.0, "at": moment},
