@@ -1,4 +1,4 @@
-"""Run a function over chunks of work with shared data; knows nothing of the domain."""
+"""Run a function over chunks of work with shared data, independent of the domain."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Result = TypeVar("Result")
 
 
 class Engine(Protocol):
-    """What distributes work: a function of one chunk and the shared data, and nothing else.
+    """Protocol of an engine, which distributes a function of one chunk and the shared data.
 
     The function must be pure, so that any engine, any number of workers and any order of
-    completion give the same results. `emsco.testing.check_engine` holds an engine of your own
-    against what is promised here.
+    completion give the same results. Use `emsco.testing.check_engine` to check that your own
+    engine keeps what is promised here.
     """
 
     @property
@@ -34,22 +34,22 @@ class Engine(Protocol):
         *,
         shared: Any = None,
     ) -> list[Result]:
-        """Give `function(chunk, shared)` for every chunk, in the order of the chunks.
+        """Return `function(chunk, shared)` for every chunk, in the order of the chunks.
 
-        What the function raises is raised, of the same type and with the same message.
+        An exception in the function is raised with the same type and message.
         """
 
 
 class LocalEngine:
-    """Run on this machine, in threads or in processes.
+    """An engine that runs on this machine, in threads or in processes.
 
     Parameters
     ----------
     n_jobs : int, default=None
-        How many workers; None means 1 and -1 one a core, as in joblib.
+        The number of workers; None means 1, -1 means one per core, as in joblib.
     threads : bool, default=True
-        Threads share memory and suit work that releases Python's lock, as numpy and compiled
-        kernels do; processes suit everything else.
+        Whether to use threads or processes. Threads share memory and suit work that releases
+        Python's global lock, such as numpy and compiled kernels; processes suit everything else.
 
     Examples
     --------
@@ -76,7 +76,7 @@ class LocalEngine:
         *,
         shared: Any = None,
     ) -> list[Result]:
-        """Give `function(chunk, shared)` for every chunk, in the order of the chunks."""
+        """Return `function(chunk, shared)` for every chunk, in the order of the chunks."""
         if self.n_workers == 1 or len(chunks) <= 1:
             return [function(chunk, shared) for chunk in chunks]
         backend = "threading" if self.threads else "loky"
@@ -89,7 +89,7 @@ class LocalEngine:
 
 
 def resolve_engine(engine: Any, n_jobs: int | None = None, *, threads: bool = True) -> Engine:
-    """Give the engine asked for, if it is one; None stands for workers on this machine.
+    """Return the given engine after checking it; None stands for workers on this machine.
 
     Examples
     --------
@@ -116,11 +116,11 @@ def resolve_engine(engine: Any, n_jobs: int | None = None, *, threads: bool = Tr
 
 
 def local_threads(engine: Engine) -> int:
-    """Say how many threads of this process may work beside an engine.
+    """Return how many threads of this process may work beside an engine.
 
-    With a `LocalEngine` as many as it has workers, because they were asked of this machine, but
-    never more than this process has cores. Any other engine has its workers elsewhere, and they say
-    nothing about this process: then as many as it has cores.
+    With a `LocalEngine`, this is its number of workers, because they were requested for this
+    machine, but at most the number of cores of this process. Any other engine has its workers
+    elsewhere, and they say nothing about this process: then it is the number of cores.
     """
     cores = int(cpu_count())
     return min(engine.n_workers, cores) if isinstance(engine, LocalEngine) else cores

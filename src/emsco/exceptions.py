@@ -1,4 +1,4 @@
-"""Named errors, one sentence each, and the one way to import something optional."""
+"""The errors and warnings of emsco, and a function to import optional modules."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 
 class EmscoError(Exception):
-    """The root of every error raised on purpose.
+    """The base class of every error that emsco raises on purpose.
 
     Examples
     --------
@@ -26,19 +26,19 @@ class EmscoError(Exception):
 
 
 class CostsError(EmscoError, ValueError):
-    """A price, a source, a setup or a requirement that cannot be."""
+    """An invalid price, source, setup or requirement."""
 
 
 class DesignError(EmscoError, ValueError):
-    """A design that cannot be, or that the costs contradict."""
+    """A design that is invalid or contradicts the costs."""
 
 
 class ThresholdError(EmscoError, ValueError):
-    """A threshold that no class can fail to meet, or that none can reach."""
+    """An invalid threshold, such as one that is always met or that can never be reached."""
 
 
 class ColumnsError(EmscoError, ValueError):
-    """Columns of X that are not the ones the costs or the fit named."""
+    """Columns of X that differ from those named by the costs or seen in `fit`."""
 
 
 class ClassesError(EmscoError, ValueError):
@@ -46,11 +46,11 @@ class ClassesError(EmscoError, ValueError):
 
 
 class DecisionsError(EmscoError, ValueError):
-    """Decisions, counts or answers of a driver that contradict one another."""
+    """Inconsistent decisions, counts or answers of a driver."""
 
 
 class ValuesError(EmscoError, ValueError):
-    """A value that cannot be judged; `row` and `column` say where, when it has one place."""
+    """A value that cannot be judged; `row` and `column` say where it is, if that is one place."""
 
     def __init__(self, message: str, *, row: int | None = None, column: str | None = None) -> None:
         super().__init__(message)
@@ -63,7 +63,7 @@ class SearchError(EmscoError, ValueError):
 
 
 class SelectionError(EmscoError, ValueError):
-    """Bounds that no candidate of a front meets; `closest` is the one that misses them least."""
+    """Bounds that no candidate of a front meets; `closest` is the candidate closest to them."""
 
     def __init__(self, message: str, *, closest: Any = None) -> None:
         super().__init__(message)
@@ -71,19 +71,19 @@ class SelectionError(EmscoError, ValueError):
 
 
 class MonitorError(EmscoError, ValueError):
-    """Promises that cannot be watched, or what a monitor cannot take in."""
+    """Promises that cannot be monitored, or input that a monitor cannot use."""
 
 
 class CertificateError(EmscoError, ValueError):
-    """A certificate that cannot be given, or that does not hold for what is shown to it."""
+    """A certificate that cannot be issued, or that does not hold for the given model."""
 
 
 class DatasetError(EmscoError, FileNotFoundError):
-    """A data set that is not there, that is not the known one, or that has no such part."""
+    """A data set that is missing, differs from the known one, or has no such part."""
 
 
 class ArtifactError(EmscoError, ValueError):
-    """A file that cannot be written, cannot be trusted, or does not hold what is asked of it."""
+    """A file that cannot be written, cannot be trusted, or does not hold what is requested."""
 
 
 class ModelError(EmscoError, ValueError):
@@ -91,7 +91,7 @@ class ModelError(EmscoError, ValueError):
 
 
 class CheckpointError(EmscoError, ValueError):
-    """A checkpoint that is damaged, is of another run, or cannot be written."""
+    """A checkpoint that is damaged, belongs to another run, or cannot be written."""
 
 
 class SourcesError(EmscoError, ValueError):
@@ -99,39 +99,39 @@ class SourcesError(EmscoError, ValueError):
 
 
 class ContractError(EmscoError, AssertionError):
-    """An engine or a search that breaks a promise, found by the suites of `emsco.testing`."""
+    """A broken promise of an engine, search or other part, found by `emsco.testing`."""
 
 
 class EmscoWarning(UserWarning):
-    """The root of every warning."""
+    """The base class of every warning of emsco."""
 
 
 class SelectionWarning(EmscoWarning):
-    """A choice that is likely to look better than it is, or that fell back on all sources."""
+    """A choice that is likely to look better than it is, or that fell back to all sources."""
 
 
 class SearchWarning(EmscoWarning):
-    """A search that may take long."""
+    """A search that may take a long time."""
 
 
 class CalibrationWarning(EmscoWarning):
-    """Confidences that promise more than they keep."""
+    """Confidences that are too high."""
 
 
 class GuardWarning(EmscoWarning):
-    """A guard that will reject many rows without a fault."""
+    """A guard that will reject many rows that have no fault."""
 
 
 class MonitorWarning(EmscoWarning):
-    """A monitor that does not watch all that was promised."""
+    """A monitor that does not watch everything that was promised."""
 
 
 class CertificateWarning(EmscoWarning):
-    """A certificate out of a file that is not about the cascade beside it, or cannot be checked."""
+    """A certificate in a file that is not about the cascade in it, or cannot be checked."""
 
 
 class CheckpointWarning(EmscoWarning):
-    """A checkpoint that is damaged, so that an earlier one is taken."""
+    """A damaged checkpoint, so that an earlier one is used."""
 
 
 class MissingExtraError(EmscoError, ImportError):
@@ -146,7 +146,7 @@ def require(module: str, extra: str | None = None) -> ModuleType:
     module : str
         The module to import.
     extra : str or None
-        The extra of emsco that brings it; None where the user brings it himself.
+        The extra of emsco that installs it. None: the user installs the module directly.
 
     Examples
     --------
@@ -164,14 +164,14 @@ def require(module: str, extra: str | None = None) -> ModuleType:
 
 
 def quoted(names: Iterable[object], *, most: int = 8) -> str:
-    """List names for a message, cut where a person would stop reading."""
+    """List names for a message, shortened to the first `most`."""
     names = list(names)
     listed = ", ".join(repr(name) for name in names[:most])
     return listed if len(names) <= most else f"{listed} and {len(names) - most} more"
 
 
 def nearest(name: object, known: Iterable[str]) -> str:
-    """Answer an unknown name with the known one it resembles, as the end of a message.
+    """Suggest the known name that an unknown name resembles, as the end of a message.
 
     Examples
     --------
@@ -188,14 +188,14 @@ def nearest(name: object, known: Iterable[str]) -> str:
 def refuse_unknown_keys(
     given: Iterable[str], known: Sequence[str], what: str, error: type[EmscoError]
 ) -> None:
-    """Refuse the first key that nothing is known by."""
+    """Raise an error for the first unknown key."""
     for key in given:
         if key not in known:
             raise error(f"{what} may hold {quoted(known)}, but not {key!r}{nearest(key, known)}")
 
 
 def warn(message: str, category: type[Warning]) -> None:
-    """Warn at the line that called in: the first that is neither emsco's nor scikit-learn's."""
+    """Warn at the line of the caller: the first outside emsco and scikit-learn."""
     level, frame = 2, sys._getframe(1)
     while frame.f_back and frame.f_globals["__name__"].startswith(("emsco.", "sklearn.")):
         level, frame = level + 1, frame.f_back

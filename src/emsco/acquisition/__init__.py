@@ -1,4 +1,4 @@
-"""Live sources: where each source of the costs is really fetched from, key by key."""
+"""Live sources: where the values of each source are fetched from, key by key."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""What a source answered for some keys: a value for each, or why there is none.
+"""The answer of a source for some keys: a value for each key, or why there is none.
 
-Rows are matched by key, never by position: an answer that came for another key must not be taken
-for this one.
+Rows are matched by key, never by position: an answer for another key must not be used for this one.
 """
 
 from __future__ import annotations
@@ -20,18 +19,18 @@ Record: TypeAlias = Mapping[str, Any]
 
 
 class Fetched(NamedTuple):
-    """What a source answered for some keys, in their order.
+    """The answer of a source for some keys, in the order of the keys.
 
     Parameters
     ----------
     columns : mapping of feature to list
-        A value per key; None where it is missing.
+        One value per key; None if it is missing.
     reasons : list of str
         Why a key has no values: "missing", "ambiguous", "stale", "error", "timeout"; "" if it has.
     ages : list of float or None, default=None
-        How old each answer is, in seconds. None: the source gives no time.
+        The age of each answer, in seconds. None: the source gives no time.
     prices : list of float or None, default=None
-        What each answer costs, where the source says so.
+        The price of each answer, if the source gives it.
     verified : bool, default=True
         Whether answers repeat the key that they are for.
     """
@@ -44,41 +43,45 @@ class Fetched(NamedTuple):
 
     @classmethod
     def failed(cls, features: Sequence[str], n_keys: int, reason: str) -> Fetched:
-        """Give what is known where the whole request failed."""
+        """Return the answer for a request that failed as a whole."""
         return cls({name: [None] * n_keys for name in features}, [reason] * n_keys)
 
 
 @dataclass(frozen=True)
 class Freshness:
-    """How old an answer may be.
+    """The limits on the age of an answer.
 
     Parameters
     ----------
     max_age : float, default=None
-        In seconds, from the time of the event that the source gives. None: any age.
+        The maximum age in seconds, since the time of the event that the source gives. None: no
+        limit.
     max_skew : float, default=60.0
-        By how many seconds a time may lie in the future, because clocks differ.
+        How many seconds a time may be in the future, because clocks differ.
     """
 
     max_age: float | None = None
     max_skew: float = 60.0
 
     def age(self, given: Any, now: float) -> float | None:
-        """Say how old an answer is that has this time; None where that is no time."""
+        """Return the age of an answer with the given time; None if that is not a valid time."""
         moment = to_moment(given)
         return None if moment is None else now - moment
 
     def is_stale(self, age: float | None) -> bool:
-        """Say whether an answer is too old, or dated in the future; without a time, it may be."""
+        """Return whether an answer is too old or dated in the future.
+
+        With `max_age`, an answer without a time counts as stale too.
+        """
         if self.max_age is None:
             return age is not None and age < -self.max_skew
         return age is None or age > self.max_age or age < -self.max_skew
 
 
 def to_moment(given: Any) -> float | None:
-    """Read a time as seconds since 1970: a number of those, a date, or a text of either.
+    """Convert a time to seconds since 1970; it is given as such seconds, a date, or text of either.
 
-    A date without a time zone is in UTC.
+    A date without a time zone is in UTC. The result is None if it is not a valid time.
 
     Examples
     --------
@@ -105,7 +108,7 @@ def to_moment(given: Any) -> float | None:
 
 
 class Answered(NamedTuple):
-    """One row of an answer: the key that it is for, its values by feature, its time and price."""
+    """One row of an answer: its key, its values by feature, its time and its price."""
 
     key: Key
     record: Record | None  # None: this row alone failed
@@ -122,11 +125,11 @@ def match(
     timed: bool,
     verified: bool = True,
 ) -> Fetched:
-    """Put answers beside the keys that they are for.
+    """Match answers to the keys that they are for.
 
-    Keys are compared as texts, byte for byte. A key without an answer is `missing`, one with two is
-    `ambiguous`, and answers for keys that nobody asked for are ignored. `timed` says whether the
-    source gives the time of its events.
+    Keys are compared as text, byte for byte. A key without an answer is `missing`, a key with two
+    or more is `ambiguous`, and answers for keys that were not requested are ignored. `timed` says
+    whether the source gives the time of its events.
     """
     by_key: dict[str, Answered | None] = {}
     for answer in answers:
@@ -165,7 +168,7 @@ _NOTHING = Answered(None, None)
 
 
 def key_text(key: Key) -> str:
-    """Give a key as the text that it is compared by.
+    """Return a key as the text used to compare it.
 
     Examples
     --------

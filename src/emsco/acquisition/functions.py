@@ -22,14 +22,14 @@ class CallableSource(LiveSource):
     Parameters
     ----------
     function : callable
-        `function(keys, values)` gives `{key: {feature: value}}`, or pairs of a key and its values.
-        It may be async; one that is not runs in a thread of its own.
+        `function(keys, values)` returns `{key: {feature: value}}`, or pairs of a key and its
+        values. It may be async; a function that is not async runs in a separate thread.
     uses : sequence of str, default=()
-        The features that it uses: `values` holds them, a value per key.
+        The features that the function uses; `values` holds them, with one value per key.
     time_field : str, default=None
-        What names the time of the event among the values of a key.
+        The name, among the values of a key, of the time of the event.
     price_field : str, default=None
-        What names the price of the row among them.
+        The name, among the values of a key, of the price of the row.
 
     Examples
     --------
@@ -52,7 +52,7 @@ class CallableSource(LiveSource):
 
     @property
     def is_timed(self) -> bool:
-        """Whether answers say when their event was."""
+        """Whether answers contain the time of their event."""
         return self.time_field is not None
 
     @property
@@ -61,20 +61,20 @@ class CallableSource(LiveSource):
         return frozenset(self.uses)
 
     def open(self, features: Sequence[str]) -> CallableClient:
-        """Give a client that calls the function."""
+        """Return a client that calls the function."""
         return CallableClient(self, tuple(features), self.freshness)
 
 
 @dataclass(frozen=True)
 class CallableClient:
-    """Calls a function."""
+    """A client that calls a function."""
 
     source: CallableSource
     features: tuple[str, ...]
     freshness: Freshness
 
     async def fetch(self, keys: Sequence[Key], values: Values) -> Fetched:
-        """Call it for these keys."""
+        """Call the function for these keys."""
         function = self.source.function
         if inspect.iscoroutinefunction(function):
             found = await function(keys, values)
@@ -95,4 +95,4 @@ class CallableClient:
         return Answered(key, record, moment, price)
 
     async def close(self) -> None:
-        """Do nothing: a function holds no connection."""
+        """Do nothing, because a function has no connection."""

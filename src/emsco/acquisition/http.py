@@ -1,4 +1,4 @@
-"""Sources behind HTTP: one request per row, or one for all, and where in the JSON features are."""
+"""Sources behind HTTP that answer JSON, with one request per row or one for all rows."""
 
 from __future__ import annotations
 
@@ -23,29 +23,29 @@ _OK, _NOT_FOUND = range(200, 300), (404, 410)
 class HTTPSource(LiveSource):
     """A source behind HTTP that answers JSON.
 
-    The host is fixed, values are encoded, and redirects are not followed: no value can send a
-    request anywhere else.
+    The host is fixed, values are encoded, and redirects are not followed, so that no value can send
+    a request elsewhere.
 
     Parameters
     ----------
     url : str
-        Such as "https://whois.example/v1/{domain}"; braces name the key, known values or features
-        of required sources.
+        The URL, such as "https://whois.example/v1/{domain}". Names in braces stand for the key,
+        known values or features of required sources.
     features : mapping of feature to JSON pointer, default=None
-        Where each feature is in the answer. None: "/" and its name.
+        The position of each feature in the answer. None: "/" and its name.
     batch : bool, default=False
-        Whether one request asks for all keys: {"keys": [...], "values": {feature: [...]}} is
-        posted, and an array of answers comes back.
+        Whether a single request asks for all keys: {"keys": [...], "values": {feature: [...]}} is
+        posted, and an array of answers is expected.
     rows : str, default=""
         The JSON pointer of that array.
     key_field : str, default=None
-        The JSON pointer of what repeats the key; with `batch` it is needed.
+        The JSON pointer of the field that repeats the key; required with `batch`.
     time_field, price_field : str, default=None
-        The JSON pointers of the event's time, and of the price of the row.
+        The JSON pointers of the time of the event and of the price of the row.
     headers_env : mapping of header to environment variable, default=None
-        Headers whose values are secrets.
+        Headers whose values are secrets, read from environment variables.
     idempotency_header : str, default=None
-        The header by which the service charges a repeated request once.
+        The header that makes the service charge a repeated request only once.
     """
 
     url: str
@@ -82,17 +82,17 @@ class HTTPSource(LiveSource):
 
     @property
     def template(self) -> Template:
-        """The address, with names to fill in."""
+        """The URL, with names to fill in."""
         return Template.parse(self.url, "url")
 
     @property
     def is_timed(self) -> bool:
-        """Whether answers say when their event was."""
+        """Whether answers contain the time of their event."""
         return self.time_field is not None
 
     @property
     def is_idempotent(self) -> bool:
-        """Whether a request that is repeated is charged once."""
+        """Whether a repeated request is charged only once."""
         return self.idempotency_header is not None
 
     @property
@@ -101,7 +101,7 @@ class HTTPSource(LiveSource):
         return frozenset(self.template.names) - {"key"}
 
     def open(self, features: Sequence[str]) -> HTTPClient:
-        """Give a client that fetches these features."""
+        """Return a client that fetches these features."""
         return HTTPClient(self, features)
 
 
@@ -130,7 +130,7 @@ class HTTPClient:
         )  # fmt: skip
 
     async def fetch(self, keys: Sequence[Key], values: Values) -> Fetched:
-        """Ask for these keys."""
+        """Fetch the values of these keys."""
         if self._source.batch:
             return await self._fetch_batch(keys, values)
         rows = [{name: values[name][i] for name in self._source.needs} for i in range(len(keys))]

@@ -1,4 +1,4 @@
-"""Places in JSON, as RFC 6901 writes them: "/owner/age_days", "/rows/0"."""
+"""JSON pointers (RFC 6901), such as "/owner/age_days" and "/rows/0"."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from emsco.exceptions import SourcesError
 
 
 def check_pointer(pointer: str, what: str) -> str:
-    """Refuse what is no pointer."""
+    """Return the pointer, or raise an error if it is not one."""
     if pointer and not pointer.startswith("/"):
         raise SourcesError(f"`{what}` must be a JSON pointer such as '/age_days', got {pointer!r}.")
     return pointer
 
 
 def look_up(document: Any, pointer: str) -> Any:
-    """Give what stands at a place; None where nothing does.
+    """Return the value at a pointer; None if there is none.
 
     Examples
     --------

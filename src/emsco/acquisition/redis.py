@@ -1,4 +1,4 @@
-"""Sources that are kept in Redis, as hashes or as JSON texts: one pipeline for all keys."""
+"""Sources in Redis, as hashes or as JSON text, with one pipeline for all keys."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ HASH, JSON = "hash", "json"
 
 @dataclass(frozen=True, kw_only=True)
 class RedisSource(LiveSource):
-    """A source in Redis: a hash or a JSON text per key.
+    """A source in Redis, with a hash or JSON text per key.
 
-    Replies come by position. `key_field` names the field that repeats the key, by which a reply is
-    known to be the right one; without it, receipts say "key not verified".
+    Redis replies by position. `key_field` names the field that repeats the key, by which a reply is
+    verified; without it, receipts say "key not verified".
 
     Parameters
     ----------
     key : str
-        The Redis key, such as "page:{key}"; braces may also name features.
+        The Redis key, such as "page:{key}"; names in braces may also be features.
     url_env : str, default=None
         The environment variable that holds the address, such as redis://host:6379/0.
     url : str, default=None
-        The address itself, from Python.
+        The address itself; only possible in Python, not in a file.
     format : {"hash", "json"}, default="hash"
         What is stored under a key.
     fields : mapping of feature to field, default=None
-        Where the field has another name than the feature.
+        The fields whose names differ from the features.
     key_field : str, default=None
         The field that repeats the key.
     time_field : str, default=None
@@ -62,7 +62,7 @@ class RedisSource(LiveSource):
 
     @property
     def is_timed(self) -> bool:
-        """Whether answers say when their event was."""
+        """Whether answers contain the time of their event."""
         return self.time_field is not None
 
     @property
@@ -71,7 +71,7 @@ class RedisSource(LiveSource):
         return frozenset(self.template.names) - {"key"}
 
     def open(self, features: Sequence[str]) -> RedisClient:
-        """Give a client that fetches these features."""
+        """Return a client that fetches these features."""
         return RedisClient(self, features)
 
 
@@ -95,7 +95,7 @@ class RedisClient:
         )
 
     async def fetch(self, keys: Sequence[Key], values: Values) -> Fetched:
-        """Ask for these keys in one pipeline."""
+        """Fetch the values of these keys in one pipeline."""
         names = self._template.names
         async with self._redis.pipeline(transaction=False) as pipeline:
             for i, key in enumerate(keys):

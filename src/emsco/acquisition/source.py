@@ -1,6 +1,7 @@
-"""What every live source is: terms on which it is asked, and a client that asks.
+"""The base of live sources: the terms of requests, and a client that makes them.
 
-A source is a frozen description, which a file can hold; it opens a client, which holds connections.
+A source is a frozen description that can be saved in a file. It opens a client, which holds the
+connections.
 """
 
 from __future__ import annotations
@@ -17,22 +18,22 @@ from emsco.exceptions import SourcesError
 
 
 class Client(Protocol):
-    """An open source: asks for many keys at once, and holds what it needs to ask again."""
+    """Protocol of an opened source, which fetches many keys at once and keeps its connections."""
 
     async def fetch(self, keys: Sequence[Key], values: Values) -> Fetched:
-        """Ask for these keys.
+        """Fetch the values of these keys.
 
         Parameters
         ----------
         keys : sequence
-            Each once.
+            The keys, each once.
         values : mapping of feature to sequence
-            What requests may use besides the key, a value per key.
+            The values that requests may use besides the key, one per key.
 
         Raises
         ------
         Exception
-            Where the request failed as a whole. What one row lacks is a reason of that row.
+            If the request failed as a whole. If a single row has no values, its reason says why.
         """
 
     async def close(self) -> None:
@@ -41,28 +42,28 @@ class Client(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class LiveSource(ABC):
-    """How a source is fetched, and on what terms.
+    """The base class of live sources: how a source is fetched, and on what terms.
 
     Parameters
     ----------
     timeout : float, default=1.0
-        How many seconds a request may take.
+        The maximum duration of a request, in seconds.
     retries : int, default=None
-        How often a failed request is repeated. None: once, or never where it is paid for.
+        How often a failed request is repeated. None: once, or never if requests are paid for.
     concurrency : int, default=32
-        How many requests may be under way at a time.
+        The maximum number of simultaneous requests.
     breaker : int, default=5
-        After how many failures in a row the source is left alone for a while.
+        The number of consecutive failures after which the source is not asked for a while.
     ttl : float, default=None
-        For how many seconds an answer is kept for the next caller. None: not at all.
+        The number of seconds for which an answer is kept for the next caller. None: it is not kept.
     max_age : float, default=None
-        How many seconds old an answer may be. None: any age.
+        The maximum age of an answer, in seconds. None: no limit.
     max_skew : float, default=60.0
-        By how many seconds an answer may be dated in the future.
+        How many seconds the time of an answer may be in the future.
     paid : bool, default=False
-        Whether a request costs money even where no answer comes: then it is not repeated.
+        Whether a request costs money even if there is no answer; it is then not repeated.
     max_spend : float, default=None
-        The most to spend per day, in the unit of the costs. None: no limit.
+        The maximum to spend per day, in the unit of the costs. None: no limit.
     """
 
     timeout: float = 1.0
@@ -106,24 +107,24 @@ class LiveSource(ABC):
 
     @property
     def is_timed(self) -> bool:
-        """Whether answers say when their event was."""
+        """Whether answers contain the time of their event."""
         return False
 
     @property
     def is_idempotent(self) -> bool:
-        """Whether a request that is repeated is charged once."""
+        """Whether a repeated request is charged only once."""
         return False
 
     @property
     def most_retries(self) -> int:
-        """How often a request is repeated."""
+        """How often a failed request is repeated."""
         if self.retries is not None:
             return int(self.retries)
         return 0 if self.paid else 1
 
     @property
     def freshness(self) -> Freshness:
-        """How old an answer may be."""
+        """The limits on the age of an answer."""
         return Freshness(self.max_age, self.max_skew)
 
     @property
@@ -133,7 +134,7 @@ class LiveSource(ABC):
 
     @abstractmethod
     def open(self, features: Sequence[str]) -> Client:
-        """Give a client that fetches these features."""
+        """Return a client that fetches these features."""
 
 
 _LEAST = {"timeout": 0, "retries": 0, "concurrency": 1, "breaker": 1, "ttl": 0, "max_age": 0,
@@ -144,7 +145,7 @@ _WHOLE = ("retries", "concurrency", "breaker")
 
 
 def from_environment(variable: str) -> str:
-    """Read an address or a secret from the environment variable that a file names."""
+    """Read an address or a secret from an environment variable."""
     value = os.environ.get(variable)
     if not value:
         raise SourcesError(f"The environment variable {variable} is not set.")
@@ -152,14 +153,14 @@ def from_environment(variable: str) -> str:
 
 
 def address_of(url: str | None, url_env: str | None) -> str:
-    """Give the address: as given, or out of the environment."""
+    """Return the address, as given or from the environment variable."""
     if (url is None) == (url_env is None):
         raise SourcesError("Give `url_env`, the environment variable that holds the address.")
     return url if url is not None else from_environment(str(url_env))
 
 
 def fields_of(fields: Any, features: Sequence[str]) -> dict[str, str]:
-    """Say in which field each feature is; by default in one of its own name."""
+    """Return the field of each feature, by default the one with the same name."""
     named = dict(fields or {})
     unknown = [feature for feature in named if feature not in features]
     if unknown:

@@ -1,4 +1,4 @@
-"""How each source of the costs is fetched, and the file that says so."""
+"""How each source of the costs is fetched, and the file that describes it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Sources(Mapping[str, LiveSource]):
     Parameters
     ----------
     sources : mapping of str to source
-        `CallableSource`, `RedisSource`, `SQLSource`, `HTTPSource`, or your own.
+        `CallableSource`, `RedisSource`, `SQLSource`, `HTTPSource`, or your own kind of source.
 
     Examples
     --------
@@ -79,7 +79,7 @@ class Sources(Mapping[str, LiveSource]):
         return f"Sources({self._sources!r})"
 
     def check(self, costs: Costs) -> None:
-        """Refuse sources that the costs do not have, or that are described nowhere."""
+        """Raise an error if a source is unknown to the costs, or one of theirs is missing."""
         unknown = [name for name in self if name not in costs.names]
         if unknown:
             raise SourcesError(
@@ -91,9 +91,9 @@ class Sources(Mapping[str, LiveSource]):
 
     @classmethod
     def from_toml(cls, path: str | os.PathLike[str]) -> Sources:
-        """Read a file of sources; secrets and addresses are names of environment variables.
+        """Read sources from a file, which names environment variables for addresses and secrets.
 
-        A table per source::
+        The file has one table per source::
 
             [page]
             kind = "redis"
@@ -111,7 +111,7 @@ class Sources(Mapping[str, LiveSource]):
         Raises
         ------
         SourcesError
-            Where it is not valid TOML, or a name or a value in it is wrong; the message names it.
+            If it is not valid TOML, or a name or value in it is wrong; the message says which.
         """
         with open(path, "rb") as file:
             try:
@@ -121,7 +121,7 @@ class Sources(Mapping[str, LiveSource]):
         return cls({name: _source_from(name, table) for name, table in data.items()})
 
     def to_toml(self) -> str:
-        """Give the text of a file that `from_toml` reads."""
+        """Return the sources as TOML text that `from_toml` can read from a file."""
         return "\n".join(_table_of(name, source) for name, source in self.items())
 
 

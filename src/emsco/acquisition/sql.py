@@ -1,4 +1,4 @@
-"""Sources that are tables of a database: one query for all keys, values bound."""
+"""Sources in a database, with one query for all keys and bound values."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ _BOUND = re.compile(r"(?<![:\w]):([A-Za-z_]\w*)")
 
 @dataclass(frozen=True, kw_only=True)
 class SQLSource(LiveSource):
-    """A source in a database that SQLAlchemy speaks to.
+    """A source in a database that SQLAlchemy supports.
 
     Parameters
     ----------
     query : str
         A query with `IN :keys`, such as "SELECT id, dns_record FROM dns WHERE id IN :keys". Other
-        names after a colon are features: all of their values, as another list.
+        names after a colon are features; the list of all their values is passed for them.
     key_field : str
-        The column of the result that repeats the key. It is compared byte for byte, also where the
-        database folds case or ignores spaces at the end.
+        The column of the result that repeats the key. It is compared byte for byte, even if the
+        database ignores case or trailing spaces.
     url_env : str, default=None
         The environment variable that holds the address, with an async driver:
         postgresql+asyncpg://, mysql+asyncmy://, sqlite+aiosqlite://.
     url : str, default=None
-        The address itself, from Python.
+        The address itself; only possible in Python, not in a file.
     fields : mapping of feature to column, default=None
-        Where the column has another name than the feature.
+        The columns whose names differ from the features.
     time_field : str, default=None
         The column that holds the time of the event.
     """
@@ -59,7 +59,7 @@ class SQLSource(LiveSource):
 
     @property
     def is_timed(self) -> bool:
-        """Whether answers say when their event was."""
+        """Whether answers contain the time of their event."""
         return self.time_field is not None
 
     @property
@@ -68,7 +68,7 @@ class SQLSource(LiveSource):
         return self._bound - {KEYS}
 
     def open(self, features: Sequence[str]) -> SQLClient:
-        """Give a client that fetches these features."""
+        """Return a client that fetches these features."""
         return SQLClient(self, features)
 
 
@@ -98,7 +98,7 @@ class SQLClient:
             raise SourcesError(f"The address of a database cannot be used: {error}") from None
 
     async def fetch(self, keys: Sequence[Key], values: Values) -> Fetched:
-        """Ask for these keys in one query."""
+        """Fetch the values of these keys in one query."""
         found = await self._ask(keys, values) if len(keys) else []
         features, timed = list(self._fields), self._source.is_timed
         return match(keys, found, features, self._source.freshness, timed=timed)

@@ -1,4 +1,4 @@
-"""Texts with names in braces, such as "page:{key}": nothing but names is looked up."""
+"""Text with names in braces, such as "page:{key}", in which only names are replaced."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NAME = re.compile(r"\{([^{}]*)\}")
 class Template:
     """A text with names in braces.
 
-    Braces hold a name alone: no attributes, no formats, no escapes. So a value can never reach
+    Braces hold only a name: no attributes, formats or escapes. A value can therefore never affect
     anything but its own place.
 
     Examples
@@ -36,7 +36,7 @@ class Template:
 
     @classmethod
     def parse(cls, text: str, what: str) -> Template:
-        """Read a text; `what` names it in errors."""
+        """Parse a text; `what` names it in error messages."""
         parts = _NAME.split(text)
         if any(brace in part for part in parts[::2] for brace in "{}"):
             raise SourcesError(f"`{what}` has a brace without its partner: {text!r}.")
@@ -47,7 +47,7 @@ class Template:
         return cls(text, tuple(parts[::2]), names)
 
     def fill(self, values: Mapping[str, Any], encode: Callable[[str], str]) -> str:
-        """Put values in, each encoded."""
+        """Fill in the values, each encoded."""
         filled = self.parts[0]
         for name, rest in zip(self.names, self.parts[1:], strict=True):
             filled += encode(_text(values[name])) + rest

@@ -1,4 +1,4 @@
-"""The thing that decides: all that is needed of a fitted cascade, frozen."""
+"""The part of a fitted cascade that decides, frozen."""
 
 from __future__ import annotations
 
@@ -32,25 +32,27 @@ from emsco.words.threshold import Threshold, resolve
 
 
 class Guard(Protocol):
-    """What `guard` must be: it learns columns and says which rows must not be judged."""
+    """Protocol of a `guard`: it learns columns and says which rows must not be judged."""
 
     def fit(self, columns: Mapping[str, NDArray[Any]]) -> Any:
         """Learn what the columns look like in training."""
 
     def reasons(self, columns: Mapping[str, NDArray[Any]]) -> NDArray[np.object_] | None:
-        """Say for each row why it must be rejected, "" where it need not; None where none must."""
+        """Return why each row must be rejected, "" if it need not be; None if no row must be."""
 
 
 @dataclass(frozen=True)
 class Decider:
-    """All that decides rows, and nothing else: what is fitted, whatever becomes of parameters.
+    """The fitted, frozen part of a cascade that decides rows.
 
-    Files, certificates, fingerprints and every driver of the decision loop take this.
+    It holds everything that decisions depend on and nothing else, and does not change if parameters
+    of the cascade are set later. Files, certificates, fingerprints and every driver of the decision
+    loop work with it.
 
     Parameters
     ----------
     plan : Plan
-        The stages: what they buy, what judges by it, thresholds and prices; and the classes.
+        The stages (what they buy, what judges the rows, thresholds and prices) and the classes.
     design : StageDesign
         The design, aligned with the prices.
     costs : Costs
@@ -60,19 +62,19 @@ class Decider:
     layout : Layout
         How X is laid out.
     readers : mapping of str to ColumnReader
-        How the columns are read that some stage sees.
+        How to read each column that some stage uses.
     container : str
-        What the user's own classifiers want their columns in.
+        The container in which the user's own classifiers expect their columns.
     block_rows : int
-        How many rows are decided at a time.
+        The number of rows decided at a time.
     guard : object with reasons(columns), default=None
-        What says which rows must not be judged; None: an invalid value raises.
+        Says which rows must not be judged. None: an invalid value raises an error.
     final : model with predict, default=None
-        The last stage, where it is a model that was there already.
+        The last stage, if it is an existing model.
 
     Examples
     --------
-    A driver of one's own: rows in, values fetched as they are asked for.
+    A custom driver, which fetches values when the decision loop asks for them:
 
     >>> from sklearn.datasets import load_iris
     >>> from emsco import CascadeClassifier, StageDesign
@@ -107,26 +109,26 @@ class Decider:
 
     @cached_property
     def columns_read(self) -> list[str]:
-        """The columns that some stage reads, and that of a final model's logged answers."""
+        """The columns that some stage reads, and the column of a final model's logged answers."""
         answers = self.layout.answers
         return [*self.readers, *(() if answers is None else (answers,))]
 
     @cached_property
     def encodes(self) -> bool:
-        """Whether columns are read before the first stage; a final model takes them as given."""
+        """Whether columns are encoded before the first stage; a final model takes them as given."""
         return self.final is None and all(
             reader.encoding is not None for reader in self.readers.values()
         )
 
     def drive(self, n_rows: int, answer: Callable[[Ask], Answer]) -> Decisions:
-        """Decide rows with a function that answers what the loop asks for."""
+        """Decide rows with a function that answers the requests of the decision loop."""
         return drive(decide_rows(self.plan, n_rows), answer)
 
     def answer(self, columns: Columns, rows: NDArray[np.intp] | None = None) -> Answer:
-        """Read values of some columns and check them, as an answer to the decision loop.
+        """Read and check the values of some columns, and return them as an answer to the loop.
 
-        What cannot be judged is a reason where there is a guard; else it raises, naming the row:
-        by its place, or as `rows` number them.
+        With a guard, a value that cannot be judged is a reason to reject its row. Without one, it
+        raises an error that names the row, by its position or by its number in `rows`.
         """
         values = {name: self._read(name, column) for name, column in columns.items()}
         if self.guard is not None:
@@ -145,12 +147,12 @@ class Decider:
         return Answer([taken[name] for name in columns])
 
     def decide(self, rows: Rows) -> Decisions:
-        """Decide rows that were read; decisions have the index of the frame they came in."""
+        """Decide rows that were read; the decisions keep the index of their frame."""
         decided = Decisions.concatenate([self._decide(block) for block in self._blocks(rows)])
         return decided if rows.index is None else decided.indexed(rows.index)
 
     def probability(self, rows: Rows) -> NDArray[np.float64]:
-        """Give the probabilities of the last stage bought, a column a class."""
+        """Return the probabilities of the last stage bought, with one column per class."""
         parts = []
         n_classes = len(self.classes)
         for block in self._blocks(rows):
@@ -162,7 +164,7 @@ class Decider:
         return np.concatenate(parts)
 
     def reasons(self, values: Columns) -> NDArray[np.object_] | None:
-        """Say why rows must be rejected: the guard's reason, or an invalid value; None if none."""
+        """Return why rows must be rejected (guard or invalid value); None if no row must be."""
         if not self.encodes:  # else they are read already
             values = {name: self.readers[name].plain(column) for name, column in values.items()}
         reasons: NDArray[np.object_] | None = self.guard.reasons(values)
@@ -213,7 +215,7 @@ class Decider:
 
     @cached_property
     def reads_encodings(self) -> bool:
-        """Whether stages take encoded numbers; else they take columns as they were given."""
+        """Whether stages take encoded numbers; otherwise they take columns as given."""
         return any(reader.encoding is not None for reader in self.readers.values())
 
     def _refuse_invalid(self, values: Columns, given: Columns, *, first_row: int = 0) -> None:
@@ -237,7 +239,7 @@ def make_decider(
     guard: Any = None,
     final: Any = None,
 ) -> Decider:
-    """Put fitted stages together: fit those that are lacking, and plan what is bought when."""
+    """Combine fitted stages into a decider: fit missing ones and plan what each stage buys."""
     design = design.align(costs)
     thresholds = resolve(threshold, stages.classes.tolist(), design.n_stages)
     thresholds.flags.writeable = False
@@ -285,9 +287,9 @@ def make_decider(
 def fit_stages(
     stages: Stages, designs: Iterable[StageDesign], costs: Costs, *, final: bool = False
 ) -> None:
-    """Fit what the stages of designs lack, each set of columns once.
+    """Fit the stages of designs that are not fitted yet, each set of columns once.
 
-    With a final model, the last stage of every design is that.
+    With a final model, the last stage of every design is that model and is not fitted.
     """
     sets = dict.fromkeys(
         _features(design.acquired(i), costs, stages.names)

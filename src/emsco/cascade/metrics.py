@@ -1,9 +1,9 @@
-"""Scorers that understand rejection: what scikit-learn asks of a scorer, told by `decide`.
+"""Scikit-learn scorers that account for rejection, computed from `decide`.
 
-Each is called as `scorer(estimator, X, y, sample_weight=None)`, so it goes as it is into the
-`scoring` of `cross_validate` or `GridSearchCV`. The estimator is whatever has `decide`, or a
-scikit-learn pipeline that ends in it. More is better for `accepted_accuracy` and `coverage` only;
-where scikit-learn maximises, give it `negative` of the others.
+Each is called as `scorer(estimator, X, y, sample_weight=None)`, so it can be passed directly as the
+`scoring` of `cross_validate` or `GridSearchCV`. The estimator is anything with a `decide` method,
+or a scikit-learn pipeline that ends in it. Higher is better for `accepted_accuracy` and `coverage`
+only; where scikit-learn maximises, use `negative` of the others.
 
 >>> from functools import partial
 >>> import numpy as np
@@ -53,19 +53,19 @@ Scorer: TypeAlias = Callable[..., float]
 def accepted_accuracy(
     estimator: Any, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None
 ) -> float:
-    """Give the share of accepted rows labelled right; 0 where nothing is accepted."""
+    """Return the share of accepted rows that are labelled right; 0 if nothing is accepted."""
     return _evaluation(estimator, X, y, sample_weight).accuracy
 
 
 def coverage(estimator: Any, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-    """Give the share of rows accepted."""
+    """Return the share of rows accepted."""
     return _evaluation(estimator, X, y, sample_weight).coverage
 
 
 def mean_cost(
     estimator: Any, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None
 ) -> float:
-    """Give the mean paid for sources per row, rejected rows included. Less is better."""
+    """Return the mean cost of sources per row, rejected rows included. Lower is better."""
     return _evaluation(estimator, X, y, sample_weight).cost
 
 
@@ -77,10 +77,11 @@ def missed(
     *,
     label: Any = None,
 ) -> float:
-    """Give the share of a true class's rows accepted under another label. Less is better.
+    """Return the share of a true class's rows accepted under another label. Lower is better.
 
-    `functools.partial(missed, label="sick")` is the scorer of one class. Rows without that class
-    raise: a share of nothing would look like safety. None: the class of which most is missed.
+    `functools.partial(missed, label="sick")` is the scorer for one class. If no row has that class,
+    an error is raised, because a share of no rows would look like safety. If `label` is None, the
+    share is that of the class with the largest one.
     """
     shares = _evaluation(estimator, X, y, sample_weight).missed
     if label is None:
@@ -93,23 +94,24 @@ def missed(
 
 
 def aurc(estimator: Any, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
-    """Give the area under the risk-coverage curve. Less is better, 0 is perfect.
+    """Return the area under the risk-coverage curve. Lower is better, 0 is perfect.
 
-    Rows are ordered from the surest to the least sure: accepted before rejected, then by
-    confidence. With E(k) the number of the first k of n rows whose label is wrong, accepted or not,
+    Rows are sorted from the most to the least confident: accepted before rejected, then by
+    confidence. If E(k) is the number of wrong labels among the first k of n rows, accepted or not,
     the risk at the coverage k / n is E(k) / k, and the area is the mean of the risks::
 
         (E(1) / 1 + E(2) / 2 + ... + E(n) / n) / n
 
-    Rows that are equally sure have no order: within them E grows linearly, which gives the mean
-    over all their orders. A weight counts as that many rows; so, other than in a rate, the size of
-    weights matters too, and weights that sum to 1 tell of a single row. Where weights are not
-    whole, the digamma function continues the sums of 1 / k.
+    Among rows that tie in this order E grows linearly, which gives the mean over all their orders.
+    A weight counts as that many rows. Unlike for a rate, the scale of the weights therefore
+    matters: weights that sum to 1 stand for a single row. For weights that are not whole numbers,
+    the sums of 1 / k are continued by the digamma function.
 
     References
     ----------
     Geifman, Uziel and El-Yaniv, *Bias-Reduced Uncertainty Estimation for Deep Neural Classifiers*,
-    ICLR 2019, which measures confidence by this area and by its excess over the least possible.
+    ICLR 2019, which measures confidence by this area and by its excess over the smallest possible
+    area.
 
     Examples
     --------
@@ -150,10 +152,10 @@ def expected_loss(
     error_cost: float | Mapping[Any, float] = 0.0,
     review: Review | None = None,
 ) -> float:
-    """Give what a row costs on the mean when errors and review have prices. Less is better.
+    """Return the mean expense per row when errors and review have prices. Lower is better.
 
-    `error_cost` and `review` are those of `Evaluation.loss`; `functools.partial` sets them. None:
-    the review of the estimator's `costs_`.
+    `error_cost` and `review` are those of `Evaluation.loss`; set them with `functools.partial`. If
+    `review` is None, the review of the estimator's `costs_` is used.
     """
     if review is None:
         review = getattr(getattr(_last(estimator), "costs_", None), "review", None)
@@ -162,7 +164,7 @@ def expected_loss(
 
 
 def negative(scorer: Scorer) -> Scorer:
-    """Turn the sign of one of these scorers, for searches, which maximise.
+    """Return one of these scorers with its sign reversed, for searches, which maximise.
 
     Examples
     --------

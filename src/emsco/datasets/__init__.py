@@ -1,13 +1,14 @@
-"""Problems with costs: public tables with the prices of their columns, and one made to measure.
+"""Data sets with costs: public tables with prices for their columns, and a synthetic problem.
 
 The small tables are part of the package. The large ones (`load_kdd`, `load_nslkdd` and
-`load_covtype`) are read from the folder that the argument `folder` or the environment variable
-`EMSCO_DATA` names; the error says where each file is public. Nothing is downloaded. A file is CSV
-with a header, the label last and an empty cell where a value is missing; one whose sha256 is not
-the known one is refused, because another table would give other figures without a word. X is a
-pandas DataFrame, so the loaders need pandas: `pip install 'emsco[cli]'`.
+`load_covtype`) are read from a folder, given by the argument `folder` or the environment variable
+`EMSCO_DATA`; if a file is missing, the error says where it is publicly available. Nothing is
+downloaded. A file is a CSV file with a header, the label in the last column, and empty cells for
+missing values. A file whose sha256 differs from the known one is refused, because another table
+would silently give other figures. X is a pandas DataFrame, so the loaders need pandas:
+`pip install 'emsco[cli]'`.
 
-Where the tables come from, and under which licences, is in each loader's docstring and in the file
+The origin of each table and its licence are given in the docstring of its loader and in the file
 NOTICE.
 """
 

@@ -1,4 +1,4 @@
-"""Files of public tables: where they come from, and how it is known that one is the right one."""
+"""Files of public tables: where they come from, and how they are verified."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ Folder = str | os.PathLike[str] | None
 
 
 class CostlyData(NamedTuple):
-    """A table, its labels and its prices: `X, y, costs = load_cleveland()`.
+    """A table with its labels and prices, as in `X, y, costs = load_cleveland()`.
 
     Attributes
     ----------
     X : pandas DataFrame of shape (n_rows, n_features)
-        The features; every one belongs to exactly one source of `costs`.
+        The features; each belongs to exactly one source of `costs`.
     y : numpy array of shape (n_rows,)
         The label of each row.
     costs : Costs
-        What every source costs.
+        The price of each source.
     """
 
     X: Any  # a pandas DataFrame; pandas is optional and ships no types
@@ -102,10 +102,10 @@ _PUBLIC = {
 
 
 def read(name: str, folder: Folder) -> bytes:
-    """Read a file whole, and refuse it unless it is the known one.
+    """Read a whole file, and refuse it unless it is the known one.
 
-    Without a folder, the file of the package is read; the large tables are not in it, and are
-    looked for in the folder that EMSCO_DATA names.
+    Without a folder, the file in the package is read. The large tables are not part of the package;
+    they are read from the folder given by EMSCO_DATA.
     """
     get = (
         f"get it from {_PUBLIC[name]}, in the format that emsco.datasets describes "

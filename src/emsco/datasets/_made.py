@@ -1,4 +1,4 @@
-"""A problem made to measure: dearer sources tell more."""
+"""A synthetic problem in which more expensive sources are more informative."""
 
 from __future__ import annotations
 
@@ -18,26 +18,27 @@ def make_costly_classification(
     class_sep: float = 1.0,
     random_state: int | np.random.Generator | None = None,
 ) -> CostlyData:
-    """Make a problem in which dearer sources tell more.
+    """Generate a problem in which more expensive sources are more informative.
 
-    In every feature the classes stand in a row, in an order of its own, `class_sep` apart. Source i
-    costs 2**i and blurs that with normal noise of deviation 2 / sqrt(cost): paying twice as much is
-    like measuring twice.
+    In every feature the class means are `class_sep` apart, in a random order of its own. Source i
+    costs 2**i and adds normal noise with standard deviation 2 / sqrt(cost), so paying twice as much
+    is like measuring twice.
 
     Parameters
     ----------
     n_rows : int, default=1000
-        How many rows; the classes are equally frequent.
+        The number of rows; the classes are equally frequent.
     n_sources : int, default=6
-        How many sources: s0, s1, ...
+        The number of sources, named s0, s1, ...
     features_per_source : int, default=1
-        How many features each yields: s0_0, s0_1, ...; a single one has the source's name.
+        The number of features per source, named s0_0, s0_1, ...; a single feature has the name of
+        its source.
     n_classes : int, default=2
-        How many classes: 0, 1, ...
+        The number of classes, labelled 0, 1, ...
     class_sep : float, default=1.0
         The distance between neighbouring classes.
     random_state : int, numpy Generator or None, default=None
-        An int makes the same problem every time.
+        The source of randomness; an int gives the same problem every time.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""The public tables with the prices of their columns."""
+"""Public tables with prices for their columns."""
 
 from __future__ import annotations
 
@@ -51,10 +51,11 @@ def _turney(
 
 
 def load_pima(folder: Folder = None) -> CostlyData:
-    """Pima Indians diabetes: 768 rows, 8 features, 0 or 1 = diabetes; Turney's prices.
+    """Load Pima Indians diabetes: 768 rows, 8 features, labels 0 and 1 (diabetes).
 
-    Glucose and insulin share the drawing of blood. A value of 0 stands for a missing one in
-    glucose, blood_pressure, skin_thickness, insulin and bmi, as in the original.
+    The prices are Turney's; glucose and insulin share the cost of drawing blood. In glucose,
+    blood_pressure, skin_thickness, insulin and bmi, 0 stands for a missing value, as in the
+    original.
 
     Source: Pima Indians Diabetes, once at UCI; CC0 at Kaggle. Prices: Turney (1995).
     """
@@ -63,10 +64,10 @@ def load_pima(folder: Folder = None) -> CostlyData:
 
 
 def load_credit(folder: Folder = None) -> CostlyData:
-    """Australian credit approval: 690 rows, 14 features without meaning, 0 or 1.
+    """Load Australian credit approval: 690 rows, 14 anonymised features, labels 0 and 1.
 
-    As Hamilton and Fulp (CEC 2022) price it, a feature costs 10, 100 or 1000, more where its Gini
-    importance is greater; here by terciles of that to a random forest.
+    The prices follow Hamilton and Fulp (CEC 2022): a feature costs 10, 100 or 1000, more if its
+    Gini importance is higher; here by terciles of its importance in a random forest.
 
     Source: Statlog (Australian Credit Approval), UCI; CC BY 4.0.
     """
@@ -81,10 +82,11 @@ def load_credit(folder: Folder = None) -> CostlyData:
 
 
 def load_heart(folder: Folder = None) -> CostlyData:
-    """Heart failure records: 299 rows, 12 features, 0 or 1 = died; rows are sorted by `time`.
+    """Load heart failure records: 299 rows sorted by `time`, 12 features, labels 0 and 1 (died).
 
-    As Hamilton and Fulp (CEC 2022) price it, a feature costs 10 or 100; here 10 for what is asked
-    and 100 for what is measured. `time`, the days of follow-up, is not known when a patient comes.
+    The prices follow Hamilton and Fulp (CEC 2022): a feature costs 10 or 100; here 10 if it is
+    asked and 100 if it is measured. `time`, the days of follow-up, is unknown when a patient
+    arrives.
 
     Source: Heart Failure Clinical Records, UCI 519; CC BY 4.0.
     """
@@ -94,10 +96,10 @@ def load_heart(folder: Folder = None) -> CostlyData:
 
 
 def load_cleveland(folder: Folder = None) -> CostlyData:
-    """Cleveland heart disease: 303 rows, 13 features, "healthy" or "sick"; Turney's prices.
+    """Load Cleveland heart disease: 303 rows, 13 features, "healthy" or "sick".
 
-    His groups are the setups: A (chol, fbs), B (thalach, thal) and C (exang, oldpeak, slope). Four
-    values of ca and two of thal are missing.
+    The prices are Turney's, and his groups are the setups: A (chol, fbs), B (thalach, thal) and C
+    (exang, oldpeak, slope). Four values of ca and two of thal are missing.
 
     Source: Heart Disease, UCI 45; CC BY 4.0. Prices: Turney (1995).
     """
@@ -107,11 +109,11 @@ def load_cleveland(folder: Folder = None) -> CostlyData:
 
 
 def load_thyroid(folder: Folder = None, *, classes: Literal[2, 3] = 2) -> CostlyData:
-    """Thyroid disease: 7,200 rows, 21 features, "healthy" or "sick" (7.4 %); Turney's prices.
+    """Load thyroid disease: 7,200 rows, 21 features, "healthy" or "sick" (7.4 %).
 
-    With three classes the labels are those of the original: 1 (2.3 %) and 2 (5.1 %) are sick, 3 is
-    healthy. The official 3,772 training rows come first, then the 3,428 test rows. FTI is computed
-    from TT4 and T4U: it is free, and requires both.
+    The prices are Turney's. With `classes=3` the labels are those of the original: 1 (2.3 %) and 2
+    (5.1 %) are sick, 3 is healthy. The official 3,772 training rows come first, followed by the
+    3,428 test rows. FTI is computed from TT4 and T4U: it is free and requires both.
 
     Source: Thyroid Disease, UCI 102; CC BY 4.0. Prices: Turney (1995).
     """
@@ -127,7 +129,7 @@ def load_thyroid(folder: Folder = None, *, classes: Literal[2, 3] = 2) -> Costly
 
 
 def load_hepatitis(folder: Folder = None) -> CostlyData:
-    """Hepatitis: 155 rows, 19 features, 0 or 1 = died; many missing values.
+    """Load hepatitis: 155 rows, 19 features with many missing values, labels 0 and 1 (died).
 
     No published prices were found: every feature costs 1.
 
@@ -137,7 +139,9 @@ def load_hepatitis(folder: Folder = None) -> CostlyData:
 
 
 def load_magic(folder: Folder = None) -> CostlyData:
-    """MAGIC gamma telescope: 19,020 rows sorted by class, 10 features, 0 or 1 = gamma; 1 each.
+    """Load MAGIC gamma telescope: 19,020 rows sorted by class, 10 features.
+
+    The labels are 0 and 1 (gamma). Every feature costs 1.
 
     Source: MAGIC Gamma Telescope, UCI 159; CC BY 4.0.
     """
@@ -145,7 +149,9 @@ def load_magic(folder: Folder = None) -> CostlyData:
 
 
 def load_spambase(folder: Folder = None) -> CostlyData:
-    """Spambase: 4,601 rows sorted by class, 57 features, 0 or 1 = spam; 1 each.
+    """Load Spambase: 4,601 rows sorted by class, 57 features.
+
+    The labels are 0 and 1 (spam). Every feature costs 1.
 
     Source: Spambase, UCI; CC BY 4.0.
     """
@@ -153,12 +159,13 @@ def load_spambase(folder: Folder = None) -> CostlyData:
 
 
 def load_phishing(folder: Folder = None, *, sources: Literal[7, 13] = 7) -> CostlyData:
-    """Web page phishing: 11,430 rows, 87 features, "legitimate" or "phishing".
+    """Load web page phishing: 11,430 rows, 87 features, "legitimate" or "phishing".
 
-    No prices are published. With 7 sources: the URL's text costs 1, fetching the page 30, whois
-    100, and four services 5 to 50 each. With 13, URL, page and whois are three sources of 1 each,
-    and those of the page share the setup "fetch" of 27, those of whois the setup "whois" of 97. In
-    domain_age and domain_registration_length, -1 stands for unknown.
+    No prices are published. With 7 sources, the text of the URL costs 1, fetching the page 30,
+    whois 100, and four services 5 to 50 each. With 13 sources, URL, page and whois are split into
+    three sources each, with a price of 1. The sources of the page share the setup "fetch" of 27,
+    those of whois the setup "whois" of 97. In domain_age and domain_registration_length, -1 stands
+    for unknown.
 
     Source: Hannousse and Yahiouche, Web page phishing detection (doi 10.17632/c2gw7fy2j4), Mendeley
     Data; CC BY 4.0.
@@ -223,10 +230,10 @@ def _connections(name: str, folder: Folder) -> CostlyData:
 
 
 def load_kdd(folder: Folder = None) -> CostlyData:
-    """KDD Cup 1999 without duplicates: 145,586 rows, 41 features, "attack" or "normal".
+    """Load KDD Cup 1999 without duplicates: 145,586 rows, 41 features, "attack" or "normal".
 
-    No prices are published. It has 4 sources: the header costs 1, the content 10, the time window
-    5, the host window 20. Three features are text.
+    No prices are published. There are 4 sources: the header costs 1, the content 10, the time
+    window 5 and the host window 20. Three features are text.
 
     Source: KDD Cup 1999, UCI 130. Not part of the package.
     """
@@ -234,9 +241,10 @@ def load_kdd(folder: Folder = None) -> CostlyData:
 
 
 def load_nslkdd(folder: Folder = None, *, part: Literal["train", "test"] = "train") -> CostlyData:
-    """NSL-KDD: the 25,192 rows of KDDTrain+_20Percent or the 22,544 of KDDTest+, as `load_kdd`.
+    """Load NSL-KDD, with the columns, labels and prices of `load_kdd`.
 
-    The test part holds kinds of attack that the training part does not.
+    The training part is KDDTrain+_20Percent with 25,192 rows, the test part KDDTest+ with 22,544.
+    The test part contains kinds of attack that the training part does not.
 
     Source: NSL-KDD, University of New Brunswick. Not part of the package.
     """
@@ -245,11 +253,11 @@ def load_nslkdd(folder: Folder = None, *, part: Literal["train", "test"] = "trai
 
 
 def load_covtype(folder: Folder = None, *, classes: Literal[2, 7] = 2) -> CostlyData:
-    """Forest cover types: 581,012 rows, 54 features in 12 sources.
+    """Load forest cover types: 581,012 rows, 54 features in 12 sources.
 
-    y is 1 for cover type 2 and 0 for the others, or with 7 classes the cover type, 1 to 7. No
-    prices are published: they are 1 to 5, and 20 for the soil. A hillshade is computed from aspect
-    and slope: it costs 1 and requires both.
+    y is 1 for cover type 2 and 0 for the others; with `classes=7` it is the cover type, 1 to 7. No
+    prices are published; here they are 1 to 5, and 20 for the soil. A hillshade is computed from
+    aspect and slope: it costs 1 and requires both.
 
     Source: Covertype, UCI 31; CC BY 4.0. Not part of the package.
     """
@@ -278,9 +286,9 @@ def load_covtype(folder: Folder = None, *, classes: Literal[2, 7] = 2) -> Costly
 def load_example(
     folder: Folder = None, *, part: Literal["train", "val", "test"] = "train"
 ) -> CostlyData:
-    """EMSCO's own example, from its authors' script: 15 synthetic features, 0 or 1, with prices.
+    """Load the example of the EMSCO authors' script: 15 synthetic features with prices, 0 or 1.
 
-    Its three parts have 1,999, 999 and 999 rows.
+    The parts "train", "val" and "test" have 1,999, 999 and 999 rows.
 
     Source: the public script of the authors of EMSCO; MIT.
     """

@@ -1,4 +1,4 @@
-"""Cascades, fronts and searches in files: data where that is enough, and no code unasked."""
+"""Cascades, fronts and searches in files, without running code that is not trusted."""
 
 from emsco.io._file import FORMAT, dump, load
 from emsco.io._final import load_final

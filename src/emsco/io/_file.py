@@ -1,4 +1,4 @@
-"""Files: written whole, read only if every byte is as it was written."""
+"""Files that are written as a whole, and read only if no byte has changed."""
 
 from __future__ import annotations
 

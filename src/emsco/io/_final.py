@@ -1,4 +1,4 @@
-"""Models that others have made and kept: as skops files, with a trust list, or as ONNX."""
+"""Existing models in files: as skops files, with a list of trusted types, or as ONNX."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from emsco.learners.final import OnnxModel
 
 
 def load_final(path: str | os.PathLike[str], *, trusted: Sequence[str] = ()) -> Any:
-    """Read the model that is to be the last stage: from a `.onnx` file, or as skops keeps it.
+    """Load a model to be used as the last stage, from a `.onnx` file or a skops file.
 
     Parameters
     ----------
     path : str or path
         The file.
     trusted : sequence of str, default=()
-        Types that skops may load although it does not know them to be harmless. The error tells
-        which ones a file needs.
+        Types that may be loaded although skops does not trust them by default. The error message
+        names the types that a file needs.
 
     Raises
     ------
     ArtifactError
-        Where a file asks for trust.
+        If the file needs types to be trusted.
     ModelError
-        Where it cannot be read, or holds nothing that can answer.
+        If the file cannot be read, or does not hold a model with `predict`.
 
     Examples
     --------

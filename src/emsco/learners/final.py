@@ -1,4 +1,4 @@
-"""Models that are there already: one in an ONNX file, or only what one has answered.
+"""Existing models: one in an ONNX file, or one of which only the answers are known.
 
 Anything with `predict` can be the `final` model of a cascade; a fitted scikit-learn classifier
 needs nothing from here.
@@ -25,14 +25,14 @@ _NUMPY_OF = {"float": np.float32, "double": np.float64, "int64": np.int64, "int3
 
 @dataclass(frozen=True)
 class LoggedAnswers:
-    """A model of which only the answers are known: they stand in a column of X.
+    """A model of which only the answers are known, as a column of X.
 
-    Live, that column is what asking the model gives.
+    In live use, the values of that column are obtained by asking the model.
 
     Parameters
     ----------
     column : str
-        The column that holds what the model answered. It belongs to no source.
+        The column that holds the answers of the model. It belongs to no source.
 
     Examples
     --------
@@ -45,7 +45,7 @@ class LoggedAnswers:
     column: str
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Read the answers."""
+        """Return the answers in the column."""
         answers = list(read_answers(X, self.column))
         lacking = [row for row, answer in enumerate(answers) if is_missing(answer)]
         if lacking:
@@ -56,13 +56,14 @@ class LoggedAnswers:
 class OnnxModel:
     """A classifier in the ONNX format, run by onnxruntime.
 
-    It takes one matrix of all columns, in the order of X, or one input a column, by name. Its first
-    output holds the labels, or a probability a class; then the answer is the place of the largest.
+    It takes either one matrix with all columns, in the order of X, or one input per column, by
+    name. Its first output holds the labels, or one probability per class; the answer is then the
+    position of the largest.
 
     Parameters
     ----------
     content : bytes or path
-        The model.
+        The model, or the path of its file.
 
     Examples
     --------
@@ -81,7 +82,7 @@ class OnnxModel:
             raise ModelError(f"{content} cannot be read: {error.strerror}.") from error
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Give the label of each row."""
+        """Return the label of each row."""
         session = self._session
         try:
             answers = np.asarray(session.run(None, self._inputs(X))[0])

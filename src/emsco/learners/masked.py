@@ -1,4 +1,4 @@
-"""One model that answers for every source set: trained on rows whose sources are hidden."""
+"""One model for every source set, trained on rows whose sources are hidden at random."""
 
 from __future__ import annotations
 
@@ -38,42 +38,44 @@ _LEAST_ROWS = 30  # of each class, or confidences are left as they are
 class MaskedClassifier(ClassifierMixin, BaseEstimator):
     """One classifier for every source set, at the price of one fit. Experimental.
 
-    It is trained on several copies of the rows, each with other sources hidden: a hidden source's
-    columns are missing, and one more column a source says whether it was bought, so that "not
-    bought" is not "bought and missing". Sets of one source are drawn twice as often as sets of two,
-    and so on: a row of few sources teaches less of other sets than a row of many does.
+    It is trained on several copies of the rows, each with different sources hidden. The columns of
+    a hidden source are missing, and one additional column per source says whether it was bought, so
+    that "not bought" differs from "bought and missing". Sets of one source are drawn twice as often
+    as sets of two, and so on, because a row with few sources teaches less about other sets than a
+    row with many.
 
-    As the `estimator` of `CascadeSearchCV` it is fitted once a fold, whatever the number of source
-    sets; as that of `CascadeClassifier`, once for all stages. Both tell it what the sources are.
-    A classifier fitted for one set alone is somewhat better; `CascadeSearchCV(refit="stages")` fits
-    the chosen stages so, and evaluates them anew.
+    As the `estimator` of `CascadeSearchCV` it is fitted once per fold, whatever the number of
+    source sets; as that of `CascadeClassifier`, once for all stages. Both pass it the sources. A
+    classifier fitted for a single set is somewhat better; `CascadeSearchCV(refit="stages")` fits
+    the chosen stages in that way and evaluates them again.
 
     Parameters
     ----------
     estimator : classifier with predict_proba that takes missing values, default=None
-        What is fitted on the rows with hidden sources. None: 300 gradient boosted trees of up to
-        255 leaves, eight times scikit-learn's default, for one model has to be many.
+        The classifier fitted on the rows with hidden sources. None: 300 gradient boosted trees of
+        up to 255 leaves, about eight times scikit-learn's default, because one model has to replace
+        many.
     repeats : int, default=None
-        How many copies of the rows it is trained on. None: as many as make a million rows, at
+        The number of copies of the rows to train on. None: as many as give a million rows, but at
         least 16 and at most 64.
     random_state : int, RandomState or None, default=None
-        Draws what is hidden.
+        The source of randomness, such as the draw of the hidden sources.
 
     Attributes
     ----------
     classes_ : ndarray
         The labels.
     estimator_ : classifier
-        What was fitted.
+        The fitted classifier.
     temperatures_ : ndarray
-        By how much sets of 1, 2, ... sources were too sure on held-out rows; confidences are
+        How overconfident sets of 1, 2, ... sources were on held-out rows; confidences are
         corrected for it.
     source_ : ndarray of int
         The source that each column belongs to.
     bought_ : ndarray of bool
-        The sources that it answers by: all, but for what `having` gives.
+        Whether each source is used for predictions: all are, except in what `having` returns.
     n_features_in_, feature_names_in_ : int, ndarray of str
-        The columns of those, as in scikit-learn.
+        The columns of these sources, as in scikit-learn.
 
     Examples
     --------
@@ -116,7 +118,7 @@ class MaskedClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array or frame of numbers of shape (n_rows, n_features)
-            The rows, with all columns; NaN stands for a value that is missing though bought.
+            The rows, with all columns; NaN stands for a value that was bought but is missing.
         y : array of shape (n_rows,)
             Their labels.
         sample_weight : array of shape (n_rows,), default=None
@@ -138,14 +140,14 @@ class MaskedClassifier(ClassifierMixin, BaseEstimator):
         return self
 
     def predict_proba(self, X: Any) -> Numbers:
-        """Give the probability of each class, a column each, by the sources that it answers by."""
+        """Return the probability of each class, one column per class, from the sources in use."""
         probability: Numbers = self._judge(self._whole(X), self.bought_[None])[0]
         return probability
 
     def predict_proba_of(self, X: Any, sets: Sets) -> Numbers:
-        """Give the probabilities by each of many source sets: sets x rows x classes.
+        """Return the probabilities for each of many source sets: sets x rows x classes.
 
-        X has all columns; those of sources that a set does not have are not looked at.
+        X has all columns; columns of sources that are not in a set are ignored for that set.
         """
         whole, sets = self._whole(X), np.asarray(sets, dtype=np.bool_)
         if self._has_plain_trees() and sets.shape[1] <= 64:  # bits of a word
@@ -156,13 +158,13 @@ class MaskedClassifier(ClassifierMixin, BaseEstimator):
         return self._judge(whole, sets)
 
     def predict(self, X: Any) -> NDArray[Any]:
-        """Give the most probable class of each row."""
+        """Return the most probable class of each row."""
         probability = self.predict_proba(X)
         labels: NDArray[Any] = self.classes_[probability.argmax(axis=1)]
         return labels
 
     def having(self, columns: Iterable[int]) -> MaskedClassifier:
-        """Give the same model for rows that have some columns only: those of the sources bought."""
+        """Return the same model for rows that have only the columns of the sources bought."""
         check_is_fitted(self)
         held = np.isin(np.arange(len(self.source_)), list(columns))
         view = copy(self)
@@ -175,14 +177,14 @@ class MaskedClassifier(ClassifierMixin, BaseEstimator):
         return view
 
     def separate(self) -> Any:
-        """Give the classifier for one source set alone: the same kind, and calibrated too."""
+        """Return an unfitted classifier for a single source set: the same kind, calibrated too."""
         alone = self.estimator
         if alone is None:
             alone = HistGradientBoostingClassifier(random_state=self.random_state)
         return CalibratedClassifierCV(clone(alone), method="sigmoid", ensemble=False)
 
     def emsco_learner(self) -> Learner:
-        """Give what fits the stages of a cascade by one such model."""
+        """Return the learner that fits the stages of a cascade with one such model."""
         from emsco.learners.one_model import OneModelLearner  # which knows this class
 
         return OneModelLearner(self)
@@ -274,7 +276,7 @@ class MaskedClassifier(ClassifierMixin, BaseEstimator):
 
 
 def positions(sources: Sequence[Sequence[str]], names: Sequence[str]) -> list[list[int]] | None:
-    """Say where the columns of each source stand; None where nothing is told of sources."""
+    """Return the positions of each source's columns; None if no sources are given."""
     place = {name: i for i, name in enumerate(names)}
     return [[place[column] for column in columns] for columns in sources] or None
 

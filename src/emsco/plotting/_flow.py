@@ -1,4 +1,4 @@
-"""The flow of rows through the stages: how many leave where, and what they paid."""
+"""The flow of rows through the stages: how many leave at each stage, and what they paid."""
 
 from __future__ import annotations
 
@@ -48,38 +48,39 @@ class Exit:
 
     @property
     def sentence(self) -> str:
-        """How and where they leave."""
+        """A description of how and where they leave."""
         if self.accepted:
             return f"accepted at stage {self.stage}"
         return f"rejected at stage {self.stage}: {', '.join(self.reasons)}"
 
 
 class FlowDisplay:
-    """The flow of decided rows through the stages of a cascade, bands as wide as rows are many.
+    """The flow of decided rows through the stages of a cascade.
 
-    From left to right the stages; at each, accepted rows leave upwards and the others go on. What
-    is left at the end is rejected. Where the true labels are known, every exit tells how much of
-    each class takes it. Make it by `from_decisions`.
+    The width of a band is proportional to its number of rows. Stages are drawn from left to right;
+    at each stage accepted rows leave upwards and the others go on. What is left at the end is
+    rejected. If the true labels are known, every exit shows the share of each class that takes it.
+    Create it with `from_decisions`.
 
     Parameters
     ----------
     exits : sequence of Exit
-        The rows that leave, by stage; accepted before rejected.
+        The rows that leave at each stage, accepted before rejected.
     stages : sequence of sequence of str
         The sources that each stage buys.
     costs : Costs
         Their prices.
     evaluation : Evaluation, default=None
-        The decisions held against the truth, where that is known.
+        The decisions compared with the truth, if that is known.
 
     Attributes
     ----------
     figure_, ax_ : matplotlib Figure and Axes
-        What was drawn on.
+        The figure and the axes drawn on.
     bands_ : list of matplotlib PolyCollection
-        A band for every exit, in their order.
+        The band of each exit, in the order of `exits`.
     texts_ : list of matplotlib Text
-        What is told of every exit, in their order.
+        The text of each exit, in the order of `exits`.
 
     Examples
     --------
@@ -110,18 +111,18 @@ class FlowDisplay:
     def from_decisions(
         cls, decisions: Decisions, cascade: Any, *, y: ArrayLike | None = None, ax: Any = None
     ) -> Self:
-        """Draw what a cascade decided.
+        """Draw the decisions of a cascade.
 
         Parameters
         ----------
         decisions : Decisions
-            What `cascade.decide` gave.
+            The result of `cascade.decide`.
         cascade : CascadeClassifier, or CascadeSearchCV
-            The fitted cascade; of a search, the chosen one.
+            The fitted cascade; for a search, the chosen one is used.
         y : array, default=None
-            The true label of each row; with it, figures are told by class.
+            The true label of each row. If given, figures per class are shown.
         ax : matplotlib Axes, default=None
-            What to draw on. None: a new figure.
+            The axes to draw on. None: a new figure.
         """
         check_is_fitted(cascade)
         cascade = getattr(cascade, "best_cascade_", cascade)
@@ -147,12 +148,12 @@ class FlowDisplay:
         )
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw it.
+        """Draw the plot.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            What to draw on. None: a new figure.
+            The axes to draw on. None: a new figure.
         """
         n_stages = len(self.stages)
         # What is bought is told below the stages, and must not take room from the bands.

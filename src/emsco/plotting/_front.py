@@ -1,4 +1,4 @@
-"""The front: cost against accuracy, coloured by coverage, with what it is held against."""
+"""The front: cost against accuracy, coloured by coverage, with references to compare it with."""
 
 from __future__ import annotations
 
@@ -35,31 +35,31 @@ _SQUEEZED = 1 / 6  # of the axis, into which half of the candidates may not be p
 class FrontDisplay:
     """The candidates of a front: cost against accuracy, coloured by coverage.
 
-    A line follows the best accuracy to be had for at most a cost, a line for each coverage where
-    the colour changes. What is chosen is told by class too. Make it by `from_search` or
-    `from_front`.
+    For each coverage at which the colour changes, a line shows the best accuracy available at or
+    below each cost. For the chosen candidate, figures per class are shown too. Create it with
+    `from_search` or `from_front`.
 
     Parameters
     ----------
     cost, accuracy, coverage : array of shape (n_candidates,)
         The evaluation of each candidate.
     chosen : Evaluation, default=None
-        That of the chosen candidate.
+        The evaluation of the chosen candidate.
     references : mapping of str to Evaluation, default=None
-        What the front is held against, by what to call it.
+        Evaluations to compare the front with, by the name to show.
     unit : str, default=""
         The unit of costs.
     review : float, default=0.0
-        What the review of a rejected row costs.
+        The cost of reviewing a rejected row.
 
     Attributes
     ----------
     figure_, ax_ : matplotlib Figure and Axes
-        What was drawn on.
+        The figure and the axes drawn on.
     points_ : matplotlib PathCollection
         The candidates.
     colorbar_ : matplotlib Colorbar
-        The key of coverage.
+        The colour bar of coverage.
 
     Examples
     --------
@@ -94,19 +94,19 @@ class FrontDisplay:
 
     @classmethod
     def from_search(cls, search: Any, *, ax: Any = None, scale: str | None = None) -> Self:
-        """Draw the front of a fitted search, its choice, and all sources at once.
+        """Draw the front of a fitted search, the chosen candidate, and all sources at once.
 
-        All sources are marked twice: answering every row, and accepting as many as the chosen
-        candidate does, the surest.
+        All sources at once are marked twice: answering every row, and accepting only the most
+        confident rows, as many as the chosen candidate accepts.
 
         Parameters
         ----------
         search : CascadeSearchCV
             The fitted search.
         ax : matplotlib Axes, default=None
-            What to draw on. None: a new figure.
+            The axes to draw on. None: a new figure.
         scale : {"linear", "log", "symlog"}, default=None
-            The axis of costs. None: as in `plot`.
+            The scale of the cost axis. None: as in `plot`.
         """
         check_is_fitted(search, "front_")
         references = {"all sources, every row": search.all_sources_.evaluation}
@@ -132,7 +132,7 @@ class FrontDisplay:
         ax: Any = None,
         scale: str | None = None,
     ) -> Self:
-        """Draw a front, and evaluations to mark beside it."""
+        """Draw a front, and mark other evaluations in the same plot."""
         evaluations = [candidate.evaluation for candidate in front]
         display = cls(
             cost=np.array([evaluation.cost for evaluation in evaluations]),
@@ -146,15 +146,16 @@ class FrontDisplay:
         return display.plot(ax, scale=scale)
 
     def plot(self, ax: Any = None, *, scale: str | None = None) -> Self:
-        """Draw it.
+        """Draw the plot.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            What to draw on. None: a new figure.
+            The axes to draw on. None: a new figure.
         scale : {"linear", "log", "symlog"}, default=None
-            The axis of costs. None: logarithmic where half of the candidates would be pressed into
-            a sixth of a linear one. Where one of them is free, "symlog", which has a zero.
+            The scale of the cost axis. None: linear, unless half of the candidates would then be
+            squeezed into a sixth of the axis; in that case "log", or "symlog", which includes zero,
+            if a candidate is free.
         """
         if not len(self.cost):
             raise SelectionError("The front is empty: no candidate accepts any row.")

@@ -1,4 +1,4 @@
-"""The history of a search: what it had reached after so many designs, threshold after threshold."""
+"""The history of a search: the hypervolume reached against the number of designs seen."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ _LINE = 2.2  # letters as wide as a line is high
 
 
 class HistoryDisplay:
-    """How a search went: hypervolume against designs seen, threshold after threshold.
+    """The progress of a search: hypervolume against designs seen, one threshold after the other.
 
-    Each threshold is searched on its own and starts anew; the front of all of them, and of those
-    mixed stage by stage, is the dashed line. Make it by `from_search`.
+    Each threshold is searched separately, so the curve starts again at each. The dashed line is the
+    front of all thresholds, including those mixed stage by stage. Create it with `from_search`.
 
     Parameters
     ----------
     history : sequence of mapping
-        A search's `history_`.
+        The `history_` of a search.
     reached : float, default=None
         The hypervolume of the whole front.
 
     Attributes
     ----------
     designs_, hypervolume_ : list of array
-        For each run of the search what is drawn: designs seen since the beginning of the search,
-        and the hypervolume reached.
+        The values drawn, one array per run of the search: the number of designs seen since the
+        beginning of the search, and the hypervolume reached.
     figure_, ax_ : matplotlib Figure and Axes
-        What was drawn on.
+        The figure and the axes drawn on.
 
     Examples
     --------
@@ -68,18 +68,18 @@ class HistoryDisplay:
         search : CascadeSearchCV
             The fitted search.
         ax : matplotlib Axes, default=None
-            What to draw on. None: a new figure.
+            The axes to draw on. None: a new figure.
         """
         check_is_fitted(search, "history_")
         return cls(search.history_, reached=search.front_.hypervolume()).plot(ax)
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw it.
+        """Draw the plot.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            What to draw on. None: a new figure.
+            The axes to draw on. None: a new figure.
         """
         runs = _runs(self.history)
         self.figure_, self.ax_ = axes(ax, 7.2, 4.2)

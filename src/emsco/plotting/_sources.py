@@ -1,4 +1,4 @@
-"""Where sources are bought across a front: from the cheapest candidate to the dearest."""
+"""Which sources are bought across a front, from the cheapest to the most expensive candidate."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ _MOST_COLUMNS = 40  # groups of candidates: neighbours differ too much to be loo
 
 
 class SourcesDisplay:
-    """Which sources the candidates of a front buy, from the cheapest candidate to the dearest.
+    """The sources that candidates of a front buy, from the cheapest to the most expensive.
 
-    A column is a group of neighbours in cost; the darker a cell, the more of them buy the source,
-    at whatever stage. Make it by `from_search` or `from_front`.
+    Each column is a group of candidates with neighbouring costs; the darker a cell, the more of
+    them buy the source, at any stage. Create it with `from_search` or `from_front`.
 
     Parameters
     ----------
     bought : array of bool of shape (n_sources, n_candidates)
-        Whether a candidate buys a source; candidates from the cheapest to the dearest.
+        Whether a candidate buys a source, with candidates from the cheapest to the most expensive.
     cost : array of shape (n_candidates,)
-        What each candidate costs.
+        The cost of each candidate.
     costs : Costs
         The prices.
 
     Attributes
     ----------
     figure_, ax_ : matplotlib Figure and Axes
-        What was drawn on.
+        The figure and the axes drawn on.
     share_ : array of shape (n_sources, n_groups)
-        The share of each group that buys each source, in the order drawn: most bought first.
+        The share of each group that buys each source, in the order drawn, most bought first.
     sources_ : list of str
         The sources in that order.
     colorbar_ : matplotlib Colorbar
-        The key of shares.
+        The colour bar of shares.
 
     Examples
     --------
@@ -71,7 +71,7 @@ class SourcesDisplay:
         search : CascadeSearchCV
             The fitted search.
         ax : matplotlib Axes, default=None
-            What to draw on. None: a new figure.
+            The axes to draw on. None: a new figure.
         """
         check_is_fitted(search, "front_")
         return cls.from_front(search.front_, ax=ax)
@@ -86,12 +86,12 @@ class SourcesDisplay:
         return cls(bought, cost, costs=front.costs).plot(ax)
 
     def plot(self, ax: Any = None) -> Self:
-        """Draw it.
+        """Draw the plot.
 
         Parameters
         ----------
         ax : matplotlib Axes, default=None
-            What to draw on. None: a new figure.
+            The axes to draw on. None: a new figure.
         """
         n_sources, n_candidates = self.bought.shape
         self.figure_, self.ax_ = axes(ax, 7.2, 1.8 + 0.28 * n_sources)

@@ -1,4 +1,4 @@
-"""What plots share: axes to draw on, and colours that the colour-blind and printers tell."""
+"""Shared parts of plots: axes, and colours that are distinct for the colour-blind and in print."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The report: one HTML file that shows a search, works offline and asks nobody for anything.
+"""The report: one HTML file that shows a search and works offline, without loading anything.
 
 It needs plotly: `pip install 'emsco[report]'`.
 """

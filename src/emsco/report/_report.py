@@ -1,4 +1,4 @@
-"""The page: text escaped, data as JSON that cannot end its script, everything in one file."""
+"""The page: escaped text, data as JSON that cannot end its script, everything in one file."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def report(
     certificate: Any = None,
     title: str | None = None,
 ) -> Path:
-    """Write a search as one HTML file to look at, choose in, and send around.
+    """Write a search as a single HTML file, to explore it, choose a candidate and share it.
 
-    The page shows the front with sliders for the most to pay, the least coverage and accuracy, and
-    for what is missed and rejected of each class and how sure its label is. Bounds hold with a
-    margin, as `ParetoFront.select` has it; caution says how wide. The cheapest candidate within
-    them is drawn stage by stage, its figures, by class too, stand beside those of all sources, and
-    the lines that choose it in Python and on the command line stand below. It works offline:
-    nothing is loaded from anywhere.
+    The page shows the front, with sliders for the maximum cost, the minimum coverage and accuracy,
+    and, per class, the shares missed and rejected and the precision. Bounds must be met with a
+    margin, as in `ParetoFront.select`, whose width is set by the caution. The cheapest candidate
+    within the bounds is drawn stage by stage, with its figures, also per class, beside those of all
+    sources. Below are the lines that choose it in Python and on the command line. The page works
+    offline: it loads nothing.
 
     Parameters
     ----------
@@ -58,20 +58,22 @@ def report(
     path : path
         The file to write.
     X, y : rows and their labels, default=None
-        Fresh rows, which the search has not seen; their figures stand beside the selected ones.
-        Where the target is agreement, there are no labels.
+        Fresh rows, which the search has not seen; their figures are shown beside the selected ones.
+        If the target is agreement, no labels are needed.
     population : mapping of label to float, default=None
-        The share of each class where the fresh rows come from, if the table was not drawn so.
+        The share of each class in the population that the fresh rows come from, if the rows were
+        drawn with other shares.
     certificate : Certificate, or object with a `sentence`, default=None
-        What `certify` gave; its sentence and notes are shown as they are, and whether it is about
-        the cascade that the search chose. None: that of the chosen cascade, if it has one.
+        The result of `certify`; its sentence and notes are shown unchanged, together with whether
+        it is about the cascade that the search chose. None: the certificate of the chosen cascade,
+        if it has one.
     title : str, default=None
-        The page's title. None: what is decided from how many sources.
+        The title of the page. None: the classes and the number of sources.
 
     Returns
     -------
     Path
-        The file written.
+        The path of the file written.
 
     Examples
     --------

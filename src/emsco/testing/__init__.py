@@ -1,7 +1,7 @@
-"""Contracts as functions: run them on an engine, search, learner, driver or source of your own.
+"""Contracts as functions, to check your own engine, search, learner, driver or source.
 
-Each takes a part and raises a `ContractError` at the first promise that is broken: an
-`AssertionError` whose sentence says which. None needs a test runner.
+Each function takes such a part and raises a `ContractError` at the first broken promise: an
+`AssertionError` whose message says which one. No test runner is needed.
 """
 
 from __future__ import annotations

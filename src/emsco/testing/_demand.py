@@ -1,4 +1,4 @@
-"""The one way to say that a promise is broken."""
+"""The function that reports a broken promise."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ from emsco.exceptions import ContractError
 
 
 def demand(kept: object, broken: str) -> None:
-    """Raise, with the sentence that says what is broken, unless the promise is kept."""
+    """Raise an error with the sentence that says what is broken, unless the promise is kept."""
     if not kept:
         raise ContractError(broken)

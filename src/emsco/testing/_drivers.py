@@ -1,4 +1,4 @@
-"""What every driver of the decision loop promises: decisions as offline, nothing idle."""
+"""The contract of a driver of the decision loop: decisions as offline, no unneeded fetches."""
 
 from __future__ import annotations
 
@@ -23,24 +23,24 @@ _FIELDS = ("label", "accepted", "exit_stage", "confidence", "cost", "reason", "l
 
 
 def check_driver(driver: Driver) -> None:
-    """Hold a driver of the decision loop against what everybody relies on who runs one.
+    """Check a driver of the decision loop against everything that its users rely on.
 
-    It decides as the cascade itself does: label, accepted, exit stage, confidence, cost, reason and
-    latency. It fetches a value only for a row that is still undecided when its stage is reached,
-    and no value twice. Rows one by one, all together and in another order are decided alike, and no
-    rows give no decisions. A faulty value is rejected with a reason where there is a guard, and
-    raises by name where there is none.
+    It must decide as the cascade itself does: label, accepted, exit stage, confidence, cost, reason
+    and latency. It must fetch a value only for a row that is still undecided when its stage is
+    reached, and no value twice. Rows must be decided in the same way one by one, all together and
+    in another order, and no rows must give no decisions. With a guard, a row with a faulty value
+    must be rejected with a reason; without one, the value must raise a `ValuesError`.
 
     Parameters
     ----------
     driver : callable
-        `driver(decider, functions, keys)` decides the rows that `keys` name: a value of a column is
-        what the function of that name gives for a key.
+        `driver(decider, functions, keys)` decides the rows that `keys` name. The value of a column
+        for a key is what the function with the name of that column returns for that key.
 
     Raises
     ------
     ContractError
-        At the first promise that is broken, with a sentence that says which.
+        At the first broken promise; the message says which one.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What every engine promises: a pure function over chunks, in order, whoever runs it."""
+"""The contract of an engine: a pure function over chunks, in order, wherever it runs."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ _CHUNKS = 12
 
 
 def check_engine(engine: Engine) -> None:
-    """Hold an engine against what searches rely on.
+    """Check an engine against everything that searches rely on.
 
-    It has `n_workers`, a whole number >= 1, and `map(function, chunks, *, shared=None)`. That gives
-    a list of `function(chunk, shared)` in the order of the chunks, also where there are none or
-    only one, where later chunks are done earlier, and where a call before had other shared data.
-    What a function raises comes through, by type and message, and does no harm to later calls. A
-    search with this engine has the front that it has with `LocalEngine()`, bit for bit.
+    It must have `n_workers`, a whole number >= 1, and `map(function, chunks, *, shared=None)`,
+    which returns a list of `function(chunk, shared)` in the order of the chunks. This must also
+    hold if there are no chunks or only one, if later chunks finish earlier, and if an earlier call
+    had other shared data. An exception in a function must be raised with the same type and message,
+    and must not affect later calls. A search with this engine must give the same front as with
+    `LocalEngine()`, bit for bit.
 
-    The functions that the engine is given stand in a module, so that they can be pickled.
+    The functions given to the engine are defined in a module, so that they can be pickled.
 
     Parameters
     ----------
@@ -38,7 +39,7 @@ def check_engine(engine: Engine) -> None:
     Raises
     ------
     ContractError
-        At the first promise that is broken, with a sentence that says which.
+        At the first broken promise; the message says which one.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What every learner promises: a set fitted among many is the set fitted alone."""
+"""The contract of a learner: a set fitted among many gives the same as the set fitted alone."""
 
 from __future__ import annotations
 
@@ -25,25 +25,26 @@ _TOLERANCE = 1e-6  # of a confidence: batched fits have the same optimum, not th
 
 
 def check_learner(estimator: Any, *, n_classes: int = 3) -> None:
-    """Hold a learner against what cascades and searches rely on.
+    """Check a learner against everything that cascades and searches rely on.
 
-    It is the learner that `estimator` names by `emsco_learner()`, or else the one that is chosen
-    for it. Fitted for many source sets at once it says of each what it says when it is fitted for
-    that set alone; the order of sets, how many are asked for together, and a second time change
-    nothing, bit for bit. Probabilities are from 0 to 1 and sum to 1, of every row by itself. Rows
-    that are fitted on stay as they are. A search and a cascade with it run to the end, and agree.
+    The learner is the one that `estimator.emsco_learner()` returns, or otherwise the one that is
+    chosen for the estimator. Fitted for many source sets at once, it must give for each what it
+    gives when it is fitted for that set alone. The order of sets, the number of sets requested
+    together, and a second request must change nothing, bit for bit. Probabilities must be from 0 to
+    1, sum to 1, and depend on nothing but their own row. The rows that it is fitted on must not
+    change. A search and a cascade with it must run to the end and agree.
 
     Parameters
     ----------
     estimator : classifier or None
-        What a user gives as `estimator`; None stands for the default classifier.
+        The `estimator` as given by a user; None stands for the default classifier.
     n_classes : int, default=3
-        How many classes to try it with.
+        The number of classes to check it with, in addition to 2.
 
     Raises
     ------
     ContractError
-        At the first promise that is broken, with a sentence that says which.
+        At the first broken promise; the message says which one.
 
     Examples
     --------

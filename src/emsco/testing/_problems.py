@@ -1,4 +1,4 @@
-"""Small problems that searches are held against, and a log of what was proposed."""
+"""Small problems to check searches with, and a log of what was proposed."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ _TANGLED = Costs(
 
 @dataclass
 class Log:
-    """What a search was told, and what of its proposals was refused."""
+    """The evaluations that a search received, and the proposals that were refused."""
 
     told: list[Counts] = field(default_factory=list)
     refused: list[SearchError] = field(default_factory=list)
 
     def ask(self, question: Callable[..., Answer], *asked: Any) -> Answer:
-        """Ask, and note where that is refused, whatever becomes of the error."""
+        """Ask, and record a refusal even if the search catches the error."""
         try:
             return question(*asked)
         except SearchError as error:
@@ -46,7 +46,7 @@ class Log:
             raise
 
     def points(self) -> NDArray[np.float64]:
-        """Give accepted, accuracy and paid of all feasible designs that accept anything."""
+        """Return accepted, accuracy and paid of all feasible designs that accept anything."""
         return np.vstack([np.empty((0, 3)), *map(points_of, self.told)])
 
 
@@ -57,7 +57,7 @@ class Watched(Problem):
     log: Log = field(default_factory=Log, compare=False)
 
     def lacking(self, assignments: Any) -> NDArray[np.int64]:
-        """Count the sets to be fitted first, as the problem does."""
+        """Count the sets that must be fitted first, as the problem does."""
         return self.log.ask(super().lacking, assignments)
 
     def evaluate(self, assignments: Any, threshold: Any = 0) -> Counts:
@@ -69,13 +69,13 @@ class Watched(Problem):
     def candidates(
         self, assignments: Any, threshold: Any = 0, *, reference: Any = None
     ) -> list[Candidate]:
-        """Make candidates as the problem does."""
+        """Create candidates as the problem does."""
         make = partial(super().candidates, reference=reference)
         return self.log.ask(make, assignments, threshold)
 
 
 def points_of(counts: Counts) -> NDArray[np.float64]:
-    """Give accepted, accuracy and paid of the feasible designs that accept anything."""
+    """Return accepted, accuracy and paid of the feasible designs that accept anything."""
     good = counts.feasible & (counts.accepted > 0)
     accepted, right, paid = (count[good] for count in counts[1:])
     return np.column_stack([accepted, right / accepted, paid])
@@ -94,7 +94,7 @@ class _Asking:
 
 @dataclass(frozen=True)
 class Question:
-    """Rows and prices from which one problem is made, as often as one likes."""
+    """Rows and prices from which a problem can be created repeatedly."""
 
     told: str  # what is special about it
     n_sources: int = 4
@@ -104,7 +104,7 @@ class Question:
     is_large: bool = False  # so that it may be refused
 
     def make(self, n_workers: int = 1) -> Watched:
-        """Make the problem anew, with nothing fitted."""
+        """Create a new instance of the problem, with nothing fitted."""
         rng = np.random.default_rng(0)
         y = np.arange(self.n_rows) % self.n_classes
         X = rng.normal(size=(len(y), self.n_sources)) + 0.8 * y[:, None]

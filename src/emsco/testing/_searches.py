@@ -1,4 +1,4 @@
-"""What every search promises: a front as evaluated, of what may be, the same for the same seed."""
+"""The contract of a search: a front of valid designs, as evaluated, the same for the same seed."""
 
 from __future__ import annotations
 
@@ -22,27 +22,28 @@ _MAXIMISE = [True, True, False]  # accepted, accuracy, paid
 
 
 def check_search(search: Search) -> None:
-    """Hold a search against what `CascadeSearchCV` and its users rely on.
+    """Check a search against everything that `CascadeSearchCV` and its users rely on.
 
-    On problems of two and three classes, with requirements, setups, limits, several thresholds, one
-    source and sixty-six: `run(problem, rng, callback)` gives a `SearchResult` whose front no design
-    that was evaluated beats, whose candidates have the evaluations that the problem gives them, and
-    keep to `max_stages`, `requires`, `allow_unused`, `max_missed` and `max_rejected`. The same seed
-    gives the same front, bit for bit, with any number of workers. The callback is told how it goes,
-    and what it raises ends the search. Nothing is proposed that cannot be.
+    The problems have two or three classes, requirements, setups, limits, several thresholds, and
+    from one source to sixty-six. On each, `run(problem, rng, callback)` must return a
+    `SearchResult` whose front is not beaten by any design that was evaluated. Its candidates must
+    have the evaluations that the problem gives them, and respect `max_stages`, `requires`,
+    `allow_unused`, `max_missed` and `max_rejected`. The same seed must give the same front, bit for
+    bit, with any number of workers. The callback must be informed of the progress, and an exception
+    that it raises must end the search. No invalid design may be proposed.
 
-    Give it a search with a small budget: it is run some thirty times. The problem with sixty-six
-    sources may be refused, by a `SearchError`.
+    Use a search with a small budget, because it is run about thirty times. The problem with
+    sixty-six sources may be refused with a `SearchError`.
 
     Parameters
     ----------
     search : Search
-        The search.
+        The search to check.
 
     Raises
     ------
     ContractError
-        At the first promise that is broken, with a sentence that says which.
+        At the first broken promise; the message says which one.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""What every live source promises: the values of the keys asked for, and never those of others."""
+"""The contract of a live source: the values of the requested keys, and never those of others."""
 
 from __future__ import annotations
 
@@ -25,29 +25,29 @@ def check_source(
     values: Mapping[Key, Mapping[str, Any]] | None = None,
     n_cancelled: int = _CANCELLED,
 ) -> None:
-    """Check that a live source keeps what everybody relies on who fetches from one.
+    """Check a live source against everything that its users rely on.
 
-    Keys get their own values, whatever their order, alone and together, also while other fetches
-    run and after some were cancelled at random moments. A key that the store does not have is
-    `missing`, and the keys beside it are answered all the same.
+    Every key must get its own values, in any order, alone and together with others, also while
+    other fetches run and after some were cancelled at random moments. A key that the store does not
+    have must be `missing`, and the other keys must still be answered.
 
     Parameters
     ----------
     source : LiveSource
-        The source, with a store behind it that holds `table`.
+        The source, with a store that holds `table`.
     table : mapping of key to mapping of feature to value
-        What the store holds: at least two keys, all with the same features.
+        The content of the store: at least two keys, all with the same features.
     reasons : mapping of key to str, default=None
-        Keys for which the store has no usable answer, and the reason expected.
+        Keys for which the store has no usable answer, with the expected reason.
     values : mapping of key to mapping of feature to value, default=None
-        What requests use besides the key, where the source needs something.
+        The values that requests use besides the key, if the source needs any.
     n_cancelled : int, default=100
-        How many fetches are cancelled.
+        The number of fetches to cancel.
 
     Raises
     ------
     ContractError
-        At the first promise that is broken, with a sentence that says which.
+        At the first broken promise; the message says which one.
 
     Examples
     --------

@@ -34,7 +34,7 @@ KINDS = (
 
 
 def reason_for(kind: str, column: str) -> str:
-    """Give the reason that a column is.
+    """Return the reason for rejection, with the name of the column that causes it.
 
     Examples
     --------
@@ -48,7 +48,7 @@ def reason_for(kind: str, column: str) -> str:
 
 
 def kind_of(reason: str) -> str:
-    """Give the kind of a reason, without the column."""
+    """Return the kind of a reason, without the column."""
     return reason.partition(": ")[0]
 
 
@@ -70,7 +70,7 @@ class Decisions:
     Parameters
     ----------
     label : array
-        Always a class, rejected or not: the last stage bought decides.
+        The label given by the last stage bought. It is always a class, even if the row is rejected.
     accepted : array of bool
         The only field that says whether a row was rejected.
     exit_stage : array of int
@@ -80,12 +80,12 @@ class Decisions:
     cost : array of float
         What was paid for the row.
     reason : array of str, default=None
-        Why a row was rejected, "" where it was accepted. None: every rejected row for low
+        Why a row was rejected; "" if it was accepted. None: every rejected row was rejected for low
         confidence.
     latency : array of float, default=None
-        How long the row waited for its sources. None: not at all.
-    index : index of pandas, default=None
-        What names the rows, where they came in a pandas frame; `to_frame` keeps it.
+        How long the row waited for its sources. None: no row waited.
+    index : pandas Index, default=None
+        The index of the rows, if they came in a pandas frame; `to_frame` keeps it.
 
     Examples
     --------
@@ -161,10 +161,10 @@ class Decisions:
         latency: NDArray[np.float64] | None,
         **fields: NDArray[Any],
     ) -> Decisions:
-        """Make decisions of new arrays that are known to fit, as the decision loop's are.
+        """Create decisions from new arrays that are known to be valid, without checking them.
 
-        One row on its way through a live cascade takes some twenty microseconds; looking at its
-        fields again would take ten more.
+        The decision loop uses this: one row takes about twenty microseconds in a live cascade, and
+        checking its fields again would take ten more.
         """
         decisions = cls.__new__(cls)
         if reason is not None:
@@ -178,7 +178,7 @@ class Decisions:
 
     @cached_property
     def reason(self) -> NDArray[np.object_]:
-        """Why each row was rejected, "" where it was accepted."""
+        """Why each row was rejected; "" if it was accepted."""
         reasons = np.array([LOW_CONFIDENCE, ACCEPTED], dtype=object)[self.accepted.view(np.int8)]
         reasons.flags.writeable = False
         return reasons
@@ -196,7 +196,7 @@ class Decisions:
 
     @classmethod
     def concatenate(cls, parts: Sequence[Decisions]) -> Decisions:
-        """Put the decisions about several blocks of rows one behind the other."""
+        """Concatenate the decisions about several blocks of rows."""
         if len(parts) == 1:
             return parts[0]
 
@@ -216,7 +216,7 @@ class Decisions:
         )
 
     def indexed(self, index: Any) -> Decisions:
-        """Give the same decisions with what names their rows."""
+        """Return the same decisions with an index of their rows."""
         named = Decisions.__new__(Decisions)
         named.__dict__.update(self.__dict__, index=index)
         return named
@@ -257,7 +257,7 @@ class Decisions:
         return (self[row] for row in range(len(self)))
 
     def to_frame(self) -> Any:
-        """Give a pandas DataFrame, one row a decision, with the index of the rows decided."""
+        """Return a pandas DataFrame with one row per decision and the index of the rows."""
         fields = {name: getattr(self, name) for name in Decision._fields}
         return require("pandas").DataFrame(fields, index=self.index)
 

@@ -1,4 +1,4 @@
-"""How good decisions were: counts, also by true class, and the rates that follow from them."""
+"""How good decisions were: counts, also per true class, and the rates derived from them."""
 
 from __future__ import annotations
 
@@ -275,20 +275,21 @@ def evaluate(
     sample_weight: ArrayLike | None = None,
     population: Mapping[Any, float] | None = None,
 ) -> Evaluation:
-    """Hold decisions against the truth.
+    """Compare decisions with the truth.
 
     Parameters
     ----------
     decisions : Decisions
-        What was decided about each row.
+        The decision about each row.
     y : array
         The true label of each row.
     sample_weight : array, default=None
         How much each row counts. None: every row counts 1.
     population : mapping of label to float, default=None
-        The share that classes have among the rows to come, where these were drawn otherwise, such
-        as half of them fraud. Rows then count so that classes have these shares; classes that are
-        not named share the rest as they do here. None: as the rows are.
+        The shares of the classes among future rows, if these rows were drawn differently, for
+        example half of them fraud. The rows are then weighted so that the classes have these
+        shares; classes that are not named divide the rest in proportion to their rows here. None:
+        the shares that the rows have.
 
     Examples
     --------
@@ -343,7 +344,7 @@ def evaluate(
 
 
 def weighted_as(population: Mapping[Any, float] | None) -> str:
-    """Say which shares classes count as, where they are not as the rows have them."""
+    """Describe the class shares of a given population; an empty string without one."""
     if population is None:
         return ""
     shares = " and ".join(
@@ -353,9 +354,9 @@ def weighted_as(population: Mapping[Any, float] | None) -> str:
 
 
 def weights_of(population: Mapping[Any, float], rows: Mapping[Any, float]) -> dict[Any, float]:
-    """Say how much a row of each class counts, so that classes have the shares of a population.
+    """Return the weight of a row of each class so that the classes have a population's shares.
 
-    `rows` is how many there are of each class; as many they count for together.
+    `rows` is the number of rows of each class; their weighted total is the same.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""A front held against fresh rows: what was selected beside what is true, and the gap between."""
+"""A front compared with fresh rows: selected figures, fresh figures, and the gap between them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BY_CLASS = ("rejected", "missed", "recall", "precision")
 
 @dataclass(frozen=True)
 class ScoredCandidate:
-    """A candidate, evaluated where it was selected, and its evaluation on fresh rows.
+    """A candidate, with its evaluation on fresh rows beside the one it was selected by.
 
     Examples
     --------
@@ -43,7 +43,7 @@ class ScoredCandidate:
 
     @property
     def optimism(self) -> float:
-        """By how much accuracy looked better than it is."""
+        """The selected accuracy minus the accuracy on fresh rows."""
         return self.selected.accuracy - self.fresh.accuracy
 
 
@@ -55,7 +55,7 @@ class ScoredFront(Sequence[ScoredCandidate]):
     scored : iterable of ScoredCandidate
         Every candidate with its fresh evaluation.
     measured_on : str, default=""
-        What both evaluations were measured on, told under every table.
+        What both evaluations were measured on, shown under every table.
     """
 
     __slots__ = ("_scored", "measured_on")
@@ -97,7 +97,7 @@ class ScoredFront(Sequence[ScoredCandidate]):
         return columns
 
     def to_frame(self) -> Any:
-        """Give a pandas DataFrame, one row a candidate."""
+        """Return a pandas DataFrame with one row per candidate."""
         return require("pandas").DataFrame(self._columns())
 
     def _cells(self) -> tuple[list[str], list[list[object] | None], str]:
@@ -124,18 +124,18 @@ def _share_of(evaluation: Evaluation, word: str, label: Any) -> float | None:
 
 
 class Difference(NamedTuple):
-    """A figure that fresh rows show otherwise than those that a candidate was selected on.
+    """A figure that differs between fresh rows and the rows that a candidate was selected on.
 
     Parameters
     ----------
     figure : str
-        Which: accuracy, coverage, cost, rejected, missed, recall or precision.
+        The name of the figure: accuracy, coverage, cost, rejected, missed, recall or precision.
     label : object
-        Of which class; None: of all rows.
+        The class that the figure is about. None: all rows.
     selected, fresh : float
-        What it was where the candidate was selected, and what it is on fresh rows.
+        Its value on the rows that the candidate was selected on, and on fresh rows.
     errors : float
-        How many standard errors lie between the two.
+        The difference between the two, in standard errors.
     """
 
     figure: str
@@ -161,24 +161,25 @@ def differences(
     repeats: float = 1.0,
     within_classes: bool = False,
 ) -> list[Difference]:
-    """List what fresh decisions show otherwise, by more than two standard errors.
+    """List the figures that differ on fresh rows by more than two standard errors.
 
-    Shares are compared as those of two samples that might be one, and so is the mean cost, whose
-    spread is that of the decisions. Of twenty figures that are the same, one is listed by chance.
+    The standard errors assume that both samples come from the same population. For the mean cost,
+    the spread of the fresh decisions is used. Of twenty figures that do not really differ, about
+    one is listed by chance.
 
     Parameters
     ----------
     selected : Evaluation
-        The figures where the candidate was selected.
+        The figures on the rows that the candidate was selected on.
     decisions : Decisions
-        What its cascade decides about fresh rows.
+        The decisions of its cascade about fresh rows.
     truth : array
-        What is right for each of those.
+        The true label of each fresh row.
     repeats : float, default=1.0
-        How often a row was counted on the mean where the candidate was selected.
+        How often a row was counted on average when the candidate was selected.
     within_classes : bool, default=False
-        Whether to compare only shares of the rows of a class, which do not depend on how many of
-        each class there are.
+        Whether to compare only shares of the rows of a class, which do not depend on how many rows
+        each class has.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Strategies: they propose designs, are told their evaluations, and give a front.
+"""Search strategies: they propose designs, receive their evaluations and return a front.
 
-A new one is a file here and a line in `emsco.PUBLIC`; files keep it by its parameters.
+To add one, add a file here and a line in `emsco.PUBLIC`; saved files store it by its parameters.
 """

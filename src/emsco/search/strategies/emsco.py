@@ -1,36 +1,38 @@
 """EMSCO, the paper's genetic search over stage designs.
 
 A generation is ranked by non-domination level, then by the norm of (coverage, accuracy, inverse
-cost); its elite passes on unchanged, and the rest of the next generation is bred by roulette
-selection, crossover and mutation (`_operators`):
+cost). Its elite passes to the next generation unchanged; the rest of that generation is bred by
+roulette selection, crossover and mutation (`_operators`):
 
     g1 = coverage    g2 = accuracy    g3 = (least paid + d) / (paid + d)
     norm = sqrt(g1^2 + g2^2 + g3^2)   fitness = gamma^rank x norm
     gamma = largest norm / smallest norm + epsilon
     elite size = max(round(elite_fraction x distinct), distinct non-dominated)
 
-Departures from the paper, with what restores its way:
+Departures from the paper, each followed by how to restore its behaviour:
 
-- The elite counts distinct *evaluations*, each kept once by the design with the fewest stages,
-  then the smallest assignment: designs that tie would fill the population. `elite="designs"`.
-- Sources may be unused. The problem's `allow_unused=False`.
+- The elite counts distinct *evaluations*. Each is kept once, by the design with the fewest stages,
+  then the smallest assignment; otherwise designs that tie would fill the population. To restore:
+  `elite="designs"`.
+- Sources may be unused. To restore: `allow_unused=False` of the problem.
 - Designs that break `max_missed`, `max_rejected` or `requires` rank below all others and are never
-  elite. None given.
-- A mutating index is drawn over 0..min(|Q|, max_stages - 1), so that no design outgrows
-  `max_stages`. `max_stages` = the number of sources.
-- `mutation_rate` is 1 / the number of sources. The paper's experiments: 0.05 or 0.075.
-- The halting condition on a constant best design is off. `patience`.
-- Several thresholds are searched one after the other and their fronts merged. One threshold.
-- The front is sorted by cost and has one design an evaluation, and none that accepts nothing.
-  `front.select(by="fitness")` gives the paper's first; `EMSCO.evolve` gives every design.
-- g3 has d = 1e-9 x the largest total cost, for free sources. Without those it changes nothing but
-  digits beyond the ninth.
+  part of the elite. To restore: give none of these.
+- The new stage of a mutating index is drawn from 0..min(|Q|, max_stages - 1), so that no design
+  exceeds `max_stages`. To restore: set `max_stages` to the number of sources.
+- `mutation_rate` is 1 / the number of sources. In the paper's experiments: 0.05 or 0.075.
+- The halting condition on a constant best design is off. To restore: set `patience`.
+- Several thresholds are searched one after the other and their fronts are merged. To restore: give
+  one threshold.
+- The front is sorted by cost, has one design per evaluation, and no design that accepts nothing.
+  `front.select(by="fitness")` returns the paper's first design; `EMSCO.evolve` yields every design.
+- g3 has d = 1e-9 x the largest total cost, for free sources. Without free sources it changes
+  nothing but digits beyond the ninth.
 
-Gaps and slips of the paper, settled: children join the next generation; compression renumbers
-after each distinct stage; the first population has each index in stage 1 with probability 1/2,
-redrawn until both stages exist; a parent passed on by crossover is mutated still; |Q| is counted
-before any index mutates; the roulette turns in log space, since gamma^rank overflows; rounding is
-numpy.rint. The authors' script draws mutated stages uniformly, which is `beta=1`.
+Gaps and slips of the paper are settled as follows: children join the next generation; compression
+renumbers after each distinct stage; in the first population each index is in stage 1 with
+probability 1/2, redrawn until both stages exist; a parent passed on by crossover is still mutated;
+|Q| is counted before any index mutates; the roulette works in log space, because gamma^rank
+overflows; rounding is numpy.rint. The authors' script draws mutated stages uniformly: `beta=1`.
 """
 
 from __future__ import annotations
@@ -51,7 +53,7 @@ from emsco.words.front import Candidate
 
 
 class Generation(NamedTuple):
-    """A population, best design first, with all that the next one is made from."""
+    """A population, best design first, with everything that the next one is made from."""
 
     number: int
     assignments: Assignments
@@ -66,7 +68,7 @@ class Generation(NamedTuple):
 
     @property
     def evaluations(self) -> NDArray[np.bool_]:
-        """Mark of every feasible evaluation the simplest design."""
+        """A mask of the simplest design of every feasible evaluation."""
         return self.counts.feasible & _starts(*self.counts[1:])
 
 
@@ -98,28 +100,29 @@ _RULES: tuple[tuple[str, str, Callable[[Any], bool]], ...] = (
 
 @dataclass(frozen=True)
 class EMSCO:
-    """Search designs as the paper does, by selection, crossover, mutation and elitism.
+    """The paper's genetic search: selection, crossover, mutation and elitism.
 
     Parameters
     ----------
     population : int, default=300
-        How many designs a generation has.
+        The number of designs in a generation.
     generations : int, default=150
-        How many generations are bred after the first.
+        The number of generations bred after the first.
     mutation_rate : float, default=None
-        The probability that a source's stage is drawn anew. None: 1 / the number of sources.
+        The probability that the stage of a source is redrawn. None: 1 / the number of sources.
     crossover_rate : float, default=0.8
         The probability that a child combines its parents instead of copying one.
     elite_fraction : float, default=0.2
-        The share of distinct designs that pass on unchanged; non-dominated ones always do.
+        The share of distinct designs that pass to the next generation unchanged; non-dominated
+        ones always do.
     beta : float, default=2.0
-        The bias of mutation towards early stages; 1 has none.
+        The bias of mutation towards early stages; 1 means no bias.
     epsilon : float, default=0.01
-        How far the fitness of two non-domination levels is kept apart, at least.
+        The minimum separation between the fitness of two non-domination levels.
     growth : int, default=0
-        By how much the population grows while its elite fills it.
+        The number of designs by which the population grows while the elite fills it.
     patience : int, default=None
-        Stop when the best design has stayed the same for so many generations. None: never.
+        Stop when the best design has not changed for this many generations. None: never.
     elite : {"evaluations", "designs"}, default="evaluations"
         What makes two members of the elite distinct.
 
@@ -153,7 +156,7 @@ class EMSCO:
         rng: np.random.Generator,
         callback: Callable[[dict[str, Any]], None] | None = None,
     ) -> SearchResult:
-        """Search every threshold of a problem; `callback` is told each entry of the history."""
+        """Search every threshold of a problem; `callback` gets each entry of the history."""
         candidates: list[Candidate] = []
         history: list[dict[str, Any]] = []
         for threshold in range(problem.n_thresholds):
@@ -172,9 +175,9 @@ class EMSCO:
         callback: Callable[[dict[str, Any]], None] | None = None,
         span: tuple[float, float] = (0.0, 1.0),
     ) -> Generation:
-        """Search one threshold, add to the history, and give the last generation.
+        """Search one threshold, add to the history, and return the last generation.
 
-        `span` says from which share of a whole search to which this one goes.
+        `span` is the part of the whole search that this one covers, as two shares.
         """
         for generation in self.evolve(problem, rng, threshold):
             share = 1.0 if generation.halted else generation.number / self.generations
@@ -193,7 +196,7 @@ class EMSCO:
     def evolve(
         self, problem: Problem, rng: np.random.Generator, threshold: int = 0
     ) -> Iterator[Generation]:
-        """Give one generation after the other; the last one says why it is the last."""
+        """Yield one generation after the other; the last one says why the search halted."""
         size = self.population
         first = operators.initial_population(size, problem.n_sources, problem.max_stages, rng)
         generation = self._ranked(first, problem.evaluate(first, threshold), problem)

@@ -1,9 +1,9 @@
-"""Every design there is: nested source sets walked, and the exact front out of one small table.
+"""Exhaustive search: walk all nested source sets and read the exact front from one small table.
 
-For each pair of counts (accepted, wrong) only the cheapest design can be on the front. So the walk
-keeps, for each such cell, the least cost, how many designs share it, and the simplest of them:
-dense while the cells take at most 256 MB, and beyond that a list of designs that is cleared of
-dominated ones whenever it fills up.
+For each pair of counts (accepted, wrong) only the cheapest design can be on the front. For each
+such cell, the walk therefore keeps the lowest cost, the number of designs that share it, and the
+simplest of them. The table is dense if the cells take at most 256 MB; otherwise it is a list of
+designs from which dominated ones are removed whenever it is full.
 """
 
 from __future__ import annotations
@@ -31,12 +31,17 @@ _SIEVE = 256  # rows and columns of the coarse table that spares a list the beat
 
 @dataclass(frozen=True)
 class Exhaustive:
-    """Evaluate every design: the exact front, and how many designs share each of its evaluations.
+    """Exhaustive search, which evaluates every design and returns the exact front.
+
+    Under "ties", the history says how many designs share each evaluation of the front at a
+    threshold.
 
     Parameters
     ----------
     most : float, default=1e12
-        The largest number of designs times words of 64 rows to walk; about three hours a core.
+        The maximum amount of work, as the number of designs times the number of 64-row words times
+        the number of thresholds. The default takes about three hours on one core; a larger search
+        is refused.
 
     Examples
     --------
@@ -53,7 +58,7 @@ class Exhaustive:
         rng: np.random.Generator | None = None,  # noqa: ARG002  # nothing is left to chance
         callback: Callable[[dict[str, Any]], None] | None = None,
     ) -> SearchResult:
-        """Fit every source set, walk every design, keep the front."""
+        """Fit every source set, evaluate every design and keep the front."""
         self._refuse_too_many(problem)
         walk = _Walk.prepare(problem)
         history: list[dict[str, Any]] = []
@@ -273,7 +278,7 @@ def _fill_sieve(sieve: NDArray[np.int64], step: int, found: _Found) -> None:
 
 
 def count_sets(problem: Problem) -> int | None:
-    """Count the source sets that a search of every design fits; None where they are too many."""
+    """Count the source sets that an exhaustive search fits; None if there are too many."""
     if problem.n_sources > MOST_SOURCES:
         return None
     numbers = np.arange(1, 2**problem.n_sources)

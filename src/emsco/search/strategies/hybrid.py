@@ -1,4 +1,4 @@
-"""The genetic search first, local search from what it found; and the choice of a search by size."""
+"""A genetic search followed by local search, and the choice of a default search by size."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FITTED_ONE_BY_ONE = 1_024  # sets: a few minutes where a fit takes a tenth of a
 
 @dataclass(frozen=True)
 class Hybrid:
-    """A short genetic search, then local search from its front.
+    """A short genetic search, followed by a local search that starts from its front.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class Hybrid:
         rng: np.random.Generator,
         callback: Callable[[dict[str, Any]], None] | None = None,
     ) -> SearchResult:
-        """Run both at every threshold and merge what they found."""
+        """Run both searches at every threshold and merge their fronts."""
         emsco = self.emsco or EMSCO(population=100, generations=30)
         local = self.local or LocalSearch()
         history: list[dict[str, Any]] = []
@@ -74,10 +74,11 @@ class Hybrid:
 
 
 def default_search(problem: Problem) -> Search:
-    """Choose by size: every design where they are few enough, else local search. Never by a clock.
+    """Choose a search by size: exhaustive if there are few enough designs, otherwise local search.
 
-    Alternative thresholds are walked one after the other, so they count; and share one budget.
-    Where sets are fitted one by one, which is slow, fewer are.
+    The choice never depends on a clock. Alternative thresholds are searched one after the other, so
+    they count towards the size, and they share one budget. If source sets are fitted one by one,
+    which is slow, fewer of them are fitted.
     """
     words = -(-problem.n_rows // 64) * problem.n_thresholds
     few_sets = problem.table.batched or 2.0**problem.n_sources <= _FITTED_ONE_BY_ONE

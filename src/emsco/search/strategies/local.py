@@ -1,9 +1,9 @@
-"""Pareto local search: look around every design on the front, and walk towards it from nearby.
+"""Pareto local search: explore the neighbours of the front, and walk towards it from nearby.
 
-It starts along a chain of source sets, grown greedily. What is not dominated joins the archive and
-is looked around in turn. Beside that, walkers start from designs near the archive and go to the
-best design around them, by a weighting of the objectives of their own, until there is none better;
-then they start anew. All of a round's designs are evaluated at once.
+It starts along a chain of source sets that is grown greedily. Designs that are not dominated join
+the archive, and their neighbours are explored in turn. In addition, walkers start from designs near
+the archive. Each has its own weighting of the objectives and moves to the best neighbour until none
+is better; then it starts again. All designs of a round are evaluated at once.
 """
 
 from __future__ import annotations
@@ -37,12 +37,13 @@ class LocalSearch:
     Parameters
     ----------
     evaluations : int, default=1_000_000
-        The most designs to evaluate, at each threshold.
+        The maximum number of designs to evaluate at each threshold.
     fits : int, default=None
-        The most source sets to fit, at all thresholds together, after which the search ends. None:
-        4,096. 0: only those that are fitted already are looked at.
+        The maximum number of source sets to fit, for all thresholds together, after which the
+        search ends. None: 4,096. 0: only sets that are already fitted are used.
     seconds : float, default=None
-        When to stop; the one option that gives up reproducibility.
+        The time after which the search of each threshold stops. None: no limit. This is the only
+        option that makes a search irreproducible.
     """
 
     evaluations: int = 1_000_000
@@ -61,7 +62,7 @@ class LocalSearch:
         rng: np.random.Generator,
         callback: Callable[[dict[str, Any]], None] | None = None,
     ) -> SearchResult:
-        """Search from a chain of source sets, and from all sources bought at once."""
+        """Search, starting from a chain of source sets and from all sources bought at once."""
         history: list[dict[str, Any]] = []
         candidates = []
         first, shares = self.begin(problem)
@@ -76,7 +77,7 @@ class LocalSearch:
         return SearchResult(problem.front(candidates), history)
 
     def begin(self, problem: Problem) -> tuple[Assignments, list[int]]:
-        """Give designs to start from, and how large the table may be after each threshold."""
+        """Return the designs to start from, and the maximum table size after each threshold."""
         fits = FITS if self.fits is None else self.fits
         most = len(problem.table) + fits
         at_once = np.zeros((1, problem.n_sources), dtype=np.int8)
@@ -96,10 +97,10 @@ class LocalSearch:
         span: tuple[float, float] = (0.0, 1.0),
         evaluated: int = 0,
     ) -> Assignments:
-        """Search at one threshold from some designs; give the designs of the front found.
+        """Search at one threshold from some designs; return the designs of the front found.
 
-        `span` says from which share of a whole search to which this one goes; `evaluated` how many
-        designs were evaluated before, which the budget includes.
+        `span` is the part of the whole search that this one covers, as two shares; `evaluated` is
+        the number of designs evaluated before, which count towards the budget.
         """
         descent = _Descent(self, problem, rng, threshold, starts, most_sets, span, evaluated)
         descent.evaluate(starts)
