@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from types import MappingProxyType
 from typing import Any
@@ -78,14 +78,18 @@ class Sources(Mapping[str, LiveSource]):
     def __repr__(self) -> str:
         return f"Sources({self._sources!r})"
 
-    def check(self, costs: Costs) -> None:
-        """Raise an error if a source is unknown to the costs, or one of theirs is missing."""
+    def check(self, costs: Costs, bought: Sequence[str] | None = None) -> None:
+        """Raise an error if a source is unknown to the costs, or one that is bought is missing.
+
+        `bought` names the sources that a cascade buys. None: all of them.
+        """
         unknown = [name for name in self if name not in costs.names]
         if unknown:
             raise SourcesError(
                 f"The costs have no source {unknown[0]!r}{nearest(unknown[0], costs.names)}"
             )
-        lacking = [name for name in costs.names if name not in self]
+        needed = costs.names if bought is None else bought
+        lacking = [name for name in needed if name not in self]
         if lacking:
             raise SourcesError(f"It is not said how to fetch {quoted(lacking)}.")
 

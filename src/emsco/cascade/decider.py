@@ -146,6 +146,16 @@ class Decider:
         taken = values if self.final is None else columns
         return Answer([taken[name] for name in columns])
 
+    def examine(self, columns: Columns) -> Answer:
+        """Read values of some columns, as an answer to the decision loop, and never raise.
+
+        What cannot be judged is a reason, with a guard and without one.
+        """
+        values = {name: self._read(name, column) for name, column in columns.items()}
+        known = {name: column for name, column in values.items() if name in self.readers}
+        taken = values if self.final is None else columns
+        return Answer([taken[name] for name in columns], self.reasons(known))
+
     def decide(self, rows: Rows) -> Decisions:
         """Decide rows that were read; the decisions keep the index of their frame."""
         decided = Decisions.concatenate([self._decide(block) for block in self._blocks(rows)])
@@ -167,7 +177,9 @@ class Decider:
         """Return why rows must be rejected (guard or invalid value); None if no row must be."""
         if not self.encodes:  # else they are read already
             values = {name: self.readers[name].plain(column) for name, column in values.items()}
-        reasons: NDArray[np.object_] | None = self.guard.reasons(values)
+        reasons: NDArray[np.object_] | None = None
+        if self.guard is not None:
+            reasons = self.guard.reasons(values)
         if reasons is not None:
             reasons = np.asarray(reasons, dtype=object)
         for name, column in values.items():

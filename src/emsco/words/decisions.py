@@ -62,6 +62,10 @@ class Decision(NamedTuple):
     cost: float
     reason: str
     latency: float
+    receipt: Any = None  # what was fetched, paid and waited; None where nothing was fetched live
+
+
+FIELDS = Decision._fields[:-1]  # of every row, offline and live
 
 
 class Decisions:
@@ -113,6 +117,7 @@ class Decisions:
     confidence: NDArray[np.float64]
     cost: NDArray[np.float64]
     index: Any = None  # of pandas; a row on its way through a live cascade has no time to set it
+    receipts: Sequence[Any] | None = None  # one per row, where rows were decided live
 
     def __init__(
         self,
@@ -221,6 +226,12 @@ class Decisions:
         named.__dict__.update(self.__dict__, index=index)
         return named
 
+    def receipted(self, receipts: Sequence[Any]) -> Decisions:
+        """Give the same decisions with a receipt per row."""
+        live = Decisions.__new__(Decisions)
+        live.__dict__.update(self.__dict__, receipts=receipts)
+        return live
+
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"Decisions never change; {name!r} cannot be set.")
 
@@ -235,14 +246,11 @@ class Decisions:
 
     def __getitem__(self, rows: Any) -> Decision | Decisions:
         if isinstance(rows, int | np.integer):
-            return Decision(
-                *(
-                    value.item() if isinstance(value := getattr(self, name)[rows], np.generic)
-                    else value
-                    for name in Decision._fields
-                )
-            )  # fmt: skip
-        return Decisions(
+            row = int(rows)
+            held = [getattr(self, name)[row] for name in FIELDS]
+            plain = [value.item() if isinstance(value, np.generic) else value for value in held]
+            return Decision._make([*plain, None if self.receipts is None else self.receipts[row]])
+        taken = Decisions(
             self.label[rows],
             self.accepted[rows],
             self.exit_stage[rows],
@@ -252,18 +260,22 @@ class Decisions:
             latency=None if self._given("latency") is None else self.latency[rows],
             index=None if self.index is None else self.index[rows],
         )
+        if self.receipts is None:
+            return taken
+        places = np.arange(len(self))[rows]
+        return taken.receipted([self.receipts[place] for place in places])
 
     def __iter__(self) -> Iterator[Decision]:
         return (self[row] for row in range(len(self)))
 
     def to_frame(self) -> Any:
         """Return a pandas DataFrame with one row per decision and the index of the rows."""
-        fields = {name: getattr(self, name) for name in Decision._fields}
+        fields = {name: getattr(self, name) for name in FIELDS}
         return require("pandas").DataFrame(fields, index=self.index)
 
     def _cells(self) -> tuple[list[str], list[list[object] | None]]:
         waited = bool(self.latency.any())
-        header = ["row", *(name for name in Decision._fields if waited or name != "latency")]
+        header = ["row", *(name for name in FIELDS if waited or name != "latency")]
         rows: list[list[object] | None] = [
             None if row is None else [row, *self[row][: len(header) - 1]]
             for row in shown(len(self))

@@ -1,0 +1,89 @@
+"""A circuit breaker: a source that fails again and again is left alone, and then met carefully."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+_PAUSE = 1.0  # seconds between trial calls
+
+
+class Breaker:
+    """Says whether a source may be asked, and how many calls may be under way.
+
+    It opens after some failures in a row. While it is open, one trial call a second is allowed;
+    after the first that succeeds the source is asked again, by one call at a time, then by two, by
+    four, until its own limit is reached. A failure on the way opens it at once.
+
+    Parameters
+    ----------
+    failures : int
+        After how many failures in a row it opens.
+    concurrency : int
+        How many calls the source takes at a time when it is well.
+    clock : callable, default=time.monotonic
+        Gives the time in seconds.
+
+    Examples
+    --------
+    >>> from emsco.acquisition.breaker import Breaker
+    >>> now = 0.0
+    >>> breaker = Breaker(failures=2, concurrency=32, clock=lambda: now)
+    >>> breaker.failed()
+    >>> breaker.allows()
+    True
+    >>> breaker.failed()
+    >>> breaker.allows()
+    False
+    >>> now = 1.5  # time for a trial call
+    >>> breaker.allows(), breaker.allows()
+    (True, False)
+    >>> breaker.succeeded()
+    >>> breaker.limit
+    1
+    """
+
+    def __init__(
+        self, failures: int, concurrency: int, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._most, self._concurrency, self._clock = failures, concurrency, clock
+        self._failures = 0
+        self._tried: float | None = None  # when the last trial began; None: it is closed
+        self._limit = concurrency
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the source is left alone."""
+        return self._tried is not None
+
+    @property
+    def limit(self) -> int:
+        """How many calls may be under way."""
+        return self._limit
+
+    def allows(self) -> bool:
+        """Say whether a call may be made now; while it is open, one a second may."""
+        if self._tried is None:
+            return True
+        now = self._clock()
+        if now - self._tried < _PAUSE:
+            return False
+        self._tried = now
+        return True
+
+    def succeeded(self) -> None:
+        """Note a call that was answered."""
+        self._failures = 0
+        if self._tried is not None:
+            self._tried, self._limit = None, 1
+        else:
+            self._limit = min(2 * self._limit, self._concurrency)
+
+    def failed(self) -> None:
+        """Note a call that was not answered."""
+        self._failures += 1
+        recovering = self._limit < self._concurrency
+        if self._tried is not None:
+            return
+        if recovering or self._failures >= self._most:
+            self._tried, self._limit = self._clock(), 1
