@@ -13,7 +13,7 @@ ROOT = Path(emsco.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
 # Names with an underscore that Python documents for everybody.
-PYTHONS = {"_exit", "_getframe", "_fields", "_replace", "_asdict"}
+PYTHONS = {"_exit", "_getframe", "_fields", "_make", "_replace", "_asdict"}
 # Private names of others that have no public one.
 EXCEPTIONS = {
     "_validate_params",  # scikit-learn: checks parameters that come out of a file
