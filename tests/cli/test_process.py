@@ -126,7 +126,7 @@ def test_closed_standard_output_is_told(folder):
     command = shlex.join([*EMSCO, "decide", "run", "fresh.csv"])
     ended = subprocess.run(["bash", "-c", f"{command} >&-"], cwd=folder, capture_output=True)
     assert ended.returncode == 2
-    assert ended.stderr == b"emsco: Standard output is closed; name a file by --out.\n"
+    assert ended.stderr == b"emsco: Standard output is closed; give a file with --out.\n"
 
 
 BUG = r"""
@@ -150,7 +150,7 @@ def test_an_error_that_nobody_foresaw_has_a_code_of_its_own(traceback):
     assert ended.returncode == 70
     *before, last = ended.stderr.splitlines()
     assert last.startswith("emsco: unexpected error: KeyError: 'nobody")
-    assert last.endswith("Please report it, with what EMSCO_TRACEBACK=1 in the environment prints.")
+    assert last.endswith("if the environment variable EMSCO_TRACEBACK is set to 1.")
     assert bool(before) == traceback
     assert ("Traceback (most recent call last):" in before) == traceback
 
