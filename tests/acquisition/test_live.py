@@ -201,6 +201,17 @@ def test_a_deadline_and_a_ceiling_reject(cascade):
     live.close_now()
 
 
+def test_connections_belong_to_one_event_loop(cascade):
+    """Used in two, they would wait for each other for ever."""
+    live = LiveCascade(cascade, Shop().sources())
+    live.decide_now(KEYS[:1])
+    with pytest.raises(SourcesError, match="belongs to the event loop that it was opened in"):
+        asyncio.run(live.decide(KEYS[:1]))
+    live.close_now()
+    assert len(asyncio.run(live.decide(KEYS[:1]))) == 1  # after it was closed, in any other
+    asyncio.run(live.close())
+
+
 def test_calls_for_the_same_request_share_one_fetch(cascade):
     """The first caller pays; what is kept costs nothing."""
     shop = Shop()

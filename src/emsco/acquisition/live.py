@@ -81,6 +81,7 @@ class LiveCascade:
         self._max_cost, self._deadline = max_cost, deadline
         self._model, self._prices = fingerprint(decider), digest_of(self._costs.to_toml())
         self._gates: dict[str, Gate] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: _LoopThread | None = None
 
     async def __aenter__(self) -> Self:
@@ -91,6 +92,13 @@ class LiveCascade:
         await self.close()
 
     def _open(self) -> dict[str, Gate]:
+        loop = asyncio.get_running_loop()
+        if self._gates is not None and self._loop is not loop:
+            raise SourcesError(
+                "A live cascade belongs to the event loop that it was opened in; close it, or "
+                "make another one."
+            )
+        self._loop = loop
         if self._gates is None:
             by_name = {source.name: source for source in self._costs.sources}
             self._gates = {
