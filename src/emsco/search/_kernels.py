@@ -112,7 +112,7 @@ def count_labels(
                     out[d, c] += count_bits(own)
 
 
-@compiled()
+@compiled(inline="always")
 def _buy(open_rows: Any, s: Any, accepted: Any, right: Any, left_open: Any) -> Any:
     """Buy the set `s` for the open rows: how many it accepts, and how many of them it has right."""
     n_accepted = 0
@@ -126,7 +126,7 @@ def _buy(open_rows: Any, s: Any, accepted: Any, right: Any, left_open: Any) -> A
     return n_accepted, n_right
 
 
-@compiled()
+@compiled(inline="always")
 def _judge(open_rows: Any, s: Any, accepted: Any, right: Any) -> Any:
     """Buy the last set of a chain: as `_buy`, where nobody asks which rows stay open."""
     n_accepted = 0
@@ -138,7 +138,7 @@ def _judge(open_rows: Any, s: Any, accepted: Any, right: Any) -> Any:
     return n_accepted, n_right
 
 
-@compiled()
+@compiled(inline="always")
 def _buy_two(open_rows: Any, s: Any, last: Any, accepted: Any, right: Any) -> Any:
     """Buy the set `s`, then the set `last` for what stays open: what `s` accepts, and both counts.
 
@@ -157,7 +157,7 @@ def _buy_two(open_rows: Any, s: Any, last: Any, accepted: Any, right: Any) -> An
     return n_first, n_accepted, n_right
 
 
-@compiled()
+@compiled(inline="always")
 def _miss(so_far: Any, open_rows: Any, s: Any, accepted: Any, right: Any, masks: Any, most: Any,
           missed: Any) -> Any:  # fmt: skip
     """Add the rows of each limited class that `s` misses; say whether one is beyond its limit."""
@@ -171,7 +171,7 @@ def _miss(so_far: Any, open_rows: Any, s: Any, accepted: Any, right: Any, masks:
     return beyond
 
 
-@compiled()
+@compiled(inline="always")
 def _rejects(open_rows: Any, s: Any, last: Any, accepted: Any, masks: Any, most: Any) -> Any:
     """Say whether a design that ends with `s`, then `last`, rejects more of a class than it may.
 
@@ -187,7 +187,7 @@ def _rejects(open_rows: Any, s: Any, last: Any, accepted: Any, masks: Any, most:
     return beyond
 
 
-@compiled()
+@compiled(inline="always")
 def _place(n_accepted: Any, n_wrong: Any, width: Any, step: Any) -> Any:
     """Find the place in `least` that tells whether a design is beaten; -1 where none can.
 
@@ -199,7 +199,7 @@ def _place(n_accepted: Any, n_wrong: Any, width: Any, step: Any) -> Any:
     return a * width + b if a < width and b >= 0 else -1
 
 
-@compiled()
+@compiled(inline="always")
 def _note(place: Any, n_accepted: Any, n_right: Any, paid: Any, n_stages: Any, key: Any,
           least: Any, cells: Any, keys: Any, step: Any, used: Any) -> Any:  # fmt: skip
     """Note a design that is not beaten: in its cell, or as one more of a list.
