@@ -201,6 +201,23 @@ def test_a_deadline_and_a_ceiling_reject(cascade):
     live.close_now()
 
 
+def test_the_first_of_equal_keys_pays_and_lacks_are_refused_before_anything_is_paid(cascade):
+    """A key given twice in a call, and a request that uses what nobody has."""
+    live = LiveCascade(cascade, Shop().sources())
+    expected = cascade.decide(FRAME[:1]).cost[0]
+    dear = int(np.argmax(cascade.decide(FRAME).cost))
+    assert live.decide_now([KEYS[dear]] * 3).cost.tolist() == [27.0, 0.0, 0.0]
+    assert live.decide_now(KEYS[:1]).cost[0] == expected
+    live.close_now()
+    shop = Shop()
+    live = LiveCascade(cascade, shop.sources(whois=shop.source("whois", uses=["domain"])))
+    with pytest.raises(SourcesError, match="'whois' uses 'domain': give it in `known`"):
+        live.decide_now(KEYS[:40])
+    assert not shop.asked
+    assert len(live.decide_now(KEYS[:40], known={"domain": ["a"] * 40})) == 40
+    live.close_now()
+
+
 def test_connections_belong_to_one_event_loop(cascade):
     """Used in two, they would wait for each other for ever."""
     live = LiveCascade(cascade, Shop().sources())

@@ -47,13 +47,7 @@ class CallableSource(LiveSource):
 
     function: Function
     uses: Sequence[str] = ()
-    time_field: str | None = None
     price_field: str | None = None
-
-    @property
-    def is_timed(self) -> bool:
-        """Whether answers contain the time of their event."""
-        return self.time_field is not None
 
     @property
     def needs(self) -> frozenset[str]:

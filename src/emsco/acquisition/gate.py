@@ -10,7 +10,7 @@ import asyncio
 import random
 import time
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
@@ -24,7 +24,6 @@ from emsco.words.decisions import (
     CIRCUIT_OPEN,
     DEADLINE,
     ERROR,
-    STALE,
     TIMEOUT,
 )
 
@@ -62,7 +61,6 @@ class Spending:
     day: str = ""
     paid: float = 0.0
     unknown: int = 0
-    prices: list[float] = field(default_factory=list)  # of the unknown ones
 
     def today(self) -> float:
         """Give what was paid today."""
@@ -111,7 +109,10 @@ class Gate:
             for i, key in enumerate(keys)
         ]
         found: list[Bought | None] = [self._kept(request) for request in requests]
-        fresh = {r: i for i, r in enumerate(requests) if found[i] is None and r not in self._flying}
+        fresh: dict[Any, int] = {}
+        for i, request in enumerate(requests):
+            if found[i] is None and request not in self._flying:
+                fresh.setdefault(request, i)  # who asks first pays
         flights: dict[_Flight, None] = {}
         own = self._launch(fresh, keys, values, found) if fresh else None
         places: list[tuple[_Flight, int] | None] = [None] * len(keys)
@@ -325,6 +326,3 @@ class _Slot:
         gate._running -= 1
         async with gate._freed:
             gate._freed.notify_all()
-
-
-__all__ = ["CACHED", "FETCHED", "SHARED", "STALE", "Bought", "Gate", "Spending"]

@@ -53,7 +53,6 @@ class HTTPSource(LiveSource):
     batch: bool = False
     rows: str = ""
     key_field: str | None = None
-    time_field: str | None = None
     price_field: str | None = None
     headers_env: Mapping[str, str] | None = None
     idempotency_header: str | None = None
@@ -84,11 +83,6 @@ class HTTPSource(LiveSource):
     def template(self) -> Template:
         """The URL, with names to fill in."""
         return Template.parse(self.url, "url")
-
-    @property
-    def is_timed(self) -> bool:
-        """Whether answers contain the time of their event."""
-        return self.time_field is not None
 
     @property
     def is_idempotent(self) -> bool:

@@ -181,6 +181,7 @@ class _Call:
         # Every value that the rows have, by feature: what later requests may use.
         self._have: dict[str, list[Any]] = known
         self._known = self._known_sources()
+        self._refuse_unmet()
 
     def _known_sources(self) -> set[str]:
         """Name the sources that the caller has wholly; one in part cannot be fetched in part."""
@@ -196,6 +197,18 @@ class _Call:
             if here:
                 whole.add(name)
         return whole
+
+    def _refuse_unmet(self) -> None:
+        """Refuse, before anything is paid, sources whose requests use what nobody has."""
+        by_name = {source.name: source for source in self._costs.sources}
+        for name in self._live._bought:
+            required = [f for other in by_name[name].requires for f in self._costs.columns(other)]
+            lacking = sorted(self._gates[name].source.needs - {*self._have, *required})
+            if lacking and name not in self._known:
+                raise SourcesError(
+                    f"Source {name!r} uses {quoted(lacking)}: give it in `known`, or let it "
+                    "require the one that yields it."
+                )
 
     async def answer(self, ask: Ask) -> Answer:
         """Fetch what a stage needs, each source after those that it requires."""
@@ -239,9 +252,6 @@ class _Call:
         if not rows:
             return failed, paid, asked
         gate = self._gates[name]
-        lacking = [need for need in gate.source.needs if need not in self._have]
-        if lacking:
-            raise SourcesError(f"Source {name!r} uses {quoted(lacking)}, which nobody has fetched.")
         values = {need: [self._have[need][row] for row in rows] for need in gate.source.needs}
         got = await gate.fetch([self._keys[row] for row in rows], values, self._until)
         for feature in gate.features:

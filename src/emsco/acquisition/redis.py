@@ -46,7 +46,6 @@ class RedisSource(LiveSource):
     format: str = HASH
     fields: Mapping[str, str] | None = None
     key_field: str | None = None
-    time_field: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -59,11 +58,6 @@ class RedisSource(LiveSource):
     def template(self) -> Template:
         """The Redis key, with names to fill in."""
         return Template.parse(self.key, "key")
-
-    @property
-    def is_timed(self) -> bool:
-        """Whether answers contain the time of their event."""
-        return self.time_field is not None
 
     @property
     def needs(self) -> frozenset[str]:

@@ -64,6 +64,8 @@ class LiveSource(ABC):
         Whether a request costs money even if there is no answer; it is then not repeated.
     max_spend : float, default=None
         The maximum to spend per day, in the unit of the costs. None: no limit.
+    time_field : str, default=None
+        Where an answer has the time of its event. None: it has none.
     """
 
     timeout: float = 1.0
@@ -75,6 +77,7 @@ class LiveSource(ABC):
     max_skew: float = 60.0
     paid: bool = False
     max_spend: float | None = None
+    time_field: str | None = None
 
     def __post_init__(self) -> None:
         for name, least in _LEAST.items():
@@ -108,7 +111,7 @@ class LiveSource(ABC):
     @property
     def is_timed(self) -> bool:
         """Whether answers contain the time of their event."""
-        return False
+        return self.time_field is not None
 
     @property
     def is_idempotent(self) -> bool:

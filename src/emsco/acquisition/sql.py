@@ -46,7 +46,6 @@ class SQLSource(LiveSource):
     url_env: str | None = None
     url: str | None = field(default=None, repr=False)
     fields: Mapping[str, str] | None = None
-    time_field: str | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -56,11 +55,6 @@ class SQLSource(LiveSource):
     @property
     def _bound(self) -> frozenset[str]:
         return frozenset(_BOUND.findall(self.query))
-
-    @property
-    def is_timed(self) -> bool:
-        """Whether answers contain the time of their event."""
-        return self.time_field is not None
 
     @property
     def needs(self) -> frozenset[str]:
