@@ -8,7 +8,7 @@ import json
 import sys
 
 NAMES = (
-    "decide", "startup", "command_line", "choice", "search", "growth", "covtype", "beside",
+    "decide", "startup", "command_line", "choice", "search", "growth", "covtype", "live", "beside",
 )  # fmt: skip
 
 

@@ -82,7 +82,7 @@ class Service:
 
     def __init__(self, table):
         self.table = table
-        self.asked = []
+        self.asked, self.headers = [], []
         self.behave = {}.get  # what a request does instead, by its key: a status and a body
         service = self
 
@@ -92,6 +92,7 @@ class Service:
             def do_GET(self):  # named by the standard library
                 key = unquote(urlsplit(self.path).path.rpartition("/")[2])
                 service.asked.append(key)
+                service.headers.append(self.headers)
                 self._answer(*service.answer(key))
 
             def do_POST(self):

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
+from stores import http_source
 
 from emsco.acquisition import CallableSource
+from emsco.acquisition.fetched import Fetched
 from emsco.acquisition.gate import Gate
 from emsco.exceptions import SourcesError
 
@@ -100,7 +103,7 @@ def test_no_more_is_spent_than_allowed_in_a_day():
         gate = gated(vendor, price=2.0, max_spend=7.0)
         rows = await asyncio.gather(*(gate.fetch([f"k{i}"], {}) for i in range(9)))
         assert sorted(row[0].reason for row in rows) == [""] * 3 + ["budget"] * 6
-        assert gate.spending.today() == 6.0
+        assert gate.spending.today == 6.0
         await gate.close()
         gate = gated(vendor, price=1.0, max_spend=7.0, price_field="price")
         rows = [(await gate.fetch([f"k{i}"], {}))[0] for i in range(9)]
@@ -180,9 +183,140 @@ def test_cancelled_callers_leave_nothing_behind():
         await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.sleep(0.01)
         assert vendor.running == 0
-        assert gate.spending.today() == 0.0
+        assert gate.spending.today == 0.0
         assert [row.reason for row in await gate.fetch(["z"], {})] == [""]
         assert vendor.most <= 2
         await gate.close()
 
     run(story())
+
+
+def test_a_paid_request_under_way_is_not_paid_twice():
+    """Who asks again while the late answer is on its way waits for that one."""
+
+    async def story():
+        vendor = Vendor(pause=0.15)
+        gate = gated(vendor, paid=True, timeout=0.1)  # no cache
+        (row,) = await gate.fetch(["a"], {})
+        assert (row.reason, row.paid, row.billed) == ("timeout", 1.0, False)
+        (again,) = await gate.fetch(["a"], {})
+        assert (again.values, again.how, again.paid) == ((1.0,), "shared", 0.0)
+        assert vendor.billed == [["a"]]
+        assert (gate.spending.paid, gate.spending.unknown, gate.spending.today) == (1.0, 0.0, 1.0)
+        await gate.fetch(["a"], {})  # which is another purchase
+        assert len(vendor.billed) == 2
+        await gate.close()
+
+    run(story())
+
+
+def test_a_cancelled_caller_still_has_his_bill():
+    """There is no receipt, so that spending alone knows of it."""
+
+    async def story():
+        vendor = Vendor(pause=0.1)
+        gate = gated(vendor, paid=True, concurrency=1)
+        sent, waiting = (asyncio.ensure_future(gate.fetch([key], {})) for key in "ab")
+        await asyncio.sleep(0.02)
+        for task in (sent, waiting):
+            task.cancel()
+        await asyncio.gather(sent, waiting, return_exceptions=True)
+        assert (gate.spending.paid, gate.spending.unknown) == (0.0, 1.0)
+        await asyncio.sleep(0.2)
+        assert (gate.spending.paid, gate.spending.unknown) == (1.0, 0.0)
+        assert vendor.billed == [["a"]]  # what had not been sent, is not
+        await gate.close()
+
+    run(story())
+
+
+def test_requests_that_are_equal_in_python_may_differ():
+    """True, 1 and 1.0 are equal, and make different addresses."""
+
+    async def story():
+        asked = []
+
+        async def fetch(keys, values):
+            asked.append(list(values["kind"]))
+            return {key: {"age": 1.0} for key in keys}
+
+        gate = Gate(CallableSource(function=fetch, uses=["kind"], ttl=60.0), ["age"], 1.0)
+        for kind in (True, 1, 1.0, "1", [1]):
+            await gate.fetch(["a"], {"kind": [kind]})
+        assert asked == [[True], [1], [1.0], ["1"], [[1]]]
+        assert [type(kind) for (kind,) in asked] == [bool, int, float, str, list]
+        await gate.close()
+
+    run(story())
+
+
+def test_a_service_has_a_request_a_row_each_with_its_own_timeout():
+    """One slow row times out alone, and is repeated with the same token where that is free."""
+    table = {f"k{i}": {"age": float(i)} for i in range(40)}
+    with http_source(table, timeout=0.5, concurrency=4, retries=0) as (source, service):
+
+        def slow(key):
+            return time.sleep(1.0) if key == "k7" else time.sleep(0.05)
+
+        service.behave = slow
+
+        async def story():
+            gate = Gate(source, ["age"], 1.0)
+            batch = await gate.fetch(list(table), {})
+            await gate.close()
+            return batch
+
+        batch = run(story())
+        assert batch.reasons == ["timeout" if key == "k7" else "" for key in table]
+        assert [row.values[0] for row in batch if not row.reason] == [
+            age["age"] for key, age in table.items() if key != "k7"
+        ]
+
+
+def test_a_repeated_request_carries_the_same_token():
+    """So that the service charges once."""
+    with http_source({"a": {"age": 1.0}}, paid=True, retries=1, idempotency_header="Once") as (
+        source,
+        service,
+    ):
+        broken = iter([(500, {})])
+        service.behave = lambda _: next(broken, None)
+
+        async def story():
+            gate = Gate(source, ["age"], 1.0)
+            first, second = [(await gate.fetch(["a"], {}))[0] for _ in range(2)]
+            await gate.close()
+            return first, second, gate.spending
+
+        first, second, spending = run(story())
+        assert (first.values, second.values, spending.paid) == ((1.0,), (1.0,), 2.0)
+        tokens = [headers["Once"] for headers in service.headers]
+        assert tokens[0] == tokens[1] != tokens[2]
+        assert len(tokens[0]) == 32
+
+
+def test_a_source_that_gives_too_few_values_is_an_error():
+    """A kind of source of one's own may be wrong; its rows are rejected, and nothing raises."""
+
+    class Short(CallableSource):
+        """Loses a value."""
+
+        def open(self, features):
+            """Give a client that forgets the last key."""
+
+            class Client:
+                async def fetch(self, keys, _):
+                    return Fetched({f: [1.0] * (len(keys) - 1) for f in features}, [""] * len(keys))
+
+                async def close(self):
+                    """Do nothing."""
+
+            return Client()
+
+    async def story():
+        gate = Gate(Short(function=print), ["age"], 1.0)
+        batch = await gate.fetch(["a", "b"], {})
+        await gate.close()
+        return batch
+
+    assert run(story()).reasons == ["error", "error"]

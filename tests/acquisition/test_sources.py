@@ -96,7 +96,7 @@ def test_answers_that_are_too_old_or_from_the_future_are_stale(offset):
     with redis_source(table, max_age=3600) as source:
         found = fetched(source, ["old", "new"])
         assert found.reasons == ["stale", ""]
-        assert found.columns["length"] == [None, "1.0"]
+        assert found.columns["length"] == [None, b"1.0"]
     with http_source(table, max_age=3600) as (service, _):
         assert fetched(service, ["old", "new"]).reasons == ["stale", ""]
     with redis_source(table, max_age=3600, time_field="none") as source:

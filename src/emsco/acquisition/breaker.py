@@ -57,18 +57,21 @@ class Breaker:
         return self._tried is not None
 
     @property
+    def is_blocked(self) -> bool:
+        """Whether not even a trial call may be made now."""
+        return self._tried is not None and self._clock() - self._tried < _PAUSE
+
+    @property
     def limit(self) -> int:
         """How many calls may be under way."""
         return self._limit
 
     def allows(self) -> bool:
         """Say whether a call may be made now; while it is open, one a second may."""
-        if self._tried is None:
-            return True
-        now = self._clock()
-        if now - self._tried < _PAUSE:
+        if self.is_blocked:
             return False
-        self._tried = now
+        if self._tried is not None:
+            self._tried = self._clock()
         return True
 
     def succeeded(self) -> None:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from math import inf
 from typing import Any, NamedTuple, TypeAlias
 
 from emsco.words.decisions import ACCEPTED, AMBIGUOUS, ERROR, MISSING, STALE
@@ -24,7 +25,7 @@ class Fetched(NamedTuple):
     Parameters
     ----------
     columns : mapping of feature to list
-        One value per key; None if it is missing.
+        One value per key; None if it is missing. Bytes are text in UTF-8.
     reasons : list of str
         Why a key has no values: "missing", "ambiguous", "stale", "error", "timeout"; "" if it has.
     ages : list of float or None, default=None
@@ -113,7 +114,7 @@ class Answered(NamedTuple):
     key: Key
     record: Record | None  # None: this row alone failed
     time: Any = None
-    price: float | None = None
+    price: Any = None
 
 
 def match(
@@ -148,7 +149,7 @@ def match(
         if found is _NOTHING:
             reasons[i] = MISSING
             continue
-        prices[i] = found.price
+        prices[i] = _price(found.price)
         if found.record is None:
             reasons[i] = ERROR
             continue
@@ -165,6 +166,12 @@ def match(
 
 
 _NOTHING = Answered(None, None)
+
+
+def _price(given: Any) -> float | None:
+    """Return the price that an answer carries; None if it carries none that can be one."""
+    is_number = isinstance(given, int | float) and not isinstance(given, bool)
+    return float(given) if is_number and 0 <= given < inf else None
 
 
 def key_text(key: Key) -> str:

@@ -9,65 +9,40 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Hashable, Sequence
+import uuid
+from collections.abc import Coroutine, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
+from emsco.acquisition.bought import CACHED, FETCHED, SHARED, Batch, Bought, Spending
 from emsco.acquisition.breaker import Breaker
 from emsco.acquisition.cache import Cache
 from emsco.acquisition.fetched import Fetched, Key, Values, key_text
-from emsco.acquisition.source import LiveSource
-from emsco.words.decisions import (
-    ACCEPTED,
-    BUDGET,
-    CIRCUIT_OPEN,
-    DEADLINE,
-    ERROR,
-    TIMEOUT,
-)
+from emsco.acquisition.slots import Slots
+from emsco.acquisition.source import APART, LiveSource
+from emsco.exceptions import SourcesError
+from emsco.words.decisions import ACCEPTED, BUDGET, CIRCUIT_OPEN, DEADLINE, ERROR, TIMEOUT
 
-FETCHED, CACHED, SHARED = "fetched", "cached", "shared"
-_APART = 10.0  # seconds that a paid call may take after its caller has left
+Request: TypeAlias = Any  # a key, or a key and the values that it is used with
+
 _RETRIED = 0.1  # of a source's calls, at most
 _FIRST_RETRIES = 1.0  # that are allowed before there were enough calls to count
 _JITTER = 0.05  # seconds, at most, before a call is repeated
 
 
-class Bought(NamedTuple):
-    """What one row got of a source: values, or the reason why it got none."""
-
-    values: tuple[Any, ...] | None
-    reason: str = ACCEPTED
-    how: str = FETCHED
-    paid: float = 0.0
-    billed: bool = True  # False: it is not known whether the source charges for it
-    moment: float | None = None  # of the event, in seconds since 1970
-    verified: bool = True
-
-
 @dataclass(eq=False)
 class _Flight:
-    """A call under way, and how many wait for it."""
+    """A call under way: where each request is in it, what it may cost, and how many wait."""
 
-    task: asyncio.Task[list[Bought]]
+    places: dict[Request, int]
+    held: float
+    task: asyncio.Task[Batch] | None = None
     waiting: int = 0
+    is_sent: bool = False
 
-
-@dataclass
-class Spending:
-    """What a source was paid today, in UTC, and calls of which nobody knows."""
-
-    day: str = ""
-    paid: float = 0.0
-    unknown: int = 0
-
-    def today(self) -> float:
-        """Give what was paid today."""
-        day = datetime.now(UTC).date().isoformat()
-        if day != self.day:
-            self.day, self.paid = day, 0.0
-        return self.paid
+    @property
+    def is_landed(self) -> bool:
+        return self.task is not None and self.task.done() and not self.task.cancelled()
 
 
 class Gate:
@@ -81,96 +56,138 @@ class Gate:
         What it yields.
     price : float
         What a row costs, where the answer does not say.
+    spending : Spending, default=None
+        Where to count what is spent. None: a new one.
     """
 
-    def __init__(self, source: LiveSource, features: Sequence[str], price: float) -> None:
+    def __init__(
+        self,
+        source: LiveSource,
+        features: Sequence[str],
+        price: float,
+        spending: Spending | None = None,
+    ) -> None:
         self.source, self.price = source, price
         self.features = tuple(features)
-        self.spending = Spending()
+        self.spending = Spending() if spending is None else spending
         self.calls = self.retried = 0
-        self._client = source.open(features)
+        self._client: Any = source.open(features)  # takes `token` too, if it is idempotent
         self._needs = sorted(source.needs)
         self._breaker = Breaker(int(source.breaker), int(source.concurrency))
+        self._slots = Slots(lambda: self._breaker.limit)
         self._cache: Cache[Bought] = Cache(source.ttl)
-        self._flying: dict[Hashable, tuple[_Flight, int]] = {}
-        self._running = 0
-        self._freed = asyncio.Condition()
-        self._apart: set[asyncio.Task[Any]] = set()
+        self._flying: dict[Request, _Flight] = {}
+        # Paid calls that nobody waits for any more: a request that is among them is not paid again.
+        self._apart: dict[asyncio.Task[None], None] = {}
+        self._late: dict[Request, tuple[asyncio.Future[Batch], int]] = {}
 
-    async def fetch(
-        self, keys: Sequence[Key], values: Values, until: float | None = None
-    ) -> list[Bought]:
+    async def fetch(self, keys: Sequence[Key], values: Values, until: float | None = None) -> Batch:
         """Fetch rows: from what is kept, from calls under way, or by a call of their own.
 
         `until` is a time of the event loop's clock, beyond which a row is not waited for.
         """
-        requests = [
-            (key_text(key), *(values[name][i] for name in self._needs))
-            for i, key in enumerate(keys)
-        ]
-        found: list[Bought | None] = [self._kept(request) for request in requests]
-        fresh: dict[Any, int] = {}
+        requests = self._requests(keys, values)
+        kept = self._kept(requests)
+        joined: dict[int, _Flight] = {}
+        fresh: dict[Request, int] = {}
         for i, request in enumerate(requests):
-            if found[i] is None and request not in self._flying:
+            if i in kept:
+                continue
+            if request in self._flying:
+                joined[i] = self._flying[request]
+            else:
                 fresh.setdefault(request, i)  # who asks first pays
-        flights: dict[_Flight, None] = {}
-        own = self._launch(fresh, keys, values, found) if fresh else None
-        places: list[tuple[_Flight, int] | None] = [None] * len(keys)
+        refused = self._hold(fresh)
+        own = self._launch(fresh, keys, values)
+        await self._wait({*own, *joined.values()}, until)
+        if len(own) == 1 and own[0].is_landed and len(own[0].places) == len(keys):
+            return _result(own[0])
+        rows = []
+        flights = {request: flight for flight in own for request in flight.places}
         for i, request in enumerate(requests):
-            if found[i] is None:
-                places[i] = self._flying[request]
-                flights[places[i][0]] = None  # type: ignore[index]  # set in the line above
-        await self._wait(list(flights), until)
-        first: set[int] = set(fresh.values())
-        for i, at in enumerate(places):
-            if at is not None:
-                found[i] = self._collect(*at, is_first=at[0] is own and i in first)
-        return [row for row in found if row is not None]
+            if i in kept:
+                rows.append(kept[i])
+            elif request in refused:
+                rows.append(Bought(None, BUDGET))
+            elif i in joined:
+                rows.append(self._collect(joined[i], request, is_first=False))
+            else:
+                rows.append(self._collect(flights[request], request, is_first=fresh[request] == i))
+        return Batch.of(rows, self.features)
 
-    def _kept(self, request: Hashable) -> Bought | None:
-        kept = self._cache.get(request)
-        if kept is None:
-            return None
-        age = None if kept.moment is None else time.time() - kept.moment
-        if self.source.is_timed and self.source.freshness.is_stale(age):
-            return None
-        return kept._replace(how=CACHED, paid=0.0)
+    def _requests(self, keys: Sequence[Key], values: Values) -> list[Request]:
+        asked = [key if type(key) is str else (type(key).__name__, key_text(key)) for key in keys]
+        if not self._needs:
+            return asked
+        used = [values[name] for name in self._needs]
+        # By type and text: True, 1 and 1.0 are equal in Python, and different requests.
+        return [
+            (key, *((type(v[i]).__name__, str(v[i])) for v in used)) for i, key in enumerate(asked)
+        ]
 
-    def _launch(
-        self,
-        fresh: dict[Any, int],
-        keys: Sequence[Key],
-        values: Values,
-        found: list[Bought | None],
-    ) -> _Flight | None:
-        """Begin a call for requests that nobody has made, as far as the day's money goes."""
-        for request, i in list(fresh.items()):
-            limit, price = self.source.max_spend, self.price
-            if limit is not None and self.spending.today() + price > limit:
-                found[i] = Bought(None, BUDGET)
+    def _kept(self, requests: list[Request]) -> dict[int, Bought]:
+        """Give the rows whose answers are kept and not too old."""
+        found: dict[int, Bought] = {}
+        for i, request in enumerate(requests if len(self._cache) else ()):
+            kept = self._cache.get(request)
+            if kept is None:
+                continue
+            age = None if kept.moment is None else time.time() - kept.moment
+            if not (self.source.is_timed and self.source.freshness.is_stale(age)):
+                found[i] = kept._replace(how=CACHED, paid=0.0)
+        return found
+
+    def _hold(self, fresh: dict[Request, int]) -> set[Request]:
+        """Hold the money for requests; those beyond what a day may cost are taken out."""
+        limit, price = self.source.max_spend, self.price
+        if limit is None:
+            self.spending.hold(price * len(fresh))
+            return set()
+        refused = set()
+        for request in list(fresh):
+            if self.spending.today + price > limit:
+                refused.add(request)
                 del fresh[request]
             else:
-                self.spending.paid += price  # held until the answer says what it was
-        if not fresh:
-            return None
-        places = list(fresh.values())
-        asked = [keys[i] for i in places]
-        used = {name: [values[name][i] for i in places] for name in self._needs}
-        flight = _Flight(asyncio.ensure_future(self._call(list(fresh), asked, used)))
-        for place, request in enumerate(fresh):
-            self._flying[request] = (flight, place)
-        flight.task.add_done_callback(lambda _: self._land(fresh, flight))
+                self.spending.hold(price)
+        return refused
+
+    def _launch(
+        self, fresh: dict[Request, int], keys: Sequence[Key], values: Values
+    ) -> list[_Flight]:
+        """Begin calls for requests that nobody has made."""
+        late = [request for request in fresh if request in self._late]
+        flights = []
+        for request in late:
+            self.spending.release(self.price)
+            flight = _Flight({request: 0}, held=0.0)
+            flights.append(self._fly(flight, self._follow(*self._late[request])))
+        asked = [request for request in fresh if request not in self._late]
+        size = self.source.rows_per_call or len(asked) or 1
+        for first in range(0, len(asked), size):
+            chunk = asked[first : first + size]
+            places = [fresh[request] for request in chunk]
+            used = {name: [values[name][i] for i in places] for name in self._needs}
+            flight = _Flight(dict(zip(chunk, range(size), strict=False)), self.price * len(chunk))
+            work = self._call(flight, [keys[i] for i in places], used)
+            flights.append(self._fly(flight, work))
+        return flights
+
+    def _fly(self, flight: _Flight, work: Coroutine[Any, Any, Batch]) -> _Flight:
+        flight.task = asyncio.ensure_future(work)
+        self._flying.update(dict.fromkeys(flight.places, flight))
+        flight.task.add_done_callback(lambda _: self._land(flight))
         return flight
 
-    def _land(self, requests: dict[Any, int], flight: _Flight) -> None:
-        for request in requests:
-            if self._flying.get(request, (None,))[0] is flight:
+    def _land(self, flight: _Flight) -> None:
+        for request in flight.places:
+            if self._flying.get(request) is flight:
                 del self._flying[request]
-        if flight.task.cancelled():
-            self.spending.paid -= self.price * len(requests)
+        if not flight.is_landed and not (self.source.paid and flight.is_sent):
+            self.spending.release(flight.held)
 
-    async def _wait(self, flights: list[_Flight], until: float | None) -> None:
-        """Wait for calls; one that nobody waits for any more is ended, unless it is paid for."""
+    async def _wait(self, flights: set[_Flight], until: float | None) -> None:
+        """Wait for calls; one that nobody waits for is ended, unless it may be charged for."""
         if not flights:
             return
         for flight in flights:
@@ -178,151 +195,196 @@ class Gate:
         loop = asyncio.get_running_loop()
         left = None if until is None else max(0.0, until - loop.time())
         try:
-            await asyncio.wait([flight.task for flight in flights], timeout=left)
+            await asyncio.wait([f.task for f in flights if f.task is not None], timeout=left)
         finally:
             for flight in flights:
                 flight.waiting -= 1
-                if not flight.waiting and not flight.task.done() and not self.source.paid:
+                is_charged = self.source.paid and flight.is_sent
+                if not flight.waiting and flight.task and not flight.task.done() and not is_charged:
                     flight.task.cancel()
 
-    def _collect(self, flight: _Flight, place: int, *, is_first: bool) -> Bought:
+    def _collect(self, flight: _Flight, request: Request, *, is_first: bool) -> Bought:
         """Give the row that a call brought, or say that it came too late."""
-        if not flight.task.done() or flight.task.cancelled():
-            if is_first and self.source.paid:
-                self.spending.unknown += 1
+        if not flight.is_landed:
+            if is_first and self.source.paid and flight.is_sent:
                 return Bought(None, DEADLINE, paid=self.price, billed=False)
             return Bought(None, DEADLINE)
-        row = flight.task.result()[place]
-        return row if is_first else row._replace(how=SHARED, paid=0.0)
+        row = _result(flight)[flight.places[request]]
+        return row if is_first else row._replace(how=SHARED, paid=0.0, billed=True)
 
-    async def _call(self, requests: list[Any], keys: list[Key], values: Values) -> list[Bought]:
+    async def _call(self, flight: _Flight, keys: Sequence[Key], values: Values) -> Batch:
         """Call the source, again where it failed and may be asked again; keep what it answers."""
-        held = self.price * len(keys)
-        async with _Slot(self):
-            rows = await self._tries(requests, keys, values)
-        self.spending.paid += sum(row.paid for row in rows) - held
-        self.spending.unknown += sum(not row.billed for row in rows)
-        self._keep(requests, rows)
-        return rows
+        if self._breaker.is_blocked:
+            batch = Batch.all_alike(len(keys), CIRCUIT_OPEN)
+        else:
+            async with self._slots:
+                batch = await self._tries(flight, keys, values)
+        self._settle(flight, batch)
+        self._keep(flight.places, batch)
+        return batch
 
-    def _keep(self, requests: list[Any], rows: list[Bought]) -> None:
+    def _settle(self, flight: _Flight, batch: Batch) -> None:
+        """Count what a call cost, in the place of what was held for it."""
+        paid = sum(amount for amount, sure in zip(batch.paid, batch.billed, strict=True) if sure)
+        total = sum(batch.paid)
+        if flight.is_sent and self.source.paid:
+            self.spending.unknown += total - paid - flight.held
+        self.spending.paid += paid
+        self.spending.release(flight.held - total)
+
+    def _keep(self, requests: Iterable[Request], batch: Batch) -> None:
         """Keep answers for who asks next; failures are not kept."""
-        for request, row in zip(requests, rows, strict=True):
+        if self.source.ttl is None:
+            return
+        for request, row in zip(requests, batch, strict=True):
             if row.reason == ACCEPTED:
                 self._cache.put(request, row)
 
-    async def _tries(self, requests: list[Any], keys: list[Key], values: Values) -> list[Bought]:
+    async def _tries(self, flight: _Flight, keys: Sequence[Key], values: Values) -> Batch:
         tries = 1 + (self.source.most_retries if self._may_repeat else 0)
-        rows: list[Bought] = []
+        # The same for every repetition, so that the service charges once.
+        token = {"token": uuid.uuid4().hex} if self.source.is_idempotent else {}
+        batch = Batch.all_alike(len(keys), CIRCUIT_OPEN)
         for number in range(tries):
             if not self._breaker.allows():
-                return rows or [Bought(None, CIRCUIT_OPEN)] * len(keys)
+                return batch
             if number:
                 if self.retried + 1 > max(_FIRST_RETRIES, _RETRIED * self.calls):
-                    return rows
+                    return batch
                 self.retried += 1
                 await asyncio.sleep(random.uniform(0, _JITTER))  # spreads calls
             self.calls += 1
-            rows, answered = await self._try(requests, keys, values)
+            if not flight.is_sent:
+                flight.is_sent = True
+                self.spending.unknown += flight.held if self.source.paid else 0.0
+            request = self._client.fetch(keys, values, **token)
+            batch, answered = await self._try(flight, request, is_last=number == tries - 1)
             if answered:
                 self._breaker.succeeded()
-                return rows
+                return batch
             self._breaker.failed()
-        return rows
+        return batch
 
     @property
     def _may_repeat(self) -> bool:
         return not self.source.paid or self.source.is_idempotent
 
     async def _try(
-        self, requests: list[Any], keys: list[Key], values: Values
-    ) -> tuple[list[Bought], bool]:
+        self, flight: _Flight, request: Coroutine[Any, Any, Fetched], *, is_last: bool
+    ) -> tuple[Batch, bool]:
         """Ask once: what came, and whether anything did."""
-        asking = asyncio.ensure_future(self._client.fetch(keys, values))
+        n_rows = len(flight.places)
         try:
-            done, _ = await asyncio.wait([asking], timeout=self.source.timeout)
+            if self.source.paid and is_last:
+                fetched = await self._outlived(flight, request)
+            else:  # ended in place, which is quicker; its connection is closed when that is done
+                async with asyncio.timeout(self.source.timeout):
+                    fetched = await request
+            batch = self._read(fetched, n_rows)
+        except TimeoutError:
+            return self._unanswered(n_rows, TIMEOUT), False
+        except Exception:  # whatever a source raises, its rows are rejected
+            return self._unanswered(n_rows, ERROR), False
+        return batch, not {ERROR, TIMEOUT}.issuperset(batch.reasons)
+
+    async def _outlived(self, flight: _Flight, request: Coroutine[Any, Any, Fetched]) -> Fetched:
+        """Wait for a paid request, which goes on by itself if it takes too long."""
+        asking = asyncio.ensure_future(request)
+        try:
+            await asyncio.wait([asking], timeout=self.source.timeout)
+        finally:
+            if not asking.done():
+                late: asyncio.Future[Batch] = asyncio.get_running_loop().create_future()
+                self._late.update({request: (late, i) for request, i in flight.places.items()})
+                self._begin(self._finish(flight, asking, late))
+        if not asking.done():
+            raise TimeoutError
+        return asking.result()
+
+    def _begin(self, work: Any) -> None:
+        """Run something apart from every caller, and hold it: the loop itself does not."""
+        task = asyncio.ensure_future(work)
+        self._apart[task] = None
+        task.add_done_callback(lambda done: self._apart.pop(done, None))
+
+    async def _finish(
+        self, flight: _Flight, asking: asyncio.Future[Fetched], late: asyncio.Future[Batch]
+    ) -> None:
+        """Wait for the late answer of a paid call, and count and keep it."""
+        n_rows = len(flight.places)
+        batch = self._unanswered(n_rows, TIMEOUT)
+        try:
+            done, _ = await asyncio.wait([asking], timeout=APART)
             if done:
-                rows = self._read(asking.result())
-                failed = all(row.reason in (ERROR, TIMEOUT) for row in rows)
-                return rows, not failed
-            reason = TIMEOUT
-        except asyncio.CancelledError:
-            self._leave(asking, requests)
-            raise
+                batch = self._read(asking.result(), n_rows)
+                paid = sum(amount for amount, sure in zip(batch.paid, batch.billed, strict=True)
+                           if sure)  # fmt: skip
+                self.spending.paid += paid
+                self.spending.unknown += sum(batch.paid) - paid - flight.held
+                self.spending.release(flight.held - sum(batch.paid))
+                self._keep(flight.places, batch)
         except Exception:
-            reason = ERROR
-        self._leave(asking, requests)
-        return [self._unanswered(reason)] * len(keys), False
+            batch = self._unanswered(n_rows, ERROR)  # it stays unknown
+        finally:
+            for request in flight.places:
+                self._late.pop(request, None)
+            if not late.done():
+                late.set_result(batch)
+            if not asking.done():
+                await _end(asking)
 
-    def _leave(self, asking: asyncio.Future[Fetched], requests: list[Any]) -> None:
-        """End a call that nobody waits for; one that is paid for may still bring its answer."""
-        if asking.done():
-            return
+    async def _follow(self, late: asyncio.Future[Batch], place: int) -> Batch:
+        """Wait for a paid call that another caller began and left, and do not pay again."""
+        done, _ = await asyncio.wait([late], timeout=self.source.timeout)
+        if not done:
+            return Batch.all_alike(1, TIMEOUT)
+        row = late.result()[place]
+        return Batch.of([row._replace(how=SHARED, paid=0.0, billed=True)], self.features)
+
+    def _unanswered(self, n_rows: int, reason: str) -> Batch:
         if not self.source.paid:
-            asking.cancel()
-        keeping = asyncio.ensure_future(asyncio.wait([asking], timeout=_APART))
-        self._apart.add(keeping)
+            return Batch.all_alike(n_rows, reason)
+        return Batch.all_alike(n_rows, reason, paid=self.price, billed=False)
 
-        def end(_: Any) -> None:
-            self._apart.discard(keeping)
-            if asking.done() and not asking.cancelled() and asking.exception() is None:
-                late = self._read(asking.result())
-                self.spending.unknown -= sum(row.billed for row in late)
-                self._keep(requests, late)
-            asking.cancel()
-
-        keeping.add_done_callback(end)
-
-    def _unanswered(self, reason: str) -> Bought:
-        if not self.source.paid:
-            return Bought(None, reason)
-        return Bought(None, reason, paid=self.price, billed=False)
-
-    def _read(self, fetched: Fetched) -> list[Bought]:
+    def _read(self, fetched: Fetched, n_rows: int) -> Batch:
         """Give what came as rows, with what each costs."""
-        columns = [fetched.columns[name] for name in self.features]
-        now = time.time()
-        rows = []
-        for i, reason in enumerate(fetched.reasons):
-            if reason in (ERROR, TIMEOUT):
-                rows.append(self._unanswered(reason))
-                continue
-            price = None if fetched.prices is None else fetched.prices[i]
-            age = None if fetched.ages is None else fetched.ages[i]
-            rows.append(
-                Bought(
-                    tuple(column[i] for column in columns) if reason == ACCEPTED else None,
-                    reason,
-                    paid=self.price if price is None else price,
-                    moment=None if age is None else now - age,
-                    verified=fetched.verified,
-                )
-            )
-        return rows
+        columns = {name: fetched.columns[name] for name in self.features}
+        reasons = fetched.reasons
+        if any(len(column) != n_rows for column in (*columns.values(), reasons)):
+            raise SourcesError(f"The source must give one value per key, for {n_rows} keys.")
+        paid, billed = [self.price] * n_rows, [True] * n_rows
+        if fetched.prices is not None:
+            paid = [self.price if price is None else price for price in fetched.prices]
+        if any(reasons):
+            lost = (self.price, False) if self.source.paid else (0.0, True)
+            for i, reason in enumerate(reasons):
+                if reason in (ERROR, TIMEOUT):
+                    paid[i], billed[i] = lost
+        now, ages = time.time(), fetched.ages
+        moments = None if ages is None else [None if age is None else now - age for age in ages]
+        return Batch(columns, reasons, [FETCHED] * n_rows, paid, billed, moments, fetched.verified)
 
     async def close(self) -> None:
         """End what is under way, and close every connection."""
-        tasks = [flight.task for flight, _ in self._flying.values()]
-        for task in [*tasks, *self._apart]:
+        tasks: list[Any] = [flight.task for flight in self._flying.values()]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*tasks, *self._apart, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
+        apart = list(self._apart)
+        for task in apart:
+            task.cancel()
+        await asyncio.gather(*apart, return_exceptions=True)
         await self._client.close()
 
 
-class _Slot:
-    """A place among the calls that a source takes at a time."""
+def _result(flight: _Flight) -> Batch:
+    assert flight.task is not None  # it has landed
+    return flight.task.result()
 
-    def __init__(self, gate: Gate) -> None:
-        self._gate = gate
 
-    async def __aenter__(self) -> None:
-        gate = self._gate
-        async with gate._freed:
-            await gate._freed.wait_for(lambda: gate._running < gate._breaker.limit)
-            gate._running += 1
-
-    async def __aexit__(self, *_: object) -> None:
-        gate = self._gate
-        gate._running -= 1
-        async with gate._freed:
-            gate._freed.notify_all()
+async def _end(asking: asyncio.Future[Any]) -> None:
+    """Cancel a call, and wait until it has closed its connection."""
+    asking.cancel()
+    await asyncio.wait([asking])
+    if not asking.cancelled():
+        asking.exception()  # looked at, or the event loop would print it

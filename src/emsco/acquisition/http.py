@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 from emsco.acquisition.fetched import Answered, Fetched, Key, Values, key_text, match
 from emsco.acquisition.pointers import check_pointer, look_up
-from emsco.acquisition.source import LiveSource, from_environment
+from emsco.acquisition.source import APART, LiveSource, from_environment
 from emsco.acquisition.templates import Template
 from emsco.exceptions import SourcesError, require
 from emsco.words.decisions import ACCEPTED, TIMEOUT
@@ -94,6 +96,11 @@ class HTTPSource(LiveSource):
         """The features that a request uses, besides the key."""
         return frozenset(self.template.names) - {"key"}
 
+    @property
+    def rows_per_call(self) -> int | None:
+        """The maximum number of rows in a request. None: no limit."""
+        return super().rows_per_call if self.batch else 1
+
     def open(self, features: Sequence[str]) -> HTTPClient:
         """Return a client that fetches these features."""
         return HTTPClient(self, features)
@@ -118,17 +125,31 @@ class HTTPClient:
         limits = httpx.Limits(
             max_connections=source.concurrency, max_keepalive_connections=source.concurrency
         )
+        # A paid request may still bring its answer after its caller has left.
+        longest = source.timeout + (APART if source.paid else 0.0)
+        logging.getLogger("httpx").addFilter(_is_foreign)  # once, however often it is added
         self._client = httpx.AsyncClient(
-            headers=headers, timeout=source.timeout, limits=limits, follow_redirects=False,
-            trust_env=False,
+            headers=headers, timeout=httpx.Timeout(longest, pool=None), limits=limits,
+            follow_redirects=False, trust_env=False,
         )  # fmt: skip
 
-    async def fetch(self, keys: Sequence[Key], values: Values) -> Fetched:
-        """Fetch the values of these keys."""
-        if self._source.batch:
-            return await self._fetch_batch(keys, values)
+    async def fetch(self, keys: Sequence[Key], values: Values, token: str | None = None) -> Fetched:
+        """Fetch the values of these keys; `token` is the same if a request is repeated."""
+        header = self._source.idempotency_header
+        sent = {header: token} if header is not None and token is not None else {}
+        told = _asking.set(True)
+        try:
+            if self._source.batch:
+                return await self._fetch_batch(keys, values, sent)
+            return await self._fetch_each(keys, values, sent)
+        finally:
+            _asking.reset(told)
+
+    async def _fetch_each(
+        self, keys: Sequence[Key], values: Values, headers: Mapping[str, str]
+    ) -> Fetched:
         rows = [{name: values[name][i] for name in self._source.needs} for i in range(len(keys))]
-        asked = [self._fetch_one(key, row) for key, row in zip(keys, rows, strict=True)]
+        asked = [self._fetch_one(key, row, headers) for key, row in zip(keys, rows, strict=True)]
         found = await asyncio.gather(*asked)
         answers = [answer for answer, _ in found if answer is not None]
         fetched = self._matched(keys, answers)
@@ -144,11 +165,13 @@ class HTTPClient:
             keys, answers, self._names, source.freshness, timed=source.is_timed, verified=verified
         )
 
-    async def _fetch_one(self, key: Key, row: Mapping[str, Any]) -> tuple[Answered | None, str]:
+    async def _fetch_one(
+        self, key: Key, row: Mapping[str, Any], headers: Mapping[str, str]
+    ) -> tuple[Answered | None, str]:
         """Ask for one row: what was answered, or why nothing was."""
         url = self._template.fill({"key": key_text(key), **row}, lambda text: quote(text, safe=""))
         try:
-            response = await self._client.get(url)
+            response = await self._client.get(url, headers=headers)
         except self._httpx.TimeoutException:
             return None, TIMEOUT
         except self._httpx.HTTPError:
@@ -157,12 +180,14 @@ class HTTPClient:
             return None, ACCEPTED
         return self._answer(key, _document(response)), ACCEPTED
 
-    async def _fetch_batch(self, keys: Sequence[Key], values: Values) -> Fetched:
+    async def _fetch_batch(
+        self, keys: Sequence[Key], values: Values, headers: Mapping[str, str]
+    ) -> Fetched:
         body = {
             "keys": [key_text(key) for key in keys],
             "values": {n: [*v] for n, v in values.items()},
         }
-        response = await self._client.post(self._source.url, json=body)
+        response = await self._client.post(self._source.url, json=body, headers=headers)
         rows = look_up(_document(response), self._source.rows)
         if response.status_code not in _OK or not isinstance(rows, list):
             raise ConnectionError(f"The service answered with status {response.status_code}.")
@@ -177,11 +202,19 @@ class HTTPClient:
         moment = look_up(document, source.time_field) if source.time_field else None
         price = look_up(document, source.price_field) if source.price_field else None
         record = {feature: look_up(document, at) for feature, at in self._pointers.items()}
-        return Answered("" if key is None else key, record, moment, _price(price))
+        return Answered("" if key is None else key, record, moment, price)
 
     async def close(self) -> None:
         """Close every connection."""
         await self._client.aclose()
+
+
+_asking: ContextVar[bool] = ContextVar("asking", default=False)
+
+
+def _is_foreign(_: logging.LogRecord) -> bool:
+    """Drop what httpx logs of our requests: their addresses hold keys, which are personal data."""
+    return not _asking.get()
 
 
 def _document(response: Any) -> Any:
@@ -192,8 +225,3 @@ def _document(response: Any) -> Any:
         return response.json()
     except ValueError:
         return None
-
-
-def _price(given: Any) -> float | None:
-    is_price = isinstance(given, int | float) and not isinstance(given, bool) and given >= 0
-    return float(given) if is_price else None

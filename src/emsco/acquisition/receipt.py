@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import overload
 
-from emsco.acquisition.gate import Bought
-
-KNOWN = "known"  # the caller had it already
+from emsco.acquisition.bought import Batch
+from emsco.acquisition.terms import Terms
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,8 @@ class Receipt:
 
     Parameters
     ----------
+    id : str
+        The id of the decision, which the log has too.
     fetches : tuple of Fetch
         What was asked for, in order.
     not_needed : tuple of str
@@ -65,13 +68,17 @@ class Receipt:
         The digest of the price list.
     model : str
         The digest of the cascade that decided.
+    promise : str
+        What a certificate of the cascade means for live decisions.
     """
 
+    id: str
     fetches: tuple[Fetch, ...]
     not_needed: tuple[str, ...]
     saved: float
     prices: str
     model: str
+    promise: str
 
     @property
     def paid(self) -> float:
@@ -88,18 +95,23 @@ class Asked:
     """What one source gave for some rows of a call, until receipts are made of it."""
 
     def __init__(
-        self, source: str, stage: int, rows: Sequence[int], got: Sequence[Bought], waited: float,
-        extra: Sequence[float], now: float,
+        self, source: str, stage: int, rows: Sequence[int], batch: Batch, waited: float,
+        extra: Sequence[float] | None, now: float,
     ) -> None:  # fmt: skip
-        self._source, self._stage, self._waited, self._now = source, stage, waited, now
-        self._got = dict(zip(rows, zip(got, extra, strict=True), strict=True))
+        self._source, self._stage, self._rows = source, stage, rows
+        self._batch, self._waited, self._extra, self._now = batch, waited, extra, now
+
+    @cached_property
+    def _places(self) -> dict[int, int]:
+        return dict(zip(self._rows, range(len(self._rows)), strict=True))
 
     def fetch(self, row: int) -> Fetch | None:
         """Give what a row got; None where it was not asked for."""
-        found = self._got.get(row)
-        if found is None:
+        place = self._places.get(row)
+        if place is None:
             return None
-        bought, extra = found
+        bought = self._batch[place]
+        extra = self._extra[place] if self._extra is not None and bought.paid else 0.0
         return Fetch(
             self._source, self._stage, bought.how, bought.reason, bought.paid + extra,
             self._waited, None if bought.moment is None else self._now - bought.moment,
@@ -107,31 +119,30 @@ class Asked:
         )  # fmt: skip
 
 
-class Receipts(Sequence[Any]):
+class Receipts(Sequence[Receipt]):
     """A receipt per row, made when it is looked at."""
 
-    def __init__(
-        self,
-        asked: list[Asked],
-        n_rows: int,
-        sources: Sequence[str],
-        costs: Any,
-        prices: str,
-        model: str,
-    ) -> None:
-        self._asked, self._n_rows = asked, n_rows
-        self._sources, self._costs = tuple(sources), costs
-        self._prices, self._model = prices, model
+    def __init__(self, terms: Terms, asked: Sequence[Asked], n_rows: int) -> None:
+        self._terms, self._asked, self._n_rows = terms, asked, n_rows
+        self._id = uuid.uuid4().hex
 
     def __len__(self) -> int:
         return self._n_rows
 
-    def __getitem__(self, row: Any) -> Any:
+    @overload
+    def __getitem__(self, row: int) -> Receipt: ...
+    @overload
+    def __getitem__(self, row: slice) -> list[Receipt]: ...
+    def __getitem__(self, row: int | slice) -> Receipt | list[Receipt]:
         if isinstance(row, slice):
             return [self[i] for i in range(*row.indices(len(self)))]
         row = range(len(self))[row]
+        terms = self._terms
         fetches = [found for asked in self._asked if (found := asked.fetch(row)) is not None]
         had = {fetch.source for fetch in fetches}
-        rest = tuple(name for name in self._sources if name not in had)
-        saved = self._costs.of(rest, paid=had) if rest else 0.0
-        return Receipt(tuple(fetches), rest, saved, self._prices, self._model)
+        rest = tuple(name for name in terms.bought if name not in had)
+        saved = terms.costs.of(rest, paid=had) if rest else 0.0
+        return Receipt(
+            f"{self._id}-{row}", tuple(fetches), rest, saved, terms.prices, terms.model,
+            terms.promise,
+        )  # fmt: skip

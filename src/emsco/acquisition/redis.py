@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -11,6 +12,7 @@ from emsco.acquisition.fetched import Answered, Fetched, Key, Values, key_text, 
 from emsco.acquisition.source import LiveSource, address_of, fields_of
 from emsco.acquisition.templates import Template
 from emsco.exceptions import SourcesError, require
+from emsco.words.decisions import ACCEPTED
 
 HASH, JSON = "hash", "json"
 
@@ -64,6 +66,11 @@ class RedisSource(LiveSource):
         """The features that a request uses, besides the key."""
         return frozenset(self.template.names) - {"key"}
 
+    @property
+    def is_spelled(self) -> bool:
+        """Whether every value comes as text: hashes hold nothing else."""
+        return self.format == HASH
+
     def open(self, features: Sequence[str]) -> RedisClient:
         """Return a client that fetches these features."""
         return RedisClient(self, features)
@@ -84,17 +91,14 @@ class RedisClient:
             address_of(source.url, source.url_env),
             max_connections=source.concurrency,
             retry=require("redis.asyncio.retry", "live").Retry(_no_backoff(), 0),
-            socket_timeout=source.timeout,
             socket_connect_timeout=source.timeout,
         )
 
     async def fetch(self, keys: Sequence[Key], values: Values) -> Fetched:
         """Fetch the values of these keys in one pipeline."""
-        names = self._template.names
+        texts = [key_text(key) for key in keys]
         async with self._redis.pipeline(transaction=False) as pipeline:
-            for i, key in enumerate(keys):
-                given = {n: key_text(key) if n == "key" else values[n][i] for n in names}
-                place = self._template.fill(given, str)
+            for place in self._places(texts, values):
                 if self._source.format == HASH:
                     pipeline.hmget(place, self._wanted)
                 else:
@@ -102,6 +106,9 @@ class RedisClient:
             replies = await pipeline.execute(raise_on_error=False)
         if len(replies) != len(keys):
             raise ConnectionError(f"Redis gave {len(replies)} replies for {len(keys)} keys.")
+        whole = self._read_whole(texts, replies)
+        if whole is not None:
+            return whole
         read = self._read_hash if self._source.format == HASH else self._read_json
         answers = [read(key, reply) for key, reply in zip(keys, replies, strict=True)]
         return match(
@@ -112,6 +119,41 @@ class RedisClient:
             timed=self._source.is_timed,
             verified=self._source.key_field is not None,
         )
+
+    def _places(self, texts: list[str], values: Values) -> list[str]:
+        """Give the Redis key of each row."""
+        names, parts = self._template.names, self._template.parts
+        if names == ("key",):
+            return [parts[0] + text + parts[1] for text in texts]
+        return [
+            self._template.fill({n: text if n == "key" else values[n][i] for n in names}, str)
+            for i, text in enumerate(texts)
+        ]
+
+    def _read_whole(self, texts: list[str], replies: list[Any]) -> Fetched | None:
+        """Read hashes by column where each answers for its own key, and is not too old.
+
+        That is the usual case, and reading it row by row would take as long as fetching it. None:
+        some row is not as usual.
+        """
+        if self._source.format != HASH or set(map(type, replies)) != {list}:
+            return None
+        fields = dict(zip(self._wanted, zip(*replies, strict=True), strict=True))
+        key_field, time_field = self._source.key_field, self._source.time_field
+        if key_field is None:
+            if any(None in column for column in fields.values()):
+                return None
+        elif [*map(_text, fields[key_field])] != texts:
+            return None
+        ages = None
+        if time_field is not None:
+            now, freshness = time.time(), self._source.freshness
+            ages = [freshness.age(given, now) for given in fields[time_field]]
+            if any(map(freshness.is_stale, ages)):
+                return None
+        columns = {feature: [*fields[field_]] for feature, field_ in self._fields.items()}
+        reasons = [ACCEPTED] * len(texts)
+        return Fetched(columns, reasons, ages, verified=key_field is not None)
 
     def _read_hash(self, key: Key, reply: Any) -> Answered | None:
         if isinstance(reply, Exception):
@@ -134,7 +176,7 @@ class RedisClient:
     def _answer(self, key: Key, stored: Mapping[str, Any]) -> Answered:
         field_, moment = self._source.key_field, self._source.time_field
         echoed = key if field_ is None else stored.get(field_)
-        record = {feature: _text(stored.get(f)) for feature, f in self._fields.items()}
+        record = {feature: stored.get(f) for feature, f in self._fields.items()}
         # A reply for another key answers for that one: this key is missing.
         return Answered("" if echoed is None else echoed, record, stored.get(moment or ""))
 

@@ -16,6 +16,8 @@ from typing import Any, Protocol
 from emsco.acquisition.fetched import Fetched, Freshness, Key, Values
 from emsco.exceptions import SourcesError
 
+APART = 10.0  # seconds that a paid request may take after its caller has left
+
 
 class Client(Protocol):
     """Protocol of an opened source, which fetches many keys at once and keeps its connections."""
@@ -29,6 +31,9 @@ class Client(Protocol):
             The keys, each once.
         values : mapping of feature to sequence
             The values that requests may use besides the key, one per key.
+
+        The client of a source that `is_idempotent` takes a third argument, `token`: a text that is
+        the same if a request is repeated.
 
         Raises
         ------
@@ -119,6 +124,16 @@ class LiveSource(ABC):
         return False
 
     @property
+    def rows_per_call(self) -> int | None:
+        """The maximum number of rows in a request. None: no limit."""
+        return _MOST_ROWS
+
+    @property
+    def is_spelled(self) -> bool:
+        """Whether every value comes as text, so that numbers are spelled out."""
+        return False
+
+    @property
     def most_retries(self) -> int:
         """How often a failed request is repeated."""
         if self.retries is not None:
@@ -140,6 +155,7 @@ class LiveSource(ABC):
         """Return a client that fetches these features."""
 
 
+_MOST_ROWS = 10_000  # databases bind some ten thousands of values at most
 _LEAST = {"timeout": 0, "retries": 0, "concurrency": 1, "breaker": 1, "ttl": 0, "max_age": 0,
           "max_skew": 0, "max_spend": 0}  # fmt: skip
 _ABOVE = ("timeout", "ttl", "max_age")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -102,15 +102,15 @@ class SQLClient:
         connection = await self._connect()
         asking = asyncio.ensure_future(self._execute(connection, bound))
         try:
-            return await asyncio.shield(asking)
+            found = await asyncio.shield(asking)
         except BaseException:
             # Cancelled or failed: what is still on its way must not reach the next caller.
             if not self._is_in_thread:
                 asking.cancel()
-            await self._finish(_drop(connection, asking))
+            self._keep(asyncio.ensure_future(_drop(connection, asking)))
             raise
-        finally:
-            await self._finish(connection.close())
+        await asyncio.shield(self._keep(asyncio.ensure_future(connection.close())))
+        return found
 
     async def _execute(self, connection: Any, bound: dict[str, list[Any]]) -> list[Answered]:
         result = await connection.execute(self._query, bound)
@@ -127,10 +127,6 @@ class SQLClient:
 
     async def _open(self) -> Any:
         return await self._engine.connect()
-
-    async def _finish(self, ending: Coroutine[Any, Any, None]) -> None:
-        """End what was begun, also where the caller is cancelled meanwhile."""
-        await asyncio.shield(self._keep(asyncio.ensure_future(ending)))
 
     def _keep(self, task: asyncio.Task[None]) -> asyncio.Task[None]:
         """Hold a task until it is done: the loop itself holds none."""
@@ -157,6 +153,7 @@ async def _drop(connection: Any, asking: asyncio.Task[Any]) -> None:
     """Close a connection for good, as soon as nothing runs on it."""
     await asyncio.gather(asking, return_exceptions=True)
     await connection.invalidate()
+    await connection.close()
 
 
 async def _close_opened(opening: asyncio.Task[Any]) -> None:

@@ -128,6 +128,8 @@ class _Asker:
 
 def _same(found: Any, wanted: Any) -> bool:
     """Compare values, a number also with the text that spells it: some stores have only text."""
+    if isinstance(found, bytes):
+        found = found.decode("utf-8", "surrogateescape")
     if isinstance(found, str) and isinstance(wanted, int | float):
         return float(found) == wanted
     return bool(found == wanted)

@@ -63,9 +63,10 @@ class Decision(NamedTuple):
     reason: str
     latency: float
     receipt: Any = None  # what was fetched, paid and waited; None where nothing was fetched live
+    factors: Any = None  # what each feature contributed; None unless it was asked for
 
 
-FIELDS = Decision._fields[:-1]  # of every row, offline and live
+FIELDS = Decision._fields[:-2]  # of every row, offline and live
 
 
 class Decisions:
@@ -118,6 +119,7 @@ class Decisions:
     cost: NDArray[np.float64]
     index: Any = None  # of pandas; a row on its way through a live cascade has no time to set it
     receipts: Sequence[Any] | None = None  # one per row, where rows were decided live
+    factors: Sequence[Any] | None = None  # one per row, where they were asked for
 
     def __init__(
         self,
@@ -232,6 +234,12 @@ class Decisions:
         live.__dict__.update(self.__dict__, receipts=receipts)
         return live
 
+    def explained(self, factors: Sequence[Any]) -> Decisions:
+        """Return the same decisions with the factors of each row."""
+        told = Decisions.__new__(Decisions)
+        told.__dict__.update(self.__dict__, factors=factors)
+        return told
+
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"Decisions never change; {name!r} cannot be set.")
 
@@ -249,7 +257,8 @@ class Decisions:
             row = int(rows)
             held = [getattr(self, name)[row] for name in FIELDS]
             plain = [value.item() if isinstance(value, np.generic) else value for value in held]
-            return Decision._make([*plain, None if self.receipts is None else self.receipts[row]])
+            beside = (None if one is None else one[row] for one in (self.receipts, self.factors))
+            return Decision._make([*plain, *beside])
         taken = Decisions(
             self.label[rows],
             self.accepted[rows],
@@ -260,10 +269,14 @@ class Decisions:
             latency=None if self._given("latency") is None else self.latency[rows],
             index=None if self.index is None else self.index[rows],
         )
-        if self.receipts is None:
+        if self.receipts is None and self.factors is None:
             return taken
         places = np.arange(len(self))[rows]
-        return taken.receipted([self.receipts[place] for place in places])
+        if self.receipts is not None:
+            taken = taken.receipted([self.receipts[place] for place in places])
+        if self.factors is not None:
+            taken = taken.explained([self.factors[place] for place in places])
+        return taken
 
     def __iter__(self) -> Iterator[Decision]:
         return (self[row] for row in range(len(self)))
@@ -272,6 +285,15 @@ class Decisions:
         """Return a pandas DataFrame with one row per decision and the index of the rows."""
         fields = {name: getattr(self, name) for name in FIELDS}
         return require("pandas").DataFrame(fields, index=self.index)
+
+    def rejected(self, reason: str) -> Decisions:
+        """Return the same decisions with the accepted rows rejected, for the given reason."""
+        refused = Decisions.__new__(Decisions)
+        accepted = np.zeros(len(self), dtype=np.bool_)
+        reasons = np.where(self.accepted, reason, self.reason).astype(object)
+        accepted.flags.writeable = reasons.flags.writeable = False
+        refused.__dict__.update(self.__dict__, accepted=accepted, reason=reasons)
+        return refused
 
     def _cells(self) -> tuple[list[str], list[list[object] | None]]:
         waited = bool(self.latency.any())

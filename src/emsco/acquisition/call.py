@@ -1,0 +1,261 @@
+"""One call of a live cascade: what its rows have and have paid so far."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emsco.acquisition.bought import KNOWN, Batch
+from emsco.acquisition.fetched import Key
+from emsco.acquisition.gate import Gate
+from emsco.acquisition.receipt import Asked
+from emsco.acquisition.terms import Terms
+from emsco.acquisition.values import to_column
+from emsco.cascade.loop import Answer, Ask
+from emsco.exceptions import SourcesError, quoted
+from emsco.words.decisions import ACCEPTED, BUDGET, DEADLINE, INVALID_VALUE, reason_for
+
+
+class _Got(NamedTuple):
+    """What one source gave: to which places of the rows asked for, and who got nothing and why."""
+
+    places: Sequence[int]
+    batch: Batch | None  # None: it was not asked, because rows had it or could not have it
+    failed: dict[int, str]
+    extra: list[float] | None = None  # for setups
+
+
+class Call:
+    """One call of a live cascade: what its rows have and have paid so far.
+
+    Parameters
+    ----------
+    terms : Terms
+        What all calls have in common.
+    gates : mapping of source to Gate
+        Where values are fetched.
+    keys : list
+        The rows.
+    known : dict of feature to list
+        What the caller has already.
+    deadline : float, default=None
+        How many seconds the call may take. None: no limit.
+    """
+
+    def __init__(
+        self,
+        terms: Terms,
+        gates: Mapping[str, Gate],
+        keys: list[Key],
+        known: dict[str, list[Any]],
+        deadline: float | None = None,
+    ) -> None:
+        self._terms, self._gates, self._keys = terms, gates, keys
+        self._loop = asyncio.get_running_loop()
+        self._until = None if deadline is None else self._loop.time() + deadline
+        self.asked: list[Asked] = []
+        self.read: list[tuple[NDArray[np.intp], dict[str, Any]]] = []  # what the stages were given
+        self._paid = np.zeros(len(keys))
+        self._setups: dict[int, set[str]] = {}
+        # What requests of later sources may use, by feature.
+        self._have = known
+        self._used = frozenset().union(*(gate.source.needs for gate in gates.values()))
+        self._known = self._known_sources()
+        self._refuse_unmet()
+
+    def _known_sources(self) -> set[str]:
+        """Name the sources that the caller has wholly; one in part cannot be fetched in part."""
+        whole = set()
+        for name, features in self._terms.features.items() if self._have else ():
+            here = [feature for feature in features if feature in self._have]
+            if here and len(here) < len(features):
+                lacking = [feature for feature in features if feature not in here]
+                raise SourcesError(
+                    f"`known` has {here[0]!r} of {name!r}, but not {quoted(lacking)}."
+                )
+            if here:
+                whole.add(name)
+        return whole
+
+    def _refuse_unmet(self) -> None:
+        """Refuse, before anything is paid, sources whose requests use what nobody has."""
+        for name in self._terms.bought if self._used else ():
+            requires = self._terms.priced[name].requires
+            required = [f for other in requires for f in self._terms.costs.columns(other)]
+            lacking = sorted(self._gates[name].source.needs - {*self._have, *required})
+            if lacking and name not in self._known:
+                raise SourcesError(
+                    f"Source {name!r} uses {quoted(lacking)}: give it in `known`, or let it "
+                    "require the one that yields it."
+                )
+
+    def values(self) -> list[dict[str, Any]]:
+        """Give the values that each row was decided by, as far as they were fetched."""
+        found: list[dict[str, Any]] = [{} for _ in self._keys]
+        for rows, columns in self.read:
+            for feature, column in columns.items():
+                for row, value in zip(rows.tolist(), column.tolist(), strict=True):
+                    found[row][feature] = value
+        return found
+
+    async def answer(self, ask: Ask) -> Answer:
+        """Fetch what a stage needs, each source after those that it requires."""
+        begin = self._loop.time()
+        rows = ask.rows.tolist()
+        reasons: dict[int, str] = {}
+        got: dict[str, _Got] = {}
+        for wave in self._terms.waves[ask.stage]:
+            fine: Sequence[int] = range(len(rows))
+            if reasons:
+                fine = [place for place in fine if place not in reasons]
+            if len(wave) == 1:
+                found = [await self._fetch(wave[0], ask.stage, rows, fine, begin)]
+            else:
+                found = await asyncio.gather(
+                    *(self._fetch(name, ask.stage, rows, fine, begin) for name in wave)
+                )
+            for name, one in zip(wave, found, strict=True):
+                got[name] = one
+                for place, reason in one.failed.items():
+                    reasons.setdefault(place, reason_for(reason, name))
+        cost, bought = self._charge(rows, got)
+        waited = np.full(len(rows), self._loop.time() - begin)
+        columns, told = self._read(ask, rows, got, reasons)
+        return Answer(columns, told, cost, waited, bought)
+
+    async def _fetch(
+        self, name: str, stage: int, rows: list[int], places: Sequence[int], begin: float
+    ) -> _Got:
+        """Fetch one source for the rows at some places."""
+        failed: dict[int, str] = {}
+        extra = None
+        if name in self._known:
+            batch = Batch.all_alike(len(places), ACCEPTED, how=KNOWN)
+        else:
+            places, extra = self._afforded(name, rows, places, failed)
+            if self._until is not None and self._loop.time() >= self._until:
+                failed |= dict.fromkeys(places, DEADLINE)
+                places = []
+            if not places:
+                return _Got((), None, failed)
+            gate = self._gates[name]
+            asked = [rows[place] for place in places]
+            values = {need: [self._have[need][row] for row in asked] for need in gate.source.needs}
+            batch = await gate.fetch([self._keys[row] for row in asked], values, self._until)
+            if any(batch.reasons):
+                failed |= {p: r for p, r in zip(places, batch.reasons, strict=True) if r}
+            self._have_values(asked, batch)
+        waited = self._loop.time() - begin
+        asked = [rows[place] for place in places]
+        self.asked.append(Asked(name, stage, asked, batch, waited, extra, time.time()))
+        return _Got(places, batch, failed, extra)
+
+    def _have_values(self, rows: list[int], batch: Batch) -> None:
+        """Keep what requests of other sources may use."""
+        for feature in self._used.intersection(batch.columns):
+            have = self._have.setdefault(feature, [None] * len(self._keys))
+            for row, value in zip(rows, batch.columns[feature], strict=True):
+                have[row] = value.decode() if isinstance(value, bytes) else value
+
+    def _afforded(
+        self, name: str, rows: list[int], places: Sequence[int], failed: dict[int, str]
+    ) -> tuple[Sequence[int], list[float] | None]:
+        """Leave out rows for which a source is too dear; what a setup adds, for the others."""
+        source, limit = self._terms.priced[name], self._terms.max_cost
+        if limit is None and source.setup is None:
+            return places, None
+        kept, extra = [], []
+        for place in places:
+            opened = self._setups.setdefault(rows[place], set())
+            is_new = source.setup is not None and source.setup not in opened
+            more = self._terms.costs.setups[source.setup] if is_new else 0.0  # type: ignore[index]
+            if limit is not None and self._paid[rows[place]] + source.cost + more > limit:
+                failed[place] = BUDGET
+                continue
+            if source.setup is not None:
+                opened.add(source.setup)
+            kept.append(place)
+            extra.append(more)
+        return kept, extra
+
+    def _charge(
+        self, rows: list[int], got: dict[str, _Got]
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+        """Count what was paid by row, and which rows something was asked for."""
+        cost, bought = np.zeros(len(rows)), np.zeros(len(rows), dtype=np.bool_)
+        for one in got.values():
+            if one.batch is None:
+                continue
+            paid = np.array(one.batch.paid)
+            if one.extra is not None:  # what opens a setup is paid with the source
+                paid += np.where(paid > 0, one.extra, 0.0)
+            places = slice(None) if len(one.places) == len(rows) else np.array(one.places)
+            cost[places] += paid
+            bought[places] = True
+        self._paid[rows] += cost
+        return cost, bought
+
+    def _read(
+        self, ask: Ask, rows: list[int], got: dict[str, _Got], reasons: dict[int, str]
+    ) -> tuple[list[Any], NDArray[np.object_] | None]:
+        """Read what was fetched, as the model knows its columns; what cannot be is a reason."""
+        fine = np.ones(len(rows), dtype=np.bool_)
+        fine[list(reasons)] = False
+        kept = np.flatnonzero(fine).tolist()
+        if not kept:
+            nothing = np.full(len(rows), np.nan)
+            told = np.array([reasons[place] for place in range(len(rows))], dtype=object)
+            return [nothing] * len(ask.features), told
+        given = self._columns(ask, rows, got, kept, reasons)
+        answer = self._terms.decider.examine(given)
+        self.read.append((ask.rows[fine], given))
+        if not reasons and answer.reasons is None:
+            return list(answer.columns), None
+        told = np.full(len(rows), ACCEPTED, dtype=object)
+        if answer.reasons is not None:
+            told[fine] = answer.reasons
+        for place, reason in reasons.items():
+            told[place] = reason
+        if fine.all():
+            return list(answer.columns), told
+        return [_spread(np.asarray(column), fine) for column in answer.columns], told
+
+    def _columns(
+        self,
+        ask: Ask,
+        rows: list[int],
+        got: dict[str, _Got],
+        kept: list[int],
+        reasons: dict[int, str],
+    ) -> dict[str, Any]:
+        """Give a column per feature for rows without a reason; notes those of another type."""
+        columns: dict[str, Any] = {}
+        for name, one in got.items():
+            is_whole = len(one.places) == len(kept) == len(rows)
+            at = {} if is_whole else dict(zip(one.places, range(len(one.places)), strict=True))
+            spelled = name not in self._known and self._gates[name].source.is_spelled
+            for feature in self._terms.features[name]:
+                if name in self._known:
+                    values = [self._have[feature][rows[place]] for place in kept]
+                else:
+                    assert one.batch is not None  # as some rows have no reason
+                    values = one.batch.columns[feature]
+                    if not is_whole:
+                        values = [values[at[place]] for place in kept]
+                reader = self._terms.decider.readers.get(feature)
+                columns[feature], others = to_column(values, reader, spelled=spelled)
+                for i in others:
+                    reasons.setdefault(kept[i], reason_for(INVALID_VALUE, feature))
+        return {feature: columns[feature] for feature in ask.features}
+
+
+def _spread(column: NDArray[Any], fine: NDArray[np.bool_]) -> NDArray[Any]:
+    """Put values where their rows are; what stands at the others is never looked at."""
+    spread = np.zeros(len(fine), dtype=column.dtype)
+    spread[fine] = column
+    return spread

@@ -1,0 +1,75 @@
+"""What all decisions of a live cascade have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from emsco.acquisition.promise import promise
+from emsco.cascade import Decider
+from emsco.cascade.fingerprint import digest_of, fingerprint
+from emsco.words.costs import Costs, Source
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What all decisions of a live cascade have in common.
+
+    Parameters
+    ----------
+    decider : Decider
+        What decides.
+    max_cost : float, default=None
+        The most that a decision may cost. None: no limit.
+    """
+
+    decider: Decider
+    max_cost: float | None = None
+
+    @property
+    def costs(self) -> Costs:
+        """The prices."""
+        return self.decider.costs
+
+    @cached_property
+    def bought(self) -> tuple[str, ...]:
+        """The sources that the cascade can buy."""
+        return tuple(s for stage in self.decider.plan.stages for s in stage.sources)
+
+    @cached_property
+    def priced(self) -> dict[str, Source]:
+        """The prices, by name."""
+        return {source.name: source for source in self.costs.sources}
+
+    @cached_property
+    def features(self) -> dict[str, list[str]]:
+        """What each source yields."""
+        return {name: list(self.costs.columns(name)) for name in self.bought}
+
+    @cached_property
+    def waves(self) -> list[list[list[str]]]:
+        """What each stage fetches at once, in order: a source waits for those that it requires."""
+        found = []
+        for stage in self.decider.plan.stages:
+            left, waves = list(stage.sources), []
+            while left:
+                ready = [n for n in left if not set(self.priced[n].requires) & set(left)]
+                waves.append(ready)
+                left = [name for name in left if name not in ready]
+            found.append(waves)
+        return found
+
+    @cached_property
+    def prices(self) -> str:
+        """The digest of the price list."""
+        return digest_of(self.costs.to_toml())
+
+    @cached_property
+    def model(self) -> str:
+        """The digest of the cascade."""
+        return fingerprint(self.decider)
+
+    @cached_property
+    def promise(self) -> str:
+        """What a certificate of the cascade means here."""
+        return promise(self.costs, self.bought, self.max_cost)

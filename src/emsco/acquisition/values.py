@@ -1,0 +1,78 @@
+"""Columns of what sources gave: values of the type that training had, and no others."""
+
+from __future__ import annotations
+
+from math import nan
+from types import NoneType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emsco.rows.reading import TEXT, ColumnReader
+from emsco.rows.values import is_missing, is_number
+
+_NUMBERS = (float, int, np.number, np.bool_)
+
+
+def to_column(
+    values: list[Any], reader: ColumnReader | None, *, spelled: bool = False
+) -> tuple[NDArray[Any], list[int]]:
+    """Return values as a column, and the places of those with another type than training had.
+
+    Parameters
+    ----------
+    values : list
+        One value per row; None if it is missing.
+    reader : ColumnReader or None
+        How the column is read. None: no stage reads it.
+    spelled : bool, default=False
+        Whether the source gives numbers as text. If not, a text is no number.
+
+    Examples
+    --------
+    >>> from emsco.acquisition.values import to_column
+    >>> from emsco.rows.reading import NUMBER, ColumnReader
+    >>> age = ColumnReader(NUMBER, missing_seen=False)
+    >>> to_column([41, 2.5], age)
+    (array([41. ,  2.5]), [])
+    >>> to_column([b"41", b"2.5"], age, spelled=True)
+    (array([41. ,  2.5]), [])
+    >>> to_column(["41", 2.5], age)[1]
+    [0]
+    """
+    of_number = reader is not None and reader.is_number
+    if of_number:
+        column = _numbers(values)
+        if column is not None:
+            return column, []
+    values = [_text(value) for value in values]
+    others: list[int] = []
+    if of_number and not spelled:
+        others = [i for i, value in enumerate(values) if isinstance(value, str)]
+    elif reader is not None and reader.kind == TEXT:
+        others = [i for i, v in enumerate(values) if is_number(v) and not is_missing(v)]
+    column = np.empty(len(values), dtype=object)
+    for i, value in enumerate(values):  # one by one: a list is a value like any other
+        column[i] = value
+    return column, others
+
+
+def _numbers(values: list[Any]) -> NDArray[np.float64] | None:
+    """Read numbers, and numbers spelled in bytes; None where some value is neither."""
+    types = set(map(type, values))
+    try:
+        if all(issubclass(kind, _NUMBERS) for kind in types - {NoneType}):
+            if NoneType in types:
+                values = [nan if value is None else value for value in values]
+            return np.array(values, dtype=np.float64)
+        # Python reads 1_000 as a number, and nobody else does.
+        if types == {bytes} and b"_" not in b" ".join(values):
+            return np.array([*map(float, values)])
+    except (ValueError, OverflowError):
+        pass
+    return None
+
+
+def _text(value: Any) -> Any:
+    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
