@@ -103,7 +103,12 @@ def test_no_more_is_spent_than_allowed_in_a_day():
         gate = gated(vendor, price=2.0, max_spend=7.0)
         rows = await asyncio.gather(*(gate.fetch([f"k{i}"], {}) for i in range(9)))
         assert sorted(row[0].reason for row in rows) == [""] * 3 + ["budget"] * 6
-        assert gate.spending.today == 6.0
+        assert gate.accounts.today("") == 6.0
+        await gate.close()
+        gate = gated(vendor, price=2.0, max_spend=7.0, ttl=60.0)
+        batch = await gate.fetch(list("abcde"), {})
+        assert batch.reasons == [""] * 3 + ["budget"] * 2
+        assert [row.how for row in await gate.fetch(list("cba"), {})] == ["cached"] * 3
         await gate.close()
         gate = gated(vendor, price=1.0, max_spend=7.0, price_field="price")
         rows = [(await gate.fetch([f"k{i}"], {}))[0] for i in range(9)]
@@ -183,7 +188,7 @@ def test_cancelled_callers_leave_nothing_behind():
         await asyncio.gather(*tasks, return_exceptions=True)
         await asyncio.sleep(0.01)
         assert vendor.running == 0
-        assert gate.spending.today == 0.0
+        assert gate.accounts.today("") == 0.0
         assert [row.reason for row in await gate.fetch(["z"], {})] == [""]
         assert vendor.most <= 2
         await gate.close()
@@ -202,7 +207,7 @@ def test_a_paid_request_under_way_is_not_paid_twice():
         (again,) = await gate.fetch(["a"], {})
         assert (again.values, again.how, again.paid) == ((1.0,), "shared", 0.0)
         assert vendor.billed == [["a"]]
-        assert (gate.spending.paid, gate.spending.unknown, gate.spending.today) == (1.0, 0.0, 1.0)
+        assert (gate.spending.paid, gate.spending.unknown, gate.accounts.today("")) == (1.0, 0.0, 1.0)
         await gate.fetch(["a"], {})  # which is another purchase
         assert len(vendor.billed) == 2
         await gate.close()

@@ -160,3 +160,14 @@ def test_an_address_is_read_from_the_environment(monkeypatch):
     assert source.open(["a"])
     with pytest.raises(SourcesError, match="'b', which the source does not yield"):
         RedisSource(url="redis://h", key="{key}", fields={"b": "c"}).open(["a"])
+
+
+def test_an_address_that_is_none_is_refused_and_not_shown():
+    """The libraries' own errors would be bare, and could show a password."""
+    for url in ("https://who]is/{key}", "https://h:port/{key}"):
+        with pytest.raises(SourcesError, match="`url` is no address"):
+            HTTPSource(url=url)
+    for url in ("sqlite:///hidden", "redis://:hidden@h/0?db=x"):
+        with pytest.raises(SourcesError, match="address of Redis cannot be used") as refused:
+            RedisSource(url=url, key="{key}").open(["a"])
+        assert "hidden" not in str(refused.value)

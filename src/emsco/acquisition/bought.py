@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, NamedTuple, overload
 
 from emsco.words.decisions import ACCEPTED
@@ -76,6 +75,26 @@ class Batch(Sequence[Bought]):
             all(row.verified for row in rows),
         )  # fmt: skip
 
+    @property
+    def known(self) -> float:
+        """What is known to be charged, for all rows."""
+        return sum(paid for paid, sure in zip(self.paid, self.billed, strict=True) if sure)
+
+    def padded(self, n_rows: int, reason: str) -> Batch:
+        """Return the same rows, and as many without values, for a reason, as are lacking."""
+        lacking = n_rows - len(self)
+        if not lacking:
+            return self
+        return Batch(
+            {name: [*column, *[None] * lacking] for name, column in self.columns.items()},
+            [*self.reasons, *[reason] * lacking],
+            [*self.how, *[FETCHED] * lacking],
+            [*self.paid, *[0.0] * lacking],
+            [*self.billed, *[True] * lacking],
+            None if self.moments is None else [*self.moments, *[None] * lacking],
+            self.verified,
+        )
+
     def __len__(self) -> int:
         return len(self.reasons)
 
@@ -115,21 +134,3 @@ class Spending:
 
     paid: float = 0.0
     unknown: float = 0.0
-    _day: str = ""
-    _today: float = 0.0
-
-    @property
-    def today(self) -> float:
-        """What was spent today (UTC), requests under way and unknown charges included."""
-        day = datetime.now(UTC).date().isoformat()
-        if day != self._day:
-            self._day, self._today = day, 0.0
-        return self._today
-
-    def hold(self, amount: float) -> None:
-        """Count what is about to be spent."""
-        self._today = self.today + amount
-
-    def release(self, amount: float) -> None:
-        """Give back what was held and not spent; it may have been held yesterday."""
-        self._today = max(0.0, self.today - amount)

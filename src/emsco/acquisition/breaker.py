@@ -1,4 +1,10 @@
-"""A circuit breaker: a source that fails again and again is left alone, and then met carefully."""
+"""A circuit breaker: a source that fails again and again is left alone, and then met carefully.
+
+Why it is our own: while a breaker is open, one trial call a second must be all, and afterwards the
+number of calls must grow from one. In purgatory 3.0, circuitbreaker 2.1 and aiobreaker 1.2 every
+call that arrives while a trial is under way is made too, and after it all calls return at once;
+pybreaker 1.4 is asynchronous with tornado only. What we need besides is a counter.
+"""
 
 from __future__ import annotations
 

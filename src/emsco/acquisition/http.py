@@ -62,7 +62,11 @@ class HTTPSource(LiveSource):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        host = urlsplit(self.url)
+        try:
+            host = urlsplit(self.url)
+            _ = host.port
+        except ValueError as error:
+            raise SourcesError(f"`url` is no address: {error}.") from None
         if host.scheme not in ("http", "https") or not host.hostname:
             raise SourcesError(f"`url` must begin with https:// and a host, got {self.url!r}.")
         if "{" in host.netloc:

@@ -15,6 +15,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from emsco.acquisition.accounts import Accounts, OwnAccounts
 from emsco.acquisition.bought import Spending
 from emsco.acquisition.call import Call
 from emsco.acquisition.fetched import Key
@@ -51,6 +52,9 @@ class LiveCascade:
     on_log_failure : {"drop", "reject"}, default="drop"
         What happens to decisions that cannot be logged: they are returned and counted in
         `log_dropped`, or their rows are rejected.
+    accounts : Accounts, default=None
+        Who counts what is spent in a day and which sources fail, if several processes share it.
+        None: this process alone.
 
     Examples
     --------
@@ -83,6 +87,7 @@ class LiveCascade:
         log: str | os.PathLike[str] | None = None,
         log_values: bool = False,
         on_log_failure: str = DROP,
+        accounts: Accounts | None = None,
     ) -> None:
         cascade = getattr(cascade, "best_cascade_", cascade)
         decider: Decider = getattr(cascade, "decider_", cascade)
@@ -97,6 +102,7 @@ class LiveCascade:
         self._log_values = log_values
         self._gates: dict[str, Gate] | None = None
         self._spending: dict[str, Spending] = {}
+        self._accounts = OwnAccounts() if accounts is None else accounts
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: _LoopThread | None = None
 
@@ -138,7 +144,7 @@ class LiveCascade:
             self._gates = {
                 name: Gate(
                     self._sources[name], terms.features[name], terms.priced[name].cost,
-                    self._spending.setdefault(name, Spending()),
+                    self._spending.setdefault(name, Spending()), self._accounts, name,
                 )
                 for name in terms.bought
             }  # fmt: skip

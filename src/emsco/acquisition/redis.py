@@ -87,12 +87,18 @@ class RedisClient:
         extra = [source.key_field, source.time_field]
         self._wanted = list(dict.fromkeys([*self._fields.values(), *filter(None, extra)]))
         # A client repeats nothing by itself: who asks again, and whether, is for the caller to say.
-        self._redis = redis.Redis.from_url(
-            address_of(source.url, source.url_env),
-            max_connections=source.concurrency,
-            retry=require("redis.asyncio.retry", "live").Retry(_no_backoff(), 0),
-            socket_connect_timeout=source.timeout,
-        )
+        address = address_of(source.url, source.url_env)
+        try:
+            self._redis = redis.Redis.from_url(
+                address,
+                max_connections=source.concurrency,
+                retry=require("redis.asyncio.retry", "live").Retry(_no_backoff(), 0),
+                socket_connect_timeout=source.timeout,
+            )
+        except ValueError:  # whose text may show the address
+            raise SourcesError(
+                "The address of Redis cannot be used; it must be like redis://host:6379/0."
+            ) from None
 
     async def fetch(self, keys: Sequence[Key], values: Values) -> Fetched:
         """Fetch the values of these keys in one pipeline."""

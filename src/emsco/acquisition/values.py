@@ -43,7 +43,7 @@ def to_column(
     """
     of_number = reader is not None and reader.is_number
     if of_number:
-        column = _numbers(values)
+        column = _numbers(values, spelled=spelled)
         if column is not None:
             return column, []
     values = [_text(value) for value in values]
@@ -58,7 +58,7 @@ def to_column(
     return column, others
 
 
-def _numbers(values: list[Any]) -> NDArray[np.float64] | None:
+def _numbers(values: list[Any], *, spelled: bool) -> NDArray[np.float64] | None:
     """Read numbers, and numbers spelled in bytes; None where some value is neither."""
     types = set(map(type, values))
     try:
@@ -67,7 +67,7 @@ def _numbers(values: list[Any]) -> NDArray[np.float64] | None:
                 values = [nan if value is None else value for value in values]
             return np.array(values, dtype=np.float64)
         # Python reads 1_000 as a number, and nobody else does.
-        if types == {bytes} and b"_" not in b" ".join(values):
+        if spelled and types == {bytes} and b"_" not in b" ".join(values):
             return np.array([*map(float, values)])
     except (ValueError, OverflowError):
         pass
