@@ -1,4 +1,4 @@
-"""Costs are functions of sets of sources: own prices, setups once, slowest latency."""
+"""Costs are functions of sets of sources: own prices, setups once, the slowest chain's latency."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import copy
 import csv
 import pickle
 from decimal import Decimal
-from itertools import chain, combinations
+from itertools import chain, combinations, pairwise, permutations
 
 import pytest
 from hypothesis import given
@@ -84,6 +84,69 @@ def test_a_stage_waits_for_its_slowest_source():
     assert BLOOD.latency_of([]) == 0
 
 
+def chained(latencies, requires):
+    """Make costs whose sources s0, s1, ... take so long and require these others."""
+    return Costs(
+        [
+            Source(f"s{i}", cost=1, latency=latency, requires=[f"s{j}" for j in needed])
+            for i, (latency, needed) in enumerate(zip(latencies, requires, strict=True))
+        ]
+    )
+
+
+def test_a_source_waits_for_those_it_requires_in_the_same_stage():
+    costs = chained([2, 3, 4, 6], [[], [0], [1], []])
+    assert costs.latency_of(costs.names) == 2 + 3 + 4
+    assert costs.latency_of(["s2", "s1"]) == 3 + 4, "s0 was bought before"
+    assert costs.latency_of(["s2", "s3"]) == 6, "nothing of the stage waits"
+    assert costs.latency_of(["s2", "s0"]) == 4, "only through s1, which is there already"
+    assert costs.latency_of(["s1", "s1", "s0"]) == 5
+    assert chained([1, 5, 1], [[], [], [0, 1]]).latency_of(["s2", "s0", "s1"]) == 6
+
+
+def test_a_long_chain_of_requirements_is_no_trouble():
+    costs = chained([1.0] * 3000, [[], *([i] for i in range(2999))])
+    assert costs.latency_of(costs.names) == 3000
+
+
+def slowly(costs, stage):
+    """Give the latency of a stage: of each ordered choice of its sources that is a chain."""
+    by_name = {source.name: source for source in costs.sources}
+    chains = (
+        order
+        for size in range(1, len(stage) + 1)
+        for order in permutations(stage, size)
+        if all(a in by_name[b].requires for a, b in pairwise(order))
+    )
+    return max((sum(by_name[name].latency for name in order) for order in chains), default=0)
+
+
+@st.composite
+def waiting(draw):
+    """Draw costs without circles, their sources in any order, and a stage."""
+    count = draw(st.integers(1, 6))
+    rank = draw(st.permutations(range(count)))
+    requires = [
+        [j for j in range(count) if rank[j] < rank[i] and draw(st.booleans())] for i in range(count)
+    ]
+    latencies = draw(st.lists(st.integers(0, 9), min_size=count, max_size=count))
+    costs = chained(latencies, requires)
+    return costs, draw(st.lists(st.sampled_from(costs.names), unique=True))
+
+
+@given(waiting())
+def test_the_latency_of_a_stage_is_that_of_its_slowest_chain(drawn):
+    costs, stage = drawn
+    assert costs.latency_of(stage) == slowly(costs, stage)
+
+
+@given(waiting())
+def test_no_stage_waits_longer_than_one_source_after_the_other_nor_less_than_the_slowest(drawn):
+    costs, stage = drawn
+    latencies = [source.latency for source in costs.sources if source.name in stage]
+    assert max(latencies, default=0) <= costs.latency_of(stage) <= sum(latencies)
+
+
 def test_requirements_left_out_are_listed():
     assert BLOOD.unmet(["fbs", "chol"]) == (("fbs", "age"),)
     assert BLOOD.unmet(["fbs", "age"]) == ()
@@ -126,6 +189,11 @@ def test_zero_prices_are_allowed():
         (lambda: Costs([Source("a", cost=1, setup="blood")]), "'blood', which has no price"),
         (lambda: Costs([Source("a", cost=1)], setups={"blood": 1}), "No source names the setup"),
         (lambda: Costs([Source("a", cost=1, setup="s")], setups={"s": -1}), "cost of setup 's'"),
+        (lambda: chained([1], [[0]]), "'s0' would wait for ever"),
+        (
+            lambda: chained([1, 1, 1], [[], [2], [1]]),
+            "'s[12]', 's[12]' would wait for ever; remove",
+        ),
         (lambda: BLOOD.of(["chole"]), "'chole' is not a source; did you mean 'chol'"),
     ],
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
@@ -14,10 +16,11 @@ from toy_search import RandomDesigns
 
 import emsco
 from emsco import CascadeSearchCV, Decisions, MaskedClassifier, dump, load
+from emsco.cascade.loop import decide_rows, drive_async
 from emsco.certify import Certificate, Targets, certify, certify_together
 from emsco.certify._kinds import KINDS
 from emsco.datasets import make_costly_classification
-from emsco.exceptions import ContractError
+from emsco.exceptions import ContractError, ValuesError
 from emsco.learners.estimator import EstimatorLearner
 from emsco.testing import check_driver, check_learner, check_search
 
@@ -135,6 +138,94 @@ def test_a_broken_learner_is_caught(estimator, said):
 
 def test_a_driver_of_ones_own_keeps_its_promises():
     check_driver(from_functions)
+
+
+async def waits(decider, functions, keys):
+    """Answer as a store does that has to be waited for."""
+
+    async def answer(ask):
+        await asyncio.sleep(0)
+        values = {f: np.array([functions[f](keys[row]) for row in ask.rows]) for f in ask.features}
+        return decider.answer(values, ask.rows)
+
+    return await drive_async(decide_rows(decider.plan, len(keys)), answer)
+
+
+def examines(decider, functions, keys):
+    """Reject what cannot be judged, with and without a guard; tell what was really spent."""
+
+    def answer(ask):
+        values = {f: listed(functions[f](keys[row]) for row in ask.rows) for f in ask.features}
+        none = np.zeros(len(ask.rows))
+        return decider.examine(values)._replace(cost=none, latency=none + 3)
+
+    return decider.drive(len(keys), answer)
+
+
+def listed(values):
+    values = list(values)
+    column = np.empty(len(values), dtype=object)
+    for place, value in enumerate(values):
+        column[place] = value
+    return column
+
+
+def test_a_driver_may_be_waited_for():
+    check_driver(waits)
+
+
+def test_a_live_driver_tells_what_it_spent_and_rejects_what_it_cannot_judge():
+    check_driver(examines, live=True)
+    with pytest.raises(ContractError, match="`cost` is not the cascade's own"):
+        check_driver(examines)
+
+
+async def gives_up(decider, functions, keys):
+    """Reject all rows of a block where one has a faulty value."""
+    try:
+        return await waits(decider, functions, keys)
+    except ValuesError:
+        return examines(decider, functions, keys).rejected("invalid value: x0")
+
+
+def fills_in(decider, functions, keys):
+    """Guess a value where none can be read."""
+
+    def value(function, key):
+        found = function(key)
+        return found if isinstance(found, float) and np.isfinite(found) else 0.0
+
+    def guessed(function):
+        return lambda key: value(function, key)
+
+    guesses = {name: guessed(function) for name, function in functions.items()}
+    return examines(decider, guesses, keys)
+
+
+def late_faults_raise(decider, functions, keys):
+    """Look at values of the first stage only."""
+
+    def answer(ask):
+        values = {f: listed(functions[f](keys[row]) for row in ask.rows) for f in ask.features}
+        return decider.answer(values) if ask.stage else decider.examine(values)
+
+    return decider.drive(len(keys), answer)
+
+
+@pytest.mark.parametrize(
+    ("driver", "said"),
+    [
+        (from_functions, "raises ValuesError for nan; live, it must reject"),
+        (late_faults_raise, "raises ValuesError for nan; live, it must reject"),
+        (gives_up, "for rows beside one with nan"),
+        (fills_in, "accepts a row with nan|gives no reason for a row with nan"),
+        (lambda *_: None, "gives no Decisions"),
+    ],
+    ids=["raises", "raises late", "gives up", "guesses", "nothing"],
+)
+def test_a_broken_live_driver_is_caught(driver, said):
+    with pytest.raises(ContractError, match=said):
+        check_driver(driver, live=True)
 
 
 def fetches_all(decider, functions, keys):

@@ -207,7 +207,11 @@ def test_a_paid_request_under_way_is_not_paid_twice():
         (again,) = await gate.fetch(["a"], {})
         assert (again.values, again.how, again.paid) == ((1.0,), "shared", 0.0)
         assert vendor.billed == [["a"]]
-        assert (gate.spending.paid, gate.spending.unknown, gate.accounts.today("")) == (1.0, 0.0, 1.0)
+        assert (gate.spending.paid, gate.spending.unknown, gate.accounts.today("")) == (
+            1.0,
+            0.0,
+            1.0,
+        )
         await gate.fetch(["a"], {})  # which is another purchase
         assert len(vendor.billed) == 2
         await gate.close()

@@ -248,3 +248,60 @@ def test_calls_for_the_same_request_share_one_fetch(cascade):
     assert first.cost.sum() + second.cost.sum() == third.cost.sum() == first.cost.sum()
     assert third[0].receipt.fetches[0].how == "cached"
     assert {f.how for d in second for f in d.receipt.fetches} == {"shared"}
+
+
+def test_a_source_waits_for_what_it_requires_alone():
+    """The longest path, as the costs plan it: not the slowest of all before it."""
+    names = {"a": 0.0, "b": 0.3, "slow": 0.6}
+    costs = Costs([
+        Source("a", cost=1), Source("slow", cost=1, latency=0.6),
+        Source("b", cost=1, latency=0.3, requires=["a"]),
+    ])  # fmt: skip
+    frame = pd.DataFrame({name: Y + RNG.normal(size=N) for name in names})
+    model = CascadeClassifier(
+        design=StageDesign.from_stages([["a", "b", "slow"]]), costs=costs, threshold=0.9
+    ).fit(frame, Y)
+    asked = []
+
+    def source(name, pause, lost=()):
+        async def fetch(keys, _):
+            asked.append((name, len(keys)))
+            await asyncio.sleep(pause)
+            return {key: {name: frame[name][int(key)]} for key in keys if key not in lost}
+
+        return CallableSource(function=fetch, timeout=5.0)
+
+    sources = {name: source(name, pause) for name, pause in names.items()}
+    live = LiveCascade(model, sources | {"a": source("a", 0.0, lost=("7",))})
+    keys = [str(i) for i in range(20)]
+    live.decide_now(keys)
+    decided = live.decide_now(keys)
+    live.close_now()
+    assert costs.latency_of(costs.names) == 0.6
+    assert 0.6 <= decided.latency.max() < 0.85
+    assert sorted(asked[3:]) == [("a", 20), ("b", 19), ("slow", 20)]
+    assert decided.reason[7] == "missing: a"
+    expected = model.decide(frame[:20])
+    rest = np.arange(20) != 7
+    same(decided[rest], expected[rest])
+
+
+def test_factors_are_those_of_the_table(cascade):
+    """When they are asked for; a row rejected by a source has none."""
+    missing = CallableSource(function=lambda *_: {})
+
+    async def story():
+        async with LiveCascade(cascade, Shop().sources(dns=missing)) as live:
+            return await live.decide(KEYS[:40], factors=True), await live.decide(KEYS[:1])
+
+    decided, plain = asyncio.run(story())
+    expected = cascade.decide(FRAME[:40], factors=True)
+    lost = decided.reason == "missing: dns"
+    assert lost.any()
+    assert not lost.all()
+    for row in range(40):
+        if lost[row]:
+            assert decided[row].factors.features == ()
+        else:
+            assert decided[row].factors == expected[row].factors
+    assert plain[0].factors is None

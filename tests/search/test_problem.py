@@ -115,6 +115,15 @@ def test_a_candidate_has_counts_by_class_and_latencies():
     assert 1 <= evaluation.latency <= 8
 
 
+def test_a_candidate_waits_as_its_cascade_does():
+    """A source of a stage waits for those that it requires there."""
+    first, second = Source("a", cost=1, latency=1), Source("b", cost=1, latency=2, requires=["a"])
+    problem = problem_of(costs=Costs([first, second, Source("c", cost=1, latency=4)]), max_stages=3)
+    designs = [[0, 0, -1], [0, 1, -1], [0, 0, 0], [0, 1, 1], [0, 0, 1]]
+    found = problem.candidates(np.array(designs))
+    assert [c.evaluation.worst_latency for c in found] == [3, 3, 4, 5, 7]
+
+
 def test_a_set_is_fitted_once_whatever_asks_for_it():
     problem = problem_of(5, max_stages=5)
     designs = np.array([d.assignment for d in every_design(problem)])

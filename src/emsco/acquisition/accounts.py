@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Protocol
 
+from emsco.words.decisions import BUDGET
+
 
 @dataclass(frozen=True)
 class Intent:
@@ -26,12 +28,15 @@ class Intent:
         For how many rows there is money.
     held : float
         What is counted for it until its outcome is known.
+    refused : str, default="budget"
+        Why the other rows are rejected.
     """
 
     id: str
     source: str
     granted: int
     held: float
+    refused: str = BUDGET
 
 
 class Accounts(Protocol):

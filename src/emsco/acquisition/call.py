@@ -103,30 +103,53 @@ class Call:
                     found[row][feature] = value
         return found
 
+    def columns(self) -> dict[str, list[Any]]:
+        """Give the values that rows were decided by, by feature; None where none was fetched."""
+        found: dict[str, list[Any]] = {}
+        for rows, columns in self.read:
+            for feature, column in columns.items():
+                whole = found.setdefault(feature, [None] * len(self._keys))
+                for row, value in zip(rows.tolist(), column.tolist(), strict=True):
+                    whole[row] = value
+        return found
+
     async def answer(self, ask: Ask) -> Answer:
         """Fetch what a stage needs, each source after those that it requires."""
         begin = self._loop.time()
         rows = ask.rows.tolist()
+        got = await self._fetch_all(ask.stage, rows, begin)
         reasons: dict[int, str] = {}
-        got: dict[str, _Got] = {}
-        for wave in self._terms.waves[ask.stage]:
-            fine: Sequence[int] = range(len(rows))
-            if reasons:
-                fine = [place for place in fine if place not in reasons]
-            if len(wave) == 1:
-                found = [await self._fetch(wave[0], ask.stage, rows, fine, begin)]
-            else:
-                found = await asyncio.gather(
-                    *(self._fetch(name, ask.stage, rows, fine, begin) for name in wave)
-                )
-            for name, one in zip(wave, found, strict=True):
-                got[name] = one
-                for place, reason in one.failed.items():
-                    reasons.setdefault(place, reason_for(reason, name))
+        for name, one in got.items():
+            for place, reason in one.failed.items():
+                reasons.setdefault(place, reason_for(reason, name))
         cost, bought = self._charge(rows, got)
         waited = np.full(len(rows), self._loop.time() - begin)
         columns, told = self._read(ask, rows, got, reasons)
         return Answer(columns, told, cost, waited, bought)
+
+    async def _fetch_all(self, stage: int, rows: list[int], begin: float) -> dict[str, _Got]:
+        """Fetch every source of a stage at once, each after those that it requires."""
+        order = self._terms.requirements[stage]
+        everybody = range(len(rows))
+        if len(order) == 1:
+            (name,) = order
+            return {name: await self._fetch(name, stage, rows, everybody, begin)}
+        under_way: dict[str, asyncio.Task[_Got]] = {}
+
+        async def fetch(name: str) -> _Got:
+            before = [await under_way[other] for other in order[name]]
+            lost = {place for one in before for place in one.failed}
+            places = [place for place in everybody if place not in lost] if lost else everybody
+            got = await self._fetch(name, stage, rows, places, begin)
+            for one in before:  # a row without what is required has the reason of that
+                for place, reason in one.failed.items():
+                    got.failed.setdefault(place, reason)
+            return got
+
+        for name in order:
+            under_way[name] = asyncio.ensure_future(fetch(name))
+        found = await asyncio.gather(*under_way.values())
+        return dict(zip(order, found, strict=True))
 
     async def _fetch(
         self, name: str, stage: int, rows: list[int], places: Sequence[int], begin: float

@@ -87,13 +87,13 @@ class Caller:
             if not await self._may_ask():
                 return Batch.all_alike(n_rows, CIRCUIT_OPEN)
             job.is_sent = True
-            granted = n_rows
+            granted, refused = n_rows, BUDGET
             if self._is_counted:
                 limit = self.source.max_spend
                 job.intent = await self._accounts.begin(self.name, n_rows, self.price, limit)
-                granted = job.intent.granted
+                granted, refused = job.intent.granted, job.intent.refused
             if not granted:
-                return Batch.all_alike(n_rows, BUDGET)
+                return Batch.all_alike(n_rows, refused)
             if granted < n_rows:
                 keys = keys[:granted]
                 values = {name: column[:granted] for name, column in values.items()}
@@ -105,7 +105,7 @@ class Caller:
                 raise
         await self._settle(job, batch)
         self._keep(job.places, batch)
-        return batch.padded(n_rows, BUDGET)
+        return batch.padded(n_rows, refused)
 
     async def _may_ask(self) -> bool:
         """Return whether a call may be made; a trial call only if nobody else makes one."""

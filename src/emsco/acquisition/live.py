@@ -155,7 +155,14 @@ class LiveCascade:
         gates, self._gates = self._gates, None
         await asyncio.gather(*(gate.close() for gate in (gates or {}).values()))
 
-    async def decide(self, keys: Sequence[Key], known: Any = None) -> Decisions:
+    async def decide(
+        self,
+        keys: Sequence[Key],
+        known: Any = None,
+        *,
+        call: str | None = None,
+        factors: bool = False,
+    ) -> Decisions:
         """Decide the rows that keys name.
 
         Parameters
@@ -165,18 +172,25 @@ class LiveCascade:
         known : frame, or mapping of feature to values, default=None
             What the caller has already, a value per key. A source wholly known is free and is not
             fetched; one that is known in part is refused.
+        call : str, default=None
+            The id of the call, with which the ids of its decisions begin. None: a new one.
+        factors : bool, default=False
+            Whether decisions say how much each feature contributed (`Decision.factors`).
         """
         gates, keys = self._open(), _read_keys(keys)
-        call = Call(self._terms, gates, keys, _read_known(known, len(keys)), self._deadline)
+        made = Call(self._terms, gates, keys, _read_known(known, len(keys)), self._deadline)
         plan = self._terms.decider.plan
-        decisions = await drive_async(decide_rows(plan, len(keys)), call.answer)
+        decisions = await drive_async(decide_rows(plan, len(keys)), made.answer)
         index = np.empty(len(keys), dtype=object)
         index[:] = keys
-        receipts = Receipts(self._terms, call.asked, len(keys))
+        receipts = Receipts(self._terms, made.asked, len(keys), call)
         decisions = decisions.indexed(index).receipted(receipts)
+        if factors:
+            told = self._terms.decider.factors(made.columns(), decisions)
+            decisions = decisions.explained(told)
         if self._log is None:
             return decisions
-        values = call.values() if self._log_values else None
+        values = made.values() if self._log_values else None
         if not await self._log.write(decisions, values) and self._log.rejects:
             return decisions.rejected(reason_for(ERROR, "log"))
         return decisions

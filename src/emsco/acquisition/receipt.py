@@ -122,9 +122,11 @@ class Asked:
 class Receipts(Sequence[Receipt]):
     """A receipt per row, made when it is looked at."""
 
-    def __init__(self, terms: Terms, asked: Sequence[Asked], n_rows: int) -> None:
+    def __init__(
+        self, terms: Terms, asked: Sequence[Asked], n_rows: int, call: str | None = None
+    ) -> None:
         self._terms, self._asked, self._n_rows = terms, asked, n_rows
-        self._id = uuid.uuid4().hex
+        self._call = uuid.uuid4().hex if call is None else call
 
     def __len__(self) -> int:
         return self._n_rows
@@ -143,6 +145,6 @@ class Receipts(Sequence[Receipt]):
         rest = tuple(name for name in terms.bought if name not in had)
         saved = terms.costs.of(rest, paid=had) if rest else 0.0
         return Receipt(
-            f"{self._id}-{row}", tuple(fetches), rest, saved, terms.prices, terms.model,
+            f"{self._call}-{row}", tuple(fetches), rest, saved, terms.prices, terms.model,
             terms.promise,
         )  # fmt: skip

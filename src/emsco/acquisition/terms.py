@@ -47,16 +47,18 @@ class Terms:
         return {name: list(self.costs.columns(name)) for name in self.bought}
 
     @cached_property
-    def waves(self) -> list[list[list[str]]]:
-        """What each stage fetches at once, in order: a source waits for those that it requires."""
+    def requirements(self) -> list[dict[str, list[str]]]:
+        """The sources of each stage, those required first, and which of the stage each requires."""
         found = []
         for stage in self.decider.plan.stages:
-            left, waves = list(stage.sources), []
+            left, order = list(stage.sources), {}
             while left:
-                ready = [n for n in left if not set(self.priced[n].requires) & set(left)]
-                waves.append(ready)
-                left = [name for name in left if name not in ready]
-            found.append(waves)
+                for name in left:
+                    needed = [r for r in self.priced[name].requires if r in stage.sources]
+                    if all(other in order for other in needed):
+                        order[name] = needed
+                left = [name for name in left if name not in order]
+            found.append(order)
         return found
 
     @cached_property

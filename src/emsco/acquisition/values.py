@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from emsco.rows.reading import TEXT, ColumnReader
 from emsco.rows.values import is_missing, is_number
 
-_NUMBERS = (float, int, np.number, np.bool_)
+_NUMBERS = (float, int, np.floating, np.integer, np.bool_)
 
 
 def to_column(
@@ -62,7 +62,7 @@ def _numbers(values: list[Any], *, spelled: bool) -> NDArray[np.float64] | None:
     """Read numbers, and numbers spelled in bytes; None where some value is neither."""
     types = set(map(type, values))
     try:
-        if all(issubclass(kind, _NUMBERS) for kind in types - {NoneType}):
+        if all(map(_is_of_numbers, types - {NoneType})):
             if NoneType in types:
                 values = [nan if value is None else value for value in values]
             return np.array(values, dtype=np.float64)
@@ -72,6 +72,10 @@ def _numbers(values: list[Any], *, spelled: bool) -> NDArray[np.float64] | None:
     except (ValueError, OverflowError):
         pass
     return None
+
+
+def _is_of_numbers(kind: type) -> bool:
+    return issubclass(kind, _NUMBERS) and not issubclass(kind, np.timedelta64)
 
 
 def _text(value: Any) -> Any:

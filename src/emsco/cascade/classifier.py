@@ -192,13 +192,18 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
         cascade.decider_, cascade.fitted_rows_ = decider, fitted_rows
         return cascade
 
-    def decide(self, X: Any) -> Decisions:
+    def decide(self, X: Any, *, factors: bool = False) -> Decisions:
         """Decide rows: buy stage by stage, exit when confident, and otherwise reject.
 
         A frame is read by name: it must have the columns of the sources used; other columns are
-        ignored. An array is read by position.
+        ignored. An array is read by position. `factors` asks for what each feature contributed to
+        each decision, `Decision.factors`, which only linear stages can tell.
         """
-        return self._fitted().decide(self._read(X, by_name=True))
+        decider, rows = self._fitted(), self._read(X, by_name=True)
+        decisions = decider.decide(rows)
+        if not factors:
+            return decisions
+        return decisions.explained(decider.factors(rows.columns, decisions))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Predict a label for every row, by the last stage bought, even if it rejects the row."""

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emsco._ground.progress import followed
+from emsco.cascade.factors import factors_of
 from emsco.cascade.loop import Answer, Ask, Plan, Stage, decide_block, decide_rows, drive
 from emsco.exceptions import DesignError, quoted
 from emsco.learners.final_stage import FinalStage, logged
@@ -28,6 +29,7 @@ from emsco.rows.rows import Layout, MatrixColumns, Rows, is_matrix
 from emsco.words.costs import Costs
 from emsco.words.decisions import ACCEPTED, INVALID_VALUE, Decisions, reason_for
 from emsco.words.design import StageDesign
+from emsco.words.factors import Factors
 from emsco.words.threshold import Threshold, resolve
 
 
@@ -172,6 +174,38 @@ class Decider:
             self._decide(block, probability=part)
             parts.append(part)
         return np.concatenate(parts)
+
+    def factors(self, values: Columns, decisions: Decisions) -> list[Factors]:
+        """Say for each decision what each feature contributed, where its stage is linear.
+
+        Reasons of rejection say why a row was not decided. Factors say what a label rests on.
+
+        Parameters
+        ----------
+        values : mapping of feature to column
+            The values that the rows were decided by, one per decision. Of a row, only what was
+            bought up to its exit stage is used.
+        decisions : Decisions
+            The decisions about these rows.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from emsco import CascadeClassifier
+        >>> X, y = load_iris(return_X_y=True)
+        >>> cascade = CascadeClassifier().fit(X[50:], y[50:])
+        >>> values = {f"x{place}": X[50:51, place] for place in range(4)}
+        >>> (factors,) = cascade.decider_.factors(values, cascade.decide(X[50:51]))
+        >>> print(factors)
+        1 at stage 0: score 2.913
+          -0.1016  base
+           +1.561  x3
+          +0.5869  x1
+          +0.5545  x2
+           +0.312  x0
+        The base is the score of a row with the training mean of every number.
+        """
+        return factors_of(self.plan, self.readers, values, decisions)
 
     def reasons(self, values: Columns) -> NDArray[np.object_] | None:
         """Return why rows must be rejected (guard or invalid value); None if no row must be."""

@@ -1,4 +1,4 @@
-"""The default stage classifier: logistic regression on encoded blocks, and its bare arithmetic."""
+"""The default stage classifier: logistic regression on encoded columns, as plain arithmetic."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ _HIGHEST_SCORE = np.finfo(np.float64).max
 
 
 def default_estimator() -> LogisticRegression:
-    """Make the classifier that stands behind `estimator=None`."""
+    """Return an unfitted classifier as used for `estimator=None`."""
     return LogisticRegression(C=1.0, solver="newton-cholesky", tol=1e-10, max_iter=1000)
 
 
 def fit_default(X: Array, y: NDArray[Any], **params: Any) -> LogisticRegression:
     """Fit the default classifier to encoded columns.
 
-    Where the start is the optimum already, Newton's line search finds nothing better, says so and
-    leaves the rest to lbfgs: right, and nothing that a user could act on. If lbfgs fails in turn,
-    it warns by itself.
+    If the start is already the optimum, Newton's line search fails with a warning and lbfgs takes
+    over: the result is correct, and a user could do nothing about the warning. If lbfgs fails too,
+    it gives its own warning.
     """
     with warnings.catch_warnings():
         newton = "Line search of Newton solver"
@@ -48,14 +48,14 @@ def fit_default(X: Array, y: NDArray[Any], **params: Any) -> LogisticRegression:
 
 @dataclass(frozen=True)
 class LinearFit:
-    """A fitted logistic regression as bare numbers, which nobody can change.
+    """A fitted logistic regression as plain numbers that cannot be changed.
 
     Parameters
     ----------
     weights : array of shape (n_scores, n_encoded_columns)
         What each encoded column adds to each score.
     intercepts : array of shape (n_scores,)
-        What each score begins with.
+        The value that each score starts from.
     iterations : tuple of int
         How many steps the fit took.
     """
@@ -66,12 +66,12 @@ class LinearFit:
 
     @classmethod
     def of(cls, estimator: LogisticRegression) -> LinearFit:
-        """Take the numbers of a fitted estimator."""
+        """Copy the numbers of a fitted estimator."""
         steps = tuple(np.asarray(estimator.n_iter_).tolist())
         return cls(_kept(estimator.coef_), _kept(estimator.intercept_), steps)
 
     def estimator(self, classes: NDArray[Any]) -> LogisticRegression:
-        """Make the scikit-learn estimator of these numbers."""
+        """Return a scikit-learn estimator with these numbers."""
         made = default_estimator()
         made.classes_ = classes
         made.coef_, made.intercept_ = self.weights.copy(), self.intercepts.copy()
@@ -90,9 +90,9 @@ def _kept(numbers: Array) -> Array:
 class LinearStage:
     """A fitted logistic regression and its encoding, compiled to what each column adds to a score.
 
-    Columns are added one after the other, each by operations on single rows: the order of
-    additions, and so the last bit of a score, is the same for one row and for a million. A matrix
-    product would be no faster here, and its order of additions changes with the number of rows.
+    Columns are added one after the other, row by row, so the order of additions, and with it the
+    last bit of a score, is the same for one row and for a million. A matrix product would not be
+    faster here, and its order of additions changes with the number of rows.
     """
 
     fitted: LinearFit
@@ -110,9 +110,8 @@ class LinearStage:
         fitted: LinearFit,
         classes: NDArray[Any],
     ) -> LinearStage:
-        """Cut the weights into one block a feature, and fold in the encoding."""
-        ends = np.cumsum([encoding[feature].width for feature in features])
-        blocks = np.split(fitted.weights, ends[:-1], axis=1)
+        """Cut the weights into one block per feature, and include the encoding in them."""
+        blocks = weights_by_feature(features, encoding, fitted.weights)
         plain, slopes, others = [], [], []
         intercept = fitted.intercepts[:, None].copy()
         for feature, block in zip(features, blocks, strict=True):
@@ -129,15 +128,15 @@ class LinearStage:
 
     @cached_property
     def estimator(self) -> LogisticRegression:
-        """The fitted classifier as scikit-learn knows it: a copy, by which nothing is decided."""
+        """The fitted classifier as a scikit-learn estimator: a copy, not used to decide."""
         return self.fitted.estimator(self.classes)
 
     def __call__(self, columns: Columns) -> Sequence[Array]:
-        """Give the probability of each class, a value a row."""
+        """Return the probability of each class, one value per row."""
         values = [columns[feature] for feature in self.plain]
         if len(self.intercept) == 1 and values and len(values[0]) == 1:
             return self._judge_one(values, columns)
-        with np.errstate(over="ignore", invalid="ignore"):  # of values near the largest float
+        with np.errstate(over="ignore", invalid="ignore"):  # for values near the largest float
             score = self._plain_score(values)
             for feature, term in self.others:
                 score = score + term(columns[feature])
@@ -157,7 +156,7 @@ class LinearStage:
         return total
 
     def _judge_one(self, values: list[NDArray[Any]], columns: Columns) -> Sequence[Array]:
-        """Judge one row between two classes: the same additions, without the price of arrays."""
+        """Judge one row for two classes: the same additions, without the overhead of arrays."""
         score = self._first_slopes[0] * values[0].item()
         for slope, value in zip(self._first_slopes[1:], values[1:], strict=True):
             score += slope * value.item()
@@ -173,8 +172,14 @@ class LinearStage:
         return slopes
 
 
+def weights_by_feature(features: Sequence[str], encoding: Encodings, weights: Array) -> list[Array]:
+    """Split weights into one block per feature, each with a column per encoded column."""
+    ends = np.cumsum([encoding[feature].width for feature in features])
+    return np.split(weights, ends[:-1], axis=1)
+
+
 def _bounded(score: Array) -> Array:
-    """Bound scores that overflowed; a row whose infinities cancel has the same for every class."""
+    """Bound scores that overflowed; if infinities cancel, every class gets the same score."""
     bounded = np.clip(score, -_HIGHEST_SCORE, _HIGHEST_SCORE)
     bounded[:, np.isnan(score).any(axis=0)] = 0.0
     return bounded
@@ -187,54 +192,54 @@ def _logistic(score: Any) -> Sequence[Any]:
 
 def _softmax(score: Array) -> Sequence[Array]:
     odds = np.exp(score - score.max(axis=0))
-    shares: Array = odds / np.add.accumulate(odds, axis=0)[-1]  # in a fixed order, as above
+    shares: Array = odds / np.add.accumulate(odds, axis=0)[-1]  # in a fixed order, as for scores
     return list(shares)
 
 
 @dataclass(frozen=True)
 class ReadFirst:
-    """A stage that reads its columns itself, because another wants them as they were given."""
+    """A stage that encodes its columns itself, because another stage needs them as given."""
 
     encodings: Encodings
     stage: Judge
 
     @property
     def fitted(self) -> Any:
-        """What was fitted."""
+        """The fitted weights."""
         return self.stage.fitted
 
     @property
     def estimator(self) -> Any:
-        """The fitted classifier as scikit-learn knows it."""
+        """The fitted classifier as a scikit-learn estimator."""
         return self.stage.estimator
 
     def __call__(self, columns: Columns) -> Sequence[Array]:
-        """Give the probability of each class, a value a row."""
+        """Return the probability of each class, one value per row."""
         return self.stage({f: read(own, columns[f]) for f, own in self.encodings.items()})
 
 
 @dataclass(frozen=True)
 class LogisticLearner:
-    """Fits the default classifier: for one stage by scikit-learn, for many sets in batches."""
+    """Fits the default classifier: one stage by scikit-learn, many sets in batches."""
 
     estimator = None
     encodes = True
-    block_rows = 2**14  # few enough to stay in cache, as a stage is bare arithmetic
+    block_rows = 2**14  # few enough to stay in cache: a stage is plain arithmetic
     is_one_model = False
     is_calibrated = True
 
     def tags(self, tags: Tags) -> Tags:
-        """Tell scikit-learn that text and missing values are taken."""
+        """Set scikit-learn's tags: text and missing values are allowed."""
         tags.input_tags.allow_nan = True
         tags.input_tags.string = True
         return tags
 
     def routed(self) -> LogisticRegression:
-        """Give what metadata of `fit` is routed to; it takes weights."""
+        """Return the estimator that metadata of `fit` is routed to; it takes weights."""
         return default_estimator().set_fit_request(sample_weight=True)
 
     def takes_weights(self) -> bool:
-        """Say that weights can be given."""
+        """Return True: weights can be given."""
         return True
 
     def fit(
@@ -243,7 +248,7 @@ class LogisticLearner:
         """Fit the classifier that sees these columns."""
         del number
         blocks = np.hstack([training.encoded(feature) for feature in features])
-        # Codes, because scikit-learn sorts labels in every fit, and text takes long.
+        # Codes, because scikit-learn sorts labels in every fit, which is slow for text.
         return LinearFit.of(fit_default(blocks, training.codes, **training.params))
 
     def judge(
@@ -256,17 +261,17 @@ class LogisticLearner:
     def fits(self, training: Training, folds: Sequence[Fold]) -> SetFits:
         """Prepare to fit many sets at once."""
         for name in training.params.keys() - {"sample_weight"}:
-            raise TypeError(f"The default classifier takes sample_weight, but no {name!r}.")
+            raise TypeError(f"The default classifier takes only sample_weight, got {name!r}.")
         return BatchedLogistic.learn(
             training.columns, training.labels, folds, training.sources, **training.params
         )
 
     def separate(self) -> LogisticLearner:
-        """Give itself: every set is fitted by itself."""
+        """Return itself: it fits every set separately."""
         return self
 
 
 def encodings_of(features: Sequence[str], stages: Stages) -> Encodings:
-    """Give the encodings of some columns."""
+    """Return the encodings of some columns."""
     readers = {feature: stages.reader(feature).encoding for feature in features}
     return {feature: encoding for feature, encoding in readers.items() if encoding is not None}

@@ -26,9 +26,12 @@ class ShowsWhatItFound:
     found_: Found
     choice_: Choice
 
-    def decide(self, X: Any) -> Decisions:
-        """Decide rows with the chosen cascade: buy stages, exit when confident, or reject."""
-        return self._chosen().decide(X)
+    def decide(self, X: Any, *, factors: bool = False) -> Decisions:
+        """Decide rows with the chosen cascade: buy stages, exit when confident, or reject.
+
+        `factors` asks for what each feature contributed to each decision, `Decision.factors`.
+        """
+        return self._chosen().decide(X, factors=factors)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Predict a label for every row, by the last stage bought, even if it rejects the row."""

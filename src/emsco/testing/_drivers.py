@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from emsco.cascade import CascadeClassifier, Decider
-from emsco.exceptions import ValuesError
+from emsco.exceptions import ContractError, ValuesError
 from emsco.rows.guard import InputGuard
 from emsco.testing._demand import demand
 from emsco.words.costs import Costs, Source
@@ -16,26 +18,41 @@ from emsco.words.decisions import INVALID_VALUE, Decisions, kind_of
 from emsco.words.design import StageDesign
 
 Function: TypeAlias = Callable[[Any], Any]
-Driver: TypeAlias = Callable[[Decider, Mapping[str, Function], Sequence[Any]], Decisions]
+Driver: TypeAlias = Callable[
+    [Decider, Mapping[str, Function], Sequence[Any]], Decisions | Awaitable[Decisions]
+]
 
 _ROWS = 60
-_FIELDS = ("label", "accepted", "exit_stage", "confidence", "cost", "reason", "latency")
+# What a row is decided by its values alone; and what else it takes as planned, where nothing is
+# cached, shared or priced by the row.
+_DECIDED = ("label", "accepted", "exit_stage", "confidence", "reason")
+_SPENT = ("cost", "latency")
+_FAULTS: tuple[Any, ...] = (np.nan, np.inf, "text", None)
+_LIVE_FAULTS: tuple[Any, ...] = (  # a source answers whatever it holds
+    [1.0], {}, 10**400, b"1", 1j, np.complex128(1), np.timedelta64(1, "D"),
+)  # fmt: skip
 
 
-def check_driver(driver: Driver) -> None:
+def check_driver(driver: Driver, *, live: bool = False) -> None:
     """Check a driver of the decision loop against everything that its users rely on.
 
-    It must decide as the cascade itself does: label, accepted, exit stage, confidence, cost, reason
-    and latency. It must fetch a value only for a row that is still undecided when its stage is
-    reached, and no value twice. Rows must be decided in the same way one by one, all together and
-    in another order, and no rows must give no decisions. With a guard, a row with a faulty value
-    must be rejected with a reason; without one, the value must raise a `ValuesError`.
+    It must decide as the cascade itself does: label, accepted, exit stage, confidence, reason, and,
+    unless it is live, cost and latency. It must fetch a value only for a row that is still
+    undecided when its stage is reached, and no value twice. Rows must be decided in the same way
+    one by one, all together and in another order, and no rows must give no decisions.
+
+    With a guard, a row with a faulty value must be rejected with a reason; without one, the value
+    must raise a `ValuesError`. A live driver must reject the row in both cases, and never raise.
+    The other rows must be decided as if nothing were wrong.
 
     Parameters
     ----------
     driver : callable
-        `driver(decider, functions, keys)` decides the rows that `keys` name. The value of a column
-        for a key is what the function with the name of that column returns for that key.
+        `driver(decider, functions, keys)` decides the rows that `keys` name, or returns an
+        awaitable that does. The value of a column for a key is what the function with the name of
+        that column returns for that key.
+    live : bool, default=False
+        Whether the driver tells what was really paid and waited, and rejects what it cannot judge.
 
     Raises
     ------
@@ -57,10 +74,11 @@ def check_driver(driver: Driver) -> None:
     ...     return decider.drive(len(keys), answer)
     >>> check_driver(decide_by_functions)
     """
+    contract = _Contract(driver, live)
     for guard in (None, InputGuard()):
         for n_classes in (2, 3):
-            _check_decisions(driver, _Source(n_classes, guard))
-    _check_faults(driver)
+            contract.check_decisions(_Source(n_classes, guard))
+    contract.check_faults()
 
 
 class _Source:
@@ -96,61 +114,113 @@ class _Source:
 
         return {f"x{place}": function(place) for place in range(self.matrix.shape[1])}
 
-    def decide(self, driver: Driver, keys: Sequence[int]) -> Decisions:
-        """Let a driver decide, noting anew what is asked for."""
-        self.asked.clear()
-        return driver(self.cascade.decider_, self.functions(), list(keys))
+    def faulty(self, column: str, key: int, fault: Any) -> dict[str, Function]:
+        """Give the same functions, of which one has a faulty value for one key."""
+        functions = self.functions()
+        right = functions[column]
+        functions[column] = lambda asked: fault if asked == key else right(asked)
+        return functions
 
 
-def _check_decisions(driver: Driver, source: _Source) -> None:
-    keys = list(range(_ROWS))
-    expected = source.cascade.decide(source.matrix[:_ROWS])
-    found = source.decide(driver, keys)
-    demand(isinstance(found, Decisions), "The driver gives no Decisions.")
-    for name in _FIELDS:
-        same = np.array_equal(getattr(found, name), getattr(expected, name))
-        demand(same, f"The driver's `{name}` is not the cascade's own.")
+class _Contract:
+    """What a driver promises, checked promise by promise."""
+
+    def __init__(self, driver: Driver, live: bool) -> None:
+        self.driver, self.live = driver, live
+        self.fields = _DECIDED if live else (*_DECIDED, *_SPENT)
+
+    def decide(
+        self, source: _Source, keys: Sequence[int], functions: Mapping[str, Function] | None = None
+    ) -> Decisions:
+        """Let the driver decide, noting anew what is asked for."""
+        source.asked.clear()
+        functions = source.functions() if functions is None else functions
+        found = self.driver(source.cascade.decider_, functions, list(keys))
+        decided = asyncio.run(_waited(found)) if inspect.isawaitable(found) else found
+        demand(isinstance(decided, Decisions), "The driver gives no Decisions.")
+        return decided
+
+    def demand_same(self, found: Decisions, expected: Decisions, when: str = "") -> None:
+        """Demand that decisions are as expected, in all that this driver promises."""
+        for name in self.fields:
+            same = np.array_equal(getattr(found, name), getattr(expected, name))
+            demand(same, f"The driver's `{name}` is not the cascade's own{when}.")
+
+    def check_decisions(self, source: _Source) -> None:
+        """Check that rows are decided as by the cascade, by no more than they need."""
+        keys = list(range(_ROWS))
+        expected = source.cascade.decide(source.matrix[:_ROWS])
+        self.demand_same(self.decide(source, keys), expected)
+        _check_asked(source, expected)
+        turned = self.decide(source, keys[::-1])
+        self.demand_same(turned, expected[::-1], " where rows come in another order")
+        for key in keys[:5]:
+            alone = self.decide(source, [key])
+            self.demand_same(alone, expected[[key]], " where a row comes alone")
+        nothing = self.decide(source, [])
+        demand(len(nothing) == 0, "The driver must give no decisions for no rows.")
+        demand(not source.asked, "The driver fetches something for no rows.")
+
+    def check_faults(self) -> None:
+        """Check that no faulty value is judged, and that no other row suffers."""
+        for guard in (None, InputGuard()):
+            source = _Source(2, guard)
+            expected = source.cascade.decide(source.matrix[:_ROWS])
+            later = int(np.argmax(expected.exit_stage > 0))
+            for fault in (*_FAULTS, *(_LIVE_FAULTS if self.live else ())):
+                for column, key in (("x0", 1), ("x1", later)):
+                    functions = source.faulty(column, key, fault)
+                    for keys in (sorted({0, 1, 2, key}), [key]):
+                        self.check_fault(source, expected, keys, functions, key, fault)
+
+    def check_fault(
+        self,
+        source: _Source,
+        expected: Decisions,
+        keys: list[int],
+        functions: Mapping[str, Function],
+        key: int,
+        fault: Any,
+    ) -> None:
+        """Check what becomes of one faulty value, among other rows or alone."""
+        rejects = self.live or source.cascade.guard is not None
+        try:
+            decisions = self.decide(source, keys, functions)
+        except ContractError:
+            raise
+        except Exception as error:
+            kind = type(error).__name__
+            demand(not self.live, f"The driver raises {kind} for {fault!r}; live, it must reject.")
+            named = isinstance(error, ValuesError)
+            demand(named, f"The driver raises {kind} for {fault!r}, and not a ValuesError.")
+            demand(not rejects, f"The driver raises for {fault!r} although there is a guard.")
+            return
+        demand(rejects, f"The driver judges a row whose value is {fault!r}.")
+        place = keys.index(key)
+        decision = decisions[place]
+        demand(not decision.accepted, f"The driver accepts a row with {fault!r}.")
+        rejected = kind_of(decision.reason) == INVALID_VALUE
+        demand(rejected, f"The driver gives no reason for a row with {fault!r}.")
+        others = [i for i in range(len(keys)) if i != place]
+        beside = f" for rows beside one with {fault!r}"
+        self.demand_same(decisions[others], expected[[keys[i] for i in others]], beside)
+
+
+async def _waited(found: Awaitable[Decisions]) -> Decisions:
+    return await found
+
+
+def _check_asked(source: _Source, expected: Decisions) -> None:
+    """Check that every value was fetched that a stage needed, once, and no other."""
     asked = set(source.asked)
     demand(len(asked) == len(source.asked), "The driver fetches a value twice.")
     stages = source.cascade.decider_.plan.stages
     needed = {
         (feature, key)
-        for key in keys
+        for key in range(len(expected))
         for stage in stages[: expected.exit_stage[key] + 1]
         for feature in stage.features
     }
     idle = asked - needed
     demand(not idle, f"The driver fetches what no stage needed: {sorted(idle)[:3]}.")
     demand(asked == needed, "The driver decides without fetching what a stage needs.")
-    turned = source.decide(driver, keys[::-1])
-    same = np.array_equal(turned.confidence[::-1], expected.confidence)
-    demand(same, "The driver decides rows otherwise in another order.")
-    for key in keys[:5]:
-        alone = source.decide(driver, [key])
-        demand(alone[0] == expected[key], "The driver decides a row alone otherwise.")
-    demand(len(source.decide(driver, [])) == 0, "The driver must give no decisions for no rows.")
-    demand(not source.asked, "The driver fetches something for no rows.")
-
-
-def _check_faults(driver: Driver) -> None:
-    for fault in (np.nan, np.inf, "text", None):
-        for guard in (None, InputGuard()):
-            source = _Source(2, guard)
-            functions = source.functions()
-            functions["x0"] = _with_fault(functions["x0"], fault)
-            try:
-                decisions = driver(source.cascade.decider_, functions, [0, 1, 2])
-            except ValuesError:
-                demand(guard is None, f"The driver raises for {fault!r} although there is a guard.")
-                continue
-            except Exception as error:
-                kind = type(error).__name__
-                demand(False, f"The driver raises {kind} for {fault!r}, and not a ValuesError.")
-            demand(guard is not None, f"The driver judges a row whose value is {fault!r}.")
-            demand(not decisions.accepted[1], f"The driver accepts a row with {fault!r}.")
-            rejected = kind_of(decisions.reason[1]) == INVALID_VALUE
-            demand(rejected, f"The driver gives no reason for a row with {fault!r}.")
-
-
-def _with_fault(function: Function, fault: Any) -> Function:
-    return lambda key: fault if key == 1 else function(key)

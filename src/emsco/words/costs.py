@@ -17,6 +17,7 @@ from emsco._ground.frozen import FrozenMapping
 from emsco._ground.generated import generated_names
 from emsco._ground.toml import fields_beside, toml_key, toml_value
 from emsco.exceptions import ColumnsError, CostsError, nearest, quoted, refuse_unknown_keys
+from emsco.words.waiting import in_order, longest_wait
 
 # What a TOML file may hold, and what a source and the review of one may.
 _PARTS = ("sources", "setups", "review", "unit")
@@ -57,11 +58,13 @@ class Source:
     cost : float
         Its own price per row; 0 is allowed for free sources.
     latency : float, default=0.0
-        How long it takes to answer. The sources of one stage are fetched at the same time.
+        How long it takes to answer. The sources of one stage are fetched at the same time, but each
+        waits for those that it requires.
     setup : str, default=None
         The name of a cost that it shares with other sources, paid once per row.
     requires : sequence of str, default=()
-        Sources that must be bought before this one, or in the same stage.
+        Sources that must be bought before this one, or in the same stage. No source may require
+        itself, directly or through others.
 
     Examples
     --------
@@ -184,6 +187,7 @@ class Costs:
                     f"Source {source.name!r} names the setup {source.setup!r}, which has no price"
                     + nearest(source.setup, setups)
                 )
+        _ = self._in_order  # which refuses requirements in a circle
         latencies = sum(source.latency for source in self.sources)
         if not isfinite(self.total) or not isfinite(latencies):
             raise CostsError("The sum of all prices, and that of all latencies, must be finite.")
@@ -252,6 +256,10 @@ class Costs:
     def _by_name(self) -> dict[str, Source]:
         return {source.name: source for source in self.sources}
 
+    @cached_property
+    def _in_order(self) -> tuple[Source, ...]:
+        return in_order(self.sources)
+
     def _known(self, sources: Iterable[str]) -> dict[str, Source]:
         """Look sources up by name, each once."""
         found = {}
@@ -272,8 +280,22 @@ class Costs:
         )
 
     def latency_of(self, sources: Iterable[str]) -> float:
-        """Return the latency of a set of sources fetched together: that of the slowest."""
-        return max((source.latency for source in self._known(sources).values()), default=0.0)
+        """Return the latency of a set of sources fetched in one stage.
+
+        All are fetched at the same time, but each waits for those of the set that it requires: the
+        latency is that of the slowest chain. What is required and not in the set was bought before,
+        and adds nothing.
+
+        Examples
+        --------
+        >>> from emsco import Costs, Source
+        >>> whois = Source("whois", cost=5, latency=0.2)
+        >>> dns = Source("dns", cost=20, latency=0.4, requires=["whois"])
+        >>> costs = Costs([whois, dns, Source("page", cost=9, latency=0.5)])
+        >>> costs.latency_of(["page", "dns"]), round(costs.latency_of(costs.names), 3)
+        (0.5, 0.6)
+        """
+        return longest_wait(self._in_order, self._known(sources))
 
     @cached_property
     def total(self) -> float:
