@@ -68,7 +68,7 @@ class HTTPSource(LiveSource):
         except ValueError as error:
             raise SourcesError(f"`url` is no address: {error}.") from None
         if host.scheme not in ("http", "https") or not host.hostname:
-            raise SourcesError(f"`url` must begin with https:// and a host, got {self.url!r}.")
+            raise SourcesError("`url` must begin with https://, or http://, and name a host.")
         if "{" in host.netloc:
             raise SourcesError("`url` must name its host: no value may choose where to ask.")
         if host.username or host.password:

@@ -77,9 +77,10 @@ class SQLClient:
         self._fields = fields_of(source.fields, features)
         lists = [sqlalchemy.bindparam(name, expanding=True) for name in (KEYS, *source.needs)]
         self._query = sqlalchemy.text(source.query).bindparams(*lists)
+        address = address_of(source.url, source.url_env)
         try:
             self._engine = engines.create_async_engine(
-                address_of(source.url, source.url_env),
+                address,
                 poolclass=sqlalchemy.AsyncAdaptedQueuePool,  # for SQLite too
                 pool_size=source.concurrency,
                 max_overflow=0,
@@ -88,8 +89,11 @@ class SQLClient:
             )
             # SQLite runs in a thread, which nothing interrupts: its query is waited for.
             self._is_in_thread = self._engine.dialect.name == "sqlite"
-        except sqlalchemy.exc.SQLAlchemyError as error:
-            raise SourcesError(f"The address of a database cannot be used: {error}") from None
+        except (sqlalchemy.exc.SQLAlchemyError, ValueError, ImportError):  # may show the address
+            raise SourcesError(
+                "The address of a database cannot be used; it must name an async driver that is "
+                "installed, as in postgresql+asyncpg://user@host/database."
+            ) from None
 
     async def fetch(self, keys: Sequence[Key], values: Values) -> Fetched:
         """Fetch the values of these keys in one query."""

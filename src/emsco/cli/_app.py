@@ -9,6 +9,9 @@ from emsco.cli.certify import certify
 from emsco.cli.costs import init
 from emsco.cli.decide import decide
 from emsco.cli.example import example
+from emsco.cli.live import compare
+from emsco.cli.live import decide as decide_live
+from emsco.cli.measure import measure
 from emsco.cli.report import report
 from emsco.cli.savings import savings
 from emsco.cli.search import search
@@ -25,9 +28,16 @@ app = typer.Typer(
 costs = typer.Typer(
     help="Prices of sources, in a TOML file.", no_args_is_help=True, rich_markup_mode=None
 )
+live = typer.Typer(
+    help="Decisions by sources that are fetched live.", no_args_is_help=True, rich_markup_mode=None
+)
 app.add_typer(costs, name="costs")
+app.add_typer(live, name="live")
 
 costs.command()(explained(init))
+costs.command()(explained(measure))
+live.command()(explained(decide_live))
+live.command()(explained(compare))
 for command in (example, search, show, select, certify, decide, report, savings):
     app.command()(explained(command))
 

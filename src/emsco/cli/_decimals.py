@@ -31,10 +31,13 @@ _UNSURE = "can be {point} or {whole}; write the number as one of these"
 
 
 class DecimalCommas:
-    """Whether a file writes its numbers with decimal commas, as far as it was read."""
+    """Whether a file writes its numbers with decimal commas, as far as it was read.
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    With `private`, no message shows a number of the file.
+    """
+
+    def __init__(self, path: Path, *, private: bool = False) -> None:
+        self._path, self._private = path, private
         self._seen = False
 
     def respelled(
@@ -53,19 +56,34 @@ class DecimalCommas:
         """
         if not is_text(column):
             return column
-        _refuse(column, name, _THOUSANDS, _SEPARATED)
+        self._refuse(column, name, _THOUSANDS, _SEPARATED)
         commas = pc.match_substring_regex(column, _DECIMAL)
         if not pc.any(commas).as_py():
             return column
         if not (self._seen or _is_sure(column) or any(map(_shows_commas, others()))):
-            _refuse(column, name, _EITHER, _UNSURE)
-        _refuse(column, name, _DOTTED, f"stands beside decimal commas and {_UNSURE}")
-        if not self._seen:
+            self._refuse(column, name, _EITHER, _UNSURE)
+        self._refuse(column, name, _DOTTED, f"stands beside decimal commas and {_UNSURE}")
+        if not self._seen and not self._private:
             cell = column.filter(commas)[0].as_py()
             note(f"emsco: {self._path} has decimal commas: {cell!r} in {name!r} is read as "
                  f"{_point(cell)}.")  # fmt: skip
         self._seen = True
         return pc.if_else(commas, pc.replace_substring(column, ",", "."), column)
+
+    def _refuse(self, column: pa.Array, name: str, pattern: str, why: str) -> None:
+        found = column.filter(pc.match_substring_regex(column, pattern))
+        if not len(found):
+            return
+        if self._private:
+            raise ValuesError(
+                f"A number in column {name!r} of {self._path} has marks that can be read in two "
+                "ways; write numbers with a decimal point and no other mark.",
+                column=name,
+            )
+        cell = found[0].as_py()
+        point, whole = _point(cell), cell.strip().replace(",", "").replace(".", "")
+        why = why.format(point=point, whole=whole)
+        raise ValuesError(f"{cell!r} in column {name!r} {why}.", column=name)
 
 
 def is_numeric(column: pa.Array) -> bool:
@@ -93,12 +111,3 @@ def _is_sure(column: pa.Array) -> bool:
     commas = pc.match_substring_regex(column, _DECIMAL)
     either = pc.match_substring_regex(column, _EITHER)
     return bool(pc.any(pc.and_not(commas, either)).as_py())
-
-
-def _refuse(column: pa.Array, name: str, pattern: str, why: str) -> None:
-    found = column.filter(pc.match_substring_regex(column, pattern))
-    if len(found):
-        cell = found[0].as_py()
-        point, whole = _point(cell), cell.strip().replace(",", "").replace(".", "")
-        why = why.format(point=point, whole=whole)
-        raise ValuesError(f"{cell!r} in column {name!r} {why}.", column=name)

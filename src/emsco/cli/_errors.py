@@ -1,8 +1,9 @@
 """What people are told when something goes wrong, and what programs are: the exit code.
 
-0: done. 1: a certificate was asked for and cannot be given. 2: the command cannot be done as it was
-given; one message says why. 70: an error that nobody foresaw; EMSCO_TRACEBACK=1 shows where. 130:
-interrupted. 141: whoever read the output has stopped reading. 143: terminated.
+0: done. 1: a certificate was asked for and cannot be given, or live values differ from a table. 2:
+the command cannot be done as it was given; one message says why. 70: an error that nobody foresaw;
+EMSCO_TRACEBACK=1 shows where. 130: interrupted. 141: whoever read the output has stopped reading.
+143: terminated.
 """
 
 from __future__ import annotations
@@ -51,6 +52,9 @@ _IN_SHELL = {
     "pass what they belong to as groups=": "give what they belong to with --groups",
     "keys=": "--keys",
     "groups=": "--groups",
+    "max_spend=": "--max-spend ",
+    "`known`": "--keys",
+    "`deadline`": "--deadline",
     "`population`": "--population",
     "`max_missed`": "--max-missed",
     "`max_rejected`": "--max-rejected",

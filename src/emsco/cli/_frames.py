@@ -67,21 +67,30 @@ def read_labelled(
 
 
 def read_features(
-    path: Path, names: Sequence[str], *, readers: Mapping[str, ColumnReader] | None = None
+    path: Path,
+    names: Sequence[str],
+    *,
+    readers: Mapping[str, ColumnReader] | None = None,
+    private: bool = False,
 ) -> Any:
-    """Read columns as a pandas frame, where rows need no label."""
-    rows = open_rows(path)
+    """Read columns as a pandas frame, where rows need no label; `private` keeps them unshown."""
+    rows = open_rows(path, private=private)
     check_columns(rows, names)
-    return _frame(rows.table(names), names, path, readers or {})
+    return _frame(rows.table(names), names, path, readers or {}, private=private)
 
 
 def _frame(
-    table: pa.Table, names: Sequence[str], path: Path, known: Mapping[str, ColumnReader]
+    table: pa.Table,
+    names: Sequence[str],
+    path: Path,
+    known: Mapping[str, ColumnReader],
+    *,
+    private: bool = False,
 ) -> Any:
     if not table.num_rows:
         raise ArtifactError(f"{path} has no rows.")
     columns = {name: table.column(name).combine_chunks() for name in names}
-    commas = DecimalCommas(path)
+    commas = DecimalCommas(path, private=private)
     values = {}
     for name, column in followed(list(columns.items()), f"read {path}"):
         respell = partial(commas.respelled, name=name, others=columns.values)

@@ -75,19 +75,22 @@ class Rows(Protocol):
         """Read columns of all rows at once."""
 
 
-def open_rows(path: Path, *, stdin: bool = False) -> Rows:
-    """Open a file of rows by its ending; where `stdin` is allowed, `-` is CSV from there."""
+def open_rows(path: Path, *, stdin: bool = False, private: bool = False) -> Rows:
+    """Open a file of rows by its ending; where `stdin` is allowed, `-` is CSV from there.
+
+    With `private`, no message shows what stands in a row.
+    """
     endings = [ending.lower() for ending in path.suffixes]
     if endings[-1:] and endings[-1] in _COMPRESSED:
         endings.pop()
     ending = endings[-1] if endings else ""
     if stdin and path == STDIN:
-        return CsvRows(path)
+        return CsvRows(path, private=private)
     if not path.is_file():
         beside = [known.name for known in path.parent.glob("*")] if path.parent.is_dir() else []
         raise ArtifactError(f"There is no file {path}" + nearest(path.name, beside))
     if ending in CSV_ENDINGS:
-        return CsvRows(path)
+        return CsvRows(path, private=private)
     if ending in PARQUET_ENDINGS:
         return ParquetRows(path)
     if ending in _SPREADSHEETS:
@@ -111,7 +114,7 @@ def check_columns(rows: Rows, wanted: Sequence[str]) -> None:
 
 
 @contextmanager
-def _reading(path: Path) -> Iterator[None]:
+def _reading(path: Path, *, private: bool = False) -> Iterator[None]:
     """Say which file cannot be read, and why."""
     try:
         yield
@@ -122,7 +125,9 @@ def _reading(path: Path) -> Iterator[None]:
             raise _not_utf8(path) from error
         ragged = _RAGGED.search(str(error))
         if ragged:
-            raise ArtifactError(_uneven(path, *ragged.groups())) from error
+            row, wanted, got, text = ragged.groups()
+            shown = "" if private else _shown(text)
+            raise ArtifactError(_uneven(path, row, wanted, got, shown)) from error
         if "new-line character" in str(error):
             raise ArtifactError(
                 f"{path} ends its lines with carriage returns only; convert it (tr '\\r' '\\n')."
@@ -149,13 +154,16 @@ def _spreadsheet(path: Path) -> ArtifactError:
     )
 
 
-def _uneven(path: Path, row: str, wanted: str, got: str, text: str) -> str:
-    """Say what is wrong with a row of too few or too many cells."""
+def _shown(text: str) -> str:
     text = text.splitlines()[0]
-    shown = text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    return f", {text if len(text) <= _SHOWN else f'{text[:_SHOWN]}...'!r}"
+
+
+def _uneven(path: Path, row: str, wanted: str, got: str, shown: str) -> str:
+    """Say what is wrong with a row of too few or too many cells."""
     return (
         f"{path} has {wanted} columns, but row {int(row) - 1} (line {int(row) + 1}) has {got} "
-        f"cells, {shown!r}. Put cells that contain the separator into double quotes; an open quote "
+        f"cells{shown}. Put cells that contain the separator into double quotes; an open quote "
         "joins lines."
     )
 
@@ -184,9 +192,9 @@ def _too_long(path: Path, what: str) -> ArtifactError:
 class CsvRows:
     """Rows of CSV, every cell as text: what a cell means is for the model to say."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        with _reading(path):
+    def __init__(self, path: Path, *, private: bool = False) -> None:
+        self.path, self._private = path, private
+        with _reading(path, private=private):
             self._stream: Any = sys.stdin.buffer
             if path != STDIN:
                 native = pa.input_stream(str(path), compression="detect", buffer_size=2**16)
@@ -223,7 +231,7 @@ class CsvRows:
         return pa.Table.from_batches(list(self._batches(names)), schema)
 
     def _batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        with _reading(self.path):
+        with _reading(self.path, private=self._private):
             if not self._stream.peek(1):
                 return  # a header alone
             reader = pa.csv.open_csv(
@@ -237,7 +245,7 @@ class CsvRows:
                 ),
             )
         while True:
-            with _reading(self.path):
+            with _reading(self.path, private=self._private):
                 try:
                     batch = reader.read_next_batch()
                 except StopIteration:

@@ -19,8 +19,8 @@ _HEAD = """\
 #   blood = { cost = 5.17, features = ["chol", "sugar"], setup = "draw" }
 #
 # The shared cost, paid once per row, goes under [setups]. `latency` is how long a source takes, and
-# `requires` lists sources that must be bought before it or in the same stage. Delete the line of a
-# column that must not be used, such as an id.
+# `requires` lists sources that must be bought before it or in the same stage, where it waits for
+# them. Delete the line of a column that must not be used, such as an id.
 
 unit = ""  # of every price, such as "EUR"
 

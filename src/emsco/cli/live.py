@@ -1,0 +1,229 @@
+"""`emsco live`: keys decided by sources that are fetched, and these compared with a table."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from emsco.cli._errors import note
+from emsco.cli._keys import KeyColumn, KeysFile, MaxSpend, SourcesFile
+from emsco.cli._options import Force, Trust
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from emsco.acquisition import LiveCascade
+    from emsco.acquisition.comparison import Comparison
+    from emsco.acquisition.tally import Tally
+    from emsco.cli._keys import Keys
+
+DIFFERS = 1  # the exit code where live values are not those of the table
+_BLOCK = 1000  # keys decided at a time
+
+Model = Annotated[Path, typer.Argument(help="A model, or the folder of a search.")]
+
+
+def decide(
+    model: Model,
+    sources: SourcesFile,
+    keys: KeysFile,
+    key_column: KeyColumn = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            help="The file to write, .csv or .parquet. Without it, CSV goes to standard output."
+        ),
+    ] = None,
+    deadline: Annotated[
+        float | None,
+        typer.Option(help="The most seconds that the decisions of a block may take."),
+    ] = None,
+    max_cost: Annotated[
+        float | None, typer.Option(help="The maximum cost of a single decision.")
+    ] = None,
+    block: Annotated[
+        int, typer.Option(min=1, help="The number of keys that are decided at a time.")
+    ] = _BLOCK,
+    trust: Trust = None,
+    force: Force = False,
+) -> None:
+    """Decide keys: fetch each stage only for the keys that need it.
+
+    Writes the key, label, accepted, exit_stage, confidence, cost, reason and latency of each row.
+
+    Other columns of --keys that are features of the model, or that requests use, are taken as
+    known: a source of which everything is known is not fetched.
+    """
+    from emsco._ground.atomic import write_whole
+    from emsco.acquisition import LiveCascade
+    from emsco.acquisition.survey import check_open
+    from emsco.acquisition.tally import Tally
+    from emsco.cli._keys import as_known, load_sources, needs_of, read_keys
+    from emsco.cli._models import MODEL, load_cascade
+    from emsco.cli._outputs import check_outputs
+    from emsco.cli._print import print_bytes
+    from emsco.cli._writing import csv_parts, parts_for
+
+    folder = model / MODEL if model.is_dir() else model
+    check_outputs([out], [folder, sources, keys], force=force)
+    make_parts = csv_parts if out is None else parts_for(out)
+    described = load_sources(sources)
+    cascade = load_cascade(model, trust)
+    decider = cascade.decider_
+    live = LiveCascade(cascade, described, deadline=deadline, max_cost=max_cost)
+    asyncio.run(check_open(described, decider.costs, _bought(decider)))
+    read = read_keys(keys, key_column, {*decider.costs.features, *needs_of(described)})
+    read = read._replace(given=as_known(read.given, decider.readers))
+    schema, tally = _schema(decider, read), Tally(decider.costs.unit)
+    try:
+        parts = make_parts(schema, _decided(live, read, schema, tally, block))
+        if out is not None:
+            write_whole(out, parts)
+        else:
+            for part in parts:
+                print_bytes(part)
+    finally:
+        live.close_now()
+    note(f"Written: {out}. {tally.sentence()}" if out is not None else tally.sentence())
+
+
+def compare(
+    model: Model,
+    sources: SourcesFile,
+    keys: KeysFile,
+    table: Annotated[
+        Path,
+        typer.Option(help="The rows that the model was trained on, with their keys: CSV, Parquet."),
+    ],
+    key_column: KeyColumn = None,
+    max_spend: MaxSpend = None,
+    trust: Trust = None,
+) -> None:
+    """Fetch what training saw, and show where live values differ from the table.
+
+    All sources that the model can buy are fetched for every key that the table has. The exit code
+    is 0 if all values are the same, and 1 if something differs or has no answer.
+    """
+    from emsco.acquisition.comparison import align
+    from emsco.acquisition.comparison import compare as compare_live
+    from emsco.cli._frames import read_features
+    from emsco.cli._keys import load_sources, needs_of, read_keys
+    from emsco.cli._models import load_cascade
+    from emsco.cli._print import print_text
+
+    described = load_sources(sources)
+    decider = load_cascade(model, trust).decider_
+    described.check(decider.costs, _bought(decider))
+    read = read_keys(keys, key_column, needs_of(described))
+    places, rows = align(read.keys, read_keys(table, read.column, ()).keys)
+    if len(places) < len(read.keys):
+        note(f"emsco: {len(places):,} of {len(read.keys):,} keys are compared; the others are not "
+             "in the table, or stand in the file more than once.")  # fmt: skip
+    frame = read_features(table, list(decider.readers), readers=decider.readers, private=True)
+    found = asyncio.run(
+        compare_live(
+            decider,
+            described,
+            [read.keys[place] for place in places],
+            {name: frame[name].to_numpy()[rows] for name in frame},
+            {name: [column[place] for place in places] for name, column in read.given.items()},
+            max_spend=max_spend,
+        )
+    )
+    print_text("\n".join(_lines(found, decider.costs.unit)))
+    if not found.is_same:
+        raise typer.Exit(DIFFERS)
+
+
+def _bought(decider: Any) -> list[str]:
+    return [name for stage in decider.plan.stages for name in stage.sources]
+
+
+def _schema(decider: Any, read: Keys) -> pa.Schema:
+    """Name the columns of decisions; the key comes first."""
+    import pyarrow as pa
+
+    from emsco.cli._deciding import FIELDS
+    from emsco.exceptions import ColumnsError
+
+    labels = pa.array(decider.classes.tolist()).type
+    fields = FIELDS | {"label": labels, "latency": pa.float64()}
+    if read.column in fields:
+        raise ColumnsError(
+            f"--key-column {read.column}: decisions already have a column of that name; rename "
+            "your column."
+        )
+    return pa.schema({read.column: read.type} | fields)
+
+
+def _decided(
+    live: LiveCascade, read: Keys, schema: pa.Schema, tally: Tally, block: int
+) -> Iterator[pa.RecordBatch]:
+    """Decide keys, block by block."""
+    import pyarrow as pa
+
+    from emsco._ground.progress import followed
+
+    for first in followed(range(0, len(read.keys), block), "decide"):
+        rows = slice(first, first + block)
+        known = {name: column[rows] for name, column in read.given.items()}
+        decisions = live.decide_now(read.keys[rows], known)
+        tally.add(decisions)
+        told = [getattr(decisions, name).tolist() for name in schema.names[1:]]
+        columns = zip(schema, [read.keys[rows], *told], strict=True)
+        yield pa.RecordBatch.from_arrays(
+            [pa.array(values, field.type) for field, values in columns], schema=schema
+        )
+
+
+def _lines(found: Comparison, unit: str) -> list[str]:
+    """Say for people how live values differ."""
+    from emsco._ground.table import text_table
+    from emsco.acquisition.tally import money
+
+    columns = [
+        [column.name, column.source, rows, f"{differing / rows:.1%}" if rows else "-", verdict]
+        for column in found.columns
+        for rows, differing, verdict in [column.difference]
+    ]
+    answers = [
+        [one.source, one.asked, one.answered, _failures(one.failed), _age(one.median_age),
+         _age(one.max_age), "yes" if one.verified else "no"]
+        for one in found.sources
+    ]  # fmt: skip
+    lines = [
+        text_table(["column", "source", "rows", "differ", "live values"], columns),
+        "",
+        text_table(
+            ["source", "asked", "answered", "failed", "median age", "max age", "key verified"],
+            answers,
+        ),
+        "",
+    ]
+    same = sum(column.difference.is_same and column.difference.rows > 0 for column in found.columns)
+    told = f"{same} of {len(columns)} columns are the same live, for {found.keys:,} keys."
+    if found.left:
+        told += f" {found.left:,} more keys were not fetched, because of --max-spend."
+    if found.spent:
+        told += f" {money(found.spent, unit)} spent."
+    if found.unknown:
+        told += f" Of it, {money(found.unknown, unit)} may not have been charged: no answer came."
+    return [*lines, told]
+
+
+def _failures(failed: Any) -> str:
+    return ", ".join(f"{reason} {count:,}" for reason, count in failed.items()) or "-"
+
+
+def _age(seconds: float | None) -> str:
+    """Write an age in the unit that suits it."""
+    if seconds is None:
+        return "-"
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if abs(seconds) >= size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.1f} s"

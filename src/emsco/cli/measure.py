@@ -1,0 +1,92 @@
+"""`emsco costs measure`: how long sources take, written into the file of their prices."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from emsco.cli._errors import in_shell, note
+from emsco.cli._keys import KeyColumn, KeysFile, MaxSpend, SourcesFile
+
+if TYPE_CHECKING:
+    from emsco.acquisition.measure import Measured
+
+_ROUNDS = 20
+
+
+def measure(
+    costs: Annotated[Path, typer.Argument(help="The file of prices; latencies are written to it.")],
+    sources: SourcesFile,
+    keys: KeysFile,
+    key_column: KeyColumn = None,
+    max_spend: MaxSpend = None,
+    rounds: Annotated[
+        int, typer.Option(min=1, help="How often each source is asked for one row, and for many.")
+    ] = _ROUNDS,
+) -> None:
+    """Time sources, and write their latencies into the file of prices.
+
+    The latency of a source is the median time (p50) of a request for one row, in seconds. Nothing
+    else in the file changes.
+
+    Requests for all keys at once, at most 100, are timed too. Sources with `paid = true` are
+    measured only within --max-spend, and asked for many rows only once.
+    """
+    from emsco.acquisition.latencies import write_latencies
+    from emsco.acquisition.measure import measure as measure_sources
+    from emsco.acquisition.tally import money
+    from emsco.cli._keys import load_sources, needs_of, read_keys
+    from emsco.cli._print import print_text
+    from emsco.cli.search import load_costs
+    from emsco.exceptions import SourcesError, quoted
+
+    prices, described = load_costs(costs), load_sources(sources)
+    read = read_keys(keys, key_column, needs_of(described))
+    found = asyncio.run(
+        measure_sources(
+            prices, described, read.keys, read.given, rounds=rounds, max_spend=max_spend
+        )
+    )
+    print_text(_table(found))
+    if found.spent:
+        told = f"{money(found.spent, prices.unit)} spent."
+        if found.unknown:
+            told += f" Of it, {money(found.unknown, prices.unit)} may not have been charged."
+        note(told)
+    for timing in found.timings:
+        if timing.problem:
+            note(f"emsco: {timing.source!r} was not measured: {in_shell(timing.problem)}.")
+    if not found.latencies:
+        raise SourcesError(f"No source could be measured; {costs} is unchanged.")
+    write_latencies(costs, found.latencies)
+    note(f"Written: {costs}, with the latency of {quoted(found.latencies)} in seconds.")
+    others = [s.name for s in prices.sources if s.latency and s.name not in found.latencies]
+    if others or (prices.review is not None and prices.review.latency):
+        listed = quoted([*others, *(["review"] if prices.review and prices.review.latency else [])])
+        note(f"emsco: the latency of {listed} is as before; make sure that it is in seconds too.")
+
+
+def _table(found: Measured) -> str:
+    from emsco._ground.table import text_table
+    from emsco.acquisition.measure import quantile
+
+    rows = [
+        [
+            timing.source,
+            len(timing.one),
+            *(_ms(quantile(timing.one, share)) for share in (0.5, 0.95)),
+            timing.rows if timing.many else "-",
+            *(_ms(quantile(timing.many, share)) for share in (0.5, 0.95)),
+            sum(timing.failed.values()),
+        ]
+        for timing in found.timings
+    ]
+    head = ["source", "requests", "p50 ms", "p95 ms", "rows at once", "p50 ms", "p95 ms", "failed"]
+    return text_table(head, rows)
+
+
+def _ms(seconds: float | None) -> Any:
+    return "-" if seconds is None else 1000 * seconds
