@@ -234,9 +234,9 @@ def test_weights_reach_the_fits_and_the_encoding():
     repeated = np.repeat(np.arange(N), weight)
     by_rows = cascade().fit(FRAME.iloc[repeated], Y[repeated])
     assert np.allclose(weighted.predict_proba(FRAME), by_rows.predict_proba(FRAME), atol=1e-8)
-    with pytest.raises(ValueError, match=r"non-zero|all are 0"):
+    with pytest.raises(ValueError, match=r"non-zero|at least one row"):
         cascade().fit(FRAME, Y, sample_weight=np.zeros(N))
-    with pytest.raises(ColumnsError, match=r"KNeighborsClassifier\.fit takes none"):
+    with pytest.raises(ColumnsError, match=r"KNeighborsClassifier\.fit does not take it"):
         cascade(estimator=KNeighborsClassifier()).fit(FRAME, Y, sample_weight=weight)
 
 
@@ -321,7 +321,7 @@ def test_an_estimator_that_refuses_missing_values_names_stage_and_column():
 def test_a_column_transformer_that_names_columns_not_bought_is_explained(columns):
     """Its own message does not say that a stage sees only what was bought so far."""
     named = ColumnTransformer([("scale", StandardScaler(), columns)])
-    with pytest.raises(ColumnsError, match=r"here 'cheap'; .*make_column_selector\(pattern") as e:
+    with pytest.raises(ColumnsError, match=r"here 'cheap'\. .*make_column_selector\(pattern") as e:
         cascade(estimator=make_pipeline(named, LogisticRegression())).fit(FRAME, Y)
     assert repr(columns[-1] if isinstance(columns, list) else columns) in str(e.value)
     selected = ColumnTransformer(
@@ -381,7 +381,7 @@ def test_a_final_model_needs_a_price_for_every_column():
     final = LogisticRegression().fit(FRAME, Y)
     with (
         pytest.warns(UserWarning, match="'noise'"),
-        pytest.raises(ColumnsError, match="A final model takes every column; give 'noise' a price"),
+        pytest.raises(ColumnsError, match="A final model uses every column; give 'noise' a price"),
     ):
         cascade(design=None, costs={"cheap": 1, "dear": 20}, final=final).fit(FRAME, Y)
 
@@ -427,9 +427,9 @@ def test_columns_that_do_not_match_are_refused():
     with pytest.raises(ValueError, match="Feature names unseen at fit time"):
         fitted.predict(FRAME.rename(columns={"dear": "deer"}))
     twice = pd.concat([FRAME, FRAME[["dear"]]], axis=1)
-    with pytest.raises(ColumnsError, match="named twice: 'dear'"):
+    with pytest.raises(ColumnsError, match="repeated: 'dear'"):
         fitted.decide(twice)
-    with pytest.raises(ColumnsError, match="named twice: 'dear'"):
+    with pytest.raises(ColumnsError, match="repeated: 'dear'"):
         cascade().fit(twice, Y)
     unnamed = cascade(costs=[1, 20, 3], design=StageDesign([0, 1, -1])).fit(X, Y)
     with pytest.raises(ValueError, match="X has 2 features, but CascadeClassifier is expecting 3"):

@@ -275,7 +275,7 @@ def test_an_altered_file_is_refused(tmp_path, data_folder):
     """One flipped label would change every figure and nothing else."""
     original = (data_folder / "heart.csv").read_bytes()
     (tmp_path / "heart.csv").write_bytes(original[:-2] + b"1\n")
-    with pytest.raises(DatasetError, match=r"heart\.csv is another table.*sha256 adabe9ef"):
+    with pytest.raises(DatasetError, match=r"heart\.csv is not the expected.*sha256 adabe9ef"):
         load_heart(tmp_path)
 
 

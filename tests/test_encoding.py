@@ -146,7 +146,7 @@ def test_missing_numeric_categories_have_a_column_of_their_own():
 @pytest.mark.parametrize(
     ("column", "message"),
     [
-        (np.array(["a", 1], dtype=object), "numbers or text throughout; row 1 is 1"),
+        (np.array(["a", 1], dtype=object), "only numbers or only text; row 1 is 1"),
         (np.array([1, {"a": 1}], dtype=object), "row 0 is 1"),
         (np.array(["2020-01-01"], dtype="M8[D]"), "holds datetime64"),
     ],

@@ -372,7 +372,7 @@ def test_a_loaded_search_chooses_among_the_stages_that_were_kept(search, tmp_pat
     assert same(search.cascade(stricter), loaded.choose(stricter).best_cascade_, MIXED)
     bought = {frozenset(best.design.acquired(i)) for i in range(best.design.n_stages)}
     other = next(c for c in loaded.front_ if frozenset(c.design.acquired(0)) not in bought)
-    with pytest.raises(ArtifactError, match="training rows are not kept"):
+    with pytest.raises(ArtifactError, match="no training rows to fit it on"):
         loaded.choose(other)
     assert loaded.best_candidate_ is stricter  # the choice before is not lost
     assert loaded.decide(MIXED[:3])
@@ -466,7 +466,7 @@ def test_a_search_that_was_loaded_is_dumped_to_the_same_bytes(search, tmp_path):
 def test_a_cascade_put_in_place_of_the_chosen_one_is_not_dumped_for_it(tmp_path):
     search = quiet_search(NUMBERS, WORDS)
     search.best_cascade_.set_params(design=None, threshold=0.8).fit(NUMBERS, WORDS)
-    with pytest.raises(ArtifactError, match="not as the search fitted it"):
+    with pytest.raises(ArtifactError, match="was changed after the search"):
         dump(search, tmp_path / "model.emsco")
 
 
@@ -562,7 +562,7 @@ def test_a_later_format_says_so(mixed, tmp_path, monkeypatch):
     monkeypatch.setattr("emsco.io._file.FORMAT", 3)
     dump(mixed, tmp_path / "model.emsco")
     monkeypatch.undo()
-    with pytest.raises(ArtifactError, match="has the format 3, and this emsco reads up to 2"):
+    with pytest.raises(ArtifactError, match=r"has format 3, and .* reads formats up to 2"):
         load(tmp_path / "model.emsco")
 
 
@@ -587,7 +587,7 @@ def test_a_full_disk_leaves_what_was_there(mixed, forest, tmp_path):
 def test_a_folder_that_is_not_there_is_named(mixed, tmp_path):
     with pytest.raises(ArtifactError, match=r"nowhere.model\.emsco cannot be written: No such"):
         dump(mixed, tmp_path / "nowhere" / "model.emsco")
-    with pytest.raises(ArtifactError, match="is a folder; name a file to write"):
+    with pytest.raises(ArtifactError, match="is a folder; give a file"):
         dump(mixed, tmp_path)
     assert os.listdir(tmp_path) == []
 
@@ -627,7 +627,7 @@ class Derived(CascadeClassifier):
             lambda: CascadeClassifier(
                 make_pipeline(StandardScaler(), Opaque(LogisticRegression()))
             ).fit(NUMBERS, WORDS),
-            "cannot be kept by skops",
+            "cannot be saved by skops",
         ),
     ],
 )
@@ -767,7 +767,7 @@ def test_what_is_no_json_is_refused(data):
         (b'["[[[[', "not valid"),
         (b"[NaN]", "NaN"),
         (b"[1e400]", "1e400"),
-        (b'{"a": 1, "a": 2}', "twice"),
+        (b'{"a": 1, "a": 2}', "repeated"),
         (b"[" + b"0," * 400_000 + b"0]", "more than 300,000 values"),
         (b'""' * 10**6, "more than 300,000 values"),
         (b'"' + b"a" * 9 * 10**6 + b'"', "at most"),

@@ -87,7 +87,7 @@ def test_many_sets_at_once_are_judged_as_one_by_one():
         view = fitted.having(columns)
         assert view.n_features_in_ == len(columns)
         assert (view.predict_proba(ROWS[:, sorted(columns)]) == one).all()
-    with pytest.raises(ColumnsError, match="with all of its columns or not at all"):
+    with pytest.raises(ColumnsError, match="must hold all columns of a source"):
         fitted.having([0, 1])
     with pytest.raises(ValueError, match="expecting 2 features"):
         fitted.having([1, 3]).predict_proba(ROWS)

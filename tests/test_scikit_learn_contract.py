@@ -147,7 +147,7 @@ def test_weights_change_the_fits_of_a_search():
         assert (weighted.predict(X) == "sick").sum() > (plain.predict(X) == "sick").sum()
         sick = [s.all_sources_.evaluation.missed["sick"] for s in (weighted, plain)]
         assert sick[0] < sick[1], "and what the search has seen"
-    with pytest.raises(ColumnsError, match=r"KNeighborsClassifier\.fit takes none"):
+    with pytest.raises(ColumnsError, match=r"KNeighborsClassifier\.fit does not take it"):
         search_for(KNeighborsClassifier()).fit(X, Y, sample_weight=weight)
 
 

@@ -80,7 +80,7 @@ class LocalEngine:
         if self.n_workers == 1 or len(chunks) <= 1:
             return [function(chunk, shared) for chunk in chunks]
         backend = "threading" if self.threads else "loky"
-        # Workers that each start threads of their own for matrix products wait for one another.
+        # Workers that start their own threads for matrix products would wait for each other.
         with threadpool_limits(1):
             results: list[Result] = Parallel(n_jobs=self.n_workers, backend=backend)(
                 delayed(function)(chunk, shared) for chunk in chunks
@@ -89,7 +89,7 @@ class LocalEngine:
 
 
 def resolve_engine(engine: Any, n_jobs: int | None = None, *, threads: bool = True) -> Engine:
-    """Return the given engine after checking it; None stands for workers on this machine.
+    """Return the given engine after checking it; None means workers on this machine.
 
     Examples
     --------
@@ -116,7 +116,7 @@ def resolve_engine(engine: Any, n_jobs: int | None = None, *, threads: bool = Tr
 
 
 def local_threads(engine: Engine) -> int:
-    """Return how many threads of this process may work beside an engine.
+    """Return how many threads of this process may work in addition to an engine.
 
     With a `LocalEngine`, this is its number of workers, because they were requested for this
     machine, but at most the number of cores of this process. Any other engine has its workers

@@ -50,7 +50,7 @@ class DecisionsError(EmscoError, ValueError):
 
 
 class ValuesError(EmscoError, ValueError):
-    """A value that cannot be judged; `row` and `column` say where it is, if that is one place."""
+    """A value that cannot be judged; `row` and `column` locate it, if it is a single cell."""
 
     def __init__(self, message: str, *, row: int | None = None, column: str | None = None) -> None:
         super().__init__(message)
@@ -119,7 +119,7 @@ class CalibrationWarning(EmscoWarning):
 
 
 class GuardWarning(EmscoWarning):
-    """A guard that will reject many rows that have no fault."""
+    """A guard that will reject many valid rows."""
 
 
 class MonitorWarning(EmscoWarning):

@@ -112,7 +112,7 @@ WRONG = {
     "two-labels.csv": (PLAIN.replace("b", "y", 1), "more than one column 'y'; rename"),
     "label-in-capitals.csv": (PLAIN.replace("y", "Y"), "no column 'y'; did you mean 'Y'?"),
     "no-label.csv": ("a,b\n1,x\n", "no column 'y'. It has 'a', 'b'."),
-    "missing-label.csv": ("a,y\n1,0\n2,\n", "Row 1 has no label in 'y'; fill it, or leave"),
+    "missing-label.csv": ("a,y\n1,0\n2,\n", "Row 1 has no label in 'y'; fill it in, or leave"),
     "labels-of-fractions.csv": ("a,y\n1,0.5\n2,1\n", "cannot be the label"),
     "spreadsheet.xlsx": (b"PK\x03\x04\x14\x00", "is a spreadsheet; open it there and save"),
     "old-spreadsheet.xls": (b"\xd0\xcf\x11\xe0", "is a spreadsheet"),

@@ -128,7 +128,7 @@ def test_a_finished_run_is_searched_again_only_with_force(own):
     assert call(*command, "--force").code == 0
     assert (own / "run" / "search.emsco").read_bytes() != before
     (own / "run" / "checkpoint.emsco").write_bytes(b"of an unfinished search")
-    assert "is not a whole checkpoint" in call(*command).err, "it got as far as reading it"
+    assert "is not a valid checkpoint" in call(*command).err, "it got as far as reading it"
 
 
 def _kinds(folder):
@@ -188,7 +188,7 @@ def test_writing_from_python_replaces_no_pipe(folder, tmp_path):
     os.mkfifo(fifo)
     threading.Thread(target=fifo.open, daemon=True).start()  # a writer that opened it would block
     for write in (dump, report):
-        with pytest.raises(ArtifactError, match="is a pipe; name a file to write"):
+        with pytest.raises(ArtifactError, match="is a pipe; give a file"):
             write(search, fifo)
     assert stat.S_ISFIFO(fifo.stat().st_mode)
     dump(search, "/dev/null")

@@ -194,7 +194,7 @@ def test_long_lists_of_sources_are_cut_and_wrapped(assert_legible):
 
 def test_errors_are_named():
     cascade = cascade_of(THREE[:1])
-    with pytest.raises(DecisionsError, match="left at stage 2 but the cascade has 1"):
+    with pytest.raises(DecisionsError, match="left at stage 2, but the cascade has 1"):
         FlowDisplay.from_decisions(SOME, cascade)
     with pytest.raises(DecisionsError, match="at least one"):
         FlowDisplay.from_decisions(SOME[:0], cascade)

@@ -81,5 +81,5 @@ def test_names_of_short_runs_lie_on_no_other(growth, assert_legible):
 def test_errors_are_named():
     with pytest.raises(NotFittedError):
         HistoryDisplay.from_search(CascadeSearchCV())
-    with pytest.raises(SearchError, match="nothing to draw"):
+    with pytest.raises(SearchError, match="no entries with `designs`"):
         HistoryDisplay([{"note": "of a search that tells nothing"}]).plot()

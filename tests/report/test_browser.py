@@ -225,9 +225,9 @@ def test_the_table_tells_the_chosen_beside_all_sources(opened, search, rows):
         assert costs[:2] == [cell(float(own.cost)), cell(float(fresh.cost))]
         review = {name: values for name, values in table.items() if name.startswith("for review")}
         assert [values[0] for values in review.values()] == [cell(25 * (1 - own.coverage))]
-        in_all = next(values for name, values in table.items() if name.startswith("in all"))
-        assert in_all[1] == cell(fresh.cost + 25 * (1 - fresh.coverage))
-        assert in_all[2] == cell(float(whole.cost))
+        total = next(values for name, values in table.items() if name.startswith("total"))
+        assert total[1] == cell(fresh.cost + 25 * (1 - fresh.coverage))
+        assert total[2] == cell(float(whole.cost))
 
 
 def test_the_cascade_is_drawn_stage_by_stage_with_its_prices(opened, search):

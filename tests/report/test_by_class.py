@@ -156,7 +156,7 @@ def test_review_is_in_every_total(opened, three):
     paid = f"{cell(evaluation.cost)} for sources + {cell(review)} for review = {total}"
     assert f"costs {paid} per row (sources: " in text(opened, "told")
     assert f"+ {cell(review)} for review" in text(opened, "tiles")
-    assert f"in all: {total}" in text(opened, "tiles")
+    assert f"total: {total}" in text(opened, "tiles")
     hover = opened.execute_script(
         "const plot = document.getElementById('plot');"
         "return plot.data.find((t) => t.name === 'chosen').hovertemplate"
@@ -191,7 +191,7 @@ def test_caution_is_a_control_and_is_told_where_it_is_not_auto(opened):
     options = [o.text for o in opened.find_elements(By.CSS_SELECTOR, "#caution option")]
     assert options == ["auto: 1.3 standard errors", "0: as counted", "a number"]
     assert (
-        text(opened, "luck") == "Searching again showed a choice to be 1.3 standard errors of luck."
+        text(opened, "luck") == "Repeated searches showed that luck is worth 1.3 standard errors."
     )
     move(opened, min_accuracy=0.7, max_rejected_2=0.5)
     assert "caution" not in text(opened, "python") + text(opened, "shell")
@@ -199,7 +199,7 @@ def test_caution_is_a_control_and_is_told_where_it_is_not_auto(opened):
     assert "caution=0)" in text(opened, "python")
     assert "--caution 0 --out" in text(opened, "shell")
     assert "--max-rejected 'it'\\''s <hypo>=0." in text(opened, "shell")
-    assert "safe side" not in text(opened, "rule")
+    assert "margin" not in text(opened, "rule")
     set_caution(opened, "number", "0.75")
     assert "caution=0.75)" in text(opened, "python")
     set_caution(opened, "number", "-3")
@@ -301,5 +301,5 @@ def test_precision_is_left_out_where_it_is_not_known(browser, three, tmp_path):
     assert {told["precision"][0] for told in class_table(browser).values()} == {"\u2013"}
     assert not browser.find_elements(By.ID, "min_precision_0")
     assert browser.find_elements(By.ID, "max_rejected_0")
-    assert text(browser, "luck") == "It is not known how lucky the choice is: auto is 1."
+    assert text(browser, "luck") == "The luck in a choice is unknown, so auto is 1."
     assert text(browser, "rule").startswith("Rule: the cheapest of")

@@ -163,10 +163,10 @@ def test_a_checkpoint_cut_anywhere_is_never_another_front(kept, tmp_path):
     assert len(cuts) > 30
     for end in cuts:
         path.write_bytes(last[:end])
-        with pytest.raises(CheckpointError, match=f"{path} is not a whole checkpoint"):
+        with pytest.raises(CheckpointError, match=f"{path} is not a valid checkpoint"):
             small(checkpoint=path).fit(X, Y)
         path.with_name("checkpoint.previous").write_bytes(before)
-        with pytest.warns(CheckpointWarning, match=f"{path} is not a whole checkpoint.*previous"):
+        with pytest.warns(CheckpointWarning, match=f"{path} is not a valid checkpoint.*previous"):
             again = small(checkpoint=path).fit(X, Y)
         assert list(again.front_) == list(found.front_)
         assert path.read_bytes() == last  # whole again
@@ -179,24 +179,24 @@ def test_a_flipped_bit_is_found(kept, place, tmp_path):
     data = bytearray(kept[0])
     data[place] ^= 4
     path.write_bytes(data)
-    with pytest.raises(CheckpointError, match="is not a whole checkpoint"):
+    with pytest.raises(CheckpointError, match="is not a valid checkpoint"):
         small(checkpoint=path).fit(X, Y)
 
 
 @pytest.mark.parametrize("head", ["[]", "{", '{"run": {}}', '{"run": {}, "seed": "a"}'])
 def test_what_was_made_up_is_refused(head, tmp_path):
     _write(tmp_path / "checkpoint", json.loads(head) if head != "{" else None, b"")
-    with pytest.raises(CheckpointError, match="does not say what it holds"):
+    with pytest.raises(CheckpointError, match="its header is not valid"):
         small(checkpoint=tmp_path / "checkpoint").fit(X, Y)
 
 
-@pytest.mark.parametrize(("change", "told"), [(-5, "less"), (5, "more")])
+@pytest.mark.parametrize(("change", "told"), [(-5, "shorter"), (5, "longer")])
 def test_arrays_of_another_length_are_refused(kept, change, told, tmp_path):
     path = tmp_path / "checkpoint"
     path.write_bytes(kept[0])
     head, arrays = _head(path), kept[0][-_n_bytes(path) - 32 : -32]
     _write(path, head, arrays[:change] if change < 0 else arrays + bytes(change))
-    with pytest.raises(CheckpointError, match=f"holds {told} than it says"):
+    with pytest.raises(CheckpointError, match=f"is {told} than its header states"):
         small(checkpoint=path).fit(X, Y)
 
 
@@ -222,7 +222,7 @@ def test_heads_that_no_run_writes_are_refused(name, value, kept, tmp_path):
     path.write_bytes(kept[0])
     head, arrays = _head(path), kept[0][-_n_bytes(path) - 32 : -32]
     _write(path, head | {name: value}, arrays)
-    with pytest.raises(CheckpointError, match=r"does not say what it holds|less than it says"):
+    with pytest.raises(CheckpointError, match=r"header is not valid|shorter than its header"):
         small(checkpoint=path).fit(X, Y)
 
 

@@ -402,5 +402,5 @@ def test_random_hard_tables():
 
 def test_the_default_classifier_says_what_it_does_not_take():
     X, y = normal_table()
-    with pytest.raises(TypeError, match="takes sample_weight, but no 'colour'"):
+    with pytest.raises(TypeError, match="takes only sample_weight, got 'colour'"):
         make_fitter(None, {"a": X[:, 0]}, "array", y, halves(200), [["a"]], {"colour": y})

@@ -41,8 +41,8 @@ WAYS = pytest.mark.parametrize("way", ["evaluate", "candidates", "lacking"])
         ([-1, -1, -1], "which buys nothing; a design has at least one stage."),
         ([0, 2, -1], "which buys nothing in stage 1; stages are 0, 1, ... without gaps."),
         ([1, 1, -1], "which buys nothing in stage 0; stages are 0, 1, ... without gaps."),
-        ([0, 1, 3], "which has a stage 3; of at most 3 stages the last is stage 2."),
-        ([0, 1, 300], "which has a stage 300; of at most 3 stages the last is stage 2."),
+        ([0, 1, 3], "which has a stage 3; with at most 3 stages the last is stage 2."),
+        ([0, 1, 300], "which has a stage 300; with at most 3 stages the last is stage 2."),
         ([0, -2, 1], "which holds -2; an unused source is -1."),
     ],
 )
@@ -67,10 +67,10 @@ def test_an_unused_source_is_refused_where_all_must_be_used(way):
 @pytest.mark.parametrize(
     ("proposed", "fault"),
     [
-        (np.array([[0.0, 1.0, -1.0]]), "designs as float64; a design is whole numbers"),
+        (np.array([[0.0, 1.0, -1.0]]), "designs as float64; a design must hold whole numbers"),
         (np.array([[True, False, True]]), "designs as bool"),
         (np.array([["0", "1", "2"]]), "designs as <U1"),
-        (np.array(GOOD), "shape (3,); it must be (n_designs, 3), a row a design"),
+        (np.array(GOOD), "shape (3,); it must be (n_designs, 3), one row per design"),
         (np.array([[0, 1]]), "shape (1, 2)"),
         (np.array([[GOOD]]), "shape (1, 1, 3)"),
     ],
@@ -116,7 +116,7 @@ def test_designs_of_very_many_stages_are_checked_too():
     with pytest.raises(SearchError, match=r"31 and 68 more\], which buys nothing in stage 70"):
         check_designs(gap, names, 100, allow_unused=False)
     many = np.arange(130)[None]
-    with pytest.raises(SearchError, match="stage 129; of at most 128 stages the last is stage 127"):
+    with pytest.raises(SearchError, match="stage 129; with at most 128 stages the last"):
         check_designs(many, [f"s{i}" for i in range(130)], 130, allow_unused=False)
 
 
@@ -141,7 +141,7 @@ def test_what_breaks_a_requirement_is_not_feasible_and_never_a_candidate():
         (np.array([[0, 1, 2]]), "threshold 2; the alternatives"),
         (np.array([[0, -3, 1]]), "threshold -3; the alternatives"),
         (0.75, "thresholds as float64 of shape ()"),
-        (np.array([0, 1, 1]), "of shape (3,); they are one whole number, or an array of shape (1"),
+        (np.array([0, 1, 1]), "of shape (3,); they must be one whole number, or an array of"),
         (np.array([[0, 1]]), "of shape (1, 2)"),
     ],
 )

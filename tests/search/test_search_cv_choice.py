@@ -346,7 +346,7 @@ TWIN_COSTS = Costs(
 def test_an_overconfident_estimator_is_warned_of(estimator):
     search = CascadeSearchCV(estimator, costs=TWIN_COSTS, cv=3)
     name = type(estimator).__name__
-    with pytest.warns(CalibrationWarning, match=f"{name} promises more .* CalibratedClassifierCV"):
+    with pytest.warns(CalibrationWarning, match=f"{name} is overconfident.*CalibratedClassifierCV"):
         search.fit(TWINS, Y)
 
 

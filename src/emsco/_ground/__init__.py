@@ -1,1 +1,1 @@
-"""Small helpers for every room: frozen mappings, tables for people, files written whole."""
+"""Small helpers for all packages: frozen mappings, text tables, files written whole."""

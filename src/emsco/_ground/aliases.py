@@ -1,4 +1,4 @@
-"""Modules that can be imported by another name too: earlier paths, and those inside files."""
+"""Import modules by other names too: their public paths, and those stored in files."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from types import ModuleType
 
 
 class Aliases:
-    """Finds the very module that another name stands for, whatever below it is asked for.
+    """Finds the module that another name stands for, and everything below it.
 
-    A finder and a loader at once, as the import system knows them; the classes that it has for both
-    would take longer to import than all of this package's first module.
+    It is a finder and a loader without importlib's base classes, which would take longer to import
+    than the package itself.
 
     Parameters
     ----------
     names : mapping of str to str
-        Full names of modules, the other one first.
+        The full name of each module, by its other name.
 
     Examples
     --------
@@ -34,25 +34,25 @@ class Aliases:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Say that a module is here, where its name stands for another."""
+        """Return a spec if the name stands for another module."""
         del path, target
         if not self._real(fullname):
             return None
         return ModuleSpec(fullname, self)  # type: ignore[arg-type]  # a loader by its methods
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Import the module that is meant."""
+        """Import the real module."""
         module = import_module(self._real(spec.name))
-        self._specs[spec.name] = module.__spec__  # which the import system is about to replace
+        self._specs[spec.name] = module.__spec__  # the import system is about to replace it
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Leave the module as it is: it is there already."""
+        """Leave the module as it is, because it is already imported."""
         alias = module.__spec__.name if module.__spec__ else module.__name__
         module.__spec__ = self._specs.pop(alias, module.__spec__)
 
     def _real(self, fullname: str) -> str:
-        """Give the name that is meant; "" where this one is not another's."""
+        """Return the real name; "" if this name is not an alias."""
         for other, real in self._names.items():
             if fullname == other or fullname.startswith(f"{other}."):
                 return real + fullname[len(other) :]
@@ -60,5 +60,5 @@ class Aliases:
 
 
 def install(names: Mapping[str, str]) -> None:
-    """Let modules be imported by other names, after all real ones were looked for."""
+    """Let modules be imported by other names, if no real module has that name."""
     sys.meta_path.append(Aliases(names))

@@ -15,11 +15,11 @@ from emsco.exceptions import ArtifactError
 
 try:
     import fcntl
-except ImportError:  # on Windows, where a file that is open cannot be deleted
+except ImportError:  # on Windows, where an open file cannot be deleted
     fcntl = None  # type: ignore[assignment]
 
 STDOUT = "/dev/stdout"
-_AS_THEY_ARE = (os.devnull, STDOUT)  # written to, never replaced
+_AS_THEY_ARE = (os.devnull, STDOUT)  # written to directly, never replaced
 
 
 def write_whole(
@@ -28,48 +28,46 @@ def write_whole(
     *,
     keep: str | os.PathLike[str] | None = None,
 ) -> None:
-    """Write a file beside its place and move it there once it is on the disk.
+    """Write a file next to its destination and move it there once it is on the disk.
 
-    Whatever goes wrong, a file that was there before stays as it was, and no half file is left.
-    With `keep`, what was there before is moved to that name. /dev/null and /dev/stdout are written
-    to as they are; anything else that is no regular file is refused.
+    If anything goes wrong, an existing file is unchanged, and no partial file is left. With `keep`,
+    an existing file is moved to that name. /dev/null and /dev/stdout are written to directly;
+    anything else that is not a regular file is refused.
     """
     try:
         refuse_irregular(path)
         if is_as_it_is(path):
             _write_through(path, parts)
         else:
-            _replace(os.path.realpath(path), parts, keep)  # a link keeps pointing where it did
+            _replace(os.path.realpath(path), parts, keep)  # a link still points to its target
     except BrokenPipeError:
-        raise  # whoever read /dev/stdout has stopped reading
+        raise  # the reader of /dev/stdout has stopped
     except OSError as error:
         raise ArtifactError(
-            f"{os.fspath(path)} cannot be written: {error.strerror or error}; what was there "
-            "before is unchanged."
+            f"{os.fspath(path)} cannot be written: {error.strerror or error}; an existing file is "
+            "unchanged."
         ) from error
 
 
 def is_as_it_is(path: str | os.PathLike[str]) -> bool:
-    """Say whether a path is written to as it is: /dev/null and /dev/stdout."""
+    """Return whether a path is written to directly: /dev/null and /dev/stdout."""
     return os.path.abspath(path) in _AS_THEY_ARE
 
 
 def is_stdout(path: str | os.PathLike[str] | None) -> bool:
-    """Say whether a path names standard output."""
+    """Return whether a path is standard output."""
     return path is not None and os.path.abspath(path) == STDOUT
 
 
 def refuse_irregular(path: str | os.PathLike[str]) -> None:
-    """Refuse what moving a file into place would destroy: devices, pipes, sockets and folders."""
+    """Refuse paths that a moved file would replace: devices, pipes, sockets and folders."""
     try:
         mode = os.stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):
         return
     if not stat.S_ISREG(mode) and not is_as_it_is(path):
-        what = next((word for test, word in _KINDS if test(mode)), "no regular file")
-        raise ArtifactError(
-            f"{os.fspath(path)} is {what}; name a file to write, /dev/null or /dev/stdout."
-        )
+        what = next((word for test, word in _KINDS if test(mode)), "not a regular file")
+        raise ArtifactError(f"{os.fspath(path)} is {what}; give a file, /dev/null or /dev/stdout.")
 
 
 _KINDS = (
@@ -83,7 +81,7 @@ _KINDS = (
 
 def _write_through(path: str | os.PathLike[str], parts: Iterable[bytes | memoryview]) -> None:
     if is_stdout(path) and sys.stdout is not None:
-        sys.stdout.flush()  # what was printed before comes before
+        sys.stdout.flush()  # keep the order of what was printed before
     with open(1 if is_stdout(path) else path, "wb", closefd=not is_stdout(path)) as file:
         for part in parts:
             file.write(part)
@@ -103,7 +101,7 @@ def _replace(
             file.flush()
             os.fsync(file.fileno())
         with suppress(FileNotFoundError):
-            os.chmod(file.name, os.stat(target).st_mode)  # who may read it is not ours to change
+            os.chmod(file.name, os.stat(target).st_mode)  # keep the permissions
         if keep is not None:
             with suppress(FileNotFoundError):
                 os.replace(target, keep)
@@ -121,19 +119,19 @@ def _replace(
 
 
 def _new_draft(folder: str, name: str) -> BinaryIO:
-    """Open a draft, locked as long as it is open, so that nobody takes it for one left behind."""
+    """Open a draft, locked while it is open, so that it is not taken for an abandoned one."""
     while True:
         draft = os.path.join(folder, f"{_draft_of(name)}{secrets.token_hex(8)}")
-        file = open(draft, "xb")  # noqa: SIM115  # closed by whoever asked for it
+        file = open(draft, "xb")  # noqa: SIM115  # closed by the caller
         with suppress(OSError):  # not every file system has locks
             _lock(file)
-        if os.fstat(file.fileno()).st_nlink:  # not removed before it was locked
+        if os.fstat(file.fileno()).st_nlink:  # it was not removed before it was locked
             return file
         file.close()
 
 
 def remove_drafts(path: str | os.PathLike[str]) -> None:
-    """Remove the drafts of a file that processes left that were killed."""
+    """Remove drafts of a file that killed processes left behind."""
     folder, name = os.path.split(os.path.realpath(path))
     start = _draft_of(name)
     with suppress(OSError):
@@ -150,7 +148,7 @@ def _remove_unlocked(draft: str) -> None:
 
 
 def _lock(file: BinaryIO) -> None:
-    """Lock a file until it is closed; raise where somebody else has."""
+    """Lock a file until it is closed; raise an error if another process has locked it."""
     if fcntl is not None:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
 

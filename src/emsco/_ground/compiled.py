@@ -1,4 +1,4 @@
-"""Kernels compiled by numba, kept on the disk for the next process wherever that can be done.
+"""Kernels compiled by numba, cached on the disk for the next process if possible.
 
 Importing this module imports numba: import it where a kernel runs, not before.
 """
@@ -23,10 +23,10 @@ from emsco._ground.progress import COMPILE, tell
 
 
 def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Compile a function when it is first called, and keep what was compiled.
+    """Compile a function when it is first called, and cache the result.
 
-    Numba keeps it in the package's folder or in the user's home. Where neither can be written, a
-    folder for temporary files serves, and without one it is compiled anew in each process.
+    Numba's cache is in the package's folder or in the user's home. If neither can be written, a
+    temporary folder is used; without one, each process compiles again.
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
@@ -56,19 +56,19 @@ def _cache_of(function: Callable[..., Any]) -> _Cache | None:
 
 
 def _temporary_folder() -> str:
-    """Make a folder that no other user can write to: what is kept in it is run."""
+    """Make a folder that no other user can write to, because code in it is run."""
     user = os.getuid() if hasattr(os, "getuid") else None
     folder = os.path.join(tempfile.gettempdir(), "emsco" if user is None else f"emsco-{user}")
     os.makedirs(folder, mode=0o700, exist_ok=True)
     found = os.lstat(folder)
     private = stat.S_ISDIR(found.st_mode) and found.st_uid == user and not found.st_mode & 0o077
     if user is not None and not private:
-        raise PermissionError(f"{folder} is not this user's alone")
+        raise PermissionError(f"{folder} can be accessed by other users")
     return folder
 
 
 class _Sealed(CompileResultCacheImpl):
-    """What was compiled, with a digest: machine code with a wrong bit would be run."""
+    """Compiled code with a digest, because damaged machine code would be run."""
 
     def reduce(self, compiled: Any) -> tuple[bytes, bytes]:
         data = dumps(super().reduce(compiled))
@@ -82,19 +82,19 @@ class _Sealed(CompileResultCacheImpl):
 
 
 class _Cache(FunctionCache):
-    """Numba's cache, which is emptied where it is damaged and forgone where it is not writable."""
+    """Numba's cache, which is emptied if it is damaged, and not used if it cannot be written."""
 
     _impl_class = _Sealed
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:
             kept = super().load_overload(sig, target_context)
-        except Exception:  # whatever bytes that are not those written lead to
+        except Exception:  # damaged files may cause anything
             with suppress(OSError):
                 self.flush()
             kept = None
         if kept is None:
-            tell(COMPILE)  # seconds without a word, else
+            tell(COMPILE)  # it takes seconds
         return kept
 
     def save_overload(self, sig: Any, data: Any) -> None:

@@ -27,17 +27,17 @@ class FrozenMapping(Mapping[Key, Value]):
     def __len__(self) -> int:
         return len(self._items)
 
-    # What Mapping has goes key by key; these are asked of every evaluation.
+    # Faster than those of Mapping, which go key by key: every evaluation uses them.
     def keys(self) -> KeysView[Key]:
-        """Give the keys."""
+        """Return the keys."""
         return self._items.keys()
 
     def values(self) -> ValuesView[Value]:
-        """Give the values."""
+        """Return the values."""
         return self._items.values()
 
     def items(self) -> ItemsView[Key, Value]:
-        """Give pairs of a key and its value."""
+        """Return pairs of keys and values."""
         return self._items.items()
 
     def __hash__(self) -> int:
@@ -47,7 +47,7 @@ class FrozenMapping(Mapping[Key, Value]):
         return repr(self._items)
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"{type(self).__name__} never changes; {name!r} cannot be set.")
+        raise AttributeError(f"{type(self).__name__} is read-only; {name!r} cannot be set.")
 
     def __reduce__(self) -> tuple[Any, ...]:
         return FrozenMapping, (self._items,)

@@ -1,4 +1,4 @@
-"""Names for what has none."""
+"""Names for columns without names."""
 
 from __future__ import annotations
 

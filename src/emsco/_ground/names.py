@@ -1,9 +1,9 @@
-"""The public names and modules, each with its place: the one table that all others go by."""
+"""The public names and modules, each with its location: the only such table."""
 
 from __future__ import annotations
 
-# Every public name, and the module that it comes from when it is first asked for: `emsco --help`
-# must not wait for scikit-learn.
+# Every public name and its module, imported at first use: `emsco --help` must not wait for
+# scikit-learn.
 PUBLIC = {
     "EMSCO": "search.strategies.emsco",
     "Candidate": "words.front",
@@ -39,8 +39,8 @@ PUBLIC = {
     "required_rows": "certify",
 }
 
-# Every public module, and where it stands if that is elsewhere: `import emsco.costs` and files that
-# name `emsco.masked` go on to work wherever the code is.
+# Every public module and its location, so that `import emsco.costs` and files that name
+# `emsco.masked` work wherever the code is.
 MODULES = {
     "acquisition": "acquisition",
     "cascade": "cascade",

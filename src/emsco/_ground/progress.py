@@ -1,4 +1,4 @@
-"""What takes long says how far it is, to whoever watches; nobody does unless asked to."""
+"""Progress of long tasks, for callers that watch it."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from contextlib import contextmanager
 from typing import TypeVar
 
 Item = TypeVar("Item")
-Watcher = Callable[[str, float], object]  # told what is done, and which share of it
+Watcher = Callable[[str, float], object]  # called with the task and the share of it that is done
 _watchers: list[Watcher] = []
 COMPILE = "compile kernels, once for this installation"
 
 
 @contextmanager
 def watching(watcher: Watcher) -> Iterator[None]:
-    """Let somebody be told of all that is followed meanwhile.
+    """Report the progress of all tasks inside the block to a watcher.
 
     Examples
     --------
@@ -33,13 +33,13 @@ def watching(watcher: Watcher) -> Iterator[None]:
 
 
 def tell(what: str, done: float = 0.0) -> None:
-    """Say what is done now, and which share of it is."""
+    """Report the current task, and which share of it is done."""
     for watcher in _watchers:
         watcher(what, done)
 
 
 def followed(items: Sequence[Item], what: str) -> Iterator[Item]:
-    """Give items one by one, and say how many of them are dealt with."""
+    """Yield items one by one, and report which share of them is done."""
     for i, item in enumerate(items):
         tell(what, i / len(items))
         yield item

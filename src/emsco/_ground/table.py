@@ -7,11 +7,11 @@ from html import escape
 
 import numpy as np
 
-MOST_ROWS = 20  # what fits a screen; longer tables show both ends
+MOST_ROWS = 20  # what fits on a screen; longer tables show both ends
 
 
 def shown(n_rows: int) -> list[int | None]:
-    """Give the positions to print of `n_rows` rows, None standing for the ones left out."""
+    """Return the positions of the rows to print; None stands for those left out."""
     if n_rows <= MOST_ROWS:
         return list(range(n_rows))
     half = MOST_ROWS // 2
@@ -19,7 +19,7 @@ def shown(n_rows: int) -> list[int | None]:
 
 
 def cell(value: object) -> str:
-    """Print one value: numbers short, claims as words."""
+    """Format one value: numbers short, booleans as yes or no."""
     if isinstance(value, bool | np.bool_):
         return "yes" if value else "no"
     if isinstance(value, float | np.floating):
@@ -39,7 +39,7 @@ def _is_number(value: object) -> bool:
 def text_table(
     header: Sequence[str], rows: Sequence[Sequence[object] | None], caption: str = ""
 ) -> str:
-    """Lay out a table in plain text, numbers to the right; a None row becomes an ellipsis.
+    """Format a table as plain text, with numbers aligned right; a None row becomes an ellipsis.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def text_table(
 def html_table(
     header: Sequence[str], rows: Sequence[Sequence[object] | None], caption: str = ""
 ) -> str:
-    """Lay out the same table as HTML, every cell escaped."""
+    """Format the same table as HTML, with every cell escaped."""
     head = "".join(f"<th>{escape(name)}</th>" for name in header)
     body = "".join(
         "<tr>"

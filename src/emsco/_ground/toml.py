@@ -1,4 +1,4 @@
-"""The few kinds of TOML values that costs and sources have, as text: Python itself only reads."""
+"""Write the few kinds of TOML values that costs and sources have; Python can only read TOML."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ def _character(character: str) -> str:
 
 
 def toml_key(name: str) -> str:
-    """Write a key, bare where TOML allows it."""
+    """Write a key, without quotes if TOML allows it."""
     return name if _BARE_KEY.fullmatch(name) else toml_value(name)
 
 
 def fields_beside(value: Any, plain: Any) -> dict[str, Any]:
-    """Give the fields in which a value differs from one that has the defaults."""
+    """Return the fields in which a value differs from one with the defaults."""
     return {
         field.name: getattr(value, field.name)
         for field in fields(value)

@@ -66,7 +66,7 @@ _THYROID = "UCI Thyroid Disease (102), github mcavus/Genetic-Algorithm-Classific
 _NSLKDD = "NSL-KDD (UNB/CIC), github lee191/AI_IDS@46efa7f0c823 NSL-KDD/"
 _COVTYPE = "UCI Covertype (31), PyPI scikit-multiflow 0.3.0 skmultiflow/data/datasets/covtype.csv"
 _EXAMPLE = "the example of the EMSCO authors' public script"
-# Where the rows of each file are public: the data set, its number at UCI, and a copy.
+# Where each file is publicly available: the data set, its number at UCI, and a copy.
 _PUBLIC = {
     "pima.csv": "Pima Indians Diabetes, github jgarciasl/iedata@e492b82125a8 "
     "pima-indians-diabetes.data.csv",
@@ -123,7 +123,7 @@ def read(name: str, folder: Folder) -> bytes:
         path, content = str(file), file.read_bytes()
     found = hashlib.sha256(content).hexdigest()
     if found != _SHA256[name]:
-        raise DatasetError(f"{path} is another table, its sha256 is {found}; {get}.")
+        raise DatasetError(f"{path} is not the expected table (its sha256 is {found}); {get}.")
     return content
 
 
@@ -131,7 +131,7 @@ def frame(name: str, folder: Folder, **options: Any) -> Any:
     """Read a file as a pandas DataFrame."""
     pandas = require("pandas")
     if tuple(map(int, pandas.__version__.split(".")[:2])) < (3, 1):
-        options["float_precision"] = "round_trip"  # else the last bit may be wrong; later it is not
+        options["float_precision"] = "round_trip"  # earlier versions may get the last bit wrong
     return pandas.read_csv(
         io.BytesIO(read(name, folder)),
         compression="gzip" if name.endswith(".gz") else None,

@@ -35,9 +35,9 @@ def _turney(
     setups: Mapping[str, str] | None = None,
     more: Sequence[Source] = (),
 ) -> Costs:
-    """Read Turney's prices: in full for the first test of a group, at a discount for the others.
+    """Read Turney's prices: the first test of a group costs the full price, the others less.
 
-    So the discount is what the group shares, a setup; `setups` renames groups.
+    The difference is the setup that the group shares; `setups` renames groups.
     """
     sources, prices = [], {}
     for test in frame(name, folder, keep_default_na=False).to_dict("records"):

@@ -1,4 +1,4 @@
-"""What a file holds beside its manifest: arrays as .npy, and estimators as skops writes them."""
+"""The members of a file besides its manifest: arrays as .npy files, estimators as skops files."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from emsco.io._json import from_plain, to_plain
 from emsco.io._skops import from_skops, to_skops, untrusted_types
 from emsco.io._zip import Inside, Member, read_member, read_start
 
-ONNX = "onnx"  # what a user names to trust such a model
+ONNX = "onnx"  # the name that a user gives to trust such a model
 _INTEGERS = range(-(2**63), 2**63)
-# As numpy writes them; no object and no structure, and nothing for its reader of literals to read.
+# As numpy writes them, without objects or structures; checked here, so numpy parses no literals.
 _HEADER = re.compile(
     rb"\{'descr': '([|<][biuf][1248])', 'fortran_order': (True|False), "
     rb"'shape': \(([\d, ]*)\), \} *\n"
@@ -27,40 +27,40 @@ _LONGEST_HEADER = 256
 
 
 class Writer:
-    """Collects members; what is given twice is kept once.
+    """Collects members; an object that is given twice is stored once.
 
     Parameters
     ----------
     rows : bool, default=True
-        Whether hashes of rows may be kept.
+        Whether hashes of rows may be stored.
     """
 
     def __init__(self, *, rows: bool = True) -> None:
         self.rows = rows
         self.members: dict[str, bytes] = {}
-        self._names: dict[int, tuple[str, Any]] = {}  # with the object: a number may be used again
+        self._names: dict[int, tuple[str, Any]] = {}  # holds the object, so its id stays unique
 
     def array(self, array: NDArray[Any]) -> str:
-        """Keep an array of numbers or booleans, and say under which name."""
+        """Store an array of numbers or booleans and return its name."""
         if id(array) not in self._names:
             little = array.astype(array.dtype.newbyteorder("<"), copy=False)
             self._add(array, "arrays", "npy", _to_npy(little))
         return self._names[id(array)][0]
 
     def estimator(self, estimator: Any, what: str) -> str:
-        """Keep an estimator that is not emsco's own, and say under which name."""
+        """Store an estimator that is not emsco's own and return its name."""
         if id(estimator) not in self._names:
             self._add(estimator, "stages", "skops", to_skops(estimator, what))
         return self._names[id(estimator)][0]
 
     def onnx(self, content: bytes) -> str:
-        """Keep a model in the ONNX format as it is, and say under which name."""
+        """Store an ONNX model unchanged and return its name."""
         if id(content) not in self._names:
             self._add(content, "final", "onnx", content)
         return self._names[id(content)][0]
 
     def column(self, values: Sequence[Any], what: str) -> Any:
-        """Keep many values of one type as an array, others as JSON."""
+        """Store values of one type as an array, others as JSON."""
         if not values:
             return []
         if all(type(value) is int and value in _INTEGERS for value in values):
@@ -80,14 +80,14 @@ class Writer:
 
 
 class Reader:
-    """Gives back what a `Writer` kept; nothing else may be there.
+    """Returns what a `Writer` stored; the file must not hold anything else.
 
-    A member is read when it is asked for, so that one that does not fit takes no memory.
+    A member is read only when it is needed, so one with a wrong size takes no memory.
 
     Parameters
     ----------
     file : binary file
-        The zip, every byte of which was checked.
+        The zip; every byte of it has been checked.
     members : sequence of Member
         Its members.
     trusted : collection of str
@@ -100,10 +100,10 @@ class Reader:
         self._trusted = trusted
         self._made: dict[str, Any] = {}
         stages = [member for member in members if member.name.endswith(".skops")]
-        # Before any object is made.
+        # Checked before any object is built.
         found = {name for stage in stages for name in untrusted_types(Inside(file, stage))}
         if any(member.name.endswith(".onnx") for member in members):
-            found.add(ONNX)  # read by a library of its own
+            found.add(ONNX)  # onnxruntime reads it, not emsco
         if found - set(trusted):
             raise ArtifactError(
                 "its stages contain types that emsco does not trust by default; if you know who "
@@ -111,39 +111,39 @@ class Reader:
             )
 
     def array(self, name: Any, *shape: int | None) -> NDArray[Any]:
-        """Give an array that must have this shape, None standing for any length."""
+        """Return an array that must have this shape; None means any length."""
         member = self._member(name, "npy")
         head = read_start(self._file, member, _LONGEST_HEADER)
         start = 10 + int.from_bytes(head[8:10], "little")
         header = _HEADER.fullmatch(head[10:start])
         if head[:8] != b"\x93NUMPY\x01\x00" or header is None:
-            raise ArtifactError(f"{name!r} is no array")
+            raise ArtifactError(f"{name!r} is not an array")
         dtype = np.dtype(header[1].decode("ascii"))
         found = tuple(int(length) for length in header[3].replace(b",", b" ").split())
         if prod(found) * dtype.itemsize != member.size - start:
-            raise ArtifactError(f"{name!r} is not as long as it says")
+            raise ArtifactError(f"the length of {name!r} does not match its header")
         fits = [wanted in (None, length) for wanted, length in zip(shape, found, strict=False)]
         if len(found) != len(shape) or not all(fits):
-            raise ArtifactError(f"{name!r} must have the shape {shape}, it has {found}")
+            raise ArtifactError(f"{name!r} must have the shape {shape}, got {found}")
         if name not in self._made:
             data = read_member(self._file, member)
             flat = np.frombuffer(data, dtype, offset=start).copy()
             if dtype == np.bool_ and (flat.view(np.uint8) > 1).any():
-                raise ArtifactError(f"{name!r} holds what is neither true nor false")
+                raise ArtifactError(f"{name!r} must hold only true and false")
             in_columns = header[2] == b"True"
             self._made[name] = flat.reshape(found[::-1]).T if in_columns else flat.reshape(found)
         array: NDArray[Any] = self._made[name]
         return array
 
     def estimator(self, name: Any) -> Any:
-        """Give an estimator."""
+        """Return an estimator."""
         member = self._member(name, "skops")
         if name not in self._made:
             self._made[name] = from_skops(read_member(self._file, member), self._trusted)
         return self._made[name]
 
     def onnx(self, name: Any) -> bytes:
-        """Give a model in the ONNX format, as it was."""
+        """Return the bytes of an ONNX model."""
         member = self._member(name, "onnx")
         if name not in self._made:
             self._made[name] = read_member(self._file, member)
@@ -151,28 +151,28 @@ class Reader:
         return content
 
     def column(self, data: Any) -> list[Any]:
-        """Give back the values of a column."""
+        """Return the values of a column."""
         if isinstance(data, list):
             return [from_plain(item) for item in data]
         if not isinstance(data, dict) or set(data) not in ({"lengths", "items"}, {"column"}):
-            raise ArtifactError(f"it holds {data!r:.80} where it needs a column")
+            raise ArtifactError(f"it holds {data!r:.80} where a column is expected")
         if "items" in data:
             items, ends = self.column(data["items"]), np.cumsum([0, *self.column(data["lengths"])])
             if ends[-1] != len(items) or (np.diff(ends) < 0).any():
-                raise ArtifactError("its lists are not as long as it says")
+                raise ArtifactError("the lengths of its lists are inconsistent")
             return [items[a:b] for a, b in zip(ends[:-1].tolist(), ends[1:].tolist(), strict=True)]
         values: list[Any] = self.array(data["column"], None).tolist()
         return values
 
     def check_all_read(self) -> None:
-        """Refuse members that nothing asked for."""
+        """Raise an error if a member was never read."""
         idle = [name for name in self._members if name not in self._made]
         if idle:
-            raise ArtifactError(f"nothing in it needs its member {idle[0]!r}")
+            raise ArtifactError(f"its member {idle[0]!r} is not used")
 
     def _member(self, name: Any, kind: str) -> Member:
         if not isinstance(name, str) or name not in self._members or not name.endswith(f".{kind}"):
-            raise ArtifactError(f"it names {name!r:.80}, which is not among its members")
+            raise ArtifactError(f"it refers to {name!r:.80}, which is not one of its members")
         return self._members[name]
 
 

@@ -1,4 +1,4 @@
-"""Fitted stages and cascades as the JSON and members of a file, and back."""
+"""Write fitted stages and cascades as the JSON and members of a file, and read them back."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ from emsco.rows.reading import KINDS, NUMBER, TEXT, UNKNOWN, ColumnReader
 from emsco.rows.rows import Layout
 from emsco.words.threshold import resolve
 
-FINAL = frozenset({"final"})  # told only where there is one
-_KIND = frozenset({"kind", "numbers"})  # one of them, where it is known
+FINAL = frozenset({"final"})  # a key only if there is a final model
+_KIND = frozenset({"kind", "numbers"})  # at most one of them
 _CONTAINERS = ("array", "pandas", "polars")
 
 
 def cascade_to(cascade: CascadeClassifier, writer: Writer) -> Data:
-    """Keep what a fitted cascade decides by; its parameters may have been set anew since."""
+    """Store what a fitted cascade decides by; its parameters may have been changed since `fit`."""
     check_is_fitted(cascade)
     decider = cascade.decider_
     stages = _taken_apart(cascade)
@@ -74,7 +74,7 @@ def cascade_to(cascade: CascadeClassifier, writer: Writer) -> Data:
 
 
 def cascade_from(data: Data, reader: Reader) -> CascadeClassifier:
-    """Give the cascade back."""
+    """Read the cascade back."""
     expect_keys(data, "costs", "design", "threshold", "rows", "training", *FINAL & data.keys())
     costs = costs_from(data["costs"])
     final = final_from(reader, data)
@@ -97,7 +97,7 @@ def cascade_from(data: Data, reader: Reader) -> CascadeClassifier:
 
 
 def rows_to(writer: Writer, layout: Layout, stages: Stages, fitted_rows: FittedRows) -> Data:
-    """Keep what is known of the rows that a model was fitted on."""
+    """Store what is known about the rows that a model was fitted on."""
     return {
         "columns": list(layout.names),
         **({"unused": list(layout.unused)} if layout.unused else {}),
@@ -109,24 +109,24 @@ def rows_to(writer: Writer, layout: Layout, stages: Stages, fitted_rows: FittedR
 
 
 def layout_from(rows: Data, final: Any) -> Layout:
-    """Say how X is laid out."""
+    """Read the layout of X."""
     names, unused = expect_texts(rows["columns"]), expect_texts(rows.get("unused", []))
     return Layout(tuple(names), expect(rows["named"], bool), logged(final), tuple(unused))
 
 
 def fitted_rows_from(reader: Reader, rows: Data) -> FittedRows:
-    """Give back which rows a model knows; the first files do not tell."""
+    """Read which rows a model was fitted on; the oldest files do not hold this."""
     return known_from(reader, rows["known"]) if "known" in rows else FittedRows()
 
 
 def expect_rows(rows: Any, *others: str) -> Data:
-    """Give what is known of rows, which must be complete."""
+    """Return what is known about rows; it must be complete."""
     told = {"known", "unused"} & expect(rows, dict).keys()
     return expect_keys(rows, "columns", "named", "classes", "most_frequent", *told, *others)
 
 
 def stages_to(writer: Writer, stages: FittedStages, final: Any) -> Data:
-    """Keep fitted stages and what they know of columns."""
+    """Store fitted stages and how they read columns."""
     learner = stages.learner
     data: Data = {
         "container": stages.container,
@@ -154,21 +154,21 @@ def stages_to(writer: Writer, stages: FittedStages, final: Any) -> Data:
 
 
 def _column_to(reader: ColumnReader, name: str) -> Data:
-    """Keep how a column is read."""
+    """Store how a column is read."""
     if reader.encoding is not None:
         return encoding_to(reader.encoding, name)
     return {"missing": reader.missing_seen, "kind": reader.kind}
 
 
 def _column_from(told: Any, name: str, guard: InputGuard | None) -> ColumnReader:
-    """Say how a column is read that an own estimator takes."""
+    """Read how a column is passed to an estimator of the user's own."""
     keys = expect(told, dict).keys() - {"missing"}
     expect_keys(told, "missing", *keys & _KIND)
     missing, kind = expect(told["missing"], bool), UNKNOWN
     if "kind" in told:
         kind = expect(told["kind"], str)
         if kind not in KINDS:
-            raise ArtifactError(f"it has a column of the kind {kind!r:.80}, which there is not")
+            raise ArtifactError(f"it has a column of the unknown kind {kind!r:.80}")
     elif "numbers" in told:
         kind = NUMBER if expect(told["numbers"], bool) else TEXT
     elif guard is not None and isinstance(guard.learned_.get(name), Range):
@@ -177,7 +177,7 @@ def _column_from(told: Any, name: str, guard: InputGuard | None) -> ColumnReader
 
 
 def stages_from(reader: Reader, data: Data, rows: Data, final: Any) -> FittedStages:
-    """Give the stages back; `rows` tells what is known of the rows they were fitted on."""
+    """Read the stages back; `rows` describes the rows they were fitted on."""
     keys = ("container", "estimator", "guard", "columns", "stages")
     expect_keys(data, *keys, *FINAL & expect(data, dict).keys())
     classes, names = labels_from(rows["classes"]), expect_texts(rows["columns"])
@@ -187,9 +187,9 @@ def stages_from(reader: Reader, data: Data, rows: Data, final: Any) -> FittedSta
     if len(set(names)) != len(names) or not columns.keys() <= set(names) - unused:
         raise ArtifactError("it names a column twice, or one that X does not have")
     if not 0 <= most_frequent < len(classes) or data["container"] not in _CONTAINERS:
-        raise ArtifactError("it was fitted on rows that cannot be")
+        raise ArtifactError("its description of the training rows is not valid")
     if data["container"] != "array" and not (data["estimator"] is final is None):
-        require(data["container"])  # what the stages want their columns in
+        require(data["container"])  # the stages expect columns of this library
     guard = guard_from(data["guard"], "margin", "pool", "columns")
     fitted: dict[tuple[str, ...], Any] = {}
     if data["estimator"] is None:
@@ -207,7 +207,7 @@ def stages_from(reader: Reader, data: Data, rows: Data, final: Any) -> FittedSta
             judge = LinearStage.compile(features, encodings, fitted[features], classes)
             used = {feature: encodings[feature] for feature in features}
             if not answers_by_default(judge, used, len(classes)):
-                raise ArtifactError("the weights of a stage judge nothing")
+                raise ArtifactError("a stage cannot compute probabilities from its weights")
     else:
         learner = learner_of(estimator_from(reader, data["estimator"]))
         readers = {name: _column_from(told, name, guard) for name, told in columns.items()}
@@ -233,28 +233,28 @@ def stages_from(reader: Reader, data: Data, rows: Data, final: Any) -> FittedSta
 
 
 def _final_stage(stages: FittedStages, final: Any) -> FinalStage:
-    """Give the last stage where there is a final model."""
+    """Return the last stage if there is a final model."""
     return FinalStage.of(final, stages.container, tuple(stages.names), stages.classes)
 
 
 def guard_from(data: Any, *keys: str) -> InputGuard | None:
-    """Give a guard back, where there is one, of which just this is told."""
+    """Read a guard back, if there is one; its data must have exactly these keys."""
     if data is None:
         return None
     return InputGuard.from_data(expect_keys(from_plain(data), *keys))
 
 
 def checked_guard(guard: Any) -> InputGuard:
-    """Refuse a guard that could come back only by the name of its class."""
+    """Refuse a guard of another class, because files do not name classes."""
     if type(guard) is not InputGuard:
         raise ArtifactError(
-            f"its guard is a {type(guard).__name__}, and files keep guards of InputGuard only"
+            f"its guard is a {type(guard).__name__}, and only an InputGuard can be saved"
         )
     return guard
 
 
 def _linear_fit(reader: Reader, stage: Data, classes: NDArray[Any], width: int) -> LinearFit:
-    """Make the default classifier of its numbers."""
+    """Build the default classifier from its numbers."""
     n_scores = 1 if len(classes) == 2 else len(classes)
     weights = reader.array(stage["weights"], n_scores, width)
     intercepts = reader.array(stage["intercepts"], n_scores)
@@ -266,7 +266,7 @@ def _linear_fit(reader: Reader, stage: Data, classes: NDArray[Any], width: int) 
 
 
 def _taken_apart(cascade: CascadeClassifier) -> FittedStages:
-    """Take apart what a cascade decides by."""
+    """Return the stages that a cascade decides by."""
     decider = cascade.decider_
     judged = [stage.judge.fitted for stage in decider.plan.stages]
     if decider.final is not None:
@@ -276,7 +276,7 @@ def _taken_apart(cascade: CascadeClassifier) -> FittedStages:
         bought = {*stage.features, *(features[-1] if features else ())}
         features.append(tuple(name for name in decider.layout.names if name in bought))
     guard = None if decider.guard is None else checked_guard(decider.guard)
-    is_bare = decider.reads_encodings and decider.final is None  # stages that want no container
+    is_bare = decider.reads_encodings and decider.final is None  # its stages take no table
     return FittedStages(
         learner=_learner_of(cascade, judged),
         container="array" if is_bare else decider.container,
@@ -290,17 +290,18 @@ def _taken_apart(cascade: CascadeClassifier) -> FittedStages:
 
 
 def _learner_of(cascade: CascadeClassifier, judged: list[Any]) -> Learner:
-    """Give what fitted the stages: by them, and where they do not tell, by the parameter."""
+    """Return the learner of the stages, as the stages or else the parameter show it."""
     if cascade.decider_.reads_encodings:
         return learner_of(None)
     if cascade.estimator is not None:
         return learner_of(clone(cascade.estimator))
-    # Set to None since: stages are clones of what was, and a final model alone has none.
+    # `estimator` was set to None after `fit`: stages are clones of the former one. A cascade of a
+    # final model alone has no other stages.
     return learner_of(clone(judged[0]) if judged else default_estimator())
 
 
 def _threshold_of(cascade: CascadeClassifier) -> Any:
-    """Give the threshold that a cascade decides by, as it was given if that is still the same."""
+    """Return the threshold that a cascade decides by, as it was given if that is unchanged."""
     decider = cascade.decider_
     classes = decider.classes.tolist()
     try:

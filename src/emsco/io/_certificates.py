@@ -1,4 +1,4 @@
-"""Certificates beside models in a file: told whole, and held against their cascade on the way."""
+"""Certificates in the files of models: stored whole, and checked against their cascade."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _WHAT = "the certificate"
 
 
 def certificate_to(writer: Writer, model: Any) -> Data | None:
-    """Keep the certificate of a model, if it has one; one of another cascade is refused."""
+    """Store the certificate of a model, if it has one; refuse one of another cascade."""
     certificate = getattr(model, "certificate_", None)
     if certificate is None:
         return None
-    from emsco.certify import Certificate, OlderCertificate  # only where there is one
+    from emsco.certify import Certificate, OlderCertificate  # imported only if needed
 
     if isinstance(certificate, OlderCertificate):
         return {"older": to_plain(certificate.content, _WHAT)}
@@ -29,7 +29,7 @@ def certificate_to(writer: Writer, model: Any) -> Data | None:
     if isinstance(model, CascadeClassifier) and not certificate.holds_for(model):
         raise ArtifactError(
             "its `certificate_` is about another cascade, or about this one before it was fitted "
-            "again; certify it anew, or `del cascade.certificate_`"
+            "again; certify it again, or `del cascade.certificate_`"
         )
     data = certificate.to_data()
     candidates = records_to(writer, data.pop("candidates"), _WHAT)
@@ -37,7 +37,7 @@ def certificate_to(writer: Writer, model: Any) -> Data | None:
 
 
 def certificate_from(reader: Reader, data: Any, *, older: bool) -> Any:
-    """Give it back; those of the first format can be read and nothing more."""
+    """Read the certificate back; one of format 1 can be shown, but not checked."""
     if data is None:
         return None
     from emsco.certify import Certificate, OlderCertificate  # as above
@@ -51,7 +51,7 @@ def certificate_from(reader: Reader, data: Any, *, older: bool) -> Any:
 
 
 def warn_of_misfit(path: str, model: Any) -> None:
-    """Warn where a model comes with a certificate that is not about it, or that cannot be told."""
+    """Warn if the certificate of a model is about another cascade, or cannot be checked."""
     certificate = getattr(model, "certificate_", None)
     if certificate is None:
         return

@@ -1,4 +1,4 @@
-"""Files that are written as a whole, and read only if no byte has changed."""
+"""Save and load models; a file is written whole or not at all, and read only if no byte changed."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ from emsco.io._zip import Member, open_zip, pack, read_member, read_parts
 from emsco.search import CascadeSearchCV
 from emsco.words.front import ParetoFront
 
-FORMAT = 2  # what is written; to change it, keep files of the last one in the tests
+FORMAT = 2  # the format written; before changing it, add files of this one to the tests
 _READABLE = (1, FORMAT)
 _MANIFEST = "manifest.json"
 _MEMBER = re.compile(r"arrays/\d{1,5}\.npy|stages/\d{1,5}\.skops|final/0\.onnx")
 _KEYS = ("format", "versions", "kind", "model", "members", "certificate", "fingerprint")
-_SEAL = b"emsco sha256 "  # then that of the manifest, which has that of every other member
+_SEAL = b"emsco sha256 "  # then the hash of the manifest, which holds those of all other members
 _SEAL_SIZE = len(_SEAL) + 64
 
 
@@ -51,8 +51,8 @@ def dump(model: Any, path: str | os.PathLike[str], *, rows: bool = True) -> None
     """Write a fitted cascade, a front or a fitted search to a file.
 
     The file is a zip with a readable `manifest.json`. Cascades of the default classifier are data
-    only; other estimators are written by skops. A search is kept with every stage it has fitted so
-    far, but without its training rows. The file appears whole or not at all.
+    only; other estimators are written by skops. A search is saved with every stage it has fitted so
+    far, but without its training rows. The file is written whole or not at all.
 
     Parameters
     ----------
@@ -105,7 +105,7 @@ def dump(model: Any, path: str | os.PathLike[str], *, rows: bool = True) -> None
             "fingerprint": _sha256([_json.write(content)]),
         }
         written = _json.write(manifest, indent=1)
-        _json.parse(written)  # what could not be read must not be written
+        _json.parse(written)  # do not write what `load` would refuse
         members = {_MANIFEST: written, **writer.members}
         parts = list(pack(members, _SEAL + _sha256([written]).encode("ascii")))
     except ArtifactError as error:
@@ -117,7 +117,7 @@ def load(path: str | os.PathLike[str], *, trusted: Sequence[str] = ()) -> Any:
     """Load a model written by `dump`; it decides exactly as before, bit for bit.
 
     Every byte of the file is checked before anything is built from it. This detects damage, but not
-    who wrote the file: to decide whether to trust a file from others, use signatures.
+    forgery: use signatures to decide whether to trust a file from others.
 
     A certificate in the file becomes the model's `certificate_` and is checked against the cascade
     in the file. If it is about another cascade, or is of format 1 and cannot be checked, a
@@ -146,7 +146,7 @@ def load(path: str | os.PathLike[str], *, trusted: Sequence[str] = ()) -> Any:
     if isinstance(trusted, str) or not all(isinstance(name, str) for name in trusted):
         raise ArtifactError(f"`trusted` must be a list of names of types, got {trusted!r}.")
     try:
-        if not stat.S_ISREG(os.stat(path).st_mode):  # a pipe would make us wait
+        if not stat.S_ISREG(os.stat(path).st_mode):  # reading a pipe would block
             raise ArtifactError("it is not a file")
         with open(path, "rb") as file:
             manifest, members = _checked(file)
@@ -159,37 +159,39 @@ def load(path: str | os.PathLike[str], *, trusted: Sequence[str] = ()) -> Any:
 
 
 def _checked(file: BinaryIO) -> tuple[Data, list[Member]]:
-    """Read the manifest, and hold every byte of the file against its hash, a part at a time."""
+    """Read the manifest, and check every byte of the file against its hash, in parts."""
     members, seal = open_zip(file, comment_size=_SEAL_SIZE)
     if not members or members[0].name != _MANIFEST or members[0].size > _json.MOST_BYTES:
-        raise ArtifactError(f"it must begin with a {_MANIFEST}, and not too large a one")
+        raise ArtifactError(
+            f"it must begin with a {_MANIFEST} of at most {_json.MOST_BYTES:,} bytes"
+        )
     written = read_member(file, members[0])
     if seal != _SEAL + _sha256([written]).encode("ascii"):
         raise ArtifactError(f"its {_MANIFEST} was changed")
     manifest = expect(_json.parse(written), dict)
     if expect(manifest.get("format"), int) not in _READABLE:
         raise ArtifactError(
-            f"it has the format {manifest['format']}, and this emsco reads up to {FORMAT}; install "
-            "a later one"
+            f"it has format {manifest['format']}, and this version of emsco reads formats up to "
+            f"{FORMAT}; install a later version"
         )
     expect_keys(manifest, *_KEYS)
     expect_texts(list(expect(manifest["versions"], dict).values()))
     listed = expect(manifest["members"], dict)
     if list(listed) != [member.name for member in members[1:]]:
-        raise ArtifactError("its members are not those that it lists")
+        raise ArtifactError("its members differ from those listed in its manifest")
     found = {}
     for member in members[1:]:
         if not _MEMBER.fullmatch(member.name):
-            raise ArtifactError(f"{member.name!r} is not a member that such a file has")
+            raise ArtifactError(f"it has the unknown member {member.name!r}")
         found[member.name] = _listed(member.size, read_parts(file, member))
     content = {name: manifest[name] for name in ("kind", "model", "members")}
     if listed != found or manifest["fingerprint"] != _sha256([_json.write(content)]):
-        raise ArtifactError("one of its members, or what it says of them, was changed")
+        raise ArtifactError("one of its members, or its list of members, was changed")
     return manifest, members[1:]
 
 
 def _made(manifest: Data, reader: Reader) -> Any:
-    """Make the model; to whatever a forged manifest leads, it is one error."""
+    """Build the model; whatever a forged manifest causes is raised as an ArtifactError."""
     try:
         model = _KINDS[manifest["kind"]].from_data(manifest["model"], reader)
         older = manifest["format"] == 1
@@ -200,12 +202,12 @@ def _made(manifest: Data, reader: Reader) -> Any:
     except (ArtifactError, ImportError):
         raise
     except Exception as error:
-        raise ArtifactError(f"it describes no model: {error!r:.200}") from error
+        raise ArtifactError(f"it does not describe a valid model: {error!r:.200}") from error
     return model
 
 
 def _listed(size: int, parts: Iterable[bytes]) -> Data:
-    """Give what a manifest lists of a member."""
+    """Return what a manifest lists for a member."""
     return {"size": size, "sha256": _sha256(parts)}
 
 
@@ -217,7 +219,7 @@ def _sha256(parts: Iterable[bytes]) -> str:
 
 
 def _versions() -> Data:
-    from emsco import __version__  # not known yet when this is imported
+    from emsco import __version__  # not defined yet when this file is imported
 
     return {
         "emsco": __version__,
@@ -243,7 +245,7 @@ def _front_from(data: Data, reader: Reader) -> ParetoFront:
 
 
 class _Kind(NamedTuple):
-    """A kind of model: how it becomes data, and how it comes back."""
+    """A kind of model, and the functions that write and read it."""
 
     type: type[Any]
     to_data: Callable[[Any, Writer], Data]

@@ -46,14 +46,14 @@ def load_final(path: str | os.PathLike[str], *, trusted: Sequence[str] = ()) -> 
     skops = require("skops.io", "skops")
     try:
         unknown = set(skops.get_untrusted_types(data=content)) - set(trusted)
-    except Exception as error:  # whatever a file that is none leads to
+    except Exception as error:  # any file can be given
         raise ModelError(
-            f"{name} is no model that can be read; keep yours by skops.io.dump(model, ...) or as "
-            f"ONNX ({error})."
+            f"{name} is not a model that emsco can read: {error}. Save the model with "
+            "skops.io.dump(model, ...) or as ONNX."
         ) from error
     if unknown:
         raise ArtifactError(
-            f"{name} holds types that skops does not trust by itself; if you know who wrote it, "
+            f"{name} holds types that skops does not trust by default; if you know who wrote it, "
             f"and only then, pass trusted={sorted(unknown)!r}."
         )
     try:
@@ -61,5 +61,5 @@ def load_final(path: str | os.PathLike[str], *, trusted: Sequence[str] = ()) -> 
     except Exception as error:  # as above
         raise ModelError(f"{name} cannot be loaded by skops: {error}.") from error
     if not hasattr(model, "predict"):
-        raise ModelError(f"{name} holds a {type(model).__name__}, which cannot answer.")
+        raise ModelError(f"{name} holds a {type(model).__name__}, which has no `predict`.")
     return model

@@ -1,7 +1,7 @@
-"""Models that are not emsco's own, in a file: by skops, as ONNX, or as a column of answers.
+"""Models that are not emsco's own in a file: as skops or ONNX files, or as a column of answers.
 
-What skops or onnxruntime make of a file is theirs. What can be known is whether it still answers,
-so a file says whether its models answered rows of numbers when it was written.
+emsco does not control how skops or onnxruntime load a model, but it can check that the model still
+works: a file records whether its models answered rows of numbers when it was written.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from emsco.learners.estimator import EstimatorStage
 from emsco.learners.final import LoggedAnswers, OnnxModel
 from emsco.learners.final_stage import FinalStage
 
-ANSWERS = frozenset({"answers"})  # not told by files of the first format
+ANSWERS = frozenset({"answers"})  # files of format 1 do not have it
 
 
 def final_to(writer: Writer, final: Any) -> Data:
-    """Keep the model that answers last, where there is one: as data if it can be."""
+    """Store the final model, if there is one: as data if possible."""
     if final is None:
         return {}
     if isinstance(final, LoggedAnswers):
@@ -36,7 +36,7 @@ def final_to(writer: Writer, final: Any) -> Data:
 
 
 def final_from(reader: Reader, data: Data) -> Any:
-    """Give back the model that answers last."""
+    """Read the final model back."""
     if "final" not in data:
         return None
     ((kind, told),) = expect(data["final"], dict).items()
@@ -46,38 +46,38 @@ def final_from(reader: Reader, data: Data) -> Any:
         return OnnxModel(reader.onnx(told))
     final = reader.estimator(told)
     if kind != "skops" or not hasattr(final, "predict"):
-        raise ArtifactError(f"its `final`, a {type(final).__name__}, cannot answer")
+        raise ArtifactError(f"its `final`, a {type(final).__name__}, has no `predict`")
     return final
 
 
 def estimator_from(reader: Reader, name: Any) -> Any:
-    """Give back what stages are clones of."""
+    """Read the estimator that stages are clones of."""
     estimator = reader.estimator(name)
     is_one = hasattr(estimator, "fit") and hasattr(estimator, "predict_proba")
-    if not is_one or get_tags(estimator).classifier_tags is None:  # deciding asks for them
-        raise ArtifactError(f"its `estimator`, a {type(estimator).__name__}, is no classifier")
+    if not is_one or get_tags(estimator).classifier_tags is None:  # needed to decide
+        raise ArtifactError(f"its `estimator`, a {type(estimator).__name__}, is not a classifier")
     return estimator
 
 
 def classifier_from(fitted: Any, classes: NDArray[Any]) -> Any:
-    """Refuse what skops made of a stage if it is no classifier of these labels."""
+    """Refuse a stage loaded by skops that is not a classifier of these labels."""
     known = np.asarray(getattr(fitted, "classes_", classes))
     if not hasattr(fitted, "predict_proba") or not np.array_equal(known, classes):
         raise ArtifactError(
-            f"one of its stages, a {type(fitted).__name__}, does not know its labels"
+            f"one of its stages, a {type(fitted).__name__}, does not predict its labels"
         )
     return fitted
 
 
 def check_answers(told: Data, judge: EstimatorStage | FinalStage, n_classes: int) -> None:
-    """Refuse a model that answered rows of numbers when the file was written, and does not now."""
+    """Refuse a model that answered rows of numbers when it was saved, and no longer does."""
     if expect(told.get("answers", False), bool) and not answers(judge, n_classes):
         model = judge.estimator if isinstance(judge, EstimatorStage) else judge.model
-        raise ArtifactError(f"it holds a {type(model).__name__} that cannot answer as it did")
+        raise ArtifactError(f"its {type(model).__name__} no longer predicts as when it was saved")
 
 
 def final_to_data(stage: FinalStage) -> Data | None:
-    """Tell what a final model answers; None where its answers are logged, and it is not there."""
+    """Describe the answers of a final model; None if they are logged, so that there is no model."""
     if isinstance(stage.model, LoggedAnswers):
         return None
     labels = getattr(stage.model, "classes_", None)
@@ -88,15 +88,17 @@ def final_to_data(stage: FinalStage) -> Data | None:
 
 
 def check_final_stage(told: Data | None, stage: FinalStage) -> None:
-    """Refuse a final model that does not answer as the file says; the first format says nothing."""
+    """Refuse a final model that does not answer as the file states; format 1 states nothing."""
     if isinstance(stage.model, LoggedAnswers):
         if stage.container == "array" or stage.model.column in stage.features[:-1]:
-            raise ArtifactError("its final model's answers are logged in a column of their own")
+            raise ArtifactError(
+                "the answers of its final model must be logged in a separate column"
+            )
         return
     if told is None:
         return
     expect_keys(told, "answers", "labels")
     labels = getattr(stage.model, "classes_", None)
     if (None if labels is None else np.asarray(labels).tolist()) != from_plain(told["labels"]):
-        raise ArtifactError("its final model answers other labels than it says")
+        raise ArtifactError("the labels of its final model differ from those that it lists")
     check_answers(told, stage, len(stage.classes))

@@ -1,7 +1,7 @@
-"""JSON that is looked at before it is parsed, and plain values in it that keep their types.
+"""JSON whose size is checked before it is parsed, with plain values that keep their types.
 
-Numbers, text, booleans and None are themselves. What JSON lacks is an object with one key that
-says what it is: an infinity, a numpy scalar, a tuple, a mapping.
+Numbers, text, booleans and None are written as JSON has them. What JSON lacks (an infinity, a numpy
+scalar, a tuple, a mapping) is an object with one key that names its type.
 
 >>> import numpy as np
 >>> from emsco.io._json import from_plain, to_plain
@@ -23,12 +23,12 @@ import numpy as np
 
 from emsco.exceptions import ArtifactError
 
-# What is parsed grows: these bounds keep it under 100 MB.
+# Parsed JSON takes more memory than its text: these bounds keep it under 100 MB.
 MOST_BYTES = 8 * 2**20
 MOST_VALUES = 300_000
 MOST_DEPTH = 64
 
-# Possessive, so that no text makes it go back: it is as fast on a text that never ends.
+# Possessive, so that it never backtracks, not even in a text without an end.
 _TOKEN = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[\[\]{},]', re.DOTALL)
 
 _NUMPY = {
@@ -47,7 +47,7 @@ def parse(
     most_values: int = MOST_VALUES,
     most_depth: int = MOST_DEPTH,
 ) -> Any:
-    """Parse JSON that is neither too large nor too deep, names no key twice and has no NaN."""
+    """Parse JSON that is not too large or too deep, and has no repeated key and no NaN."""
     if len(data) > most_bytes or not data.isascii():
         raise ArtifactError(f"its JSON must be ASCII and at most {most_bytes:,} bytes")
     _look_over(data, most_values, most_depth)
@@ -63,7 +63,7 @@ def parse(
 
 
 def _look_over(data: bytes, most_values: int, most_depth: int) -> None:
-    """Count values and depth, texts left aside, without keeping anything."""
+    """Count values and depth without storing anything; text is skipped."""
     values = texts = depth = 0
     for token in _TOKEN.finditer(data):
         first = data[token.start() : token.start() + 1]
@@ -83,21 +83,21 @@ def _look_over(data: bytes, most_values: int, most_depth: int) -> None:
 
 
 def write(value: Any, *, indent: int | None = None) -> bytes:
-    """Write the JSON that `parse` reads; floats as the shortest text that gives them back."""
+    """Write the JSON that `parse` reads; floats as the shortest text that restores them exactly."""
     separators = (",", ":") if indent is None else (",", ": ")
     try:
         text = json.dumps(value, allow_nan=False, indent=indent, separators=separators)
     except (TypeError, ValueError) as error:
-        raise ArtifactError(f"it holds what JSON cannot: {error}") from error
+        raise ArtifactError(f"it cannot be written as JSON: {error}") from error
     return text.encode("ascii")
 
 
 def to_plain(value: Any, what: str = "it") -> Any:
-    """Turn a plain value into JSON; `what` names it where it is not plain."""
+    """Turn a plain value into JSON; `what` names it in error messages."""
     if isinstance(value, np.generic):
         name = type(value).__name__.rstrip("_")
         if name in _NUMPY and type(value) is _NUMPY[name]:
-            # item() would leave out NULs at the end of a text.
+            # item() would drop NULs at the end of a text.
             bare = "".join(value) if isinstance(value, np.str_) else value.item()
             return {name: to_plain(bare, what)}
     elif value is None or type(value) in (bool, int, str):
@@ -114,13 +114,13 @@ def to_plain(value: Any, what: str = "it") -> Any:
         pairs = [[to_plain(key, what), to_plain(item, what)] for key, item in value.items()]
         return {"map": pairs}
     raise ArtifactError(
-        f"{what} holds a {type(value).__module__}.{type(value).__qualname__}; files keep numbers, "
-        "text and booleans"
+        f"{what} holds a {type(value).__module__}.{type(value).__qualname__}; only numbers, "
+        "text and booleans can be saved"
     )
 
 
 def from_plain(data: Any) -> Any:
-    """Turn JSON back into the value that it stands for."""
+    """Turn JSON back into the value that it represents."""
     if isinstance(data, list):
         return [from_plain(item) for item in data]
     if not isinstance(data, dict):
@@ -137,29 +137,29 @@ def from_plain(data: Any) -> Any:
             return float(content)
         if kind in _NUMPY:
             return _numpy_scalar(kind, from_plain(content))
-    raise ArtifactError(f"its JSON holds {json.dumps(data)[:80]} where a value belongs")
+    raise ArtifactError(f"its JSON holds {json.dumps(data)[:80]} where a value is expected")
 
 
 def _numpy_scalar(kind: str, value: Any) -> Any:
     scalar = _NUMPY[kind](value)
     if type(value) not in (bool, int, float, str) or type(scalar.item()) is not type(value):
-        raise ArtifactError(f"its JSON holds no {kind}: {value!r:.80}")
+        raise ArtifactError(f"its JSON holds {value!r:.80}, which is not a {kind}")
     return scalar
 
 
 def _refuse_constant(text: str) -> NoReturn:
-    raise ValueError(f"{text} is no number")
+    raise ValueError(f"{text} is not a finite number")
 
 
 def _finite(text: str) -> float:
     value = float(text)
     if not isfinite(value):
-        raise ValueError(f"{text[:80]} is no number")
+        raise ValueError(f"{text[:80]} is not a finite number")
     return value
 
 
 def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     named = dict(pairs)
     if len(named) != len(pairs):
-        raise ValueError("a key is there twice")
+        raise ValueError("a key is repeated")
     return named

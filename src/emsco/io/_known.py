@@ -1,4 +1,4 @@
-"""Which rows a model knows, in its file: 64-bit hashes of them, never a value."""
+"""The rows that a model was fitted or certified on, in its file: as 64-bit hashes, never values."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from emsco.rows.ledger import Entry, ledger_of
 
 
 def known_to(writer: Writer, fitted: FittedRows) -> Data:
-    """Keep the rows that a model was fitted on, in no order, and what was asked of others.
+    """Store hashes of the rows that a model was fitted on, without their order, and its ledger.
 
-    No hash of any row, where the writer is told to leave rows out.
+    If the writer leaves rows out, no hash is stored.
     """
     rows = writer.rows
     asked: tuple[Entry, ...] = ()
@@ -36,7 +36,7 @@ def known_to(writer: Writer, fitted: FittedRows) -> Data:
 
 
 def known_from(reader: Reader, data: Any) -> FittedRows:
-    """Give them back, and tell the ledger of this process what was asked."""
+    """Read them back, and add the stored entries to the ledger of this process."""
     if "values" in expect(data, dict):
         return _older(reader, data)
     expect_keys(data, "digest", "names", "spreads", "sets", "rows", "asked")
@@ -45,9 +45,9 @@ def known_from(reader: Reader, data: Any) -> FittedRows:
     spreads = expect(data["spreads"], dict)
     known = set(names)
     if not (spreads.keys() <= known and all(known.issuperset(one) for one in sets)):
-        raise ArtifactError("the rows that it was fitted on have other columns")
+        raise ArtifactError("its training rows have other columns")
     if not all(0 < expect(spread, float) < np.inf for spread in spreads.values()):
-        raise ArtifactError("the columns that it was fitted on are spread as none can be")
+        raise ArtifactError("the spreads of its columns must be positive, finite numbers")
     fitted = FittedRows(
         expect(data["digest"], str),
         names,
@@ -59,12 +59,12 @@ def known_from(reader: Reader, data: Any) -> FittedRows:
     if fitted.digest:
         ledger_of(fitted.digest).add(entries)
     elif entries:
-        raise ArtifactError("it tells what was asked, but not of which model")
+        raise ArtifactError("it has entries of a ledger, but not the digest of their model")
     return fitted
 
 
 def _older(reader: Reader, data: Data) -> FittedRows:
-    """Read past hashes of an earlier kind, which are compared with nothing any more."""
+    """Skip hashes of an earlier kind, which are no longer compared."""
     expect_keys(data, "names", "values", "keys", "spent")
     for one in (data, *(expect(spent, dict) for spent in expect(data["spent"], list))):
         for name in ("values", "keys"):
@@ -87,7 +87,7 @@ def _entry_from(reader: Reader, data: Any) -> Entry:
     expect_keys(data, "question", "share", "candidates", "number", "rows")
     share, candidates = expect(data["share"], float), expect(data["candidates"], int)
     if not 0 <= share <= 1 or candidates < 0:
-        raise ArtifactError("it was asked what cannot be asked")
+        raise ArtifactError("an entry of its ledger is not valid")
     rows = _rows_from(reader, data["rows"])
     question, number = expect(data["question"], str), expect(data["number"], str)
     return Entry(question, share, candidates, rows, number)
@@ -111,15 +111,15 @@ def _rows_from(reader: Reader, data: Any) -> HashedRows:
         expect_keys(view, "columns", "hashes")
         hashes = tuple(_hashes(reader, name) for name in expect(view["hashes"], list))
         if len(hashes) != 1 + len(CELLS) or len({len(h) for h in hashes}) != 1:
-            raise ArtifactError("the hashes of its rows are not as many as they must be")
+            raise ArtifactError("the numbers of hashes of its rows do not match")
         views.append(View(expect(view["columns"], str), hashes))
     if len({len(view.hashes[0]) for view in views}) > 1:
-        raise ArtifactError("the hashes of its rows are not as many as they must be")
+        raise ArtifactError("the numbers of hashes of its rows do not match")
     return HashedRows(tuple(views), None if data["keys"] is None else _hashes(reader, data["keys"]))
 
 
 def _hashes(reader: Reader, name: Any) -> Hashes:
     hashes = reader.array(name, None)
     if hashes.dtype != np.uint64 or not len(hashes):
-        raise ArtifactError("the hashes of its rows are none")
+        raise ArtifactError("the hashes of its rows are missing or not valid")
     return hashes

@@ -1,4 +1,4 @@
-"""Whether a stage can answer at all: asked before it is believed."""
+"""Check that a loaded stage gives probabilities at all."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from emsco.learners.final_stage import FinalStage
 from emsco.learners.protocol import Judge
 from emsco.rows.encoding import Category, ColumnEncoding
 
-_NUMBERS = (0.0, 1.0, -1.0, 1e9, -1e9)  # more than a value of any use, and far from overflow
+_NUMBERS = (0.0, 1.0, -1.0, 1e9, -1e9)  # larger than useful values, and far from overflow
 
 
 def answers(stage: EstimatorStage | FinalStage, n_classes: int) -> bool:
-    """Say whether a stage of the user's own gives probabilities for rows of numbers.
+    """Return whether a stage of the user's own gives probabilities for rows of numbers.
 
-    Not every one does: text may be all that it takes. So a file says whether its stages did when it
-    was written, and they must do so still.
+    Not every stage does: some take only text. So a file records whether its stages did when it was
+    written, and the loaded ones must do the same.
     """
     return _is_judge(stage, dict.fromkeys(stage.features, np.array(_NUMBERS)), n_classes)
 
@@ -27,7 +27,7 @@ def answers(stage: EstimatorStage | FinalStage, n_classes: int) -> bool:
 def answers_by_default(
     stage: Judge, encodings: Mapping[str, ColumnEncoding], n_classes: int
 ) -> bool:
-    """Say whether a stage of the default classifier gives probabilities, as every real one does."""
+    """Return whether a stage of the default classifier gives probabilities, as it must."""
     unknown = np.full(len(_NUMBERS), None, dtype=object)
     columns = {
         name: unknown if isinstance(encoding, Category) else np.array(_NUMBERS)
@@ -41,9 +41,9 @@ def _is_judge(stage: Judge, columns: Mapping[str, np.ndarray], n_classes: int) -
         warnings.simplefilter("ignore")
         try:
             probability = np.array(stage(columns), dtype=np.float64)
-        except ImportError:  # what it takes to ask is not installed, so nothing can be said
+        except ImportError:  # a library is missing, so nothing can be checked
             return True
-        except Exception:  # whatever a model of the user's raises
+        except Exception:  # a user's model may raise anything
             return False
     right_shape = probability.shape == (n_classes, len(_NUMBERS))
     return right_shape and bool(((probability >= 0) & (probability <= 1 + 1e-6)).all())

@@ -1,4 +1,4 @@
-"""Fitted searches as the JSON and members of a file, and back: stages are kept, rows are not."""
+"""Write fitted searches as the JSON and members of a file, and read them back, without rows."""
 
 from __future__ import annotations
 
@@ -52,15 +52,15 @@ from emsco.words.costs import Costs
 from emsco.words.front import Candidate
 from emsco.words.threshold import resolve
 
-# Parameters that are kept where they are plain values; `engine`, `callback` and `checkpoint`, which
-# belong to the machine that searched, never are.
+# Parameters that are stored if they are plain values. `engine`, `callback` and `checkpoint` belong
+# to the machine that ran the search and are never stored.
 _PLAIN = (
     "threshold", "max_stages", "allow_unused", "max_missed", "max_rejected", "cv", "max_rows",
     "select", "luck", "refit", "target", "n_jobs", "random_state", "verbose",
 )  # fmt: skip
 
 
-_ASKED = {"rule", "asked"}  # keys that files of before do not have
+_ASKED = {"rule", "asked"}  # keys that older files do not have
 _KEYS = (
     "costs", "parameters", "estimator", "guard", "strategy", "rows", "measured_on", "n_front",
     "best", "candidates", "all_sources", "history", "chosen", "training", "evaluated",
@@ -68,7 +68,7 @@ _KEYS = (
 
 
 def search_to(search: CascadeSearchCV, writer: Writer) -> Data:
-    """Keep a fitted search with every stage that it has fitted so far."""
+    """Store a fitted search with every stage that it has fitted so far."""
     check_is_fitted(search, "front_")
     found = search.found_
     candidates = [*found.front, found.all_sources]
@@ -106,7 +106,7 @@ def search_to(search: CascadeSearchCV, writer: Writer) -> Data:
 
 
 def search_from(data: Data, reader: Reader) -> CascadeSearchCV:
-    """Give the search back, in all that needs no training rows."""
+    """Read the search back; it can do everything that needs no training rows."""
     expect_keys(data, *_KEYS, *(FINAL | LUCK | _ASKED) & data.keys())
     final = final_from(reader, data)
     costs = costs_from(data["costs"])
@@ -126,7 +126,7 @@ def search_from(data: Data, reader: Reader) -> CascadeSearchCV:
     evaluated = data["evaluated"]
     n_splits, n_rows = expect(rows["n_splits"], int), expect(rows["n_selected_on"], int)
     if n_splits < 1 or n_rows < 1:
-        raise ArtifactError("it was searched on no rows")
+        raise ArtifactError("its search must have at least one split and one row")
     strategy, history = _strategy_from(data["strategy"]), records_from(reader, data["history"])
     reference = _reference_from(data["all_sources"], reader, costs, stages.classes)
     candidates = candidates_from(reader, data["candidates"], costs)
@@ -154,12 +154,12 @@ def search_from(data: Data, reader: Reader) -> CascadeSearchCV:
 
 
 def _choose(search: CascadeSearchCV, data: Data, others: Sequence[Candidate]) -> None:
-    """Choose what was chosen."""
+    """Restore the choice."""
     if data["best"] is None:
         if data["chosen"] is not None:
-            raise ArtifactError("it has a cascade of nothing that was chosen")
+            raise ArtifactError("it has a chosen cascade, but no chosen candidate")
         return
-    # The front aligns designs anew; what was one of its candidates is so again.
+    # The front makes new candidates with aligned designs, so the chosen one is taken from there.
     known = [*search.front_, *others]
     best = known[expect_place(data["best"], len(known))]
     asked = _asked_from(data)
@@ -172,7 +172,7 @@ def _choose(search: CascadeSearchCV, data: Data, others: Sequence[Candidate]) ->
 
 
 def _asked_to(search: CascadeSearchCV) -> Data:
-    """Keep by which rule the choice was made, and the bounds asked for."""
+    """Store by which rule the choice was made, and the bounds asked for."""
     choice = getattr(search, "choice_", None)
     if choice is None:
         return {}
@@ -180,14 +180,14 @@ def _asked_to(search: CascadeSearchCV) -> Data:
 
 
 def _asked_from(data: Data) -> Data:
-    """Give them back; files of before tell neither."""
+    """Read them back; older files hold neither."""
     asked = from_plain(data.get("asked", to_plain({})))
     check_bounds(expect(asked, dict))
     return {"rule": expect(data.get("rule", ""), str), "asked": asked}
 
 
 def _check_candidates(candidates: Sequence[Candidate], classes: list[Any]) -> None:
-    """Refuse candidates that could not be chosen: other classes, or thresholds of another shape."""
+    """Refuse candidates that cannot be chosen: other classes, or thresholds of another shape."""
     for candidate in candidates:
         resolve(candidate.threshold, classes, candidate.design.n_stages)
         if not candidate.evaluation.class_rows.keys() <= set(classes):
@@ -195,7 +195,7 @@ def _check_candidates(candidates: Sequence[Candidate], classes: list[Any]) -> No
 
 
 def _parameters_to(search: CascadeSearchCV) -> Data:
-    """Keep parameters that are plain values, and tell the others, for whoever reads the file."""
+    """Store parameters that are plain values, and the text of the others for people who read it."""
     kept: Data = {}
     others = {name: getattr(search, name) for name in ("engine", "callback", "checkpoint")}
     for name in _PLAIN:
@@ -218,13 +218,13 @@ def _parameters_from(data: Data) -> Data:
     kept, left_out = expect(data["kept"], dict), expect(data["left_out"], dict)
     expect_texts(list(left_out.values()))
     if not kept.keys() <= set(_PLAIN):
-        raise ArtifactError("it names parameters that files do not keep")
+        raise ArtifactError("it has parameters that are never saved")
     parameters = {name: from_plain(value) for name, value in kept.items()}
     return parameters | {"search": _strategy_from(data["search"])}
 
 
 def _strategy_to(strategy: Any) -> Data | None:
-    """Keep a search strategy of emsco's own by its parameters; others cannot come back."""
+    """Store the parameters of one of emsco's own search strategies; others cannot be restored."""
     name = type(strategy).__name__
     known = strategies()
     if known.get(name) is not type(strategy) or not is_dataclass(strategy):
@@ -254,7 +254,7 @@ def _reference_to(writer: Writer, reference: AllSources) -> Data:
         "truth": writer.array(reference.truth.astype(np.int64)),
         "right": writer.array(reference.right),
     }
-    if reference.label is not None and len(reference.classes) > 2:  # with two, right tells it
+    if reference.label is not None and len(reference.classes) > 2:  # else `right` implies it
         data["label"] = writer.array(reference.label.astype(np.int64))
     return data
 
@@ -265,13 +265,13 @@ def _reference_from(data: Data, reader: Reader, costs: Costs, classes: NDArray[A
     right = reader.array(data["right"], len(truth))
     known = (truth >= 0) & (truth < len(classes))
     if truth.dtype != np.int64 or right.dtype != np.bool_ or not known.all():
-        raise ArtifactError("all sources at once were right on rows that cannot be")
+        raise ArtifactError("its results for all sources do not match its classes")
     label = None
     if "label" in data:
         label = reader.array(data["label"], len(truth))
         known = (label >= 0) & (label < len(classes)) & ((label == truth) == right)
         if label.dtype != np.int64 or not known.all():
-            raise ArtifactError("all sources at once said what they cannot have said")
+            raise ArtifactError("its labels for all sources do not match its results for them")
         label = label.astype(np.intp)
     elif len(classes) == 2:
         label = np.where(right, truth, 1 - truth).astype(np.intp)
@@ -279,14 +279,14 @@ def _reference_from(data: Data, reader: Reader, costs: Costs, classes: NDArray[A
 
 
 def _kept_by(search: CascadeSearchCV, stages: Stages) -> FittedStages:
-    """Take what fitted stages need."""
+    """Return the stages with only what they need to decide."""
     needed = {name for features in stages.fitted for name in features}
     every = search.found_.final is not None
     used = [name for name in stages.names if every or name in needed]
     guard = None
     if search.guard is not None and used:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", GuardWarning)  # it was told when the search was fitted
+            warnings.simplefilter("ignore", GuardWarning)  # given when the search was fitted
             guard = checked_guard(stages.guarded(search.guard, used))
     return FittedStages(
         learner=stages.learner,
@@ -301,12 +301,12 @@ def _kept_by(search: CascadeSearchCV, stages: Stages) -> FittedStages:
 
 
 def _chosen_of(search: CascadeSearchCV) -> str | None:
-    """Say whose stages the chosen cascade has."""
+    """Return which stages the chosen cascade has."""
     choice = getattr(search, "choice_", None)
     if choice is None or choice.cascade is None:
         return None
     if choice.cascade.decider_ is not choice.decider:
         raise ArtifactError(
-            "`best_cascade_` is not as the search fitted it; dump it by itself, or call choose(...)"
+            "`best_cascade_` was changed after the search; dump it separately, or call choose(...)"
         )
     return "training" if choice.is_refitted else "evaluated"

@@ -1,9 +1,9 @@
-"""Estimators that are not emsco's own, through skops, looked at before skops looks at them.
+"""Estimators that are not emsco's own, as skops files that are checked before skops reads them.
 
-skops writes a zip of a schema and arrays. Here it is written anew, as `_zip` does: without memory
-addresses, uncompressed, so that nothing in it can unfold, and it is refused if its schema is too
-large or too deep, or if what it says of its arrays is not so. skops itself then says which types it
-holds, and makes an object only if each of them is known to it or named by the user.
+skops writes a zip of a schema and arrays. It is written again here, in the form of `_zip`: without
+memory addresses, and uncompressed, so that it cannot grow when it is read. It is refused if its
+schema is too large or too deep, or does not match its arrays. Then skops lists the types it holds,
+and builds objects only of types that it trusts or that the user names.
 """
 
 from __future__ import annotations
@@ -41,33 +41,33 @@ _READ_AGAIN = 2**20  # bytes of members that several parts of an object may shar
 
 
 def to_skops(estimator: Any, what: str) -> bytes:
-    """Give the bytes of an estimator; `what` names it where that cannot be."""
+    """Return the bytes of an estimator; `what` names it in error messages."""
     skops = require("skops.io", "skops")
     try:
         payload = b"".join(pack(_renamed(skops.dumps(estimator))))
         _checked(io.BytesIO(payload))
-    except Exception as error:  # skops raises what the estimator's own parts raise
+    except Exception as error:  # skops passes on what parts of the estimator raise
         raise ArtifactError(
-            f"{what}, a {type(estimator).__name__}, cannot be kept by skops: {error}"
+            f"{what}, a {type(estimator).__name__}, cannot be saved by skops: {error}"
         ) from error
     return payload
 
 
 def untrusted_types(file: Readable) -> list[str]:
-    """Name the types that skops will not load unless the user trusts them; nothing is imported."""
+    """List the types that skops loads only if the user trusts them; imports nothing."""
     skops = require("skops.io", "skops")
     members = _checked(file)
-    # What types there are is in the schema; arrays would take memory and tell nothing.
+    # The schema is enough to list types; arrays would only take memory.
     bare = {member.name: b"" for member in members} | {_SCHEMA: read_member(file, members[0])}
     try:
         found: list[str] = skops.get_untrusted_types(data=b"".join(pack(bare)))
-    except Exception as error:  # whatever a forged schema leads to
+    except Exception as error:  # a forged schema may cause anything
         raise ArtifactError(f"skops cannot read one of its stages: {error}") from error
     return found
 
 
 def from_skops(payload: bytes, trusted: Iterable[str]) -> Any:
-    """Make the estimator, of types that are trusted."""
+    """Build the estimator from trusted types."""
     skops = require("skops.io", "skops")
     try:
         return skops.loads(payload, trusted=list(trusted))
@@ -76,7 +76,7 @@ def from_skops(payload: bytes, trusted: Iterable[str]) -> Any:
 
 
 def _checked(file: Readable) -> list[Member]:
-    """Give the members of a payload; refuse one on which skops would waste memory or time."""
+    """Return the members of a payload; refuse one that would cost skops much memory or time."""
     members, _ = open_zip(file, most_members=_MOST_MEMBERS)
     if not members or members[0].name != _SCHEMA:
         raise ArtifactError(f"a stage lacks its {_SCHEMA}")
@@ -91,34 +91,35 @@ def _checked(file: Readable) -> list[Member]:
         most_depth=_MOST_DEPTH,
     )
     _check_objects(schema)
-    # skops reads a member for every object that names it, unless it has seen the object's number.
+    # skops reads a member again for every object that names it, unless it knows the object's id.
     sizes = {member.name: member.size for member in members}
     read, seen = 0, set()
     for node in filter(_has_file, _nodes(schema)):
         if node["file"] not in sizes:
-            raise ArtifactError(f"a stage names {node['file'][:80]!r}, which is not there")
+            raise ArtifactError(f"a stage refers to {node['file'][:80]!r}, which is missing")
         number = node.get("__id__")
         if not isinstance(number, int) or (number, node["file"]) not in seen:
             read += sizes[node["file"]]
         seen.add((number if isinstance(number, int) else None, node["file"]))
     if read > sum(sizes.values()) + _READ_AGAIN:
-        raise ArtifactError("a stage reads the same bytes again and again")
+        raise ArtifactError("too many parts of a stage read the same bytes")
     return members
 
 
 def _check_objects(schema: Any) -> None:
-    """Refuse more objects than a large forest has: skops keeps a list of what it trusts by each."""
+    """Refuse more objects than a large forest has: skops stores a list of types for each."""
     loaders = [node["__loader__"] for node in _nodes(schema) if "__loader__" in node]
     heavy = sum(loader not in _LIGHT for loader in loaders)
     if len(loaders) > _MOST_OBJECTS or heavy > _MOST_HEAVY:
         raise ArtifactError(
-            f"a stage holds {len(loaders):,} objects, more than {_MOST_OBJECTS:,}, or too many "
-            "that are not numbers, text or lists; as many as a forest of some 1,000 trees will do"
+            f"a stage holds {len(loaders):,} objects, of which {heavy:,} are not numbers, text or "
+            f"lists; at most {_MOST_OBJECTS:,} and {_MOST_HEAVY:,} are allowed, about a forest "
+            "of 1,000 trees"
         )
 
 
 def _renamed(written: bytes) -> dict[str, bytes]:
-    """Give objects and members numbers in their order, in place of where they lay in memory."""
+    """Replace memory addresses in the names of objects and members by consecutive numbers."""
     with zipfile.ZipFile(io.BytesIO(written)) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     schema = _json.parse(
@@ -145,7 +146,7 @@ def _stored(written: bytes) -> bytes:
 
 
 def _nodes(schema: Any) -> Iterator[dict[str, Any]]:
-    """Walk over every object of a schema, from the first to the last."""
+    """Yield every object of a schema, in order."""
     waiting = [schema]
     while waiting:
         value = waiting.pop()
@@ -157,12 +158,12 @@ def _nodes(schema: Any) -> Iterator[dict[str, Any]]:
 
 
 def _has_file(node: dict[str, Any]) -> bool:
-    return isinstance(node.get("file"), str)  # a user's key of that name holds another node
+    return isinstance(node.get("file"), str)  # a user's key `file` holds a node instead
 
 
 def _check_member(file: Readable, member: Member) -> None:
     for _ in read_parts(file, member):
-        pass  # its checksum is compared
+        pass  # reading it checks the checksum
     if member.name.endswith(".npy"):
         _check_array(file, member)
     elif member.name.endswith(".npz"):
@@ -170,11 +171,11 @@ def _check_member(file: Readable, member: Member) -> None:
         for part in open_zip(sparse)[0]:
             _check_array(sparse, part)
     elif not member.name.endswith(".bin"):
-        raise ArtifactError(f"a stage has the member {member.name!r}, which skops does not write")
+        raise ArtifactError(f"a stage has the unknown member {member.name!r}")
 
 
 def _check_array(file: Readable, member: Member) -> None:
-    """Refuse an array whose header promises other than what follows: numpy would make room."""
+    """Refuse an array whose size differs from its header: numpy would allocate what it states."""
     start = io.BytesIO(read_start(file, member, _LONGEST_HEADER))
     read_header = {
         (1, 0): np.lib.format.read_array_header_1_0,
@@ -185,7 +186,7 @@ def _check_array(file: Readable, member: Member) -> None:
         count = 1
         for length in shape:
             count *= length
-    except Exception as error:  # numpy raises what Python's own reader of literals raises
-        raise ArtifactError(f"an array of a stage is not one: {error}") from error
+    except Exception as error:  # numpy passes on what Python's literal parser raises
+        raise ArtifactError(f"an array of a stage is not valid: {error}") from error
     if dtype.hasobject or count * dtype.itemsize != member.size - start.tell():
-        raise ArtifactError("an array of a stage is not as long as it says")
+        raise ArtifactError("the length of an array of a stage does not match its header")

@@ -1,6 +1,6 @@
-"""Prices, designs, labels, encodings and candidates as the JSON and arrays of a file, and back.
+"""Write prices, designs, labels, encodings and candidates to a file, and read them back.
 
-Whoever reads checks as far as the values do not check themselves: a file may be forged.
+A file may be forged, so reading checks everything that the classes do not check themselves.
 """
 
 from __future__ import annotations
@@ -32,78 +32,82 @@ _LABELS = re.compile(r"[<|][biuf][1248]|<U\d{1,4}|\|O")
 _MOST_LABELS = 2**25  # bytes
 _TOTALS = ("rows", "accepted", "right", "paid", "waited", "worst_latency")
 _BY_CLASS = ("class_rows", "class_accepted", "class_right")
-# Kept where they are known of every candidate; files of before have none.
+# Stored if they are known for every candidate; older files do not have them.
 _OPTIONAL = ("label_accepted", "class_reference", "class_both")
 
 
 def expect(value: Any, kind: type[Kind]) -> Kind:
-    """Give a value that must be of a type, or refuse the file."""
+    """Return a value that must be of this type, or refuse the file."""
     if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
-        raise ArtifactError(f"it holds {value!r:.80} where a value of {kind.__name__} belongs")
+        raise ArtifactError(f"it holds {value!r:.80} where {kind.__name__} is expected")
     return value
 
 
 def expect_place(value: Any, length: int) -> int:
-    """Give a place that must be one of a list so long."""
+    """Return a position that must be valid in a list of this length."""
     place = expect(value, int)
     if not 0 <= place < length:
-        raise ArtifactError(f"it holds {place!r:.80} where a number from 0 to {length - 1} belongs")
+        raise ArtifactError(f"it holds {place!r:.80} where 0 to {length - 1} is expected")
     return place
 
 
 def expect_texts(values: Any) -> list[str]:
-    """Give a list that must hold text."""
+    """Return a list that must hold only text."""
     return [expect(value, str) for value in expect(values, list)]
 
 
 def expect_keys(data: Any, *names: str) -> Data:
-    """Give an object that must have these keys and no others."""
+    """Return an object that must have exactly these keys."""
     if expect(data, dict).keys() != set(names):
-        raise ArtifactError(f"it has {sorted(data)!r:.80} where it needs {sorted(names)}")
+        raise ArtifactError(
+            f"it has the keys {sorted(data)!r:.80} where {sorted(names)} are expected"
+        )
     found: Data = data
     return found
 
 
 def expect_fields(data: Any, kind: Any) -> Data:
-    """Give an object that may have the fields of a class, and later ones not yet."""
+    """Return an object that may have only fields of this class; older files may lack some."""
     known = {field.name for field in fields(kind)}
     return expect_keys(data, *(known & set(expect(data, dict))))
 
 
 def labels_to(classes: NDArray[Any]) -> Data:
-    """Keep labels and what numpy holds them in."""
+    """Store labels and their numpy type."""
     if classes.dtype.kind not in "Ubiuf" and classes.dtype != object:
-        raise ArtifactError(f"files keep labels of text, numbers or booleans, got {classes.dtype}")
+        raise ArtifactError(f"labels must be text, numbers or booleans, got {classes.dtype}")
     _check_room(classes.dtype, len(classes))
     dtype = classes.dtype.newbyteorder("<").str
     return {"dtype": dtype, "labels": to_plain(classes.tolist(), "a label")}
 
 
 def labels_from(data: Data) -> NDArray[Any]:
-    """Give the labels back."""
+    """Read the labels back."""
     expect_keys(data, "dtype", "labels")
     labels = from_plain(expect(data["labels"], list))
     dtype = expect(data["dtype"], str)
     if not _LABELS.fullmatch(dtype) or len(labels) < 2 or len(set(labels)) != len(labels):
-        raise ArtifactError("it needs two labels or more, each once and of a type that files keep")
+        raise ArtifactError(
+            "it must have at least two different labels of text, numbers or booleans"
+        )
     _check_room(np.dtype(dtype), len(labels))
     classes = np.empty(len(labels), dtype=dtype)
     classes[:] = labels
     if classes.tolist() != labels:
         raise ArtifactError(f"its labels are not of the type {dtype}")
     if not (classes[:-1] < classes[1:]).all():
-        raise ArtifactError("its labels are not in order")
+        raise ArtifactError("its labels are not sorted")
     return classes
 
 
 def _check_room(dtype: np.dtype[Any], n_labels: int) -> None:
-    """Refuse labels for which numpy would make more room than any file is worth."""
+    """Refuse labels for which numpy would allocate too much memory."""
     if dtype.itemsize * n_labels > _MOST_LABELS:
         raise ArtifactError(f"its labels would take more than {_MOST_LABELS // 2**20} MB")
 
 
 def costs_to(costs: Costs) -> Data:
-    """Keep all prices."""
+    """Store all prices."""
     return {
         "sources": [_fields_to(source) for source in costs.sources],
         "setups": dict(costs.setups),
@@ -113,7 +117,7 @@ def costs_to(costs: Costs) -> Data:
 
 
 def costs_from(data: Data) -> Costs:
-    """Give the prices back."""
+    """Read the prices back."""
     expect_keys(data, "sources", "setups", "review", "unit")
     review = data["review"]
     return Costs(
@@ -138,12 +142,12 @@ def _fields_to(value: Source | Review) -> Data:
 
 
 def design_to(design: StageDesign) -> list[list[str]]:
-    """Keep which sources each stage buys."""
+    """Store which sources each stage buys."""
     return [list(stage) for stage in design.stages]
 
 
 def design_from(data: Any, costs: Costs) -> StageDesign:
-    """Give the design back, over the sources of `costs`."""
+    """Read the design back, over the sources of `costs`."""
     stages = [expect_texts(stage) for stage in expect(data, list)]
     stage_of = {source: number for number, stage in enumerate(stages) for source in stage}
     if len(stage_of) != sum(map(len, stages)) or not stage_of.keys() <= set(costs.names):
@@ -153,7 +157,7 @@ def design_from(data: Any, costs: Costs) -> StageDesign:
 
 
 def encoding_to(encoding: ColumnEncoding, name: str) -> Data:
-    """Keep how a column is encoded."""
+    """Store how a column is encoded."""
     if isinstance(encoding, Number):
         numbers = {"centre": encoding.centre, "scale": encoding.scale, "median": encoding.median}
         return {key: None if value is None else float(value) for key, value in numbers.items()}
@@ -162,23 +166,25 @@ def encoding_to(encoding: ColumnEncoding, name: str) -> Data:
 
 
 def encoding_from(data: Data) -> ColumnEncoding:
-    """Give the encoding of a column back."""
+    """Read the encoding of a column back."""
     if "levels" in expect(data, dict):
         expect_keys(data, "levels", "pooled", "missing")
         levels = tuple(from_plain(expect(data["levels"], list)))
         if not all(map(is_level, levels)) or len(set(levels)) != len(levels):
-            raise ArtifactError("it has a category twice, or one that is none")
+            raise ArtifactError("it has a repeated or invalid category")
         return Category(levels, expect(data["pooled"], bool), expect(data["missing"], bool))
     expect_keys(data, "centre", "scale", "median")
     median = None if data["median"] is None else expect(data["median"], float)
     number = Number(expect(data["centre"], float), expect(data["scale"], float), median)
     if not 0 < number.scale < inf or not isfinite(number.centre):
-        raise ArtifactError(f"no column has the scale {number.scale}")
+        raise ArtifactError(
+            f"it has a column with the scale {number.scale} and the centre {number.centre}"
+        )
     return number
 
 
 def candidates_to(writer: Writer, candidates: Sequence[Candidate], costs: Costs) -> Data:
-    """Keep candidates as a table, a column a count."""
+    """Store candidates as a table with one column per count."""
     designs = [candidate.design.align(costs).assignment for candidate in candidates]
     evaluations = [candidate.evaluation for candidate in candidates]
     data: Data = {
@@ -189,7 +195,7 @@ def candidates_to(writer: Writer, candidates: Sequence[Candidate], costs: Costs)
     }
     for name in _TOTALS:
         data[name] = writer.column([getattr(e, name) for e in evaluations], f"`{name}`")
-    # Labels once; 1, 1.0 and True are equal, but not the same label.
+    # Each label is stored once; 1, 1.0 and True are equal, but different labels.
     labels: dict[tuple[type, Any], int] = {}
     data["label"] = writer.column(
         [
@@ -203,7 +209,7 @@ def candidates_to(writer: Writer, candidates: Sequence[Candidate], costs: Costs)
         counts = [[getattr(e, name)[label] for label in e.class_rows] for e in evaluations]
         data[name] = writer.column(counts, f"`{name}`")
     for name in _OPTIONAL:
-        # All sources at once, say, are not compared with themselves: an empty list.
+        # An empty list if there is no comparison, as for all sources at once.
         counts = [
             [known[label] for label in e.class_rows] if known.keys() == e.class_rows.keys() else []
             for e in evaluations
@@ -215,12 +221,12 @@ def candidates_to(writer: Writer, candidates: Sequence[Candidate], costs: Costs)
 
 
 def luck_to(front: ParetoFront) -> Data:
-    """Keep what is known of a front's luck, beside its candidates."""
+    """Store what is known about a front's luck."""
     return {"luck": front.luck, "repeats": float(front.repeats)}
 
 
 def luck_from(data: Data) -> Data:
-    """Give that back; files of before tell nothing of it."""
+    """Read it back; older files do not have it."""
     luck, repeats = data.get("luck"), data.get("repeats", 1.0)
     return {
         "luck": None if luck is None else expect(luck, float),
@@ -228,21 +234,21 @@ def luck_from(data: Data) -> Data:
     }
 
 
-LUCK = {"luck", "repeats"}  # keys that files of before do not have
+LUCK = {"luck", "repeats"}  # keys that older files do not have
 
 
 def candidates_from(reader: Reader, data: Data, costs: Costs) -> list[Candidate]:
-    """Give the candidates back."""
+    """Read the candidates back."""
     by_class = (*_BY_CLASS, *(name for name in _OPTIONAL if name in data))
     expect_keys(data, "assignment", "threshold", "labels", "label", *_TOTALS, *by_class)
     assignments = reader.array(data["assignment"], None, len(costs.names))
     if assignments.dtype.kind not in "iu":
-        raise ArtifactError("its candidates assign sources to no stages")
+        raise ArtifactError("its candidates must assign sources to stages by whole numbers")
     labels = from_plain(expect(data["labels"], list))
     table = {name: reader.column(data[name]) for name in (*_TOTALS, *by_class, "label")}
     thresholds = reader.column(data["threshold"])
     if any(len(column) != len(assignments) for column in (*table.values(), thresholds)):
-        raise ArtifactError("its candidates are not as many in every column")
+        raise ArtifactError("the columns of its candidates differ in length")
     candidates = []
     for i, assignment in enumerate(assignments):
         named = [labels[expect_place(place, len(labels))] for place in table["label"][i]]
@@ -261,17 +267,17 @@ def front_from(
     costs: Costs,
     data: Data,
 ) -> ParetoFront:
-    """Give a front back, which must be one; `data` tells what it was measured on, and its luck."""
+    """Read a front back and check it; `data` holds what it was measured on, and its luck."""
     front = ParetoFront(candidates, costs, expect(data["measured_on"], str), **luck_from(data))
     if list(front) != list(candidates):
-        raise ArtifactError("its candidates are no front")
+        raise ArtifactError("its candidates do not form a front")
     return front
 
 
 def records_to(writer: Writer, records: Sequence[Mapping[str, Any]], what: str) -> Data:
-    """Keep records, such as the steps of a search, as a table, a column a word.
+    """Store records, such as the steps of a search, as a table with one column per key.
 
-    Records may tell different words; `what` names them where one cannot be kept.
+    Records may have different keys; `what` names them in error messages.
     """
     shapes: dict[tuple[str, ...], int] = {}
     which = [shapes.setdefault(tuple(record), len(shapes)) for record in records]
@@ -285,7 +291,7 @@ def records_to(writer: Writer, records: Sequence[Mapping[str, Any]], what: str) 
 
 
 def records_from(reader: Reader, data: Any) -> list[dict[str, Any]]:
-    """Give records back."""
+    """Read records back."""
     expect_keys(data, "words", "which", "told")
     shapes = [expect_texts(shape) for shape in expect(data["words"], list)]
     columns = expect(data["told"], dict).items()
@@ -295,10 +301,10 @@ def records_from(reader: Reader, data: Any) -> list[dict[str, Any]]:
         for number in reader.column(data["which"])
     ]
     if any(True for rest in told.values() for _ in rest):
-        raise ArtifactError("one of its tables tells more than it has records for")
+        raise ArtifactError("one of its tables has more values than records")
     return records
 
 
 def _frozen(word: str, value: Any) -> Any:
-    """Give a threshold as a search tells it."""
+    """Return a threshold as a search reports it."""
     return freeze(value) if word == "threshold" and isinstance(value, dict | tuple) else value

@@ -1,8 +1,8 @@
-"""Zips that are the same bytes for the same members, so that every other bit is a fault.
+"""Zips with the same bytes for the same members, so that any changed bit is detected.
 
-Members are stored one behind the other, uncompressed, without dates or rights; any zip tool reads
-them. A reader rebuilds all that is not a member from names, sizes and checksums and compares: what
-differs is refused, be it a flipped bit, a member behind another's back, or a compression bomb.
+Members are stored one after the other, uncompressed, without dates or permissions; any zip tool
+can read them. The reader rebuilds everything else from names, sizes and checksums, and refuses a
+file that differs, such as one with a flipped bit, a hidden member or a compression bomb.
 
 >>> import io
 >>> from emsco.io._zip import open_zip, pack, read_member
@@ -26,22 +26,22 @@ from emsco.exceptions import ArtifactError
 MOST_MEMBERS = 10_000
 MOST_BYTES = 2**30
 
-# No name leaves the folder that it is extracted to: no root, no parent, no drive, no backslash.
+# No name can leave the folder it is extracted to: no root, no parent, no drive, no backslash.
 _NAME = re.compile(r"(?:[A-Za-z0-9_-]{1,64}/)?[A-Za-z0-9_-]{1,64}\.[a-z]{1,8}")
 _LONGEST_NAME = 138
-_PART = 2**20  # bytes that are read at once
+_PART = 2**20  # bytes read at once
 
 _LOCAL = struct.Struct("<4s5H3I2H")
 _CENTRAL = struct.Struct("<4s6H3I5H2I")
 _END = struct.Struct("<4s4H2IH")
 _VERSION, _UNIX = 20, 3 << 8
-_NEW_YEAR_1980 = 33  # the first date that a zip knows
+_NEW_YEAR_1980 = 33  # the first date that a zip can hold
 _READABLE = 0o100644 << 16
-_STRANGER = "it does not end as such a file does; it is another one, or was cut"
+_STRANGER = "it is not an emsco file, or it is incomplete"
 
 
 class Readable(Protocol):
-    """What is needed of a file."""
+    """The methods of a file that are needed."""
 
     def seek(self, offset: int, whence: int = 0, /) -> int: ...
     def read(self, size: int = -1, /) -> bytes: ...
@@ -57,7 +57,7 @@ class Member(NamedTuple):
 
 
 class Inside:
-    """A member as a file of its own, read where it lies: a zip in a zip takes no memory."""
+    """A member as a separate file, read in place: a zip in a zip takes no memory."""
 
     def __init__(self, file: Readable, member: Member) -> None:
         self._file = file
@@ -65,12 +65,12 @@ class Inside:
         self._at = 0
 
     def seek(self, offset: int, whence: int = 0, /) -> int:
-        """Go to a place."""
+        """Move to a position."""
         self._at = offset + (self._member.size if whence == SEEK_END else 0)
         return self._at
 
     def read(self, size: int = -1, /) -> bytes:
-        """Read from there on."""
+        """Read from the current position."""
         left = max(0, self._member.size - self._at)
         self._file.seek(self._member.start + self._at)
         data = self._file.read(left if size < 0 else min(size, left))
@@ -79,7 +79,7 @@ class Inside:
 
 
 def pack(members: Mapping[str, bytes], comment: bytes = b"") -> Iterator[bytes]:
-    """Give the parts of the zip, in order."""
+    """Yield the parts of the zip, in order."""
     placed = _place([(name, len(data), crc32(data)) for name, data in members.items()])
     for member, data in zip(placed, members.values(), strict=True):
         yield _local(member)
@@ -90,10 +90,10 @@ def pack(members: Mapping[str, bytes], comment: bytes = b"") -> Iterator[bytes]:
 def open_zip(
     file: Readable, *, comment_size: int = 0, most_members: int = MOST_MEMBERS
 ) -> tuple[list[Member], bytes]:
-    """Read which members a zip has, and its comment; refuse a zip that `pack` did not make."""
+    """Read the members of a zip and its comment; refuse a zip that `pack` did not write."""
     size = file.seek(0, SEEK_END)
     if size > MOST_BYTES:
-        raise ArtifactError(f"it has {size:,} bytes, more than the {MOST_BYTES:,} that are read")
+        raise ArtifactError(f"it has {size:,} bytes; at most {MOST_BYTES:,} are allowed")
     end = size - _END.size - comment_size
     if end < 0:
         raise ArtifactError(_STRANGER)
@@ -101,11 +101,11 @@ def open_zip(
     comment = _read(file, end + _END.size, comment_size)
     if mark != b"PK\x05\x06":
         raise ArtifactError(_STRANGER)
-    # Before anything is read that the file itself sizes.
+    # Checked before reading parts whose size the file states.
     if n_members > most_members or length > n_members * (_CENTRAL.size + _LONGEST_NAME):
-        raise ArtifactError(f"it claims {n_members:,} members, more than can be")
+        raise ArtifactError(f"it lists {n_members:,} members, more than possible")
     if start + length != end:
-        raise ArtifactError("its end is not where it says; it was cut, or bytes were added")
+        raise ArtifactError("its size is wrong; bytes are missing or were added")
     directory = _read(file, start, length)
     members = _place(_listed(directory, n_members))
     if _directory(members, comment) != directory + _read(file, end, size - end):
@@ -118,12 +118,12 @@ def open_zip(
 
 
 def read_member(file: Readable, member: Member) -> bytes:
-    """Read one member and hold it against its checksum."""
+    """Read one member and compare its checksum."""
     return b"".join(read_parts(file, member, member.size))
 
 
 def read_parts(file: Readable, member: Member, most: int = _PART) -> Iterator[bytes]:
-    """Read one member in parts, and hold it against its checksum after the last."""
+    """Read one member in parts, and compare its checksum after the last."""
     checksum, end = 0, member.start + member.size
     for start in range(member.start, end, most or 1):
         part = _read(file, start, min(most, end - start))
@@ -134,7 +134,7 @@ def read_parts(file: Readable, member: Member, most: int = _PART) -> Iterator[by
 
 
 def read_start(file: Readable, member: Member, most: int) -> bytes:
-    """Read how one member begins."""
+    """Read the first bytes of one member."""
     return _read(file, member.start, min(most, member.size))
 
 
@@ -147,20 +147,20 @@ def _read(file: Readable, start: int, size: int) -> bytes:
 
 
 def _listed(directory: bytes, n_members: int) -> list[tuple[str, int, int]]:
-    """Read name, size and checksum of each member; what else stands there is compared later."""
+    """Read name, size and checksum of each member; the rest is compared later."""
     listed: dict[str, tuple[str, int, int]] = {}
     at = 0
     for _ in range(n_members):
         entry = directory[at : at + _CENTRAL.size]
         if len(entry) < _CENTRAL.size:
-            raise ArtifactError("its directory is cut")
+            raise ArtifactError("its directory is incomplete")
         _, _, _, _, _, _, _, checksum, _, size, name_size, *_ = _CENTRAL.unpack(entry)
         at += _CENTRAL.size + name_size
         name = directory[at - name_size : at].decode("ascii", "replace")
         if not _NAME.fullmatch(name):
-            raise ArtifactError(f"{name[:80]!r} cannot be the name of a member")
+            raise ArtifactError(f"{name[:80]!r} is not a valid name of a member")
         if name in listed:
-            raise ArtifactError(f"{name!r} is there twice")
+            raise ArtifactError(f"the member {name!r} is repeated")
         listed[name] = name, size, checksum
     return list(listed.values())
 
@@ -172,12 +172,12 @@ def _place(listed: Sequence[tuple[str, int, int]]) -> list[Member]:
         members.append(Member(name, at, size, checksum))
         at += size
     if at > MOST_BYTES or len(members) > 0xFFFF:
-        raise ArtifactError(f"it would hold {len(members):,} members of {at:,} bytes, too many")
+        raise ArtifactError(f"{len(members):,} members of {at:,} bytes in all are too many")
     return members
 
 
 def _facts(member: Member) -> tuple[int, ...]:
-    """Give what both headers say of a member: version, flags, method, time, date, sizes, name."""
+    """Return what both headers of a member hold: version, flags, method, date, sizes, name."""
     _, _, size, checksum = member
     return _VERSION, 0, 0, 0, _NEW_YEAR_1980, checksum, size, size, len(member.name), 0
 
@@ -187,7 +187,7 @@ def _local(member: Member) -> bytes:
 
 
 def _directory(members: Sequence[Member], comment: bytes) -> bytes:
-    """Give everything behind the last member."""
+    """Return everything after the last member."""
     entries = b"".join(
         _CENTRAL.pack(
             b"PK\x01\x02", _UNIX | _VERSION, *_facts(member), 0, 0, 0, _READABLE,

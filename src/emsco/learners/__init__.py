@@ -1,4 +1,4 @@
-"""What fits stages: logistic regressions in batches, any estimator, one masked model."""
+"""Learners that fit stages: logistic regressions in batches, any estimator, one masked model."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 
 from emsco.learners.protocol import Learner
 
-# Which learner fits what, and the module it comes from. An estimator of the user's may name its own
-# by a method `emsco_learner()`.
+# Each learner and its module. A user's estimator may provide its own learner by a method
+# `emsco_learner()`.
 LEARNERS = {
     "LogisticLearner": "logistic",  # estimator=None
     "EstimatorLearner": "estimator",  # any classifier
@@ -17,7 +17,7 @@ LEARNERS = {
 
 
 def learner_of(estimator: Any) -> Learner:
-    """Choose what fits stages by what the user gave as `estimator`."""
+    """Return the learner for the `estimator` that the user gave."""
     if estimator is None:
         learner: Learner = _take("LogisticLearner")()
     elif hasattr(estimator, "emsco_learner"):

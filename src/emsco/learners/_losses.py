@@ -1,8 +1,8 @@
 """The loss of logistic regressions without its penalty, evaluated for many weights at once.
 
-Two classes need one score a row, more classes one less than there are: the penalty is least where
-the weights of all classes sum to 0, so that a base of such weights says everything. Unknowns are
-scores x columns, in this order, and sets lie along the last axis.
+Two classes need one score per row, n classes need n - 1: the penalty is smallest where the weights
+of all classes sum to 0, so a basis of such weights is enough. Unknowns are scores x columns, in
+this order, and sets lie along the last axis.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from scipy.linalg import helmert  # type: ignore[import-untyped]  # scipy ships 
 
 from emsco.rows.encoding import Array
 
-_FEW = 4  # sets whose curvatures are not worth the products of every two columns
-_BLOCK = 2**16  # rows x sets x scores at a time: what the cache holds with its products
-_MOST_PRODUCTS = 2**20  # of columns, made at a time: 8 MB
-_KEPT = 2**23  # products of columns that are kept between rounds; beyond, they are made anew
+_FEW = 4  # up to so many sets, products of all pairs of columns do not pay off
+_BLOCK = 2**16  # rows x sets x scores at a time: what fits into the cache with its products
+_MOST_PRODUCTS = 2**20  # of columns, computed at a time: 8 MB
+_KEPT = 2**23  # products of columns kept between rounds; if there are more, none is kept
 
 
 class TrainingRows(Protocol):
-    """Encoded columns x training rows, the intercept's ones first, with what labels say of them."""
+    """Encoded columns x training rows with their labels; the first column is all ones."""
 
     @property
     def columns(self) -> Array:
@@ -32,24 +32,25 @@ class TrainingRows(Protocol):
 
     @property
     def weight(self) -> Array | None:
-        """How much each row counts; None where all count 1."""
+        """How much each row counts; None if all count 1."""
 
     @property
     def n_scores(self) -> int:
-        """How many scores a row has."""
+        """The number of scores per row."""
 
     def take(self, columns: NDArray[np.intp]) -> Self:
-        """Keep some columns."""
+        """Return the same rows with some of the columns."""
 
     def slopes(self, scores: Array, rows: slice, bends: Array | None) -> Array:
-        """Give how fast the loss falls in each score, writing over scores x rows x sets.
+        """Return the negative derivative of the loss by each score; overwrites `scores`.
 
-        Where asked for, write how it bends in every two scores, pairs x rows x sets.
+        Scores are scores x rows x sets. If given, `bends` receives the second derivatives by each
+        pair of scores, pairs x rows x sets.
         """
 
 
 def make_rows(columns: Array, codes: NDArray[np.intp], weight: Array | None) -> TrainingRows:
-    """Make rows of columns without an intercept, and of the code of each row's class."""
+    """Build training rows from columns without an intercept and the class code of each row."""
     with_ones = np.vstack([np.ones(columns.shape[1]), columns])
     n_classes = int(codes.max()) + 1
     if n_classes == 2:
@@ -58,7 +59,7 @@ def make_rows(columns: Array, codes: NDArray[np.intp], weight: Array | None) -> 
 
 
 def class_base(n_classes: int) -> Array:
-    """Give what each score adds to that of each class, classes x scores."""
+    """Return what each score adds to the score of each class, classes x scores."""
     if n_classes == 2:
         return np.array([[0.0], [1.0]])
     base: Array = helmert(n_classes).T
@@ -66,7 +67,7 @@ def class_base(n_classes: int) -> Array:
 
 
 def pull_of(rows: TrainingRows) -> Array:
-    """Say how strongly each column but the intercept pulls at its weights while all are 0."""
+    """Return the size of each column's gradient, without the intercept, where all weights are 0."""
     pull = np.abs(Loss(rows, 1).gradient_at_zero).reshape(rows.n_scores, -1)
     total: Array = pull.sum(axis=0)[1:]
     return total
@@ -82,9 +83,9 @@ def softmax(scores: Array) -> Array:
 
 @dataclass(frozen=True)
 class _Signed:
-    """Two classes: each row is times 1 for the second class and -1 for the first.
+    """Two classes: each row is multiplied by 1 for the second class and by -1 for the first.
 
-    So a score is a margin, and labels are needed no more.
+    So a score is a margin, and labels are no longer needed.
     """
 
     columns: Array
@@ -97,7 +98,7 @@ class _Signed:
 
     def slopes(self, scores: Array, rows: slice, bends: Array | None) -> Array:  # noqa: ARG002
         """Turn margins into the probability of the other class."""
-        with np.errstate(over="ignore"):  # infinity is right: its inverse is 0
+        with np.errstate(over="ignore"):  # infinity is correct: its inverse is 0
             np.exp(scores, out=scores)
         scores += 1.0
         np.reciprocal(scores, out=scores)
@@ -109,7 +110,7 @@ class _Signed:
 
 @dataclass(frozen=True)
 class _Coded:
-    """More classes: the loss falls by a row's own base less the mean of all, by probability."""
+    """More classes: the slope is the row's own base minus the mean base by probability."""
 
     columns: Array
     weight: Array | None
@@ -135,7 +136,7 @@ class _Coded:
 
 
 class Loss:
-    """The loss over all rows, in blocks of them; what it needs of the columns is made once."""
+    """The loss over all rows, computed in blocks; products of columns are computed once."""
 
     def __init__(self, rows: TrainingRows, n_sets: int) -> None:
         self._rows = rows
@@ -164,7 +165,7 @@ class Loss:
         return gradient
 
     def evaluate(self, weights: Array, *, curved: bool) -> tuple[Array, Array | None]:
-        """Give the gradient, unknowns x sets, and the curvature, unknowns x unknowns x sets."""
+        """Return the gradient, unknowns x sets, and the curvature, unknowns x unknowns x sets."""
         n_scores, n_columns, n_sets = self._rows.n_scores, len(self._rows.columns), weights.shape[1]
         n_pairs = n_scores * (n_scores + 1) // 2
         by_score = weights.reshape(n_scores, n_columns, n_sets)
@@ -192,7 +193,7 @@ class Loss:
         return flat, self._unfold(curvature) if curved else None
 
     def _unfold(self, curvature: Array) -> Array:
-        """Give every two scores' curvatures in columns as one square of unknowns."""
+        """Arrange the curvatures of all pairs of scores as one matrix, unknowns x unknowns."""
         n_sets = curvature.shape[-1]
         n_unknowns = self._rows.n_scores * len(self._rows.columns)
         if curvature.ndim == 3:
@@ -202,7 +203,7 @@ class Loss:
 
     @cached_property
     def _unfolding(self) -> NDArray[np.intp]:
-        """Where the product of each two unknowns is, pairs of scores after pairs of scores."""
+        """The index of the product of each pair of unknowns, ordered by pairs of scores."""
         scores = _pair_places(self._rows.n_scores)[:, None, :, None]
         columns = _pair_places(len(self._rows.columns))[:, None, :]
         n_unknowns = self._rows.n_scores * len(self._rows.columns)
@@ -214,7 +215,7 @@ class Loss:
         return np.triu_indices(len(self._rows.columns))
 
     def _products(self, number: int, block: slice) -> Array:
-        """Give the products of every two columns, products x rows of the block."""
+        """Return the products of all pairs of columns, products x rows of the block."""
         if number < len(self._kept):
             return self._kept[number]
         first, second = self._pairs
@@ -231,7 +232,7 @@ class Loss:
             bends = bends * weight[block]
         firsts, seconds = np.triu_indices(self._rows.n_scores)
         for own, first, second, bend in zip(curvature, firsts, seconds, bends, strict=True):
-            if first == second:  # never below 0; and a matrix times itself costs BLAS half
+            if first == second:  # never below 0, and BLAS needs half the time for A @ A.T
                 scaled = columns * np.sqrt(np.maximum(bend, 0.0))
                 own += scaled @ scaled.T
             else:
@@ -239,7 +240,7 @@ class Loss:
 
 
 def _pair_places(n: int) -> NDArray[np.intp]:
-    """Give where each two of n are among all pairs, whatever their order."""
+    """Return the index of each pair of n among all pairs, in either order."""
     first, second = np.triu_indices(n)
     places = np.empty((n, n), dtype=np.intp)
     places[first, second] = places[second, first] = np.arange(len(first))

@@ -1,16 +1,16 @@
 """Newton's method on the logistic regressions of many source sets at once.
 
-Sets are sorted and cut into batchs of fixed size. A batch works on the columns that one of its sets
-uses; arrays hold sets along their last axis, so that every operation runs over sets that lie
-together in memory. Three things make it fast:
+Sets are sorted and cut into batches of fixed size. A batch uses the columns of all its sets. Arrays
+hold sets along their last axis, so that every operation runs over adjacent memory. Three things
+make it fast:
 
-1. With the products of every two columns at hand, the curvatures of a whole batch are one matrix
+1. With the products of all pairs of columns, the curvatures of a whole batch are one matrix
    product, products x rows times rows x sets.
-2. A family of neighbours starts from its leader, the union of its sets, fitted before: in the
-   quadratic model of the loss at the leader's optimum, the best weights of every set are one linear
-   system away.
-3. Close to the optimum the last curvature serves once more, and no loss is evaluated whose error
-   is already known to vanish.
+2. A family of neighbours starts from its leader, the union of its sets, which is fitted first: in
+   the quadratic model of the loss at the leader's optimum, the best weights of every set are the
+   solution of one linear system.
+3. Close to the optimum the last curvature is used again, and the loss is not evaluated once its
+   error is known to be negligible.
 
 A column outside a set has an infinite penalty: its weight is exactly 0, without a special case.
 """
@@ -30,20 +30,20 @@ from emsco.rows.encoding import Array
 
 BATCH = 512  # sets fitted together
 FAMILY = 32  # sets that start from the same leader
-_WIDE = 80  # unknowns from which on every set is better off with its own columns alone
-# The distance to the optimum in the norm of the curvature, which is that of scores on training
-# rows; what it may be at the end, and where rounding may keep it from shrinking.
+_WIDE = 80  # from so many unknowns on, each set is fitted on its own columns only
+# Distances to the optimum, in the norm of the curvature (that of scores on training rows): the one
+# to reach, and the one below which rounding may stop progress.
 _TOLERANCE = 1e-11
 _FLOOR = 1e-8
-_SAFETY = 10.0  # by how much a predicted distance may be wrong
+_SAFETY = 10.0  # a predicted distance may be wrong by this factor
 _MOST_ROUNDS = 500
 
 
 def fit_sets(rows: TrainingRows, sets: NDArray[np.bool_]) -> Array:
-    """Give the weights of each set, scores x (1 + columns) x sets, the intercept's first.
+    """Return the weights of each set, scores x (1 + columns) x sets, with the intercept first.
 
-    `sets` says for each set which columns it has, without the intercept. Neighbours should resemble
-    each other.
+    `sets` holds the columns of each set, without the intercept. Neighbouring sets should be
+    similar.
     """
     weights = np.zeros((rows.n_scores, len(rows.columns), len(sets)))
     unions = np.array([sets[i : i + FAMILY].any(axis=0) for i in range(0, len(sets), FAMILY)])
@@ -61,7 +61,7 @@ def fit_sets(rows: TrainingRows, sets: NDArray[np.bool_]) -> Array:
 
 
 def is_wide(rows: TrainingRows) -> bool:
-    """Say whether sets are fitted each by itself, and only start from what families share."""
+    """Return whether each set is fitted separately, with only the start shared by its family."""
     return rows.n_scores * len(rows.columns) >= _WIDE
 
 
@@ -76,7 +76,7 @@ def _fit_batch(rows: TrainingRows, sets: NDArray[np.bool_], leaders: Array) -> A
     loss = Loss(rows, leaders.shape[1] if is_wide(rows) else len(sets))
     gradient, curvature = loss.evaluate(leaders, curved=True)
     assert curvature is not None
-    # The ridge would add the same to the gradient and to curvature @ weights.
+    # The ridge adds the same to the gradient and to curvature @ weights, so both leave it out.
     target = np.einsum("ijs,js->is", curvature, leaders) - gradient
     family = np.arange(len(sets)) // FAMILY
     if not is_wide(rows):
@@ -95,17 +95,17 @@ def _fit_batch(rows: TrainingRows, sets: NDArray[np.bool_], leaders: Array) -> A
 
 
 def _descend(loss: Loss, penalty: Array, start: Array) -> Array:
-    """Take Newton steps until every set has arrived; unknowns x sets.
+    """Take Newton steps until every set has converged; unknowns x sets.
 
-    A step is halved while it leads past the minimum on its line, to where the loss climbs more than
-    half as steeply as it fell: the loss itself, which needs a logarithm, is never evaluated.
+    A step is halved while it goes past the minimum on its line, to where the loss rises more than
+    half as steeply as it fell. The loss itself, which needs a logarithm, is never evaluated.
     """
     arrived = np.empty_like(start)
     open_ = np.arange(start.shape[1])
     ridge = np.where(np.isinf(penalty), 0.0, penalty)
     base, step = np.zeros_like(start), start
     fall = np.minimum(0.0, loss.gradient_at_zero @ step)
-    step = step * (fall < 0)  # the start is a step from 0, not taken where it does not descend
+    step = step * (fall < 0)  # the start is a step from 0, taken only if it descends
     length, before = np.ones(len(open_)), np.zeros(len(open_))
     curved = True
     for _ in range(_MOST_ROUNDS):
@@ -118,13 +118,13 @@ def _descend(loss: Loss, penalty: Array, start: Array) -> Array:
         proposed_fall = _dot(gradient, proposed)
         distance = np.sqrt(np.abs(proposed_fall))
         rate = distance / np.maximum(before, 1e-100)
-        # A fresh curvature makes the next rate the square of this one, an old one keeps it; and
-        # since one rate may be small by accident, neither is trusted beyond what is usual.
+        # With a new curvature the next rate is the square of this one, with an old one the same.
+        # One rate may be small by accident, so both are bounded by the usual rate.
         usual = 0.1 * (distance if curved else before)
         next_rate = np.maximum(np.minimum(rate, 1e50) ** (2 if curved else 1), usual)
         error = _SAFETY * distance * next_rate
         done = (np.minimum(error, distance) <= _TOLERANCE) | ((distance < _FLOOR) & (rate > 0.25))
-        # A set that has passed its minimum stays where it was, and tries half the way.
+        # A set that went past its minimum stays at its base and tries half the step.
         passed = _dot(gradient, step) > -0.5 * fall
         if passed.any():
             done &= ~passed
@@ -148,8 +148,8 @@ def _descend(loss: Loss, penalty: Array, start: Array) -> Array:
             if not curved:
                 system = system.keep(left)
     warn(
-        f"{len(open_)} fits did not converge in {_MOST_ROUNDS} Newton steps; the values of some "
-        "columns or weights may be too far apart.",
+        f"{len(open_)} fits did not converge in {_MOST_ROUNDS} Newton steps; some columns or "
+        "weights may have too wide a range.",
         ConvergenceWarning,
     )
     arrived[:, open_] = base
@@ -162,19 +162,19 @@ def _dot(first: Array, second: Array) -> Array:
 
 
 class _System(Protocol):
-    """Factorised linear systems, one a set."""
+    """Factorised linear systems, one per set."""
 
     def solve(self, right: Array) -> Array:
-        """Give the solutions, unknowns x sets."""
+        """Return the solutions, unknowns x sets."""
 
     def keep(self, sets: NDArray[np.bool_]) -> _System:
-        """Keep the systems of some sets."""
+        """Return the systems of some sets."""
 
 
 def _factorise(curvature: Array, penalty: Array) -> _System:
-    """Factorise curvature + penalty, writing over the curvature."""
+    """Factorise curvature + penalty; overwrites the curvature."""
     diagonal = np.arange(len(curvature))
-    # Never in the way of convergence, but a curvature that rounding made 0 must not divide.
+    # Too small to slow convergence, but avoids division by a curvature that rounding made 0.
     curvature[diagonal, diagonal] += np.maximum(penalty, 1e-100)
     if curvature.shape[2] == 1:
         return _One.of(curvature[:, :, 0])
@@ -183,7 +183,7 @@ def _factorise(curvature: Array, penalty: Array) -> _System:
 
 @dataclass(frozen=True)
 class _Many:
-    """Systems of many sets, factorised into L D L' side by side, L under the diagonal of D L'."""
+    """Systems of many sets, factorised into L D L' together, with L below the diagonal of D L'."""
 
     factors: Array
 
@@ -212,7 +212,7 @@ class _Many:
 
 @dataclass(frozen=True)
 class _One:
-    """The system of one set, on the unknowns that it has."""
+    """The system of one set, for its own unknowns."""
 
     columns: NDArray[np.intp]
     matrix: Array

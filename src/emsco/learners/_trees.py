@@ -1,10 +1,10 @@
-"""What boosted trees say of a row by every source set: each tree is walked once, not once a set.
+"""Predict a row by boosted trees for every source set: each tree is walked once, not once per set.
 
-A tree sees of a set only the sources that it asks about on the way. Where it asks about a source
-for the first time, and it matters, both ways are gone: bought, by the row's value; hidden, as
-missing. Each leaf that is reached then holds for the sets that have what was bought on the way and
-lack what was hidden, and is added to those. Every set gets one leaf of a tree, in the order of the
-trees: the same sums, to the last bit, as a prediction of each set by itself.
+A path through a tree depends only on the sources that it tests. At the first test of a source
+whose result depends on whether the source was bought, both branches are followed: as bought, by the
+row's value, and as hidden, by a missing value. The value of a leaf is added to all sets that have
+the sources bought on its path and lack the hidden ones. Every set gets one leaf per tree, in the
+order of the trees, so the sums are the same to the last bit as when each set is predicted alone.
 
 Importing this module imports numba: import it where a kernel runs, not before.
 """
@@ -22,10 +22,10 @@ from emsco._ground.compiled import compiled
 def predict_proba_of(
     boosted: Any, X: NDArray[np.float64], sets: NDArray[np.bool_], source: NDArray[np.intp]
 ) -> NDArray[np.float64]:
-    """Give the probabilities of a HistGradientBoostingClassifier: sets x rows x classes.
+    """Return the probabilities of a HistGradientBoostingClassifier: sets x rows x classes.
 
-    It was fitted on X's columns and one more a source, which says whether it was bought; sources
-    are 64 at most.
+    It was fitted on X's columns and one more column per source, which says whether the source was
+    bought. There are at most 64 sources.
     """
     trees = [tree.nodes for iteration in boosted._predictors for tree in iteration]
     begins = np.cumsum([0, *map(len, trees)])
@@ -54,7 +54,7 @@ def predict_proba_of(
 
 @compiled()
 def _add_leaf(leaf: Any, sets: Any, known: Any, bought: Any, total: Any) -> None:
-    """Add a leaf to the sets that it holds for; without a branch, so many at an instruction."""
+    """Add a leaf to the sets that reach it; without branches, so that it can be vectorised."""
     for s in range(sets.shape[0]):
         total[s] += leaf if sets[s] & known == bought else 0.0
 
@@ -62,7 +62,7 @@ def _add_leaf(leaf: Any, sets: Any, known: Any, bought: Any, total: Any) -> None
 @compiled()
 def _add_leaves(
     X: Any,
-    sets: Any,  # a word each
+    sets: Any,  # one word per set
     source: Any,  # of each column of X
     begins: Any,  # where each tree's nodes begin
     feature: Any,
@@ -74,12 +74,12 @@ def _add_leaves(
     value: Any,
     raw: Any,  # rows x classes x sets: where leaves are added
 ) -> None:
-    """Add to each row and set the leaf of each tree; trees of one iteration are one a class."""
+    """Add the leaf of each tree to each row and set; an iteration has one tree per class."""
     n_columns, n_classes = X.shape[1], raw.shape[1]
     room = 1
     for tree in range(begins.shape[0] - 1):
         room = max(room, begins[tree + 1] - begins[tree])
-    todo = np.empty(room + 1, dtype=np.int64)  # nodes, and what was decided on the way to them
+    todo = np.empty(room + 1, dtype=np.int64)  # nodes, with sources known and bought on the way
     todo_known = np.empty(room + 1, dtype=np.uint64)
     todo_bought = np.empty(room + 1, dtype=np.uint64)
     for row in range(X.shape[0]):
@@ -96,14 +96,14 @@ def _add_leaves(
                     _add_leaf(value[node], sets, known, bought, total)
                     continue
                 column = feature[node]
-                tells = column >= n_columns  # whether a source was bought
+                tells = column >= n_columns  # column of a source, not of a value
                 bit = np.uint64(1) << np.uint64(column - n_columns if tells else source[column])
                 number = 1.0 if tells else X[row, column]
                 if_bought = number <= threshold[node]
                 if np.isnan(number):
                     if_bought = missing_left[node] > 0
                 if_hidden = threshold[node] >= 0.0 if tells else missing_left[node] > 0
-                # Where both go one way, the source stays open: so no node is met twice.
+                # If both take the same branch, the source stays open, so no node is visited twice.
                 if known & bit or if_bought == if_hidden:
                     goes_left = if_hidden if known & bit and not bought & bit else if_bought
                     todo[left_to_do] = left[node] if goes_left else right[node]

@@ -1,4 +1,4 @@
-"""Logistic regressions for many source sets at once: what each says of fresh rows, how surely."""
+"""Logistic regressions for many source sets at once, with their labels and confidences."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from emsco.learners.protocol import Outcomes
 from emsco.rows.columns import Columns, has_missing, invalid, plain, refuse_invalid
 from emsco.rows.encoding import Array, ColumnEncoding, learn, read
 
-MANY_UNKNOWNS = 500  # from which on a fit takes a second or so
+MANY_UNKNOWNS = 500  # from here on a fit takes about a second
 _ROWS_AT_ONCE = 2**13  # evaluated at a time, with BATCH sets: 16 MB
 
 
 @dataclass(frozen=True)
 class BatchedLogistic:
-    """The default classifier, many sets at once by Newton's method."""
+    """The default classifier, fitted for many sets at once by Newton's method."""
 
     folds: tuple[_EncodedFold, ...]
     n_rows: int
 
     @property
     def chunk(self) -> int:
-        """Enough sets to share their products, or a family's start; few enough for workers.
+        """Enough sets to share their products or their start, and few enough for workers.
 
-        Where a fit takes a second, half a family, so that progress is told often.
+        If a fit takes about a second, half a family, so that progress is shown often.
         """
         if self.is_slow:
             return FAMILY // 2
@@ -41,7 +41,7 @@ class BatchedLogistic:
 
     @property
     def is_slow(self) -> bool:
-        """Whether a fit takes so long that progress is told after every task."""
+        """Whether fits take so long that progress is shown after every task."""
         return self.n_unknowns >= MANY_UNKNOWNS
 
     @property
@@ -51,7 +51,7 @@ class BatchedLogistic:
 
     @property
     def n_unknowns(self) -> int:
-        """How many weights the fit of all sources has: a score's for every encoded column."""
+        """The number of weights of the fit of all sources: one per score and encoded column."""
         return self.folds[0].train.n_scores * len(self.folds[0].source)
 
     @classmethod
@@ -63,7 +63,7 @@ class BatchedLogistic:
         source_features: Sequence[Sequence[str]],
         sample_weight: Array | None = None,
     ) -> BatchedLogistic:
-        """Learn the encoding once a fold and encode its rows."""
+        """Learn the encoding once per fold and encode its rows."""
         refuse_missing_class(labels, folds, sample_weight)
         codes = np.unique(labels, return_inverse=True)[1]
         encoded = tuple(
@@ -73,11 +73,11 @@ class BatchedLogistic:
         return cls(encoded, sum(len(fold.test) for fold in folds))
 
     def outcomes(self, sets: NDArray[np.bool_]) -> Outcomes:
-        """Give confidence and label code, sets x evaluation rows."""
+        """Return confidences and label codes, sets x evaluation rows."""
         confidence = np.empty((len(sets), self.n_rows))
         label = np.empty((len(sets), self.n_rows), dtype=np.uint8)
         end = 0
-        # Workers share the cores by sets; and the number of threads could change the last bits.
+        # Workers already use all cores, and the number of threads could change the last bits.
         with _blas().limit(limits=1, user_api="blas"):
             for fold in self.folds:
                 rows = slice(end, end := end + fold.test.shape[1])
@@ -92,7 +92,7 @@ def _blas() -> ThreadpoolController:
 
 @dataclass(frozen=True)
 class _EncodedFold:
-    """A fold's rows as encoded columns, and the source that each of these belongs to."""
+    """A fold's rows as encoded columns, and the source of each column."""
 
     train: TrainingRows
     test: Array  # columns x rows
@@ -134,9 +134,9 @@ class _EncodedFold:
                 confidence[places, rows], label[places, rows] = sure, said
 
     def _order(self, sets: NDArray[np.bool_]) -> NDArray[np.intp]:
-        """Order sets as numbers whose highest bits are the sources that matter most.
+        """Sort sets as numbers whose highest bits are the most important sources.
 
-        Neighbours then differ by sources that matter little, and one is a good start for the other.
+        Neighbours then differ by unimportant sources, so one is a good start for the other.
         """
         pull = np.bincount(self.source, pull_of(self.train), minlength=sets.shape[1])
         packed = np.packbits(sets[:, np.argsort(-pull, kind="stable")], axis=1)
@@ -148,7 +148,7 @@ class _EncodedFold:
 
 
 def _answers(scores: Array) -> tuple[Array, NDArray[Any]]:
-    """Give confidence and code of the likeliest class, writing over scores x sets x rows."""
+    """Return confidence and code of the most probable class; overwrites scores x sets x rows."""
     if len(scores) > 1:
         probability = softmax(np.tensordot(class_base(len(scores) + 1), scores, axes=1))
         return probability.max(axis=0), probability.argmax(axis=0)
@@ -182,7 +182,7 @@ def _learn_columns(
 def _read_columns(
     encoding: Mapping[str, ColumnEncoding], columns: Columns, rows: NDArray[np.intp]
 ) -> dict[str, NDArray[Any]]:
-    """Read rows as their encoding needs them, or say which value cannot be judged."""
+    """Read rows as their encoding needs them; raise an error that names an invalid value."""
     values = {}
     for name, learned in encoding.items():
         given = columns[name][rows]
@@ -202,7 +202,7 @@ def _encode(
     features: Sequence[str],
     values: Mapping[str, NDArray[Any]],
 ) -> Array:
-    """Give the blocks of some features one under the other, columns x rows."""
+    """Return the stacked blocks of some features, columns x rows."""
     return np.ascontiguousarray(
         np.vstack([encoding[feature].encode(values[feature]).T for feature in features])
     )

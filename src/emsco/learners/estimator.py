@@ -1,4 +1,4 @@
-"""Stages whose classifier is the user's own, fed in the container that X came in."""
+"""Stages with the user's own classifier, which gets its columns in the container of X."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from emsco.rows.columns import Columns, assemble, has_missing, plain
 
 @dataclass(frozen=True)
 class EstimatorStage:
-    """One stage's classifier, the columns it sees and the container it wants them in."""
+    """The classifier of one stage, the columns it sees and their container."""
 
     estimator: Any
-    number: int | None  # of the stage; None where it is of no design yet
+    number: int | None  # of the stage; None if there is no design yet
     container: str
     features: tuple[str, ...]
 
     @property
     def fitted(self) -> Any:
-        """What was fitted."""
+        """The fitted estimator."""
         return self.estimator
 
     def fit(self, columns: Columns, labels: NDArray[Any], params: dict[str, Any]) -> Self:
@@ -44,7 +44,7 @@ class EstimatorStage:
         return self
 
     def __call__(self, columns: Columns) -> Sequence[NDArray[np.float64]]:
-        """Give the probability of each class, a value a row."""
+        """Return the probability of each class, one value per row."""
         with self._explained(columns):
             probability = self.estimator.predict_proba(
                 assemble(self.container, self.features, columns)
@@ -53,17 +53,17 @@ class EstimatorStage:
 
     @contextmanager
     def _explained(self, columns: Columns) -> Iterator[None]:
-        """Name the stage and the columns where the estimator refuses them."""
+        """Name the stage and its columns if the estimator refuses them."""
         try:
             yield
         except (ValueError, TypeError, IndexError) as error:
             named = _columns_named(self.estimator, set(self.features))
             if named:
                 raise ColumnsError(
-                    f"A stage sees only the columns bought so far, here {quoted(self.features)}; a "
-                    f"ColumnTransformer names {quoted(named)}. Let it select among those there "
-                    "are: make_column_selector(dtype_include=...) by type, or "
-                    "make_column_selector(pattern=...) by name, of sklearn.compose."
+                    f"A stage sees only the columns bought so far, here {quoted(self.features)}. A "
+                    f"ColumnTransformer names {quoted(named)}; let it select from the columns "
+                    "that it gets, with sklearn.compose.make_column_selector(dtype_include=...) "
+                    "or make_column_selector(pattern=...)."
                 ) from error
             missing = [f for f in self.features if has_missing(plain(columns[f]))]
             if not missing:
@@ -71,14 +71,14 @@ class EstimatorStage:
             stage = "A stage" if self.number is None else f"Stage {self.number}"
             raise ValuesError(
                 f"{stage} has missing values in {quoted(missing)}, which "
-                f"{type(self.estimator).__name__} may refuse: {error}",
+                f"{type(self.estimator).__name__} may not support: {error}",
                 column=missing[0],
             ) from error
 
 
 def _columns_named(estimator: Any, held: set[str]) -> list[Any]:
-    """List what a ColumnTransformer names by hand: columns that are not held, or positions."""
-    from sklearn.compose import ColumnTransformer  # slow to import, and seldom needed
+    """List the positions, and the columns not held, that a ColumnTransformer names explicitly."""
+    from sklearn.compose import ColumnTransformer  # slow to import, and rarely needed
 
     parts = [estimator, *getattr(estimator, "get_params", dict)().values()]
     lists = [
@@ -93,21 +93,21 @@ def _columns_named(estimator: Any, held: set[str]) -> list[Any]:
 
 @dataclass(frozen=True)
 class EstimatorLearner:
-    """Fits any classifier that has `predict_proba`: one clone a stage, a set and a fold."""
+    """Fits any classifier with `predict_proba`: one clone per stage, or per set and fold."""
 
     estimator: Any
 
     encodes = False
-    block_rows = 2**17  # many, because every call of an estimator has its own price
+    block_rows = 2**17  # many, because every call of an estimator takes some time
     is_one_model = False
 
     @property
     def is_calibrated(self) -> bool:
-        """Whether confidences are calibrated by the way they are made."""
+        """Whether the estimator gives calibrated confidences."""
         return _is_calibrated(self.estimator)
 
     def tags(self, tags: Tags) -> Tags:
-        """Tell scikit-learn what the estimator takes."""
+        """Set scikit-learn's tags as the estimator has them."""
         inner = get_tags(self.estimator)
         tags.input_tags.allow_nan = inner.input_tags.allow_nan
         tags.classifier_tags.multi_class = inner.classifier_tags.multi_class
@@ -115,11 +115,11 @@ class EstimatorLearner:
         return tags
 
     def routed(self) -> Any:
-        """Give the estimator, to which metadata of `fit` is routed."""
+        """Return the estimator that metadata of `fit` is routed to."""
         return self.estimator
 
     def takes_weights(self) -> bool:
-        """Say whether its `fit` takes `sample_weight`."""
+        """Return whether its `fit` takes `sample_weight`."""
         return bool(has_fit_parameter(self.estimator, "sample_weight"))
 
     def fit(self, training: Training, features: tuple[str, ...], number: int | None = None) -> Any:
@@ -130,7 +130,7 @@ class EstimatorLearner:
     def judge(
         self, fitted: Any, features: tuple[str, ...], stages: Stages, number: int
     ) -> EstimatorStage:
-        """Let the fitted estimator judge."""
+        """Return the stage of a fitted estimator."""
         return EstimatorStage(fitted, number, stages.container, features)
 
     def fits(self, training: Training, folds: Sequence[Fold]) -> SetFits:
@@ -148,7 +148,7 @@ class EstimatorLearner:
         )
 
     def separate(self) -> Learner:
-        """Give itself: every set is fitted by itself."""
+        """Return itself: it fits every set separately."""
         return self
 
 
@@ -156,13 +156,13 @@ def _is_calibrated(estimator: Any) -> bool:
     if isinstance(estimator, Pipeline):
         return _is_calibrated(estimator[-1])
     if isinstance(estimator, LogisticRegression):
-        return estimator.class_weight is None  # weights make one class surer than it is
+        return estimator.class_weight is None  # weights make one class overconfident
     return isinstance(estimator, CalibratedClassifierCV)
 
 
 @dataclass(frozen=True)
 class EstimatorFits:
-    """Any classifier, one clone a set and fold."""
+    """Any classifier, with one clone per set and fold."""
 
     estimator: Any
     columns: Columns
@@ -172,16 +172,16 @@ class EstimatorFits:
     sources: Sequence[Sequence[str]]
     params: Mapping[str, Any]
 
-    chunk = 1  # a fit is long, and none is of use to another
+    chunk = 1  # a fit takes long and shares nothing with others
     is_slow = False  # a task is one fit
 
     @property
     def n_rows(self) -> int:
-        """How many evaluation rows there are."""
+        """The number of evaluation rows."""
         return sum(len(fold.test) for fold in self.folds)
 
     def outcomes(self, sets: NDArray[np.bool_]) -> Outcomes:
-        """Give confidence and label code, sets x evaluation rows."""
+        """Return confidences and label codes, sets x evaluation rows."""
         confidence = np.empty((len(sets), self.n_rows))
         label = np.empty((len(sets), self.n_rows), dtype=np.uint8)
         for i, members in enumerate(sets):
@@ -196,7 +196,7 @@ class EstimatorFits:
         return confidence, label
 
     def _probability(self, features: tuple[str, ...], number: int) -> NDArray[np.float64]:
-        """Fit one set on a fold and give its test rows' probabilities, rows x classes."""
+        """Fit one set on a fold and return the probabilities of its test rows, rows x classes."""
         fold = self.folds[number]
         params = _check_method_params(self.labels, self.params, indices=fold.train)
         stage = EstimatorStage(clone(self.estimator), None, self.container, features)

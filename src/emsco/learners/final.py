@@ -1,4 +1,4 @@
-"""Existing models: one in an ONNX file, or one of which only the answers are known.
+"""Existing models: in an ONNX file, or known only by their answers.
 
 Anything with `predict` can be the `final` model of a cascade; a fitted scikit-learn classifier
 needs nothing from here.
@@ -86,8 +86,8 @@ class OnnxModel:
         session = self._session
         try:
             answers = np.asarray(session.run(None, self._inputs(X))[0])
-        except Exception as error:  # onnxruntime has no errors of its own to name
-            raise ModelError(f"onnxruntime cannot answer by this model: {error}") from error
+        except Exception as error:  # onnxruntime defines no error classes
+            raise ModelError(f"onnxruntime cannot run this model: {error}") from error
         if answers.ndim == 2 and answers.shape[1] == 1:
             answers = answers[:, 0]
         if answers.ndim == 2 and answers.dtype.kind == "f":
@@ -95,8 +95,8 @@ class OnnxModel:
             return places
         if answers.ndim != 1 or answers.dtype.kind == "f":
             raise ModelError(
-                f"The first output of the model, {session.get_outputs()[0].name!r}, holds neither "
-                "labels nor a probability a class."
+                f"The first output of the model, {session.get_outputs()[0].name!r}, must hold "
+                "labels or one probability per class."
             )
         return np.array(answers.tolist()) if answers.dtype.kind == "O" else answers
 
@@ -109,7 +109,7 @@ class OnnxModel:
             raise ModelError(f"onnxruntime cannot read this model: {error}") from error
 
     def _inputs(self, X: Any) -> dict[str, NDArray[Any]]:
-        """Give the inputs that the model asks for."""
+        """Return the inputs of the model."""
         asked = self._session.get_inputs()
         if len(asked) == 1:
             return {asked[0].name: np.asarray(X).astype(_dtype(asked[0]))}
@@ -122,16 +122,19 @@ class OnnxModel:
         }
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"content": self.content}  # a session is neither copied nor pickled
+        return {"content": self.content}  # a session can be neither copied nor pickled
 
 
 def _dtype(asked: Any) -> Any:
     kind = asked.type.removeprefix("tensor(").removesuffix(")")
     if kind not in _NUMPY_OF:
-        raise ModelError(f"The input {asked.name!r} of the model is a {asked.type}; not supported.")
+        raise ModelError(
+            f"The input {asked.name!r} of the model has the type {asked.type}, which is not "
+            "supported."
+        )
     return _NUMPY_OF[kind]
 
 
 for _kind in (LoggedAnswers, OnnxModel):
-    # Their public path, in what is pickled of them and so in digests; wherever the code stands.
+    # Their public path, which pickles and so digests contain, wherever the code is.
     _kind.__module__ = "emsco.final"

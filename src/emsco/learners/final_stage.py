@@ -1,4 +1,4 @@
-"""The last stage where a model stands that is to stay as it is: it answers every row."""
+"""The last stage of a cascade with an existing model, which answers every row."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from emsco.rows.columns import Columns, assemble
 
 @dataclass(frozen=True)
 class FinalStage:
-    """The last stage where a model stands that is to stay as it is: it answers every row."""
+    """The last stage of a cascade with an existing model, which answers every row."""
 
     model: Any
     container: str
@@ -29,7 +29,7 @@ class FinalStage:
     def of(
         cls, model: Any, container: str, features: tuple[str, ...], classes: NDArray[Any]
     ) -> FinalStage:
-        """Let a model judge by all features, and by its logged answers where it has no more."""
+        """Return the stage of a model on all features, and on its logged answers if any."""
         column = logged(model)
         return cls(model, container, features + (() if column is None else (column,)), classes)
 
@@ -44,56 +44,56 @@ class FinalStage:
         return self.model
 
     def __call__(self, columns: Columns) -> Sequence[NDArray[np.float64]]:
-        """Give the whole probability to the class that the model answers."""
+        """Return probability 1 for the class that the model answers, and 0 for the others."""
         answers = self.model.predict(assemble(self.container, self.features, columns))
         codes = answer_codes(answers, self.classes)
         return list(np.eye(len(self.classes))[:, codes])
 
 
 def logged(final: Any) -> str | None:
-    """Name the column besides those of sources that a final model reads, if it is such a one."""
+    """Return the column with the logged answers of a final model, or None."""
     return final.column if isinstance(final, LoggedAnswers) else None
 
 
 def check_final(final: Any, guard: Any) -> None:
-    """Refuse a final model that is not fitted, or beside which rows would be rejected."""
+    """Refuse a final model that is not fitted, or is combined with a guard."""
     if hasattr(final, "fit"):
         check_is_fitted(final)
     if guard is not None:
-        raise DesignError("A guard rejects rows and a final model answers all; give one.")
+        raise DesignError("A guard rejects rows, but a final model answers all; give only one.")
 
 
 def refuse_unused(unused: Sequence[str], final: Any) -> None:
-    """Refuse columns without a price beside a final model, which takes every column."""
+    """Refuse columns without a price if there is a final model, which uses every column."""
     if final is not None and unused:
         raise ColumnsError(
-            f"A final model takes every column; give {quoted(unused)} a price, 0 where it is free."
+            f"A final model uses every column; give {quoted(unused)} a price (0 if free)."
         )
 
 
 def answer_codes(answers: Any, classes: NDArray[Any]) -> NDArray[np.intp]:
-    """Give the place of each answer of a final model among the classes."""
+    """Return the position of each answer of a final model among the classes."""
     given = np.asarray(answers)
     codes = np.searchsorted(classes, given).clip(max=len(classes) - 1)
     unknown = classes[codes] != given
     if unknown.any():
         raise ClassesError(
-            f"The final model answers {given[unknown].tolist()[0]!r}, which is no class of the "
-            "rows fitted on; fit on rows that have it."
+            f"The final model answers {given[unknown].tolist()[0]!r}, which is not a class of "
+            "the training rows; fit on rows with this class."
         )
     return codes
 
 
 @dataclass(frozen=True)
 class FitsWithFinal:
-    """Fits as another does, but all sources together are a final model's, which is always sure."""
+    """Fits as another SetFits, but all sources together are a final model, with confidence 1."""
 
     fits: SetFits
-    codes: NDArray[np.intp]  # of its answers, an evaluation row each
+    codes: NDArray[np.intp]  # of its answers to the evaluation rows
 
     @property
     def n_rows(self) -> int:
-        """How many evaluation rows there are."""
+        """The number of evaluation rows."""
         return self.fits.n_rows
 
     @property
@@ -103,19 +103,19 @@ class FitsWithFinal:
 
     @property
     def is_slow(self) -> bool:
-        """Whether progress is told after every task."""
+        """Whether progress is shown after every task."""
         return self.fits.is_slow
 
     @property
     def parts(self) -> tuple[FitsWithFinal, ...]:
-        """The same, divided as what fits is."""
+        """The parts of the other SetFits, each with the final model."""
         parts = parts_of(self.fits)
         ends = np.cumsum([part.n_rows for part in parts])
         codes = np.split(self.codes, ends[:-1])
         return tuple(FitsWithFinal(*pair) for pair in zip(parts, codes, strict=True))
 
     def outcomes(self, sets: NDArray[np.bool_]) -> Outcomes:
-        """Give confidence and label code, sets x evaluation rows."""
+        """Return confidences and label codes, sets x evaluation rows."""
         whole = sets.all(axis=1)
         confidence = np.ones((len(sets), self.n_rows))
         label = np.tile(self.codes.astype(np.uint8), (len(sets), 1))

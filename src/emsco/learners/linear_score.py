@@ -31,7 +31,7 @@ _LEVELS = ", and the average of the values of every category, each counted once"
 
 @dataclass(frozen=True)
 class LinearScore:
-    """The scores of a linear stage, taken apart.
+    """The scores of a linear stage, split by feature.
 
     Parameters
     ----------
@@ -50,13 +50,13 @@ class LinearScore:
     def contributions(
         self, columns: Mapping[str, Column], codes: NDArray[np.intp]
     ) -> tuple[Array, Array]:
-        """Give the base of each row, and what each feature adds to it, features x rows.
+        """Return the base of each row, and what each feature adds to it, features x rows.
 
         `codes` has the class of each row. A class is scored against the mean of the others; with
         two classes, this is its log-odds.
         """
         base = np.repeat(self.base[:, None], len(codes), axis=1)
-        with np.errstate(over="ignore", invalid="ignore"):  # of values near the largest float
+        with np.errstate(over="ignore", invalid="ignore"):  # for values near the largest float
             added = [_against_others(add(columns[f]), codes) for f, add in self.adds.items()]
         return _against_others(base, codes), np.array(added)
 
@@ -71,7 +71,7 @@ def _against_others(scores: Array, codes: NDArray[np.intp]) -> Array:
 
 
 def linear_score(judge: Judge, features: Sequence[str], encodings: Encodings) -> LinearScore | None:
-    """Take the score of a stage apart; None where it is not known to be a sum over features.
+    """Split the score of a stage by feature; None if it is not known to be a sum over features.
 
     `features` are the columns of the stage in the order of X.
     """
@@ -82,7 +82,7 @@ def linear_score(judge: Judge, features: Sequence[str], encodings: Encodings) ->
 
 
 def why_not_linear(judge: Judge, number: int) -> str:
-    """Say why the score of a stage cannot be taken apart."""
+    """Return why the score of a stage cannot be split by feature."""
     if isinstance(judge, FinalStage):
         return f"Stage {number} is a final model, and only its answer is known."
     return (
@@ -132,13 +132,13 @@ def _slope(slope: Array, centre: float, column: Column) -> Array:
 
 
 def _scaler_and_model(estimator: Any) -> tuple[StandardScaler | None, LogisticRegression | None]:
-    """Find a logistic regression and what scales its columns, where there is nothing else."""
+    """Return a logistic regression and its scaler, if the estimator has no other steps."""
     steps = [step for _, step in estimator.steps] if type(estimator) is Pipeline else [estimator]
     kinds = [type(step) for step in steps]
     if kinds not in ([LogisticRegression], [StandardScaler, LogisticRegression]):
         return None, None
     model = steps[-1]
-    # Up to scikit-learn 1.7 probabilities could be made of scores in other ways.
+    # Up to scikit-learn 1.7, probabilities could be computed from scores in other ways.
     is_usual = getattr(model, "multi_class", "deprecated") in ("auto", "deprecated")
     if not is_usual or (len(model.classes_) > 2 and model.solver == "liblinear"):
         return None, None

@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from emsco.learners.protocol import Learner
 
 Numbers = NDArray[np.float64]
-Sets = NDArray[np.bool_]  # one source set a row, one source a column
+Sets = NDArray[np.bool_]  # one row per source set, one column per source
 
-_AT_ONCE = 2**20  # values judged at a time: every tree reads them all, so they must stay in cache
-_HELD_OUT = 0.1  # of the rows: a fit on far fewer is surer without reason than the fit on all
-_ROWS = 1_000_000  # copies of rows, by default: a set is learned by the copies that have it
+_AT_ONCE = 2**20  # values judged at a time: all trees read them, so they must stay in cache
+_HELD_OUT = 0.1  # of the rows: a fit on far fewer would be more overconfident than one on all
+_ROWS = 1_000_000  # copies of rows, by default: a set is learned from the copies that have it
 _REPEATS = (16, 64)  # at least and at most
-_LEAST_ROWS = 30  # of each class, or confidences are left as they are
+_LEAST_ROWS = 30  # of each class; with fewer, confidences are not corrected
 
 
 class MaskedClassifier(ClassifierMixin, BaseEstimator):
@@ -88,7 +88,7 @@ class MaskedClassifier(ClassifierMixin, BaseEstimator):
     1
     """
 
-    # Its path in files that skops wrote and in fingerprints of cascades; wherever the code stands.
+    # Its path in skops files and in fingerprints of cascades, wherever the code is.
     __module__ = "emsco.masked"
 
     _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012  # scikit-learn's own shape
@@ -118,7 +118,7 @@ class MaskedClassifier(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : array or frame of numbers of shape (n_rows, n_features)
-            The rows, with all columns; NaN stands for a value that was bought but is missing.
+            The rows, with all columns; NaN is a value that was bought but is missing.
         y : array of shape (n_rows,)
             Their labels.
         sample_weight : array of shape (n_rows,), default=None
@@ -129,7 +129,7 @@ class MaskedClassifier(ClassifierMixin, BaseEstimator):
         X, labels = read_matrix(self, X, y)
         check_classification_targets(labels)
         if len(np.unique(labels)) < 2:
-            raise ClassesError("`y` must hold at least 2 classes, got 1 class.")
+            raise ClassesError("`y` must have at least 2 classes, got 1 class.")
         self.source_ = _source_of_columns(sources, X.shape[1])
         self.bought_ = np.ones(self.source_.max() + 1, dtype=np.bool_)
         seeds = check_random_state(self.random_state)
@@ -170,7 +170,7 @@ class MaskedClassifier(ClassifierMixin, BaseEstimator):
         view = copy(self)
         view.bought_ = np.isin(np.arange(len(self.bought_)), self.source_[held])
         if not (view.bought_[self.source_] == held).all():
-            raise ColumnsError("A source is bought with all of its columns or not at all.")
+            raise ColumnsError("`columns` must hold all columns of a source, or none of them.")
         view.n_features_in_ = int(held.sum())
         if hasattr(self, "feature_names_in_"):
             view.feature_names_in_ = self.feature_names_in_[held]
@@ -185,7 +185,7 @@ class MaskedClassifier(ClassifierMixin, BaseEstimator):
 
     def emsco_learner(self) -> Learner:
         """Return the learner that fits the stages of a cascade with one such model."""
-        from emsco.learners.one_model import OneModelLearner  # which knows this class
+        from emsco.learners.one_model import OneModelLearner  # it imports this file
 
         return OneModelLearner(self)
 
@@ -205,9 +205,9 @@ class MaskedClassifier(ClassifierMixin, BaseEstimator):
     def _learn_temperatures(
         self, X: Numbers, labels: NDArray[Any], weight: Any, seeds: Any
     ) -> Numbers:
-        """Learn by how much sets of each size are too sure, on rows held out of a fit of its own.
+        """Learn how overconfident sets of each size are, on rows held out of a separate fit.
 
-        Few rows cannot spare any: there, confidences stay as they are.
+        If there are too few rows to hold any out, confidences are not corrected.
         """
         temperatures = np.ones(len(self.bought_))
         if np.unique(labels, return_counts=True)[1].min() < _LEAST_ROWS:
@@ -238,7 +238,7 @@ class MaskedClassifier(ClassifierMixin, BaseEstimator):
     def _unfitted(self, seeds: Any) -> Any:
         if self.estimator is not None:
             return clone(self.estimator)
-        # Copies of one row must not stand on both sides of what early stopping holds out.
+        # No early stopping: copies of one row would be on both sides of its split.
         return HistGradientBoostingClassifier(
             max_iter=300,
             max_leaf_nodes=255,
@@ -247,12 +247,12 @@ class MaskedClassifier(ClassifierMixin, BaseEstimator):
         )
 
     def _has_plain_trees(self) -> bool:
-        """Say whether it is made of trees that ask about numbers alone."""
+        """Return whether it consists of trees that test only numbers."""
         boosted = self.estimator_
         return type(boosted) is HistGradientBoostingClassifier and boosted.is_categorical_ is None
 
     def _whole(self, X: Any) -> Numbers:
-        """Give rows with every column, those of sources that were not bought missing."""
+        """Return rows with every column; columns of sources that were not bought are missing."""
         check_is_fitted(self)
         X = read_matrix(self, X, reset=False)
         if self.bought_.all():
@@ -263,7 +263,7 @@ class MaskedClassifier(ClassifierMixin, BaseEstimator):
         return whole
 
     def _judge(self, X: Numbers, sets: Sets) -> Numbers:
-        """Judge rows by sets, as many pairs of them in one call as the cache holds."""
+        """Judge rows by sets, in calls that fit into the cache."""
         n_rows = len(X)
         probability = np.empty((len(sets) * n_rows, len(self.classes_)))
         step = max(_AT_ONCE // (X.shape[1] + sets.shape[1]), 1)
@@ -282,13 +282,13 @@ def positions(sources: Sequence[Sequence[str]], names: Sequence[str]) -> list[li
 
 
 def _source_of_columns(sources: Sequence[Sequence[int]] | None, n_columns: int) -> NDArray[np.intp]:
-    """Say which source each column belongs to."""
+    """Return the source of each column."""
     if sources is None:
         return np.arange(n_columns)
     named = [column for columns in sources for column in columns]
     if sorted(named) != list(range(n_columns)) or not all(len(columns) for columns in sources):
         raise ColumnsError(
-            f"`sources` must name each of the {n_columns} columns once, and every source some."
+            f"`sources` must name each of the {n_columns} columns once, and no source may be empty."
         )
     source = np.empty(n_columns, dtype=np.intp)
     for number, columns in enumerate(sources):
@@ -297,7 +297,7 @@ def _source_of_columns(sources: Sequence[Sequence[int]] | None, n_columns: int) 
 
 
 def _draw_sets(n_sets: int, n_sources: int, seeds: Any) -> Sets:
-    """Draw source sets: a size as often as its inverse, every set of a size equally likely."""
+    """Draw source sets: a size with a probability proportional to 1 / size, then a set of it."""
     sizes = np.arange(1, n_sources + 1)
     often = 1 / sizes
     drawn_sizes = seeds.choice(sizes, size=n_sets, p=often / often.sum())
@@ -307,7 +307,7 @@ def _draw_sets(n_sets: int, n_sources: int, seeds: Any) -> Sets:
 
 
 def _tempered(probability: Numbers, temperature: Numbers) -> Numbers:
-    """Make probabilities less sure, or surer below 1; the most probable class stays so."""
+    """Lower confidences by a temperature above 1, raise them by one below; the order stays."""
     with np.errstate(divide="ignore"):
         score = np.log(probability) / temperature[..., None]
     score = np.exp(score - score.max(axis=-1, keepdims=True))
@@ -316,7 +316,7 @@ def _tempered(probability: Numbers, temperature: Numbers) -> Numbers:
 
 
 def _temperature(probability: Numbers, truth: NDArray[np.intp], weight: Numbers) -> float:
-    """Give the temperature at which the truth is most likely."""
+    """Return the temperature at which the true labels are most likely."""
 
     def loss(log_temperature: float) -> float:
         tempered = _tempered(probability, np.exp([log_temperature]))
@@ -327,7 +327,7 @@ def _temperature(probability: Numbers, truth: NDArray[np.intp], weight: Numbers)
 
 
 def _hidden(X: Numbers, sets: Sets, source: NDArray[np.intp]) -> Numbers:
-    """Hide what the set of each row lacks, and say in a column a source whether it was bought."""
+    """Hide the sources that a row's set lacks, and add one column per source: bought or not."""
     rows = np.empty((len(X), X.shape[1] + sets.shape[1]))
     rows[:, : X.shape[1]] = X
     rows[:, : X.shape[1]][~sets[:, source]] = np.nan

@@ -1,4 +1,4 @@
-"""Fits one classifier for all source sets: a stage is the same model, asked for some sources."""
+"""Fits one classifier for all source sets; each stage uses it with the sources bought so far."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from emsco.rows.columns import Columns, assemble
 
 
 class OneModelLearner(EstimatorLearner):
-    """Fits a `MaskedClassifier` once, and asks it for whatever sources were bought."""
+    """Fits a `MaskedClassifier` once and uses it for any set of sources."""
 
     is_one_model = True
     is_calibrated = True
@@ -28,7 +28,7 @@ class OneModelLearner(EstimatorLearner):
     def fit(
         self, training: Training, features: tuple[str, ...], number: int | None = None
     ) -> MaskedClassifier:
-        """Give the one model, fitted once, for rows that have these columns."""
+        """Return the model, fitted once, for rows that have these columns."""
         del number
         if "model" not in training.shared:
             training.shared["model"] = _fit_one(
@@ -38,18 +38,18 @@ class OneModelLearner(EstimatorLearner):
         return one.having(training.names.index(name) for name in features)
 
     def fits(self, training: Training, folds: Sequence[Fold]) -> SetFits:
-        """Fit one model a fold, then only ask it."""
+        """Fit one model per fold, which predicts for every set."""
         return MaskedFits.learn(training, folds)
 
     def separate(self) -> Learner:
-        """Give what fits each set by itself: the same kind of classifier, calibrated too."""
+        """Return a learner that fits a calibrated classifier of the same kind for each set."""
         return EstimatorLearner(self.estimator.separate())
 
 
 def _fit_one(
     training: Training, columns: Columns, labels: NDArray[Any], params: dict[str, Any]
 ) -> MaskedClassifier:
-    """Fit a clone on all columns, telling it the sources."""
+    """Fit a clone on all columns, and pass it the sources."""
     names = tuple(training.columns)
     stage = EstimatorStage(clone(training.learner.estimator), None, training.container, names)
     told = params | {"sources": positions(training.sources, names)}
@@ -59,18 +59,18 @@ def _fit_one(
 
 @dataclass(frozen=True)
 class MaskedFits:
-    """One classifier a fold that answers for every set: fitted once, then only asked."""
+    """One classifier per fold, fitted once, that predicts for every set."""
 
     fitted: tuple[MaskedClassifier, ...]
-    test: tuple[Any, ...]  # rows with all columns, a fold each
+    test: tuple[Any, ...]  # rows with all columns, one table per fold
     n_rows: int
 
-    chunk = 256  # sets a task: enough to share a walk through the trees, few enough for workers
+    chunk = 256  # sets per task: enough to share a walk through the trees, few enough for workers
     is_slow = False
 
     @classmethod
     def learn(cls, training: Training, folds: Sequence[Fold]) -> MaskedFits:
-        """Fit one clone a fold, telling it the sources."""
+        """Fit one clone per fold, and pass it the sources."""
         refuse_missing_class(training.labels, folds, training.params.get("sample_weight"))
         columns, labels, names = training.columns, training.labels, tuple(training.columns)
         fitted, test = [], []
@@ -90,7 +90,7 @@ class MaskedFits:
         return tuple(MaskedFits((masked,), (rows,), len(rows)) for masked, rows in folds)
 
     def outcomes(self, sets: NDArray[np.bool_]) -> Outcomes:
-        """Give confidence and label code, sets x evaluation rows."""
+        """Return confidences and label codes, sets x evaluation rows."""
         probability = np.concatenate(
             [
                 masked.predict_proba_of(rows, sets)

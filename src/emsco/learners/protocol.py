@@ -1,6 +1,6 @@
-"""What fits the classifiers of stages, and what judges rows by them: the parts that plug in.
+"""Protocols of the parts that fit the classifiers of stages and judge rows by them.
 
-A learner is chosen by what the user gave as `estimator`, in one place: `learner_of`.
+`learner_of` alone chooses a learner, by what the user gave as `estimator`.
 """
 
 from __future__ import annotations
@@ -29,57 +29,57 @@ class Judge(Protocol):
 
     @property
     def fitted(self) -> Any:
-        """What was fitted, as files and fingerprints take it."""
+        """The fitted object, in the form that files and fingerprints use."""
 
     @property
     def estimator(self) -> Any:
-        """The fitted classifier as scikit-learn knows it."""
+        """The fitted classifier as a scikit-learn estimator."""
 
     def __call__(self, columns: Columns) -> Sequence[NDArray[np.float64]]:
-        """Give the probability of each class, a value a row; every column acquired is there."""
+        """Return the probability of each class, one value per row; gets every acquired column."""
 
 
 class SetFits(Protocol):
-    """Fits one classifier a source set and fold, and evaluates it.
+    """Fits one classifier per source set and fold, and evaluates it.
 
-    One that can be divided by evaluation rows, such as fold by fold, may have `parts`: the same for
-    some of the rows each, in their order. Workers then fit parts side by side.
+    If it can be divided by evaluation rows, such as fold by fold, it may have `parts`: one SetFits
+    for each part of the rows, in order. Workers then fit parts in parallel.
     """
 
     @property
     def n_rows(self) -> int:
-        """How many evaluation rows there are: the test rows of all folds, in order."""
+        """The number of evaluation rows: the test rows of all folds, in order."""
 
     @property
     def chunk(self) -> int:
-        """How many sets to fit in one task: fixed, so that workers change no result."""
+        """The number of sets per task: fixed, so that results do not depend on the workers."""
 
     @property
     def is_slow(self) -> bool:
-        """Whether a fit takes so long that progress is told after every task."""
+        """Whether fits take so long that progress is shown after every task."""
 
     def outcomes(self, sets: NDArray[np.bool_]) -> Outcomes:
-        """Give confidence and label code, sets x evaluation rows.
+        """Return confidences and label codes, sets x evaluation rows.
 
-        `sets` says for each set which sources it has, at least one.
+        `sets` holds the sources of each set, at least one.
         """
 
 
 def parts_of(fits: SetFits) -> Sequence[SetFits]:
-    """Give what fits some of the evaluation rows each, in their order."""
+    """Return the parts, one for each part of the evaluation rows, in order."""
     return getattr(fits, "parts", None) or (fits,)
 
 
 class Stages(Protocol):
-    """What stages are made of: rows to fit on, or what a file keeps of them."""
+    """What stages are built from: rows to fit on, or the fitted stages of a file."""
 
     @property
     def learner(self) -> Learner:
-        """What fits, or has fitted."""
+        """The learner that fits, or has fitted, the stages."""
 
     @property
     def container(self) -> str:
-        """What the user's own classifiers want their columns in."""
+        """The container in which the user's own classifiers get their columns."""
 
     @property
     def names(self) -> Sequence[str]:
@@ -91,70 +91,70 @@ class Stages(Protocol):
 
     @property
     def most_frequent(self) -> int:
-        """Which of them most rows have."""
+        """The position of the most frequent label."""
 
     @property
     def fitted(self) -> Mapping[tuple[str, ...], Any]:
-        """What was fitted so far, by the columns it sees."""
+        """The classifiers fitted so far, by the columns they see."""
 
     def reader(self, name: str) -> ColumnReader:
-        """Say how a column is read."""
+        """Return how a column is read."""
 
     def guarded(self, guard: Any, used: Sequence[str]) -> Any:
-        """Give a guard that has learned some of the columns."""
+        """Return a guard that has learned some of the columns."""
 
     def fit(self, features: tuple[str, ...], number: int | None = None) -> Any:
-        """Fit the classifier of a set of columns, or find it fitted; errors tell the stage."""
+        """Return the classifier of a set of columns, fitted if necessary; errors name the stage."""
 
 
 class Learner(Protocol):
     """Fits the classifier of a stage: alone, or for many source sets at once.
 
-    An estimator of the user's names its own by a method `emsco_learner()`; `EstimatorLearner` has
-    everything for one that takes its columns in their container, and may be subclassed.
-    `emsco.testing.check_learner` holds any of them to what is said here.
+    A user's estimator may provide its own learner by a method `emsco_learner()`; subclass
+    `EstimatorLearner` if the estimator takes its columns in their container.
+    `emsco.testing.check_learner` checks what is stated here.
     """
 
     @property
     def estimator(self) -> Any:
-        """What the user gave; None for the default classifier."""
+        """The estimator that the user gave; None for the default classifier."""
 
     @property
     def encodes(self) -> bool:
-        """Whether stages take encoded numbers; else they take columns as they were given."""
+        """Whether stages take encoded numbers; otherwise they take columns as given."""
 
     @property
     def block_rows(self) -> int:
-        """How many rows are decided at a time."""
+        """The number of rows decided at a time."""
 
     @property
     def is_one_model(self) -> bool:
-        """Whether one classifier answers for every set."""
+        """Whether one classifier predicts for every set."""
 
     @property
     def is_calibrated(self) -> bool:
-        """Whether confidences are calibrated by the way they are made."""
+        """Whether the classifier gives calibrated confidences."""
 
     def tags(self, tags: Tags) -> Tags:
-        """Tell scikit-learn what a cascade of such stages takes."""
+        """Set scikit-learn's tags for a cascade of such stages."""
 
     def routed(self) -> Any:
-        """Give the estimator that metadata of `fit` is routed to."""
+        """Return the estimator that metadata of `fit` is routed to."""
 
     def takes_weights(self) -> bool:
-        """Say whether `sample_weight` can be given."""
+        """Return whether `sample_weight` can be given."""
 
     def fit(self, training: Training, features: tuple[str, ...], number: int | None = None) -> Any:
-        """Fit the classifier that sees these columns; errors tell the number of the stage."""
+        """Fit the classifier that sees these columns; errors name the number of the stage."""
 
     def judge(self, fitted: Any, features: tuple[str, ...], stages: Stages, number: int) -> Judge:
-        """Make what judges by a fitted classifier, as the stage of a number."""
+        """Return the stage of this number that judges by a fitted classifier."""
 
     def fits(self, training: Training, folds: Sequence[Fold]) -> SetFits:
         """Prepare to fit any source set on each of the folds."""
 
     def separate(self) -> Learner:
-        """Give what fits each set by itself; where there is one model for all, another learner."""
+        """Return a learner that fits each set separately, which may be another one."""
 
 
 Encodings: TypeAlias = Mapping[str, ColumnEncoding]

@@ -1,4 +1,4 @@
-"""What a file keeps of training: the fitted stages and what they know of columns, but no rows."""
+"""Fitted stages from a file, and how they read columns, without the training rows."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from emsco.rows.reading import ColumnReader
 
 @dataclass(frozen=True)
 class FittedStages:
-    """Stands in for `Training` where the rows are gone: it finds stages, and fits none.
+    """Replaces `Training` if there are no rows: it returns fitted stages, and fits none.
 
     Parameters
     ----------
     learner : Learner
-        What has fitted.
+        The learner that fitted the stages.
     container : str
-        What the user's own classifiers want their columns in.
+        The container in which the user's own classifiers get their columns.
     classes : array
         The labels.
     most_frequent : int
-        Which of them most rows had.
+        The position of the most frequent label.
     names : sequence of str
         Every column, in the order of X.
     readers : mapping of str to ColumnReader
-        How a column is read, of those that some stage sees.
+        How each column that a stage sees is read.
     fitted : mapping of tuple of str to classifier
         The fitted classifier of each set of columns.
     guard : InputGuard or None
-        What was learned of all these columns.
+        The guard that has learned all these columns.
     """
 
     learner: Learner
@@ -50,15 +50,15 @@ class FittedStages:
     guard: InputGuard | None = None
 
     def reader(self, name: str) -> ColumnReader:
-        """Say how a column is read."""
+        """Return how a column is read."""
         return self.readers[name] if name in self.readers else self._refuse([name])
 
     def fit(self, features: tuple[str, ...], number: int | None = None) -> Any:  # noqa: ARG002
-        """Find the classifier of a set of columns."""
+        """Return the classifier of a set of columns."""
         return self.fitted[features] if features in self.fitted else self._refuse(features)
 
     def guarded(self, guard: Any, used: Sequence[str]) -> InputGuard:  # noqa: ARG002  # as Training
-        """Give what the guard learned of some columns."""
+        """Return the guard with what it learned about some columns."""
         known = {} if self.guard is None else self.guard.learned_
         unknown = [name for name in used if name not in known]
         if self.guard is None or unknown:
@@ -69,7 +69,7 @@ class FittedStages:
 
     def _refuse(self, features: Sequence[str]) -> Any:
         raise ArtifactError(
-            f"No stage on {quoted(features)} was in the file that this search was loaded from, and "
-            "training rows are not kept; fit the search again, or dump it after cascade(candidate) "
-            "of every candidate that may be chosen."
+            f"The file of this search has no stage on {quoted(features)}, and no training rows to "
+            "fit it on. Fit the search again, or call cascade(candidate) for every candidate that "
+            "may be chosen before you dump it."
         )

@@ -1,4 +1,4 @@
-"""Rows that stages are fitted on: read once, and each set of features fitted once."""
+"""Rows that stages are fitted on; each column is read once, each set of features fitted once."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from emsco.rows.reading import ColumnReader, kind_of
 
 
 def check_labels(y: ArrayLike | None, n_rows: int) -> NDArray[Any]:
-    """Check the labels of training rows: one a row, and at least two classes."""
+    """Check the labels of training rows: one per row, and at least two classes."""
     labels: NDArray[Any] = column_or_1d(read_given_labels(y), warn=True)
     if labels.dtype.kind == "f":
         assert_all_finite(labels, input_name="y")
@@ -42,30 +42,30 @@ def check_labels(y: ArrayLike | None, n_rows: int) -> NDArray[Any]:
     classes = np.unique(labels)
     if len(classes) < 2:
         raise ClassesError(
-            f"`y` must hold at least 2 classes, got 1 class: {classes.tolist()[0]!r}."
+            f"`y` must have at least 2 classes, got 1 class: {classes.tolist()[0]!r}."
         )
     return labels
 
 
 class Training:
-    """Columns and labels to fit on; what is learned of a column or a set of them is kept.
+    """Columns and labels to fit on; what is learned about columns, and every fit, is kept.
 
     Parameters
     ----------
     learner : Learner
-        What fits.
+        The learner that fits.
     container : str
-        What the user's own classifiers want their columns in.
+        The container in which the user's own classifiers get their columns.
     columns : mapping of name to column
         Every column, in the order of X.
     labels : array
         The label of each row.
     params : dict
-        What the `fit` of every estimator receives.
+        The parameters passed to the `fit` of every estimator.
     sources : sequence of sequences of str, default=()
-        The columns of each source: told to a classifier that answers for every set of them.
+        The columns of each source, passed to a classifier that predicts for every set.
     may_be_missing : set of str, default=frozenset()
-        Columns that may be missing although no row here lacks them.
+        Columns that may have missing values although these rows have none.
     """
 
     def __init__(
@@ -82,9 +82,8 @@ class Training:
         self.container = container
         self.columns = columns
         self.labels = labels
-        self.classes, self.codes = np.unique(
-            labels, return_inverse=True
-        )  # codes: places in classes
+        # Codes are positions in classes.
+        self.classes, self.codes = np.unique(labels, return_inverse=True)
         self.params = dict(params)
         self.sources = sources
         self._may_be_missing = may_be_missing
@@ -92,14 +91,14 @@ class Training:
         if self.params.get("sample_weight") is not None:
             if not learner.takes_weights():
                 raise ColumnsError(
-                    f"`sample_weight` was given, but {type(learner.estimator).__name__}.fit takes "
-                    "none."
+                    f"`sample_weight` was given, but {type(learner.estimator).__name__}.fit does "
+                    "not take it."
                 )
             self._weight = _check_sample_weight(
                 self.params["sample_weight"], labels, ensure_non_negative=True
             )
             if not self._weight.any():
-                raise ValuesError("`sample_weight` must be above 0 for some row; all are 0.")
+                raise ValuesError("`sample_weight` must be above 0 for at least one row.")
             self.params["sample_weight"] = self._weight
         self._values: dict[str, NDArray[Any]] = {}
         self._readers: dict[str, ColumnReader] = {}
@@ -114,11 +113,11 @@ class Training:
 
     @property
     def most_frequent(self) -> int:
-        """Which class most rows have."""
+        """The position of the most frequent class."""
         return int(np.unique(self.labels, return_counts=True)[1].argmax())
 
     def take(self, rows: NDArray[np.intp]) -> Training:
-        """Give the same with some of the rows, nothing learned yet."""
+        """Return the same with some of the rows, without anything learned."""
         columns = {name: column[rows] for name, column in self.columns.items()}
         params = _check_method_params(self.labels, self.params, indices=rows)
         missing = {name for name in self.columns if has_missing(self.values(name))}
@@ -128,7 +127,7 @@ class Training:
         )
 
     def by(self, learner: Learner) -> Training:
-        """Give the same rows for another learner, nothing learned yet."""
+        """Return the same rows for another learner, without anything learned."""
         return Training(
             learner,
             self.container,
@@ -140,7 +139,7 @@ class Training:
         )
 
     def values(self, name: str) -> NDArray[Any]:
-        """Give a column as plain values; infinity raises."""
+        """Return a column as plain values; infinity raises an error."""
         if name not in self._values:
             values = plain(self.columns[name])
             refuse_invalid(values, name, missing_seen=True, given=self.columns[name])
@@ -162,7 +161,7 @@ class Training:
         return ColumnReader(kind, encoding.missing_seen, encoding)
 
     def encoded(self, name: str) -> Array:
-        """Give a column as the numbers that the default classifier takes."""
+        """Return a column as the numbers that the default classifier takes."""
         if name not in self._blocks:
             encoding = self.reader(name).encoding
             assert encoding is not None  # a learner that encodes has learned one
@@ -170,9 +169,9 @@ class Training:
         return self._blocks[name]
 
     def guarded(self, guard: Any, used: Sequence[str]) -> Any:
-        """Let a guard learn some of the columns."""
+        """Return a guard that has learned some of the columns."""
         fitted = clone(guard, safe=False)
-        # A guard must know declared categories, also where their values are numbers.
+        # A guard must know declared categories, even if their values are numbers.
         fitted.fit(
             {
                 name: as_objects(values) if is_category(self.columns[name]) else values
@@ -182,7 +181,7 @@ class Training:
         return fitted
 
     def fit(self, features: tuple[str, ...], number: int | None = None) -> Any:
-        """Fit the classifier of a set of columns, or find it fitted."""
+        """Return the classifier of a set of columns, fitted if necessary."""
         if features not in self.fitted:
             self.fitted[features] = self.learner.fit(self, features, number)
         return self.fitted[features]

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from emsco.plotting._history import HistoryDisplay as HistoryDisplay
     from emsco.plotting._sources import SourcesDisplay as SourcesDisplay
 
-# Every plot, and the module that it comes from when it is first asked for.
+# Every plot and its module, imported at first use.
 PLOTS = {
     "FlowDisplay": "_flow",
     "FrontDisplay": "_front",
@@ -22,7 +22,7 @@ PLOTS = {
     "SourcesDisplay": "_sources",
 }
 
-__all__ = sorted(PLOTS)  # a list, made of the one above
+__all__ = sorted(PLOTS)  # derived from the table above
 
 
 def __getattr__(name: str) -> Any:

@@ -29,10 +29,10 @@ from emsco.words.costs import Costs
 from emsco.words.decisions import Decisions, kind_of
 from emsco.words.evaluation import Evaluation, evaluate
 
-_NODE = 0.035  # half the width of a stage, where stages are 1 apart
-_MOST_NAMED = 6  # sources of a stage that are named
-_MOST_TOLD = 3  # classes at an exit, those that take it most
-_WIDTH = 22  # letters that fit between one stage and the next
+_NODE = 0.035  # half the width of a stage, in units of the distance between stages
+_MOST_NAMED = 6  # most sources named per stage
+_MOST_TOLD = 3  # most classes named per exit, largest share first
+_WIDTH = 22  # letters that fit between two stages
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Exit:
     stage: int
     accepted: bool
     rows: int
-    cost: float  # the mean that they paid
+    cost: float  # mean cost per row
     reasons: tuple[str, ...] = ()
     classes: Mapping[Any, float] = field(default_factory=dict)  # the share of each true class
 
@@ -131,8 +131,8 @@ class FlowDisplay:
         last = int(decisions.exit_stage.max())
         if last >= len(cascade.stages_):
             raise DecisionsError(
-                f"A row left at stage {last} but the cascade has {len(cascade.stages_)} stages; "
-                "give the cascade that decided."
+                f"A row left at stage {last}, but the cascade has {len(cascade.stages_)} stages; "
+                "pass the cascade that made these decisions."
             )
         evaluation = None if y is None else evaluate(decisions, y)
         exits = []
@@ -140,7 +140,7 @@ class FlowDisplay:
             here = decisions.exit_stage == stage
             for accepted in (True, False):
                 rows = here & (decisions.accepted == accepted)
-                # An empty exit is told too, where rows may leave by it.
+                # An empty exit is shown too if rows could leave there.
                 if rows.any() or accepted:
                     exits.append(_exit(decisions, stage, accepted, rows, y))
         return cls(exits, stages=cascade.stages_, costs=cascade.costs_, evaluation=evaluation).plot(
@@ -156,7 +156,7 @@ class FlowDisplay:
             The axes to draw on. None: a new figure.
         """
         n_stages = len(self.stages)
-        # What is bought is told below the stages, and must not take room from the bands.
+        # The text below the stages must not take room from the bands.
         below = max(len(self._bought(stage).splitlines()) for stage in range(n_stages))
         title = self._title()
         told = max(self._told(way).count("\n") for way in self.exits)
@@ -188,7 +188,7 @@ class FlowDisplay:
         return self
 
     def _node(self, stage: int, shares: list[float], tops: list[float]) -> tuple[float, float]:
-        """Give the top and the height of a stage: in the middle of where its rows will leave."""
+        """Return the top and the height of a stage, centred on the exits of its rows."""
         later = [i for i, way in enumerate(self.exits) if way.stage >= stage]
         height = sum(shares[i] for i in later)
         upper, lower = tops[later[0]], tops[later[-1]] - shares[later[-1]]
@@ -197,12 +197,12 @@ class FlowDisplay:
     def _leave(
         self, number: int, stage: int, at: float, to: float, height: float, end: float
     ) -> None:
-        """Draw the band of one exit, from its stage to the right edge, and tell it there."""
+        """Draw the band of one exit, from its stage to the right edge, and its text there."""
         way = self.exits[number]
         look = (
             {"color": BLUE, "alpha": 0.75, "linewidth": 0}
             if way.accepted
-            # Hatched too, so that print without colour tells it.
+            # Also hatched, for print without colour.
             else {"facecolor": "#F6D5BF", "edgecolor": RED, "hatch": "////", "linewidth": 0.5}
         )
         turn = min(stage + 1 - _NODE, end)
@@ -218,7 +218,7 @@ class FlowDisplay:
         self.texts_.append(text)
 
     def _told(self, way: Exit) -> str:
-        """Say how many leave by an exit, what they paid, and how much of each class they are."""
+        """Return the text of an exit: its rows, their cost, and its share of each class."""
         paid = f"{cell(float(way.cost))} {self.costs.unit}".rstrip()
         total = sum(each.rows for each in self.exits)
         rows = f"{way.rows:,} rows ({way.rows / total:.1%})"
@@ -246,7 +246,7 @@ class FlowDisplay:
         return self.ax_.fill_between(x, top, top - height, **look)
 
     def _title(self) -> str:
-        """Sum up: how many rows, what is accepted and paid, and with the truth each class."""
+        """Return the title: rows, coverage and cost, and each class if the truth is known."""
         total = sum(way.rows for way in self.exits)
         coverage = sum(way.rows for way in self.exits if way.accepted) / total
         cost = sum(way.rows * way.cost for way in self.exits) / total
@@ -264,7 +264,7 @@ class FlowDisplay:
         first, *others = title.splitlines()
         self.ax_.set_title(plain(first), loc="left", pad=6 + 72 * LINE * len(others))
         if others:
-            self.ax_.set_ylim(top=0.0)  # what is told of the first exit stays below
+            self.ax_.set_ylim(top=0.0)  # keep the text of the first exit below
             self.ax_.annotate(
                 plain("\n".join(others)),
                 (0, 1),
@@ -282,7 +282,7 @@ class FlowDisplay:
         self.ax_.spines[:].set_visible(False)
 
     def _bought(self, stage: int) -> str:
-        """Tell under a stage how many rows come to it and what they buy."""
+        """Return the text under a stage: how many rows reach it and what they buy."""
         rows = sum(way.rows for way in self.exits if way.stage >= stage)
         paid = [source for earlier in self.stages[:stage] for source in earlier]
         price = self.costs.of(self.stages[stage], paid=paid)
@@ -317,7 +317,7 @@ def _cut(name: str) -> str:
 
 
 def _tops(shares: list[float], least: float) -> list[float]:
-    """Place exits one under the other, each with room for its text; the top of each band."""
+    """Place exits one below the other, with room for their texts; return the top of each band."""
     tops, at = [], 0.0
     for share in shares:
         room = max(share + 0.06, least)

@@ -25,11 +25,11 @@ from emsco.plotting._style import (
 from emsco.words.evaluation import Evaluation
 from emsco.words.front import ParetoFront
 
-# Where coverage changes colour: the nearer to answering every row, the more it matters.
+# Where coverage changes colour: finer close to 1, where differences matter more.
 LEVELS = (0.0, 0.5, 0.8, 0.9, 0.95, 0.99, 1.0)
-_MANY = 300  # candidates, from which on points are small
+_MANY = 300  # more candidates than this are drawn as small points
 _FEW = 0.05  # of the candidates
-_SQUEEZED = 1 / 6  # of the axis, into which half of the candidates may not be pressed
+_SQUEEZED = 1 / 6  # of the axis: the cheaper half of the candidates needs at least this
 
 
 class FrontDisplay:
@@ -163,11 +163,11 @@ class FrontDisplay:
         lines = sum(label.count("\n") for label, *_ in marked)
         self.figure_, self.ax_ = axes(ax, 7.2, 5.0 + LINE * lines)
         colours = require("matplotlib.colors", "plot")
-        # Dark is high coverage; the palest end would vanish on paper.
+        # Dark is high coverage; the palest end would be invisible on paper.
         shades = require("matplotlib", "plot").colormaps["viridis_r"](np.linspace(0.06, 1.0, 256))
         colormap = colours.ListedColormap(shades, "coverage")
         norm = colours.BoundaryNorm(LEVELS, colormap.N)
-        order = np.argsort(self.coverage, kind="stable")  # what covers most lies on top
+        order = np.argsort(self.coverage, kind="stable")  # the highest coverage on top
         self.points_ = self.ax_.scatter(
             self.cost[order],
             self.accuracy[order],
@@ -177,7 +177,7 @@ class FrontDisplay:
             s=6 if len(order) > _MANY else 16,
             linewidths=0,
             alpha=0.8,
-            rasterized=len(order) > _MANY,  # thousands of points make a heavy PDF
+            rasterized=len(order) > _MANY,  # thousands of points make a large PDF
         )
         for level in LEVELS[1:-1]:
             self._line(level, colormap(norm(level)))
@@ -196,7 +196,7 @@ class FrontDisplay:
         return self
 
     def _line(self, level: float, colour: Any) -> None:
-        """Follow the best accuracy for at most a cost, at least so much accepted."""
+        """Draw the best accuracy at or below each cost, with at least this coverage."""
         covering = self.coverage >= level
         cost, accuracy = self.cost[covering], self.accuracy[covering]
         order = np.lexsort((-accuracy, cost))
@@ -204,7 +204,7 @@ class FrontDisplay:
         self.ax_.plot(cost, best, drawstyle="steps-post", color=colour, linewidth=1.4)
 
     def _marked(self) -> list[tuple[str, Evaluation, dict[str, Any]]]:
-        """List the chosen candidate and the references: what is told of each, and how it looks."""
+        """List the chosen candidate and the references, each with its text and its style."""
         marked = []
         if self.chosen is not None:
             star = {"marker": "*", "s": 260, "c": RED, "linewidths": 1.0}
@@ -222,7 +222,7 @@ class FrontDisplay:
         return f"{told}, cost {paid}" if not self.review else f"{told}\ncost {paid}"
 
     def _mark(self, marked: list[tuple[str, Evaluation, dict[str, Any]]]) -> None:
-        """Mark the chosen candidate and the references, and tell their figures above the axes."""
+        """Mark the chosen candidate and the references, and show their figures above the axes."""
         for told, evaluation, style in marked:
             self.ax_.scatter(
                 [evaluation.cost],
@@ -236,7 +236,7 @@ class FrontDisplay:
         if marked:
             self.ax_.legend(
                 loc="lower left",
-                bbox_to_anchor=(0, 1.02),  # above the axes: no place inside is free for sure
+                bbox_to_anchor=(0, 1.02),  # above the axes, because inside it could hide points
                 frameon=False,
                 borderaxespad=0,
                 borderpad=0.3,
@@ -245,7 +245,7 @@ class FrontDisplay:
             )
 
     def _near_zero(self) -> dict[str, float]:
-        """Say up to which cost the axis is linear: few that cost anything lie below."""
+        """Return up to which cost the axis is linear: few that are not free lie below."""
         paid = self.cost[self.cost > 0]
         least = np.quantile(paid, _FEW) if len(paid) else 1.0
         return {"linthresh": 10.0 ** np.ceil(np.log10(least)), "linscale": 0.5}

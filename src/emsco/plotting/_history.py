@@ -15,8 +15,8 @@ from emsco.exceptions import SearchError
 from emsco.plotting._style import BLUE, INK, RED, axes, bare, plain
 
 _MOST_NAMED = 16  # thresholds that fit above the axes
-_LETTERS = 80  # that fit above the axes side by side
-_LINE = 2.2  # letters as wide as a line is high
+_LETTERS = 80  # that fit above the axes next to each other
+_LINE = 2.2  # height of a line, in letters
 
 
 class HistoryDisplay:
@@ -94,7 +94,7 @@ class HistoryDisplay:
             self.hypervolume_.append(reached)
             if number % 2:
                 self.ax_.axvspan(begin, designs[-1], color="#F0F0F0", linewidth=0, zorder=0)
-            if len(run) == 1:  # told at its end only, as a walk of every design is
+            if len(run) == 1:  # reported only at its end, as by the exhaustive search
                 self.ax_.hlines(reached, begin, designs, color=BLUE, linewidth=1.6)
             self.ax_.plot(designs, reached, color=BLUE, linewidth=1.6)
             end = designs[-1:], reached[-1:]
@@ -123,7 +123,7 @@ class HistoryDisplay:
         every = -(-len(named) // _MOST_NAMED)
         named = named[::every]
         above = self.ax_.secondary_xaxis("top")
-        # How far names are apart, in letters that fit between: runs are not equally long.
+        # The distance between names, in letters: runs are not equally long.
         letters = _LETTERS / max(self.designs_[-1][-1], 1)
         close = min([(b[0] - a[0]) * letters for a, b in pairwise(named)], default=_LETTERS)
         turned = 90 if max(len(name) for _, name in named) + 1 > close else 0
@@ -141,10 +141,10 @@ class HistoryDisplay:
 
 
 def _runs(history: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
-    """Divide a history into runs: of one threshold each, with designs counted upwards."""
+    """Divide a history into runs of one threshold each, in which the count of designs grows."""
     told = [entry for entry in history if {"designs", "hypervolume"} <= entry.keys()]
     if not told:
-        raise SearchError("The history tells no designs with their hypervolume; nothing to draw.")
+        raise SearchError("The history has no entries with `designs` and `hypervolume` to draw.")
     runs = [[told[0]]]
     for before, entry in pairwise(told):
         same = entry.get("threshold") == before.get("threshold")

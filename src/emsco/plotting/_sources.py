@@ -15,7 +15,7 @@ from emsco.words.costs import Costs
 from emsco.words.front import ParetoFront
 
 _MOST_TICKS = 7
-_MOST_COLUMNS = 40  # groups of candidates: neighbours differ too much to be looked at one by one
+_MOST_COLUMNS = 40  # groups of candidates: single neighbours differ too much
 
 
 class SourcesDisplay:
@@ -115,7 +115,7 @@ class SourcesDisplay:
         self.colorbar_ = self.figure_.colorbar(
             image, ax=self.ax_, label="candidates that buy it", format=percent
         )
-        # Costs do not grow evenly from group to group, so the ticks say what they are.
+        # Costs do not grow evenly from group to group, so the ticks show them.
         first = [cell(float(self.cost[group[0]])) for group in groups]
         spread_ticks(self.ax_, first, most=_MOST_TICKS)
         return self

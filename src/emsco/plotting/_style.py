@@ -12,20 +12,20 @@ from emsco._ground.table import cell
 from emsco.exceptions import require
 from emsco.words.evaluation import Evaluation
 
-# Of Okabe and Ito's palette: apart for every kind of colour blindness, and in grey.
+# From Okabe and Ito's palette: distinct for every kind of colour blindness, and in grey.
 BLUE = "#0072B2"
 RED = "#D55E00"
 INK = "#222222"
 PALE = "#D0D0D0"
 
-MOST_CLASSES = 4  # that are told one by one, those that fare worst
+MOST_CLASSES = 4  # that are shown separately, the worst ones
 _WIDTH = 18  # letters of a label
 _APART = 8  # pixels between two labels
 LINE = 0.18  # inches that a line of small text takes
 
 
 def axes(ax: Any, width: float, height: float) -> tuple[Any, Any]:
-    """Give the figure and the axes to draw on; None makes new ones of a size in inches."""
+    """Return the figure and the axes to draw on; for None, new ones of this size in inches."""
     if ax is not None:
         return ax.figure, ax
     pyplot = require("matplotlib.pyplot", "plot")
@@ -34,17 +34,17 @@ def axes(ax: Any, width: float, height: float) -> tuple[Any, Any]:
 
 
 def bare(ax: Any) -> None:
-    """Leave out the lines of a frame that no value is read from."""
+    """Remove the top and right lines of the frame."""
     for side in ("top", "right"):
         ax.spines[side].set_visible(False)
 
 
 def spread_ticks(ax: Any, labels: Sequence[str], *, most: int) -> None:
-    """Label evenly spread columns of an image, as many as stand apart from one another."""
+    """Label evenly spread columns of an image, as many as do not overlap."""
     for n_ticks in range(most, 0, -1):
         at = np.unique(np.linspace(0, len(labels) - 1, n_ticks).round().astype(int))
         ax.set_xticks(at, [labels[i] for i in at])
-        ax.figure.draw_without_rendering()  # lays texts out
+        ax.figure.draw_without_rendering()  # computes the positions of texts
         boxes = [text.get_window_extent() for text in ax.get_xticklabels()]
         if all(one.x1 + _APART < next_.x0 for one, next_ in pairwise(boxes)):
             return
@@ -56,18 +56,18 @@ def cost_label(unit: str) -> str:
 
 
 def plain(text: object) -> str:
-    """Keep matplotlib from reading mathematics into a name that holds dollar signs."""
+    """Escape dollar signs, which matplotlib would read as mathematics."""
     return str(text).replace("$", r"\$")
 
 
 def named(label: object, width: int = _WIDTH) -> str:
-    """Shorten a label in its middle: many differ at their ends alone."""
+    """Shorten a label in its middle, because many differ only at their ends."""
     text = str(label)
     return text if len(text) <= width else f"{text[: width - 7]}...{text[-4:]}"
 
 
 def money_of(cost: float, coverage: float, unit: str, review: float) -> str:
-    """Say what a row costs on the mean, with its review where that has a price."""
+    """Return the mean cost of a row as text, with its review if that has a price."""
     if not review:
         return f"{cell(float(cost))} {unit}".rstrip()
     reviewed = review * (1 - coverage)
@@ -76,9 +76,9 @@ def money_of(cost: float, coverage: float, unit: str, review: float) -> str:
 
 
 def class_lines(evaluation: Evaluation) -> list[str]:
-    """Say of each class what is rejected and missed of it, its recall and its label's precision.
+    """Return one line per class with the shares rejected and missed, recall and precision.
 
-    Of many classes those that fare worst. A dash stands for a share of no rows.
+    Of many classes, only the worst are shown. A dash stands for a share of no rows.
     """
 
     def share(word: str, label: Any, whole: Any) -> str:

@@ -1,6 +1,6 @@
 "use strict";
-// The choice among candidates, as emsco.words.caution and emsco.words.selection make it: the same
-// operations in the same order, so that bounds choose here what ParetoFront.select chooses.
+// The choice among candidates, with the operations of emsco.words.caution and emsco.words.selection
+// in the same order, so that bounds choose the same candidate as ParetoFront.select.
 const emscoChoice = (function () {
   const share = (part, whole) => (whole > 0 ? part / whole : 0);
 
@@ -20,11 +20,11 @@ const emscoChoice = (function () {
     return sign > 0 ? Math.min((centre + half) / divisor, 1) : Math.max((centre - half) / divisor, 0);
   }
 
-  // What can be bounded: where it is a share of rows, the counts that it is of, for each candidate.
-  // `sign` is 1 where more is worse. The order is that of `Bounds.asked`.
+  // The figures that can have bounds, for each candidate; shares of rows are computed from counts.
+  // `sign` is 1 if more is worse. The order is that of `Bounds.asked`.
   function boundable(selected, labels, repeats) {
     const every = selected.accepted.map((_, i) => i);
-    const once = (z) => (z ? repeats : 1); // without a margin counts stay as they are
+    const once = (z) => (z ? repeats : 1); // without a margin, counts are used unchanged
     const counted = (parameter, word, sign, of) => ({ parameter, word, name: word, sign, k: null, at: () => of });
     const held = (parameter, word, sign, k, compute) => {
       const known = new Map();
@@ -46,14 +46,14 @@ const emscoChoice = (function () {
     ];
   }
 
-  // One front and what may be asked of it: a value or null for each of what can be bounded, and z.
+  // The choices on one front, given a value or null for each bound, and the margin z.
   function choosing(selected, labels, repeats, total, print) {
     const bounds = boundable(selected, labels, repeats);
     const every = selected.accepted.map((_, i) => i);
     const cost = bounds[0].at(0), coverage = bounds[1].at(0);
     const accuracy = every.map((i) => share(selected.right[i], selected.accepted[i]));
 
-    // No number of rows would do for a bound of none or all.
+    // With a margin, no number of rows would be enough for a bound of 0 or 1.
     const margin = (b, value, z) => (b.hasMargin && value !== 0 && value !== 1 ? z : 0);
     const values = (b, value, z) => b.at(margin(b, value, z));
     const asked = (wanted) => bounds.map((b, at) => [b, wanted[at]]).filter(([, value]) => value !== null);
@@ -62,7 +62,7 @@ const emscoChoice = (function () {
     const meeting = (short) => every.filter((i) => short.every((by) => by[i] === 0));
     const within = (wanted, z) => meeting(shortfalls(wanted, z));
 
-    // Of equals the more accurate, then the more covering, then the first.
+    // Ties: the higher accuracy, then the higher coverage, then the first.
     const cheapest = (candidates) => candidates.reduce((best, i) => {
       if (best === null) return i;
       if (cost[i] !== cost[best]) return cost[i] < cost[best] ? i : best;
@@ -82,8 +82,8 @@ const emscoChoice = (function () {
         + (holdsMargin(wanted, z) ? "; shares of rows must meet their bounds with a margin of " + standardErrors(z) : "") + ".";
     }
 
-    // Where nothing is within: the closest, what it fails, how far each bound can be met with the
-    // others as they are, and what would be chosen without the margin.
+    // If no candidate is within the bounds: the closest one, the bounds it breaks, the best value of
+    // each bound if the others stay, and the choice without the margin.
     function whyNot(wanted, z) {
       const short = shortfalls(wanted, z), of = asked(wanted);
       const distance = every.map((i) => short.reduce(
@@ -103,12 +103,12 @@ const emscoChoice = (function () {
       };
     }
 
-    // The shortest numbers that choose a candidate. It is the cheapest as covering and accurate, as
-    // counted; less the margin it need not be, since more rows narrow the margin of another. Then one
-    // more bound on a class may tell them apart, and as counted these two always do.
+    // The shortest numbers that choose a candidate. As counted, it is the cheapest with its coverage
+    // and accuracy. With a margin it may not be, because a candidate that accepts more rows has a
+    // smaller margin; then one more bound on a class may help. As counted, the two are always enough.
     function boundsFor(i, z) {
       const rounded = (x, digits, up) => {
-        const scale = 10 ** digits, near = Math.round(x * scale) / scale; // a short decimal already
+        const scale = 10 ** digits, near = Math.round(x * scale) / scale; // already a short decimal
         return near === x ? x : Math.min(1, Math.max(0, (up ? Math.ceil(x * scale) : Math.floor(x * scale)) / scale));
       };
       const wantedBy = (places, margin, print) => bounds.map((b, at) => (places.includes(at) ? print(b.at(margin)[i], b.sign > 0) : null));

@@ -6,7 +6,7 @@
   const every = Array.from({ length: n }, (_, i) => i);
   const byId = (id) => document.getElementById(id);
 
-  // Counts to rates, by the divisions that Evaluation does. Nothing is known of no rows: null.
+  // Counts to rates, with the divisions of Evaluation. The rate of no rows is null.
   const WORDS = ["rejected", "missed", "recall", "precision"];
   const share = (part, whole) => (whole ? part / whole : 0);
   const known = (part, whole) => (whole ? part / whole : null);
@@ -43,7 +43,7 @@
   const printer = (options) => new Intl.NumberFormat("en-US", { roundingMode: "halfEven", ...options });
   const tenths = printer({ minimumFractionDigits: 1, maximumFractionDigits: 1 });
   const short = printer({ maximumSignificantDigits: 4 }), long = printer({ maximumFractionDigits: 0 });
-  const exactly = (x) => x.toPrecision(60); // all its digits: Python rounds these, not the shortest
+  const exactly = (x) => x.toPrecision(60); // all its digits, because Python rounds those and not the shortest form
   const percent = (x) => (x === null || x === undefined ? "\u2013" : tenths.format(exactly(100 * x)) + "%");
   const number = (x) => (Math.abs(x) < 1000 ? short : long).format(exactly(x));
   const money = (x) => (number(x) + " " + costs.unit).trim();
@@ -51,7 +51,7 @@
   const paid = (f) => (!isReviewed ? money(f.cost)
     : number(f.cost) + " for sources + " + number(f.review) + " for review = " + money(f.cost + f.review));
   const roundedUp = (x, digits) => {
-    const scale = 10 ** digits, near = Math.round(x * scale) / scale; // a short decimal already
+    const scale = 10 ** digits, near = Math.round(x * scale) / scale; // already a short decimal
     return near === x ? x : Math.ceil(x * scale) / scale;
   };
 
@@ -63,7 +63,7 @@
   }
   const append = (parent, ...children) => { parent.append(...children); return parent; };
 
-  // Bounds: what they are on, which way, and where the slider can stand. Its loose end is no bound.
+  // Bounds: their figure, their direction and the stops of their slider. Its loose end means no bound.
   const chooser = emscoChoice.choosing(selected, labels, data.repeats, costs.total, number);
   const bounds = chooser.bounds.map((b) => {
     const id = b.k === null ? b.parameter : b.parameter + "_" + b.k;
@@ -72,8 +72,8 @@
   const stopsOf = (b) => (b.word === "cost" ? priceStops(b.at(0)) : shareStops(b));
   const least = (values) => values.reduce((a, x) => Math.min(a, x)), most = (values) => values.reduce((a, x) => Math.max(a, x));
   function shareStops(b) {
-    // Tenths of a percent, from where one candidate at least is within them to where all are. None
-    // and all are as counted, so they may be met where nothing near them is.
+    // Tenths of a percent, from where at least one candidate is within the bound to where all are.
+    // 0 and 1 are used as counted, so they may be met even if values close to them are not.
     const round = b.sign > 0 ? Math.ceil : Math.floor, held = b.at(standardErrors()), counted = b.at(0);
     const stops = [];
     for (let k = round(least(held) * 1000); k <= round(most(held) * 1000); k++) stops.push(k / 1000);
@@ -95,9 +95,9 @@
   const loose = (b) => (b.sign > 0 ? b.stops.length - 1 : 0);
   const asked = () => bounds.map((b) => b.value);
 
-  // Caution: how many standard errors shares of rows are held to the safe side.
+  // Caution: the margin in standard errors with which shares of rows must meet their bounds.
   const automatic = data.luck === null ? 1 : Math.max(1, data.luck);
-  let caution = "auto", preferred = "auto"; // as it is, and as the reader wants it
+  let caution = "auto", preferred = "auto"; // in use, and as set by the reader
   const standardErrors = () => (caution === "auto" ? automatic : caution);
   const cautionFor = (z, wanted) => (z === (wanted === "auto" ? automatic : wanted) ? wanted : z);
   function boundsFor(i, wanted) {
@@ -107,8 +107,8 @@
   byId("caution").append(...[
     ["auto", "auto: " + chooser.standardErrors(automatic)], ["0", "0: as counted"], ["number", "a number"],
   ].map(([value, text]) => Object.assign(element("option", text), { value })));
-  byId("luck").textContent = data.luck === null ? "It is not known how lucky the choice is: auto is 1."
-    : "Searching again showed a choice to be " + chooser.standardErrors(data.luck) + " of luck" + (data.luck < 1 ? "; auto is at least 1." : ".");
+  byId("luck").textContent = data.luck === null ? "The luck in a choice is unknown, so auto is 1."
+    : "Repeated searches showed that luck is worth " + chooser.standardErrors(data.luck) + (data.luck < 1 ? "; auto is at least 1." : ".");
   function readCaution() {
     const picked = byId("caution").value, typed = byId("caution_number");
     const number = typed.valueAsNumber, isNumber = number >= 0 && number < 99;
@@ -123,7 +123,7 @@
   byId("caution_number").addEventListener("input", () => { readCaution(); placeSliders(); later(); });
   const twoDecimals = (x) => Math.round(100 * x) / 100;
 
-  // The sliders: of classes in groups to open, where there are many.
+  // The sliders; those of classes are in groups that can be opened.
   const holders = {};
   bounds.forEach((b) => {
     b.input = document.createElement("input");
@@ -223,26 +223,26 @@
       const head = append(element("h3"), element("span", "stage " + at), element("span", "for " + money(price)));
       const rule = threshold(data.thresholds[data.thresholds_of[i][at]]);
       list.append(append(element("li", undefined, "stage"), head, bought,
-        element("p", rule), element("p", "a row that leaves here has paid " + money(paid))));
+        element("p", rule), element("p", "a row that leaves here has cost " + money(paid))));
     });
     showPrices(prices);
     const end = append(element("li", undefined, "stage rejected"), append(element("h3"), element("span", "rejected")));
     end.append(element("strong", percent(1 - points[i].coverage) + " of the rows"),
-      element("p", "confident at no stage; each has paid " + money(paid)));
-    if (costs.review !== null) end.append(element("p", "its review costs " + money(costs.review)));
+      element("p", "no stage is confident enough; each has cost " + money(paid)));
+    if (costs.review !== null) end.append(element("p", "the review of a row costs " + money(costs.review)));
     if (points[i].rejected.some((part) => part > 0)) end.append(element("p", "that is " + named(worstFirst(points[i], "rejected"), points[i].rejected)));
     list.append(end);
     byId("unused").textContent = unused.length
       ? "Never bought: " + unused.map((s) => s.name).join(", ") + ". That saves " + money(costs.total - paid) + " on every row." : "";
   }
 
-  // The full price as a bar: what each stage takes of it, and what is never paid.
+  // The full price as a bar: the share of each stage, and what is never paid.
   function showPrices(prices) {
     const bar = byId("prices");
     bar.replaceChildren();
     if (!costs.total) return;
     const left = costs.total - prices.reduce((sum, price) => sum + price, 0);
-    byId("full").textContent = "What each stage takes of the full price, " + money(costs.total) + ":";
+    byId("full").textContent = "The share of each stage in the full price of " + money(costs.total) + ":";
     [...prices, left].forEach((price, at) => {
       const part = price / costs.total, isPaid = at < prices.length;
       if (part < 1e-9) return;
@@ -254,7 +254,7 @@
     });
   }
 
-  // Classes: from the one that fares worst, in a word or over all.
+  // Classes, the worst first: in one figure or overall.
   const MOST_TILES = 3, MOST_NAMED = 4, MOST_SHOWN = 8;
   function worstFirst(p, word) {
     const bad = (k) => {
@@ -264,16 +264,16 @@
     return [...labels.keys()].sort((a, b) => bad(b) - bad(a) || a - b);
   }
   function named(inOrder, values) {
-    const order = inOrder.filter((k) => values[k] !== null); // of classes without rows nothing is known
+    const order = inOrder.filter((k) => values[k] !== null); // without classes that have no rows
     const some = order.filter((k) => values[k] > 0), told = some.slice(0, MOST_NAMED);
     if (!some.length) return "none of any class";
     const parts = told.map((k) => percent(values[k]) + " of class " + labels[k]);
-    const rest = order.length - told.length, much = some.length > told.length ? "no more" : "none";
+    const rest = order.length - told.length, much = some.length > told.length ? "at most as much" : "none";
     if (rest) parts.push(much + " of " + (rest > 1 ? rest + " others" : "class " + labels[order[order.length - 1]]));
     return parts.join(", ");
   }
 
-  // What is chosen now, at a glance; the sentence below tells the same to those who listen.
+  // The choice at a glance; for screen readers, the sentence below says the same.
   function showTiles(i, none) {
     const p = points[i], fresh = figures(data.fresh, i), whole = figures(data.all_sources.selected, 0);
     const onFresh = (of, print) => (fresh && of(fresh) !== null ? ["fresh: " + print(of(fresh))] : []);
@@ -282,7 +282,7 @@
     const inAll = (f) => number(f.cost + f.review);
     const cost = element("div", undefined, "tile");
     cost.append(element("span", isReviewed ? "cost, for sources" : "cost", "name"), element("strong", money(p.cost)));
-    const besides = isReviewed ? ["+ " + number(p.review) + " for review", "in all: " + inAll(p) + (fresh ? ", fresh: " + inAll(fresh) : "")]
+    const besides = isReviewed ? ["+ " + number(p.review) + " for review", "total: " + inAll(p) + (fresh ? ", fresh: " + inAll(fresh) : "")]
       : onFresh((f) => f.cost, money);
     cost.append(...[...besides, "all sources: " + money(costs.total)].map((line) => element("span", line, "more")));
     const tiles = [
@@ -305,14 +305,14 @@
       return append(element("div", undefined, "tile class"), element("span", name, "name"), table);
     };
     if (labels.length <= MOST_TILES) return labels.map((label, k) => tile("class " + label, WORDS.map((word) => [word, k, word])));
-    const worst = { rejected: "most rejected", missed: "most missed", recall: "least recall", precision: "least precision" };
-    return [tile("by class, the worst", WORDS.map((word) => {
+    const worst = { rejected: "most rejected", missed: "most missed", recall: "lowest recall", precision: "lowest precision" };
+    return [tile("worst by class", WORDS.map((word) => {
       const k = worstFirst(p, word)[0];
       return [word, k, worst[word] + ": " + labels[k]];
     }))];
   }
 
-  // The tables: over all rows, then class by class.
+  // The tables: of all rows, then by class.
   const whole = data.all_sources;
   const asManyAt = new Map(whole.as_many.of.map((accepted, at) => [accepted, at]));
   const asManyAs = (i) => figures(whole.as_many, asManyAt.get(selected.accepted[i]));
@@ -328,7 +328,7 @@
       ["coverage", (f) => percent(f.coverage)],
       ["cost" + unit, (f) => number(f.cost)],
     ];
-    if (isReviewed) rows.push(["for review" + unit, (f) => number(f.review)], ["in all" + unit, (f) => number(f.cost + f.review)]);
+    if (isReviewed) rows.push(["for review" + unit, (f) => number(f.review)], ["total" + unit, (f) => number(f.cost + f.review)]);
     if (data.error_cost !== null) rows.push(["loss" + unit, (f) => (f.loss === undefined ? "\u2013" : number(f.loss))]);
     if (points[i].worst_latency !== undefined) {
       rows.push(["latency", (f) => number(f.latency)], ["worst latency", (f) => number(f.worst_latency)]);
@@ -367,12 +367,12 @@
     showClasses(i);
   }
   function showClasses(i) {
-    // With many classes those that fare worst come first, and the others are opened.
+    // Of many classes, the worst come first; the others can be opened.
     const isMany = labels.length > MOST_TILES;
     const order = isMany ? worstFirst(points[i]) : [...labels.keys()];
     const shown = labels.length > MOST_SHOWN + 1 ? order.slice(0, MOST_SHOWN) : order;
     byId("by-class").hidden = !labels.length;
-    byId("class-order").textContent = isMany ? ", from the one that fares worst" : "";
+    byId("class-order").textContent = isMany ? ", worst first" : "";
     byId("classes").replaceChildren(...classRows(i, shown));
     byId("others").hidden = shown.length === order.length;
     byId("others").querySelector("summary").textContent = "The other " + (order.length - shown.length) + " classes";
@@ -393,7 +393,7 @@
           const value = percent(f && f[word][k]);
           return at ? append(element("span", undefined, "more"), element("span", name + " ", "besides"), value) : element("strong", value);
         }));
-        cell.dataset.word = word; // told beside it on a phone, where the columns are those of figures
+        cell.dataset.word = word; // shown beside it on a phone, where columns are different figures
         return cell;
       }));
     });
@@ -404,7 +404,7 @@
     return [head, body];
   }
 
-  // The lines that choose the same. Nothing asked for would be as the search was told: by="cost".
+  // The lines that make the same choice. choose() without bounds would use the search's own: by="cost".
   function showLines({ values, caution }) {
     const python = [], shell = [], given = new Map();
     bounds.forEach((b, at) => {
@@ -438,7 +438,7 @@
   // The plot. Plotly reads markup in text, so names are escaped for it.
   const levels = [0, 0.5, 0.8, 0.9, 0.95, 0.99, 1];
   function shade(coverage) {
-    // As far along the levels: the nearer to answering every row, the more it matters.
+    // The position among the levels, which are finer close to 1, where differences matter more.
     let k = 0;
     while (k < levels.length - 2 && coverage >= levels[k + 1]) k++;
     return k + (coverage - levels[k]) / (levels[k + 1] - levels[k]);
@@ -502,7 +502,7 @@
       ...(narrow ? { y: -0.34, yanchor: "top", x: 0.5, len: 1 } : { len: 1 }),
     };
     const inner = xy(order);
-    if (!order.length) Object.assign(inner, { x: [null], y: [null], text: [""] }); // so that the key stays
+    if (!order.length) Object.assign(inner, { x: [null], y: [null], text: [""] }); // so that the colour bar stays
     const found = [
       { ...xy(outside), name: "outside the bounds", showlegend: false, marker: { size, color: "#c9ced6" } },
       { ...inner, name: "within the bounds", showlegend: false,
@@ -541,7 +541,7 @@
   }
   let drawing = null, took = 0;
   function showPlot(i, inside) {
-    // Thousands of points take their time: then they wait until the slider rests.
+    // Drawing thousands of points takes long: then wait until the slider rests.
     clearTimeout(drawing);
     if (took < 60) draw(i, inside);
     else drawing = setTimeout(() => draw(i, inside), 150);
@@ -550,7 +550,7 @@
     const begin = performance.now();
     const config = {
       responsive: true, displaylogo: false, displayModeBar: isNarrow() ? false : "hover",
-      modeBarButtons: [["toImage", "resetScale2d"]], // named, so that none ever sends data away
+      modeBarButtons: [["toImage", "resetScale2d"]], // listed, so that no button can send data away
     };
     window.Plotly.react(plot, traces(i, inside), layout(), config);
     plot.dataset.candidate = i;
@@ -573,7 +573,7 @@
     const part = costs.total ? " (" + (isReviewed ? "sources: " : "") + percent(p.cost / costs.total) + " of the full price)" : "";
     const told = byId("told");
     showTiles(i, none);
-    told.textContent = (none ? "No candidate is within these bounds. The closest, which fails " + why.failed.join(" and ") + ", " : "The cheapest cascade within the bounds ")
+    told.textContent = (none ? "No candidate is within these bounds. The closest, which breaks the bound on " + why.failed.join(" and ") + ", " : "The cheapest cascade within the bounds ")
       + "costs " + paid(p) + " per row" + part + ", accepts " + percent(p.coverage)
       + " of the rows and is right on " + percent(p.accuracy) + " of those."
       + (labels.length ? " It rejects " + named(worstFirst(p, "rejected"), p.rejected) + "; it misses " + named(worstFirst(p, "missed"), p.missed) + "." : "")
@@ -581,7 +581,7 @@
         : " " + inside.length.toLocaleString("en-US") + (inside.length === 1 ? " candidate is within them." : " candidates are within them."));
     told.classList.toggle("none", none);
     told.dataset.candidate = i;
-    // At first it is the search's own rule, which may be another than bounds.
+    // At the start it is the search's own rule, which may be other than bounds.
     byId("rule").textContent = data.rule && i === data.chosen && isAtFirst(values) ? data.rule : chooser.rule(values, z);
     showSliders();
     showCascade(i);
@@ -591,13 +591,13 @@
   }
   function without(i) {
     if (i === undefined) return "";
-    return i === null ? " Nor is any within them without the margin, caution 0."
-      : " Without the margin, caution 0 gives one that pays " + paid(points[i]) + " a row.";
+    return i === null ? " Without the margin (caution 0), none is within them either."
+      : " Without the margin (caution 0), one that costs " + paid(points[i]) + " per row would be chosen.";
   }
   const choose = (state) => set(state.values, state.caution);
   const isAtFirst = (values) => caution === first.caution && values.every((value, at) => value === first.values[at]);
   function atFirst() {
-    // The bounds that the search was given, where they are the page's; else some that choose the same.
+    // The bounds given to the search, if the page has them; otherwise bounds that choose the same.
     if (data.asked) {
       const z = data.asked.caution === "auto" ? automatic : data.asked.caution;
       const values = bounds.map((b) => (data.asked[b.parameter] === undefined ? null
@@ -609,14 +609,14 @@
   const first = atFirst();
   let waiting = false;
   function later() {
-    // Once a frame, however fast a slider moves.
+    // At most once per frame, however fast a slider moves.
     if (waiting) return;
     waiting = true;
     requestAnimationFrame(() => { waiting = false; show(); });
   }
 
   byId("start").addEventListener("click", () => choose(first));
-  if (data.chosen === null) byId("start").textContent = "As at first";
+  if (data.chosen === null) byId("start").textContent = "Reset";
   byId("free").addEventListener("click", () => set(bounds.map(() => null), preferred));
   let wasNarrow = isNarrow();
   window.addEventListener("resize", () => {

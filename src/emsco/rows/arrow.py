@@ -1,8 +1,8 @@
-"""Columns of Arrow as the values that a model judges: numbers with NaN, or text with None.
+"""Turn Arrow columns into the values that a model judges: numbers with NaN, or text with None.
 
 CSV has only text. Whether a column holds numbers is learned once, from all of its training rows,
-and then known by the model; the same functions read the cells both times, so that a row means the
-same in any file and in any block of it.
+and stored in the model. The same functions read the cells in training and later, so that a row
+means the same in any file and in any block of it.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ _NUMERALS = pa.array([repr(number) for number in BOOLEANS.values()])
 
 
 def is_text(column: pa.Array) -> bool:
-    """Say whether a column holds text, perhaps as a dictionary."""
+    """Return whether a column holds text, as it is or dictionary-encoded."""
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def as_numbers(column: pa.Array) -> NDArray[np.float64]:
-    """Read numbers and booleans, NaN where there is none; what is neither raises ArrowInvalid.
+    """Read numbers and booleans; a missing value becomes NaN, anything else raises ArrowInvalid.
 
-    It reads a whole column as `to_number` reads a value.
+    Reads a whole column as `to_number` reads one value.
     """
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
@@ -75,30 +75,30 @@ def _parse(column: pa.Array) -> pa.Array:
 
 
 def known_cells(column: pa.Array) -> pa.Array:
-    """Trim cells, and leave out those that stand for a missing number."""
+    """Trim cells, and turn those that represent a missing number into nulls."""
     trimmed = pc.utf8_trim_whitespace(column)
     missing = pc.is_in(trimmed, value_set=_MISSING.cast(trimmed.type))
     return pc.if_else(missing, pa.scalar(None, trimmed.type), trimmed)
 
 
 def as_objects(column: pa.Array) -> NDArray[np.object_]:
-    """Give values as Python has them."""
+    """Return values as Python objects."""
     objects = np.empty(len(column), dtype=object)
     objects[:] = column.to_pylist()
     return objects
 
 
 class Texts(NamedTuple):
-    """A column of text: every word once, None behind them, and the place of each row's word."""
+    """A column of text: its distinct values, then None, and each row's index in them."""
 
     words: NDArray[np.object_]
     places: NDArray[np.intp]
 
     @classmethod
     def read(cls, column: pa.Array, levels: Sequence[Any] = ()) -> Texts:
-        """Read text, None where there is none; `levels` are those that a model knows.
+        """Read text; a missing value becomes None. `levels` are the categories of the model.
 
-        Dates and other types are the text that Arrow writes for them.
+        Dates and other types become the text that Arrow writes for them.
         """
         if not pa.types.is_dictionary(column.type):
             if not is_text(column) and not _is_number(column.type):
@@ -111,18 +111,18 @@ class Texts(NamedTuple):
         return cls(words, places)
 
     def each(self) -> NDArray[np.object_]:
-        """Give the text of each row."""
+        """Return the text of each row."""
         return self.words[self.places]
 
 
-# Spells the numbers of a column as Python does, where its file writes them in another way.
+# Rewrites numbers in the notation of Python if the file has another one.
 Respell: TypeAlias = Callable[[pa.Array], pa.Array]
 
 
 def read_column(
     column: pa.Array, reader: ColumnReader, respell: Respell | None = None
 ) -> NDArray[Any]:
-    """Read a column as a model knows it: numbers, infinity where a value is none; or text."""
+    """Read a column as the model needs it: text, or numbers with infinity for invalid values."""
     values = as_given(column, reader, respell)
     return values if _holds_text(reader) else numbers(values)
 
@@ -134,18 +134,18 @@ def _holds_text(reader: ColumnReader) -> bool:
 def as_given(
     column: pa.Array, reader: ColumnReader, respell: Respell | None = None
 ) -> NDArray[Any]:
-    """Read a column as a model knows it, for the library to read again as it does any frame."""
+    """Read a column as the model needs it; the library then reads it like any frame."""
     if _holds_text(reader):
         return Texts.read(column, reader.known_levels).each()
     with suppress(pa.ArrowInvalid):
         return as_numbers(column)
     if respell is not None:
         return as_given(respell(column), reader)
-    return as_objects(column)  # which says which value is none
+    return as_objects(column)  # so that an error can name the invalid value
 
 
 def read_unknown(column: pa.Array) -> NDArray[Any]:
-    """Read a column that no model knows: as numbers where all of it are, else as text."""
+    """Read a column that no model knows: as numbers if all values are, else as text."""
     try:
         return as_numbers(column)
     except pa.ArrowInvalid:
@@ -153,14 +153,14 @@ def read_unknown(column: pa.Array) -> NDArray[Any]:
 
 
 def is_number(text: str) -> bool:
-    """Say whether a text spells a number or a boolean, or stands for a missing one."""
+    """Return whether a text is a number or a boolean, or represents a missing one."""
     return abs(to_number(text)) != UNREADABLE
 
 
 def read_labels(column: pa.Array, name: str, classes: NDArray[Any] | None = None) -> NDArray[Any]:
-    """Read labels, every row having one; where the classes are known, so is their type.
+    """Read labels; every row must have one. If the classes are known, labels have their type.
 
-    Else cells of text are whole numbers, numbers or booleans where all of them are, or text.
+    Else text becomes whole numbers, floats or booleans if all cells are such, or stays text.
     """
     column = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
     kinds = [pa.int64(), pa.float64(), pa.bool_()] if is_text(column) else []
@@ -178,7 +178,7 @@ def read_labels(column: pa.Array, name: str, classes: NDArray[Any] | None = None
     if pc.any(empty).as_py():
         row = pc.index(empty, pa.scalar(True)).as_py()
         raise ValuesError(
-            f"Row {row} has no label in {name!r}; fill it, or leave the row out.",
+            f"Row {row} has no label in {name!r}; fill it in, or leave the row out.",
             row=row,
             column=name,
         )
@@ -187,8 +187,8 @@ def read_labels(column: pa.Array, name: str, classes: NDArray[Any] | None = None
         labels.dtype.kind == "f" and (labels != np.floor(labels)).any()
     ):
         raise ValuesError(
-            f"Column {name!r} cannot be the label, as it holds values like {labels[0]}; labels are "
-            "text, booleans or whole numbers.",
+            f"Column {name!r} cannot be the label, because it holds values such as {labels[0]}; "
+            "labels must be text, booleans or whole numbers.",
             column=name,
         )
     return labels

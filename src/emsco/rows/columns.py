@@ -1,4 +1,4 @@
-"""X as named columns, whatever container the user keeps them in: numpy, pandas or polars."""
+"""X as named columns, from any container: numpy, pandas or polars."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from emsco.exceptions import ColumnsError, ValuesError, nearest, quoted, require
 from emsco.rows.values import UNREADABLE, is_missing, is_number, to_number, unjudged
 
-# One value a row, and `column[rows]` takes rows by an integer array: a numpy array, a pandas
-# extension array or a polars Series.
+# One value per row, with `column[rows]` for an integer array: a numpy array, a pandas extension
+# array or a polars Series.
 Column: TypeAlias = Any
 Columns: TypeAlias = Mapping[str, Column]
 
@@ -24,7 +24,7 @@ _TURNED_ROWS = 1024
 
 
 def container_of(X: Any) -> str:
-    """Say what holds the columns: "pandas", "polars" or "array"; loads neither library."""
+    """Return the container of X: "pandas", "polars" or "array"; imports neither library."""
     for library in ("pandas", "polars"):
         module = sys.modules.get(library)
         if module is not None and isinstance(X, module.DataFrame):
@@ -33,7 +33,7 @@ def container_of(X: Any) -> str:
 
 
 def read_columns(X: Any, names: Sequence[str]) -> dict[str, Column]:
-    """Read columns by position, `names` naming every one of them."""
+    """Read columns by position; `names` has the name of each."""
     if container_of(X) == "array":
         return {name: X[:, i] for i, name in enumerate(names)}
     by_position = X.iloc if container_of(X) == "pandas" else X
@@ -41,7 +41,7 @@ def read_columns(X: Any, names: Sequence[str]) -> dict[str, Column]:
 
 
 def slice_columns(columns: Columns, size: int) -> Iterator[Columns]:
-    """Cut columns into blocks of rows, one empty block where there are none."""
+    """Cut columns into blocks of rows; without rows there is one empty block."""
     n_rows = len(next(iter(columns.values())))
     for start in range(0, max(n_rows, 1), size):
         yield {name: column[start : start + size] for name, column in columns.items()}
@@ -50,11 +50,11 @@ def slice_columns(columns: Columns, size: int) -> Iterator[Columns]:
 def transpose_blocks(
     X: NDArray[Any], names: Sequence[str], size: int, dtype: Any
 ) -> Iterator[tuple[NDArray[Any], Columns]]:
-    """Cut a matrix into blocks of rows, each as it is and as columns that lie together in memory.
+    """Cut a matrix into blocks of rows, each as it is and as contiguous columns.
 
-    A matrix lies row by row: reading it one column at a time would pull all of it through the cache
-    for each of them. Turned in pieces that fit the cache, it comes from memory once. The columns
-    are written over by the next block: new memory for each would cost more than the turning.
+    A matrix is stored row by row: reading it column by column would load all of it into the cache
+    for each column. Transposed in pieces that fit into the cache, it is loaded once. The next block
+    overwrites the columns, because new memory would take longer than the transposition.
     """
     turned = np.empty((X.shape[1], min(size, len(X))), dtype=dtype)
     for start in range(0, len(X), size):
@@ -65,7 +65,7 @@ def transpose_blocks(
 
 
 def pick_columns(frame: Any, names: Sequence[str]) -> dict[str, Column]:
-    """Read columns of a frame by name; columns that are not asked for are ignored."""
+    """Read columns of a frame by name; other columns are ignored."""
     held = list(frame.columns)
     there = set(held)
     missing = [name for name in names if name not in there]
@@ -79,16 +79,16 @@ def pick_columns(frame: Any, names: Sequence[str]) -> dict[str, Column]:
 
 
 def refuse_twice(names: Sequence[object], *, among: Sequence[str] | None = None) -> None:
-    """Refuse columns of one name, which cannot be told apart."""
+    """Refuse columns with the same name."""
     counts = Counter(names)
     considered = counts if among is None else among
     twice = sorted({str(name) for name in considered if counts[name] > 1})
     if twice:
-        raise ColumnsError(f"Every column of X needs its own name, named twice: {quoted(twice)}.")
+        raise ColumnsError(f"Columns of X must have different names; repeated: {quoted(twice)}.")
 
 
 def _unwrap(series: Any) -> Column:
-    """Give the bare array under a pandas Series; a polars Series is a column already."""
+    """Return the array of a pandas Series; a polars Series is already a column."""
     if not hasattr(series, "array"):
         return series
     return series.to_numpy() if isinstance(series.dtype, np.dtype) else series.array
@@ -103,13 +103,13 @@ def assemble(container: str, names: Sequence[str], columns: Columns) -> Any:
 
 
 def is_category(column: Column) -> bool:
-    """Say whether the user declared a column categorical, even where its values are numbers."""
+    """Return whether the user declared a column categorical, even if its values are numbers."""
     dtype = getattr(column, "dtype", None)
     return type(dtype).__name__ in ("CategoricalDtype", "Categorical", "Enum")
 
 
 def unmask(X: Any) -> Any:
-    """Give an array without its mask: what is masked is missing, whatever hides below it."""
+    """Return an array without its mask; masked values become missing."""
     if isinstance(X, list | tuple) and any(isinstance(row, np.ma.MaskedArray) for row in X):
         X = np.ma.array(X)
     if not isinstance(X, np.ma.MaskedArray):
@@ -125,7 +125,7 @@ def unmask(X: Any) -> Any:
 
 
 def plain(column: Column) -> NDArray[Any]:
-    """Turn any column into numbers with NaN, or into objects with None for what is missing."""
+    """Turn any column into numbers with NaN, or into objects with None for missing values."""
     words = _words(column)
     if words is not None:
         given, places = words
@@ -142,10 +142,10 @@ def _plain_values(given: list[Any]) -> NDArray[Any]:
 
 
 def _words(column: Column) -> tuple[list[Any], NDArray[np.intp]] | None:
-    """Give every value of a column of text or categories once, and the place of each row's.
+    """Return the distinct values of a column of text or categories, and each row's index in them.
 
-    The last one is None, for rows without a value. None for all but arrays of pandas that hold such
-    values by themselves: there a few values are read instead of one for each row.
+    The last value is None, for rows without a value. Returns None except for pandas arrays of such
+    values: only there can the distinct values be read instead of every row.
     """
     dtype = getattr(column, "dtype", None)
     if isinstance(column, np.ndarray) or not hasattr(column, "factorize"):
@@ -157,7 +157,7 @@ def _words(column: Column) -> tuple[list[Any], NDArray[np.intp]] | None:
 
 
 def numbers(column: Column) -> NDArray[Any]:
-    """Read a column where training had numbers: NaN where a value is missing."""
+    """Read a column that had numbers in training; a missing value becomes NaN."""
     array = _as_array(column)
     if array.dtype.kind in NUMERIC:
         return array
@@ -165,7 +165,7 @@ def numbers(column: Column) -> NDArray[Any]:
 
 
 def categories(column: Column, read: Callable[[object], Any]) -> NDArray[np.object_]:
-    """Read a column where training had text or categories: None where a value is missing."""
+    """Read a column that had text or categories in training; a missing value becomes None."""
     words = _words(column)
     if words is not None:
         given, places = words
@@ -178,7 +178,7 @@ def categories(column: Column, read: Callable[[object], Any]) -> NDArray[np.obje
 
 
 def _distinct(values: list[Any]) -> set[Any] | None:
-    """Give every value once: usually few. None where some cannot be compared that way."""
+    """Return the distinct values, usually few; None if some cannot be hashed."""
     try:
         return set(values)
     except TypeError:
@@ -186,9 +186,9 @@ def _distinct(values: list[Any]) -> set[Any] | None:
 
 
 def listed(column: Column) -> list[Any]:
-    """Give the values of a column one by one, as exact as they are in it."""
+    """Return the values of a column as a list, without loss of precision."""
     column = unmask(column)
-    if isinstance(column, np.ndarray):  # whose dates would be listed as whole numbers
+    if isinstance(column, np.ndarray):  # tolist() would turn dates into integers
         return list(column) if column.dtype.kind in "mM" else list(column.tolist())
     if not hasattr(column, "dtype"):
         return list(column)
@@ -207,7 +207,7 @@ def _objects(values: list[Any]) -> NDArray[np.object_]:
 
 
 def _as_array(column: Column) -> NDArray[Any]:
-    """Turn any column into a numpy array without a mask, its floats no wider than a float."""
+    """Turn any column into a numpy array without a mask, with floats of at most 64 bits."""
     if type(column) is not np.ndarray:
         column = unmask(column) if isinstance(column, np.ndarray) else _plain_foreign(column)
     array: NDArray[Any] = column
@@ -215,7 +215,7 @@ def _as_array(column: Column) -> NDArray[Any]:
 
 
 def narrow(array: NDArray[Any]) -> NDArray[Any]:
-    """Turn floats wider than usual into floats: what is too large for one becomes infinity."""
+    """Turn floats of more than 64 bits into float64; values that are too large become infinity."""
     if array.dtype.kind != "f" or array.dtype.itemsize <= 8:
         return array
     with np.errstate(over="ignore"):
@@ -223,7 +223,7 @@ def narrow(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def as_objects(values: NDArray[Any]) -> NDArray[np.object_]:
-    """Turn plain numbers into objects with None for what is missing, as categories are."""
+    """Turn plain numbers into objects with None for missing values, as for categories."""
     objects = values.astype(object)
     if values.dtype.kind in NUMERIC:
         objects[np.isnan(values.astype(np.float64))] = None
@@ -231,18 +231,18 @@ def as_objects(values: NDArray[Any]) -> NDArray[np.object_]:
 
 
 def refuse_unknown(values: NDArray[Any], name: str) -> None:
-    """Refuse a plain column that is neither numbers nor text throughout."""
+    """Refuse a plain column that holds neither only numbers nor only text."""
     if values.dtype.kind in NUMERIC:
         return
     if values.dtype.kind != "O":
         raise ValuesError(
-            f"Column {name!r} holds {values.dtype}; turn it into numbers, text or booleans.",
+            f"Column {name!r} holds {values.dtype}; convert it to numbers, text or booleans.",
             column=name,
         )
     for row, value in enumerate(values.tolist()):
         if value is not None and not isinstance(value, str):
             raise ValuesError(
-                f"Column {name!r} must hold numbers or text throughout; row {row} is {value!r}.",
+                f"Column {name!r} must hold only numbers or only text; row {row} is {value!r}.",
                 row=row,
                 column=name,
             )
@@ -263,27 +263,27 @@ def _plain_foreign(column: Column) -> NDArray[Any]:
 
 
 def is_level(value: object) -> bool:
-    """Say whether a value can be one of a column of categories: a text or a number, not missing."""
+    """Return whether a value can be a category: a text or a number that is not missing."""
     return isinstance(value, str | bool | int | float | np.generic) and not is_missing(value)
 
 
 def all_finite(values: NDArray[Any]) -> bool:
-    """Say whether numbers are surely all finite, in one pass and without another array.
+    """Return True only if all numbers are finite, in one pass and without another array.
 
-    A sum is finite only where every number is; it may also overflow, which is not "surely".
+    A sum is finite only if every number is. It may also overflow, so False proves nothing.
     """
     if values.dtype.kind == "O":
         return False
-    if values.size == 1:  # live, rows come one by one
+    if values.size == 1:  # in live use, rows come one by one
         return isfinite(values.item())
     with np.errstate(over="ignore", invalid="ignore"):
         return bool(np.isfinite(values.sum()))
 
 
 def invalid(values: NDArray[Any], *, missing_seen: bool) -> NDArray[np.bool_] | None:
-    """Mark values that cannot be judged: infinity, and missing where training had none.
+    """Mark values that cannot be judged: infinity, and missing values if training had none.
 
-    None stands for "all are good".
+    Returns None if all values are valid.
     """
     if values.dtype.kind not in "fO":
         return None
@@ -309,9 +309,9 @@ def refuse_invalid(
     first_row: int = 0,
     given: Column | None = None,
 ) -> None:
-    """Raise for the first value that cannot be judged, naming its row and column.
+    """Raise an error that names row and column of the first value that cannot be judged.
 
-    `given` is what these values were read from, if they were.
+    `given` is the column that these values were read from, if any.
     """
     bad = invalid(values, missing_seen=missing_seen)
     if bad is None:
@@ -327,7 +327,7 @@ def refuse_invalid(
 
 
 def has_missing(values: NDArray[Any]) -> bool:
-    """Say whether a plain column has a missing value."""
+    """Return whether a plain column has a missing value."""
     if values.dtype.kind == "f":
         return bool(np.isnan(values).any())
     return values.dtype.kind == "O" and any(value is None for value in values.tolist())

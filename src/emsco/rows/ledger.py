@@ -1,9 +1,9 @@
-"""What was asked of rows, and shown of them: one ledger for all models fitted on the same rows.
+"""Which rows were used for which questions: one ledger for all models fitted on the same rows.
 
-A promise holds for the first question on fresh rows, not for the one that happened to pass. So
-every question is written down before it is answered. Copies, loads and refits of a model share what
-was asked in this process; a file of JSON lines, appended to under a lock, shares it between
-processes.
+A promise holds for the first question on fresh rows, not for the one that finally passed. So every
+question is recorded before it is answered. Within a process, copies, loads and refits of a model
+share their ledger; processes share it through a file of JSON lines, which is locked while it is
+written.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ _FORMAT = 1
 
 @dataclass(frozen=True)
 class Entry:
-    """Rows that something was asked of, or shown of.
+    """Rows that were used for a question, or on which candidates were shown.
 
     Parameters
     ----------
     question : str
-        A digest of what was asked: targets, rows, labels and all that decides.
+        A digest of the question: targets, rows, labels and everything that decides.
     share : float
-        The part of the allowed error that it takes; 0 where rows were only looked at.
+        The part of the allowed error that the question uses; 0 if rows were only looked at.
     candidates : int
-        How many cascades were shown, where rows were looked at; else 0.
+        How many cascades were shown if rows were only looked at; else 0.
     rows : HashedRows
-        Which rows.
+        The rows.
     number : str
-        Tells this entry from any other.
+        Identifies this entry.
     withdraws : str, default=""
         The number of an entry that got no answer, because its rows could not be decided.
     """
@@ -55,13 +55,13 @@ class Entry:
     withdraws: str = ""
 
     def withdrawal(self) -> Entry:
-        """Say that it got no answer."""
+        """Return an entry that withdraws this one, because it got no answer."""
         return Entry(self.question, 0.0, 0, HashedRows(), withdraws=self.number)
 
 
 @dataclass
 class Ledger:
-    """All that was asked and shown of rows, of models fitted on the same rows.
+    """All questions and looks at rows by models that were fitted on the same rows.
 
     Parameters
     ----------
@@ -75,20 +75,20 @@ class Ledger:
     _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def keep_in(self, path: str | os.PathLike[str]) -> None:
-        """Write what comes to a file as well, and read what other processes write there."""
+        """Also write new entries to a file, and read what other processes write there."""
         with self._lock:
             if os.path.realpath(path) not in self._paths:
                 self._paths.append(os.path.realpath(path))
 
     def add(self, entries: Sequence[Entry]) -> None:
-        """Take over what a file tells was asked earlier."""
+        """Add entries from a model file that are not here yet."""
         with self._lock:
             known = {entry.number for entry in self._entries}
             self._entries += [entry for entry in entries if entry.number not in known]
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """What was asked and shown, in order, without what was withdrawn."""
+        """The entries in order, without those that were withdrawn."""
         with self._lock:
             withdrawn = {entry.withdraws for entry in self._entries}
             return tuple(
@@ -98,14 +98,14 @@ class Ledger:
             )
 
     def refresh(self) -> None:
-        """Read what other processes have written, where there is any file yet."""
+        """Read what other processes have written to existing files."""
         with self._lock, _locked([path for path in self._paths if os.path.exists(path)]) as files:
             for file in files:
                 self.add(_read(file, self.fitted))
 
     @contextmanager
     def open(self) -> Iterator[Page]:
-        """Read all there is, and let nobody else write until the page is closed."""
+        """Read all entries, and lock the ledger until the page is closed."""
         with self._lock, _locked(self._paths) as files:
             for file in files:
                 self.add(_read(file, self.fitted))
@@ -114,18 +114,18 @@ class Ledger:
 
 @dataclass
 class Page:
-    """A ledger that is open: nobody else writes to it meanwhile."""
+    """An open ledger, to which no other process can write."""
 
     _ledger: Ledger
     _files: list[Any]
 
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """What was asked and shown so far."""
+        """The entries so far."""
         return self._ledger.entries
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """Write down, on the disk first."""
+        """Record entries, first in the files."""
         lines = b"".join(_line(self._ledger.fitted, entry) for entry in entries)
         for file in self._files:
             _append(file, lines)
@@ -137,20 +137,20 @@ _REGISTRY = threading.Lock()
 
 
 def ledger_of(fitted: str) -> Ledger:
-    """Give the one ledger of this process for models fitted on these rows."""
+    """Return this process's ledger for models fitted on these rows."""
     with _REGISTRY:
         return _LEDGERS.setdefault(fitted, Ledger(fitted))
 
 
 def keep_ledger(model: Any, path: str | os.PathLike[str]) -> None:
-    """Keep what is asked and shown of rows by a fitted model in a file, besides in this process.
+    """Record questions and looks at rows by a fitted model in a file, not only in this process.
 
     Parameters
     ----------
     model : CascadeSearchCV or CascadeClassifier
-        The model; all that were fitted on the same rows share what is kept.
+        The model; all models fitted on the same rows share the ledger.
     path : str or path
-        The file, made when something is first asked or shown.
+        The file, created at the first question or look.
     """
     fitted: FittedRows = getattr(model, "fitted_rows_", FittedRows())
     if fitted.digest:
@@ -158,25 +158,25 @@ def keep_ledger(model: Any, path: str | os.PathLike[str]) -> None:
 
 
 def forget_all() -> None:
-    """Begin as a new process does."""
+    """Clear all ledgers, as in a new process."""
     with _REGISTRY:
         _LEDGERS.clear()
 
 
 @contextmanager
 def _locked(paths: Sequence[str]) -> Iterator[list[Any]]:
-    """Open files to read and append, each locked; a process that dies leaves no lock behind."""
+    """Open and lock files to read and append; the lock ends with the process."""
     files: list[Any] = []
     try:
-        for path in sorted(paths):  # always in this order, or two processes could wait for ever
+        for path in sorted(paths):  # always in this order, to avoid deadlocks
             try:
                 file = open(path, "a+b")  # noqa: SIM115  # closed below
                 files.append(file)
                 _lock_file(file)
             except OSError as error:
                 raise ArtifactError(
-                    f"The ledger {path} cannot be opened: {error.strerror}; without it nobody "
-                    "could know what was asked of these rows before."
+                    f"The ledger {path} cannot be opened: {error.strerror}. It records what "
+                    "these rows were used for before."
                 ) from error
         yield files
     finally:
@@ -197,7 +197,7 @@ def _lock_file(file: Any) -> None:
 
 
 def _append(file: Any, lines: bytes) -> None:
-    """Write lines so that all of them are on the disk, or none."""
+    """Write all lines to the disk, or none."""
     end = file.seek(0, os.SEEK_END)
     try:
         file.write(lines)
@@ -207,17 +207,17 @@ def _append(file: Any, lines: bytes) -> None:
         with suppress(OSError):
             file.truncate(end)
         raise ArtifactError(
-            f"The ledger {file.name} cannot be written: {error.strerror}; nothing was asked."
+            f"The ledger {file.name} cannot be written: {error.strerror}. No question was answered."
         ) from error
 
 
 def _read(file: Any, fitted: str) -> list[Entry]:
-    """Read what concerns models fitted on these rows; what a dying process left half is removed."""
+    """Read entries of models fitted on these rows; remove a line that is incomplete."""
     file.seek(0)
     data = file.read()
     whole = data.rfind(b"\n") + 1
     if whole < len(data):
-        file.truncate(whole)  # it was to be written before asking, so nothing was asked
+        file.truncate(whole)  # written before answering, so nothing was answered
     entries = []
     for number, line in enumerate(data[:whole].splitlines(), 1):
         try:
@@ -228,8 +228,8 @@ def _read(file: Any, fitted: str) -> list[Entry]:
                 entries.append(_entry(told))
         except (ValueError, KeyError, TypeError) as error:
             raise ArtifactError(
-                f"Line {number} of the ledger {file.name} is damaged ({error}); restore the file, "
-                "because without it nobody could know what was asked of these rows before."
+                f"Line {number} of the ledger {file.name} is damaged ({error}). Restore the "
+                "file: it records what these rows were used for before."
             ) from error
     return entries
 

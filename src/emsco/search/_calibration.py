@@ -1,4 +1,4 @@
-"""Whether an estimator's confidences keep what they promise, as far as a search has seen it."""
+"""Warn if an estimator is overconfident on the rows of a search."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ _LEAST_ROWS = 30
 
 
 def warn_overconfident(learner: Learner, problem: Problem) -> None:
-    """Warn where an estimator's thresholds would not mean what they say."""
+    """Warn if accepted rows are right less often than the threshold promises."""
     found = None if learner.is_calibrated else overconfidence(problem)
     if found is not None:
         threshold, share = found
         warn(
-            f"{type(learner.estimator).__name__} promises more than it keeps: of the rows it was "
-            f"{threshold:.0%} sure of, {share:.0%} were right; wrap it in "
-            "CalibratedClassifierCV(estimator, method='sigmoid', ensemble=False) for "
-            "thresholds that mean something.",
+            f"{type(learner.estimator).__name__} is overconfident: of the rows with a confidence "
+            f"of at least {threshold:.0%}, {share:.0%} were right. Wrap it in "
+            "CalibratedClassifierCV(estimator, method='sigmoid', ensemble=False), so that "
+            "thresholds are meaningful.",
             CalibrationWarning,
         )
 
 
 def overconfidence(problem: Problem) -> tuple[float, float] | None:
-    """Find the threshold that accepted rows fall short of most; None where none is, but by chance.
+    """Find the threshold that accepted rows miss most; None if any miss may be due to chance.
 
-    Held against the truth are all sources together and every single source fitted so far: few
-    columns are where many estimators are surest without reason. Gives the threshold and the share
-    right among the rows that reached it.
+    It compares with the truth all sources together and every single source fitted so far, because
+    many estimators are most overconfident on few columns. Returns the threshold and the share of
+    rows accepted at it that are right.
     """
     single = np.vstack([np.ones(problem.n_sources), np.eye(problem.n_sources)]).astype(np.bool_)
     single = single[problem.exist(single)]
@@ -45,8 +45,8 @@ def overconfidence(problem: Problem) -> tuple[float, float] | None:
         sure = confidence >= threshold
         accepted = sure.sum(axis=0)
         right = (sure & (label == problem.table.truth)).sum(axis=0)
-        # Sets that are sure of one row err together, so that is one draw, however many they are.
-        # Three standard errors: thresholds are many, and chance may not raise an alarm.
+        # Sets that accept the same row err together, so they count as one draw. Three standard
+        # errors, because with many thresholds chance must not raise an alarm.
         noise = 3 * np.sqrt(threshold * (1 - threshold) * (accepted**2).sum())
         short = threshold * accepted.sum() - right.sum()
         if np.count_nonzero(accepted) < _LEAST_ROWS or short <= noise:

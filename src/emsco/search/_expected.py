@@ -1,4 +1,4 @@
-"""How long a search with very many columns or classes may take, said before it begins."""
+"""Warn before a search that may take long because of very many columns or classes."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from emsco.search.strategies.exhaustive import Exhaustive, count_sets
 from emsco.search.strategies.hybrid import Hybrid
 from emsco.search.strategies.local import FITS
 
-_STEPS = 10  # of Newton's method that a fit takes, about
-_A_SECOND = 3e9  # multiplications on one core, about
+_STEPS = 10  # of Newton's method per fit, about
+_A_SECOND = 3e9  # multiplications per second on one core, about
 _PATIENCE = 60.0  # seconds
 
 
 def warn_slow(problem: Problem, search: Search) -> None:
-    """Warn where fits have so many unknowns that the search may take minutes, or hours."""
+    """Warn if fits have so many unknowns that the search may take minutes or hours."""
     seconds = expected_seconds(problem, search)
     if seconds is None or seconds < _PATIENCE:
         return
     unit, size = ("hours", 3600) if seconds >= 5400 else ("minutes", 60)
     warn(
         f"This search may take about {seconds / size:,.0f} {unit}: with so many columns or classes "
-        "a single fit takes long. Let several columns be one source, leave out rare classes, or "
-        "take fewer rows (`max_rows`) or folds (`cv`).",
+        "a single fit takes long. Combine columns into one source, leave out rare classes, or use "
+        "fewer rows (`max_rows`) or folds (`cv`).",
         SearchWarning,
     )
 
 
 def expected_seconds(problem: Problem, search: Search) -> float | None:
-    """Reckon from the arithmetic; None where fits are small, or not the default ones.
+    """Estimate the time from the arithmetic; None if fits are small or not the default ones.
 
-    A set of the mean size has half of the unknowns. A step of Newton's method takes the products of
-    all pairs of unknowns over the rows, and then the solution for as many equations. No clock is
-    looked at: what else the machine does at this moment says nothing of the next hour.
+    A set of mean size has half of the unknowns. A step of Newton's method needs the products of all
+    pairs of unknowns over the rows, and then solves as many equations. Nothing is timed, because
+    the current load of the machine does not predict the next hour.
     """
     fitter = problem.table.fitter
     if not isinstance(fitter, BatchedLogistic) or not fitter.is_slow:
@@ -44,7 +44,7 @@ def expected_seconds(problem: Problem, search: Search) -> float | None:
 
 
 def _n_sets(problem: Problem, search: Search) -> float:
-    """Count the source sets that a search may fit."""
+    """Return the number of source sets that a search may fit."""
     every = count_sets(problem) or 2.0**problem.n_sources - 1
     if isinstance(search, Exhaustive):
         return every

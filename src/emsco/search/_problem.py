@@ -1,4 +1,4 @@
-"""What a search is asked: costs, limits and thresholds, and the evaluation of designs as counts."""
+"""The problem of a search: costs, limits and thresholds, and the evaluation of designs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Which = int | NDArray[np.int64]  # of the alternative thresholds: one, or design
 
 
 class Counts(NamedTuple):
-    """Evaluations of many designs, as counts, which mean nothing where one is not feasible."""
+    """Evaluations of many designs as counts; those of infeasible designs are meaningless."""
 
     feasible: NDArray[np.bool_]
     accepted: NDArray[np.int64]
@@ -33,19 +33,19 @@ class Counts(NamedTuple):
     paid: NDArray[np.int64]  # price units over all rows
 
     def take(self, designs: NDArray[Any]) -> Counts:
-        """Give the counts of some designs, in the order asked for."""
+        """Return the counts of some designs, in the given order."""
         return Counts(*(values[designs] for values in self))
 
     def join(self, other: Counts) -> Counts:
-        """Give these counts and others behind them."""
+        """Return these counts followed by others."""
         return Counts(*(np.concatenate(pair) for pair in zip(self, other, strict=True)))
 
 
 class _Counted(NamedTuple):
-    """Counts of designs as the kernel gives them."""
+    """Counts of designs as computed by the kernel."""
 
-    begins: NDArray[np.int64]  # where each design's chain of sets begins
-    exists: NDArray[np.bool_]  # whether every set of it does
+    begins: NDArray[np.int64]  # start of each design's chain of sets
+    exists: NDArray[np.bool_]  # whether every set of the chain exists
     accepted: NDArray[np.int64]
     right: NDArray[np.int64]
     paid: NDArray[np.int64]
@@ -55,41 +55,41 @@ class _Counted(NamedTuple):
 
 
 class SearchResult(NamedTuple):
-    """What a search found, and how it went."""
+    """The front that a search found, and its history."""
 
     front: ParetoFront
     history: list[dict[str, Any]]
 
 
 class Search(Protocol):
-    """A strategy: it proposes designs and is told their counts; it never sees data.
+    """A strategy: it proposes designs and gets their counts; it never sees data.
 
-    `emsco.testing.check_search` holds one of your own against all that is promised here.
+    `emsco.testing.check_search` checks that your own strategy keeps what is promised here.
     """
 
     def run(self, problem: Problem, rng: np.random.Generator, callback: Any = None) -> SearchResult:
         """Search, drawing all randomness from `rng`.
 
-        `callback` is given a dict at every step, as the history has them: the `threshold` searched,
-        the share `done` of the whole search, which ends at 1, how many `source_sets` are fitted and
-        how many `designs` were evaluated at that threshold, the size of the `front` and its
-        `hypervolume`; more where there is more to tell. What it raises ends the search.
+        `callback` gets a dict at every step, as in the history: the `threshold` searched, the share
+        `done` of the whole search, which ends at 1, the number of `source_sets` fitted and of
+        `designs` evaluated at that threshold, the size of the `front` and its `hypervolume`; it
+        may have more keys. An exception in it ends the search.
         """
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A table of outcomes, the prices, and what a design must keep to.
+    """A table of outcomes, the prices, and the limits of designs.
 
-    Prices are whole units inside: every price times the smallest power of ten that makes all of
-    them whole, or the largest with which sums over all rows still are exact as floats. So equal
-    costs are equal, whatever the order of summing, and no price is too small to count.
+    Internally prices are integers: every price times the smallest power of ten that makes all of
+    them integers, or the largest with which sums over all rows are still exact as floats. So equal
+    costs are equal in any order of summing, and no price is too small to count.
     """
 
     table: OutcomeTable
     costs: Costs
     classes: Sequence[Any]
-    thresholds: Sequence[StageThreshold]  # the alternatives, as the table has them
+    thresholds: Sequence[StageThreshold]  # the alternatives, in the order of the table
     max_stages: int
     allow_unused: bool = True
     max_missed: Mapping[Any, float] = field(default_factory=dict)
@@ -100,31 +100,31 @@ class Problem:
 
     @property
     def n_sources(self) -> int:
-        """How many sources there are."""
+        """The number of sources."""
         return len(self.costs.names)
 
     @cached_property
     def n_designs(self) -> int:
-        """How many designs there are."""
+        """The number of possible designs."""
         return StageDesign.count(self.n_sources, self.max_stages, unused=self.allow_unused)
 
     @property
     def n_rows(self) -> int:
-        """How many evaluation rows there are."""
+        """The number of evaluation rows."""
         return self.table.n_rows
 
     @property
     def n_thresholds(self) -> int:
-        """How many alternative thresholds there are."""
+        """The number of alternative thresholds."""
         return len(self.thresholds)
 
     def span(self, threshold: int) -> tuple[float, float]:
-        """Say from which share of a search to which one threshold goes, taken in turn."""
+        """Return the part of a search, from share to share, that one threshold of all takes."""
         return threshold / self.n_thresholds, (threshold + 1) / self.n_thresholds
 
     @cached_property
     def scale(self) -> Decimal:
-        """How many units make one of the costs' own, a power of ten."""
+        """The number of integer units per unit of the costs, a power of ten."""
         prices = [*(source.cost for source in self.costs.sources), *self.costs.setups.values()]
         decimals = [Decimal(repr(price)) for price in prices]
         digits = max(0, *(-int(price.normalize().as_tuple().exponent) for price in decimals))
@@ -138,11 +138,11 @@ class Problem:
 
     @cached_property
     def _own_prices(self) -> NDArray[np.int64]:
-        """What each source costs by itself, in units."""
+        """The price of each source without its setup, in units."""
         return np.array([self._units(source.cost) for source in self.costs.sources], dtype=np.int64)
 
     def prices(self, sets: Sets) -> NDArray[np.int64]:
-        """Price source sets in units, each setup once."""
+        """Return the prices of source sets in units, with each setup once."""
         total = sets.astype(np.int64) @ self._own_prices
         for setup, price in self.costs.setups.items():
             sharing = [i for i, source in enumerate(self.costs.sources) if source.setup == setup]
@@ -151,11 +151,11 @@ class Problem:
 
     @cached_property
     def total(self) -> int:
-        """What all sources cost a row, in units."""
+        """The price of all sources per row, in units."""
         return int(self.prices(np.ones((1, self.n_sources), dtype=np.bool_))[0])
 
     def exist(self, sets: Sets) -> NDArray[np.bool_]:
-        """Say which source sets exist: those closed under what their sources require."""
+        """Return which source sets exist: those with everything that their sources require."""
         exist = np.ones(len(sets), dtype=np.bool_)
         for i, source in enumerate(self.costs.sources):
             for name in source.requires:
@@ -164,17 +164,17 @@ class Problem:
 
     @cached_property
     def class_rows(self) -> NDArray[np.int64]:
-        """How many rows each class has."""
+        """The number of rows of each class."""
         return np.bincount(self.table.truth, minlength=len(self.classes))
 
     @cached_property
     def most_missed(self) -> NDArray[np.int64]:
-        """The most rows of each class that may be missed."""
+        """The maximum number of rows of each class that may be missed."""
         return self._most(self.max_missed)
 
     @cached_property
     def most_rejected(self) -> NDArray[np.int64]:
-        """The most rows of each class that may be rejected."""
+        """The maximum number of rows of each class that may be rejected."""
         return self._most(self.max_rejected)
 
     def _most(self, shares: Mapping[Any, float]) -> NDArray[np.int64]:
@@ -187,10 +187,10 @@ class Problem:
         )
 
     def chains(self, assignments: Assignments) -> tuple[Sets, NDArray[np.int64]]:
-        """Give the source sets that designs pass through, one a row, and where each chain begins.
+        """Return the source sets that designs pass through, one per row, and each chain's start.
 
-        The sets of design d are those from `begins[d]` up to `begins[d + 1]`. Designs that cannot
-        be are refused here, by whatever way they come.
+        The sets of design d are those from `begins[d]` up to `begins[d + 1]`. Invalid designs are
+        refused here, wherever they come from.
         """
         designs = check_designs(
             assignments, self.costs.names, self.max_stages, allow_unused=self.allow_unused
@@ -203,30 +203,30 @@ class Problem:
         return (rows >= 0) & (rows <= stage[:, None]), begins
 
     def lacking(self, assignments: Assignments) -> NDArray[np.int64]:
-        """Count for each design the source sets that would have to be fitted first."""
+        """Count the source sets of each design that are not fitted yet."""
         sets, begins = self.chains(assignments)
         return np.add.reduceat(~self.table.has(sets), begins[:-1], dtype=np.int64)
 
     def evaluate(self, assignments: Assignments, threshold: Which = 0) -> Counts:
-        """Count what designs accept, have right and pay; bit arithmetic once their sets are fitted.
+        """Count accepted and right rows and the price of designs, by bits once sets are fitted.
 
         Parameters
         ----------
         assignments : array of shape (n_designs, n_sources)
             Canonical: stages 0, 1, ... without gaps, -1 for unused.
         threshold : int or array of shape (n_designs, max_stages), default=0
-            Which of the alternative thresholds: one for all, or one a stage.
+            Which of the alternative thresholds: one for all, or one per stage.
 
         Raises
         ------
         SearchError
-            Where a design cannot be: it buys nothing, has a gap or too many stages, or leaves a
-            source unused that may not be. What `requires`, `max_missed` or `max_rejected` forbid is
-            not feasible.
+            If a design is invalid: it buys nothing, has a gap or too many stages, or leaves a
+            source unused that must be used. Designs that break `requires`, `max_missed` or
+            `max_rejected` are not feasible instead.
         """
         masks = self.table.class_masks
         limited = bool(self.max_missed or self.max_rejected)
-        # Classes are counted where one is limited; elsewhere their counts are nobody's business.
+        # Classes are counted only if one is limited.
         counted = self._count(assignments, threshold, masks if limited else masks[:0])
         feasible = counted.exists
         if limited:
@@ -279,15 +279,15 @@ class Problem:
         *,
         reference: NDArray[np.uint64] | None = None,
     ) -> list[Candidate]:
-        """Make candidates of designs, their evaluations complete: by class, and with latencies.
+        """Make candidates of designs with complete evaluations: by class, and with latencies.
 
-        `reference` has a bit for each row that a reference is right on; with it, evaluations tell
-        what both have right.
+        `reference` has a bit for each row that a reference is right on; with it, evaluations count
+        the rows that both have right.
 
         Raises
         ------
         SearchError
-            Where a design cannot be, as in `evaluate`, or buys a source before what it requires.
+            If a design is invalid, as in `evaluate`, or buys a source before what it requires.
         """
         assignments = np.asarray(assignments)
         if not len(assignments):
@@ -330,7 +330,7 @@ class Problem:
         return any(source.latency for source in self.costs.sources)
 
     def _latencies(self, design: StageDesign) -> NDArray[np.float64]:
-        """Say how long each stage waits."""
+        """Return the latency of each stage."""
         if not self._takes_time:
             return np.zeros(design.n_stages)
         return np.array([self.costs.latency_of(stage) for stage in design.stages])
@@ -343,7 +343,7 @@ class Problem:
         }
 
     def _count_labels(self, assignments: Assignments, threshold: Which) -> NDArray[np.int64] | None:
-        """Count what designs accept under each label; None with two classes, where it follows."""
+        """Count accepted rows under each label; None with two classes, where others imply it."""
         if not len(self.table.labels):
             return None
         from emsco.search._kernels import count_labels
@@ -357,21 +357,21 @@ class Problem:
         return found
 
     def _refuse_unmet(self, assignment: NDArray[Any]) -> None:
-        """Say what a design buys before what that requires."""
+        """Raise an error about a source that a design buys before what it requires."""
         design = StageDesign(assignment, self.costs.names)
         for stage in range(design.n_stages):
             for source, required in self.costs.unmet(design.acquired(stage)):
                 raise SearchError(
                     f"The search proposed {design_text(assignment)} as a candidate, which buys "
-                    f"{source!r} in stage {stage}, before {required!r}, which it requires; only "
-                    "what `evaluate` finds feasible is one."
+                    f"{source!r} in stage {stage}, before {required!r}, which it requires; "
+                    "propose only designs that `evaluate` finds feasible."
                 )
 
     def _by_label(self, counts: NDArray[Any]) -> dict[Any, int]:
         return dict(zip(self.classes, counts.tolist(), strict=True))
 
     def hypervolume(self, counts: Counts) -> float:
-        """Give the share of the unit box coverage x accuracy x (1 - cost / total) dominated."""
+        """Return the dominated share of the unit box coverage x accuracy x (1 - cost / total)."""
         import moocore
 
         if not len(counts.paid):
@@ -382,12 +382,12 @@ class Problem:
         return float(moocore.hypervolume(points, ref=[0.0] * 3, maximise=True))
 
     def front(self, candidates: Iterable[Candidate]) -> ParetoFront:
-        """Make the front of candidates at this problem's prices."""
+        """Return the front of candidates at this problem's prices."""
         return ParetoFront(candidates, self.costs)
 
 
 def _spelled_out(which: Which, begins: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Say for each set of each chain which threshold it has."""
+    """Return the threshold of each set of each chain."""
     if np.ndim(which) == 0:
         return np.full(begins[-1], which, dtype=np.int64)
     design = np.repeat(np.arange(len(begins) - 1), np.diff(begins))

@@ -1,14 +1,14 @@
-"""What a search has fitted so far, in a file: a run that was killed goes on from there.
+"""The fits of a search so far, in a file, so that a run that was killed can be resumed.
 
-All randomness is drawn by the search from one seed, and fits are all that takes long. So a
-checkpoint holds no state of any search: it holds the seed and the table, and a run that goes on is
-the same run from its beginning, which finds its fits done.
+A search draws all randomness from one seed, and only fits take long. So a checkpoint does not hold
+the state of a search, but the seed and the table: a resumed run repeats the run from its start, and
+finds these fits done.
 
-A file is a line that says what it is, a line of JSON, the arrays of the table as bare bytes, and
-the sha256 of all that: data only. It is written whole or not at all, and the one before it is kept
-beside it. Size: two bits a row, a set and a threshold, with three classes and more those of the
-label too, 8 bytes a set for every 64 sources, and 9 bytes a row for all sources and for each single
-one. A run that goes on has the file in memory until it has done what the file holds.
+A file is data only: a line that identifies the format, a line of JSON, the arrays of the table as
+raw bytes, and the sha256 of all that. It is written whole or not at all, and the previous one is
+kept. Size: two bits per row, set and threshold (with three or more classes those of the label too),
+8 bytes per set for every 64 sources, and 9 bytes per row for all sources and for each single one. A
+resumed run holds the file in memory until it has used all of it.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from emsco.exceptions import ArtifactError, CheckpointError, CheckpointWarning, 
 from emsco.search._outcomes import FitRecord, OutcomeTable
 from emsco.search._run import identify
 
-PREVIOUS = ".previous"  # what the name of the checkpoint before the last ends in
+PREVIOUS = ".previous"  # suffix of the previous checkpoint
 
 _MAGIC = b"emsco checkpoint 1\n"
 _SEAL = 32  # bytes of a sha256
-_SHARE = 1 / 30  # of the time that writing may take
-_SHOWN = 40  # characters up to which a message tells what a part of the run was and is
+_SHARE = 1 / 30  # of the time may go into writing
+_SHOWN = 40  # longest values that a message shows
 
 _LOGGER = logging.getLogger("emsco")
 
 
 class _File(NamedTuple):
-    """A checkpoint as it was read, every byte of it checked."""
+    """A checkpoint that was read and checked."""
 
     path: str
     head: dict[str, Any]
@@ -50,16 +50,16 @@ class _File(NamedTuple):
 
 
 class Checkpoint:
-    """A run on the disk: read when it begins, written as it goes.
+    """A run on the disk: read at the start, written as it proceeds.
 
-    After a step, the table is written if all writing so far has taken at most 3% of the time. Each
-    writing is told to the logger `emsco`, as debugging information.
+    After a step, the table is written if writing has taken at most 3% of the time so far. The
+    logger `emsco` gets a debug message each time.
 
     Parameters
     ----------
     path : str or path
-        The file. The one before it has the same name and ends in `.previous`; where the file itself
-        is damaged, that is read instead, with a warning.
+        The file. The previous one has the same name with the suffix `.previous`; if the file is
+        damaged, the previous one is read instead, with a warning.
 
     Examples
     --------
@@ -78,44 +78,44 @@ class Checkpoint:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._path = os.path.realpath(path)
-        self._is_damaged = False  # what stands at the path now
+        self._is_damaged = False  # the file at the path
         remove_drafts(self._path)
         self._found = self._read()
         self._seed: int | None = self._found.head["seed"] if self._found else None
         self._run: dict[str, str] = {}
-        self._written = -1  # sets that the file has
-        self._began = 0.0  # when the search did
+        self._written = -1  # sets in the file
+        self._began = 0.0  # start of the search
         self._spent = 0.0  # seconds of writing so far
 
     def seeded(self, random_state: Any) -> Any:
-        """Give the source of randomness: where it was left open, the seed that was drawn then.
+        """Return the source of randomness; for None, the seed of the checkpoint or a new one.
 
-        What it gives is part of the run, as it is before anything is drawn from it.
+        Its state before anything is drawn from it identifies the run.
         """
         if random_state is None:
             if self._seed is None:
-                self._seed = int(np.random.randint(2**31))  # noqa: NPY002  # what None means there
+                self._seed = int(np.random.randint(2**31))  # noqa: NPY002  # None means this
             random_state = self._seed
         self._run["random_state"] = identify(random_state)
         return random_state
 
     @contextmanager
     def keeping(self, table: OutcomeTable, run: Mapping[str, str]) -> Iterator[int]:
-        """Fill a table's past, write the table as it grows, and at the end, whatever ends it.
+        """Restore a table, and write it as it grows and at the end, even after an error.
 
-        `run` tells by name all that the table depends on; a checkpoint of another run is refused.
-        Gives the number of sets that the past has.
+        `run` names everything that the table depends on; a checkpoint of another run is refused.
+        Yields the number of restored sets.
         """
         self._run |= run
         if self._found is None:
-            self._write(table)  # what cannot be written should not be searched for
+            self._write(table)  # fail before the search if it cannot be written
         else:
             self._refuse_another(self._found)
             past = _past_of(self._found, table)
             table.resume(past)
             self._written = len(past.sets)
             self._found = None
-        self._began, self._spent = time.monotonic(), 0.0  # the first step is written at once
+        self._began, self._spent = time.monotonic(), 0.0  # so the first step is written
         table.watch(lambda _: self._write_if_due(table))
         try:
             yield self._written
@@ -123,7 +123,7 @@ class Checkpoint:
             raise
         except BaseException:
             if len(table) > self._written:
-                with suppress(CheckpointError):  # it may not hide what went wrong
+                with suppress(CheckpointError):  # it must not hide the original error
                     self._write(table)
             raise
         else:
@@ -149,7 +149,7 @@ class Checkpoint:
             json.dumps(head).encode() + b"\n",
             *map(_bytes_of, _arrays_of(record)),
         ]
-        # The last one is kept, unless it is damaged: then the one before it is.
+        # Keep the last one as previous, unless it is damaged: then the previous one stays.
         keep = None if self._is_damaged else self._path + PREVIOUS
         try:
             write_whole(self._path, _sealed(parts), keep=keep)
@@ -162,7 +162,7 @@ class Checkpoint:
         _LOGGER.debug("checkpoint of %d source sets: %.3f seconds", self._written, seconds)
 
     def _read(self) -> _File | None:
-        """Read the last checkpoint, or else the one before; None where there is none."""
+        """Read the last checkpoint, or else the previous one; None if there is none."""
         damage = ""
         for path in (self._path, self._path + PREVIOUS):
             try:
@@ -171,14 +171,14 @@ class Checkpoint:
                 continue
             except (OSError, CheckpointError) as error:
                 why = error.strerror if isinstance(error, OSError) else error
-                damage = damage or f"{path} is not a whole checkpoint: {why}"
+                damage = damage or f"{path} is not a valid checkpoint: {why}"
                 self._is_damaged = self._is_damaged or path == self._path
                 continue
             if damage:
-                warn(f"{damage}; the one before it, {path}, is taken.", CheckpointWarning)
+                warn(f"{damage}; the previous one, {path}, is used.", CheckpointWarning)
             return found
         if damage:
-            raise CheckpointError(f"{damage}; there is no other to take; delete it to begin anew.")
+            raise CheckpointError(f"{damage}; there is no previous one. Delete it to start again.")
         return None
 
     def _refuse_another(self, found: _File) -> None:
@@ -192,25 +192,25 @@ class Checkpoint:
                 differ.append(f"{name} ({was} then, {is_} now)" if short else name)
         if differ:
             raise CheckpointError(
-                f"{found.path} is of another run, which differs in {', '.join(differ)}; give this "
-                "one a checkpoint of its own, or delete that."
+                f"{found.path} belongs to another run, which differs in {', '.join(differ)}; use "
+                "another file, or delete this one."
             )
 
 
 def is_there(path: str | os.PathLike[str]) -> bool:
-    """Say whether there is a checkpoint to go on from."""
+    """Return whether there is a checkpoint to resume from."""
     return os.path.exists(path) or os.path.exists(f"{os.fspath(path)}{PREVIOUS}")
 
 
 def remove(path: str | os.PathLike[str]) -> None:
-    """Delete a checkpoint and the one before it."""
+    """Delete a checkpoint and the previous one."""
     for each in (os.path.realpath(path), os.path.realpath(path) + PREVIOUS):
         with suppress(FileNotFoundError):
             os.unlink(each)
 
 
 def _arrays_of(record: FitRecord) -> list[NDArray[Any]]:
-    """List a table's arrays in the order in which they are written."""
+    """List a table's arrays in the order of the file."""
     kept = record.kept.values()
     return [
         record.sets,
@@ -236,26 +236,26 @@ def _sealed(parts: list[bytes | memoryview]) -> Iterator[bytes | memoryview]:
 
 
 def _checked(path: str) -> _File:
-    """Read a file and hold it against its seal."""
+    """Read a file and check it against its sha256."""
     with open(path, "rb") as file:
         data = file.read()
     view = memoryview(data)
     if not data.startswith(_MAGIC):
-        raise CheckpointError("it does not begin as one does")
+        raise CheckpointError("it does not start as a checkpoint does")
     if sha256(view[:-_SEAL]).digest() != data[-_SEAL:]:
-        raise CheckpointError("it was cut or changed")
+        raise CheckpointError("it is incomplete or was changed")
     try:
         end = data.index(b"\n", len(_MAGIC))
         head = json.loads(data[len(_MAGIC) : end])
     except (ValueError, RecursionError):
         head = None
-    if not _is_head(head):  # although its seal is right: somebody made it up
-        raise CheckpointError("it does not say what it holds")
+    if not _is_head(head):  # although its sha256 is right: a forgery
+        raise CheckpointError("its header is not valid")
     return _File(path, head, view[end + 1 : -_SEAL])
 
 
 def _is_head(head: Any) -> bool:
-    """Say whether JSON tells what a checkpoint does: a run, its seed, and what the arrays hold."""
+    """Return whether JSON is a valid header: the run, its seed, and what the arrays hold."""
     if not isinstance(head, dict) or head.keys() != {"run", "seed", "sets", "kept"}:
         return False
     run, seed, n_sets, kept = (head[name] for name in ("run", "seed", "sets", "kept"))
@@ -272,7 +272,7 @@ def _is_head(head: Any) -> bool:
 
 
 def _past_of(found: _File, table: OutcomeTable) -> FitRecord:
-    """Read the arrays of a table like this one."""
+    """Read the arrays of a table that has the shape of this one."""
     n_sets, places, at = found.head["sets"], found.head["kept"], 0
     record = table.record()
 
@@ -280,7 +280,7 @@ def _past_of(found: _File, table: OutcomeTable) -> FitRecord:
         nonlocal at
         start, at = at, at + prod(shape) * np.dtype(dtype).itemsize
         if at > len(found.arrays):
-            raise CheckpointError(f"{found.path} holds less than it says.")
+            raise CheckpointError(f"{found.path} is shorter than its header states.")
         native = np.dtype(dtype).newbyteorder("=")
         return (
             np.frombuffer(found.arrays[start:at], dtype).reshape(shape).astype(native, copy=False)
@@ -294,12 +294,12 @@ def _past_of(found: _File, table: OutcomeTable) -> FitRecord:
     confidence = take("<f8", len(places), table.n_rows)
     label = take("<u1", len(places), table.n_rows)
     if at != len(found.arrays):
-        raise CheckpointError(f"{found.path} holds more than it says.")
+        raise CheckpointError(f"{found.path} is longer than its header states.")
     kept = {place: (confidence[i], label[i]) for i, place in enumerate(places)}
     past = FitRecord(sets, accepted, right, labels, kept)
     if not table.could_hold(past):
         raise CheckpointError(
-            f"{found.path} holds outcomes that contradict one another or the rows; delete it to "
-            "begin anew."
+            f"{found.path} holds outcomes that contradict each other or the rows; delete it to "
+            "start again."
         )
     return past
