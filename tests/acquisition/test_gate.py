@@ -329,3 +329,23 @@ def test_a_source_that_gives_too_few_values_is_an_error():
         return batch
 
     assert run(story()).reasons == ["error", "error"]
+
+
+def test_closing_while_a_call_is_under_way_raises_nothing():
+    """Its rows are rejected; a caller who is cancelled himself is."""
+
+    async def story():
+        gate = gated(Vendor(pause=5.0), timeout=10.0)
+        waiting = asyncio.ensure_future(gate.fetch(["a"], {}))
+        await asyncio.sleep(0.05)
+        await gate.close()
+        assert (await waiting).reasons == ["deadline"]
+        gate = gated(Vendor(pause=5.0), timeout=10.0)
+        waiting = asyncio.ensure_future(gate.fetch(["a"], {}))
+        await asyncio.sleep(0.05)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        await gate.close()
+
+    run(story())

@@ -80,6 +80,13 @@ class Breaker:
             self._tried = self._clock()
         return True
 
+    def note(self, *, answered: bool) -> None:
+        """Note a call."""
+        if answered:
+            self.succeeded()
+        else:
+            self.failed()
+
     def succeeded(self) -> None:
         """Note a call that was answered."""
         self._failures = 0
@@ -96,3 +103,13 @@ class Breaker:
             return
         if recovering or self._failures >= self._most:
             self._tried, self._limit = self._clock(), 1
+
+    def open(self) -> None:
+        """Leave the source alone, because somebody else has seen it fail."""
+        if self._tried is None:
+            self._tried, self._limit = self._clock(), 1
+
+    def close(self) -> None:
+        """Ask the source again, because somebody else has seen it answer."""
+        if self._tried is not None:
+            self.succeeded()

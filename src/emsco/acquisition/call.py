@@ -43,6 +43,8 @@ class Call:
         The rows.
     known : dict of feature to list
         What the caller has already.
+    used : frozenset of str
+        The features that some requests use.
     deadline : float, default=None
         How many seconds the call may take. None: no limit.
     """
@@ -53,6 +55,7 @@ class Call:
         gates: Mapping[str, Gate],
         keys: list[Key],
         known: dict[str, list[Any]],
+        used: frozenset[str],
         deadline: float | None = None,
     ) -> None:
         self._terms, self._gates, self._keys = terms, gates, keys
@@ -64,7 +67,7 @@ class Call:
         self._setups: dict[int, set[str]] = {}
         # What requests of later sources may use, by feature.
         self._have = known
-        self._used = frozenset().union(*(gate.source.needs for gate in gates.values()))
+        self._used = used
         self._known = self._known_sources()
         self._refuse_unmet()
 
@@ -123,7 +126,7 @@ class Call:
             for place, reason in one.failed.items():
                 reasons.setdefault(place, reason_for(reason, name))
         cost, bought = self._charge(rows, got)
-        waited = np.full(len(rows), self._loop.time() - begin)
+        waited = np.array([self._loop.time() - begin] * len(rows))
         columns, told = self._read(ask, rows, got, reasons)
         return Answer(columns, told, cost, waited, bought)
 
@@ -208,8 +211,14 @@ class Call:
 
     def _charge(
         self, rows: list[int], got: dict[str, _Got]
-    ) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-        """Count what was paid by row, and which rows something was asked for."""
+    ) -> tuple[NDArray[np.float64], NDArray[np.bool_] | None]:
+        """Count what was paid by row, and which rows something was asked for; None: all."""
+        (first, *others) = got.values()
+        if not others and first.extra is None and len(first.places) == len(rows):  # as usual
+            assert first.batch is not None  # as rows were asked for
+            cost = np.array(first.batch.paid)
+            self._paid[rows] += cost
+            return cost, None
         cost, bought = np.zeros(len(rows)), np.zeros(len(rows), dtype=np.bool_)
         for one in got.values():
             if one.batch is None:
@@ -217,7 +226,7 @@ class Call:
             paid = np.array(one.batch.paid)
             if one.extra is not None:  # what opens a setup is paid with the source
                 paid += np.where(paid > 0, one.extra, 0.0)
-            places = slice(None) if len(one.places) == len(rows) else np.array(one.places)
+            places = np.array(one.places)
             cost[places] += paid
             bought[places] = True
         self._paid[rows] += cost
@@ -227,33 +236,33 @@ class Call:
         self, ask: Ask, rows: list[int], got: dict[str, _Got], reasons: dict[int, str]
     ) -> tuple[list[Any], NDArray[np.object_] | None]:
         """Read what was fetched, as the model knows its columns; what cannot be is a reason."""
-        fine = np.ones(len(rows), dtype=np.bool_)
-        fine[list(reasons)] = False
-        kept = np.flatnonzero(fine).tolist()
+        kept: Sequence[int] = range(len(rows))
+        if reasons:
+            kept = [place for place in kept if place not in reasons]
         if not kept:
             nothing = np.full(len(rows), np.nan)
             told = np.array([reasons[place] for place in range(len(rows))], dtype=object)
             return [nothing] * len(ask.features), told
         given = self._columns(ask, rows, got, kept, reasons)
         answer = self._terms.decider.examine(given)
-        self.read.append((ask.rows[fine], given))
+        self.read.append((ask.rows[kept] if len(kept) < len(rows) else ask.rows, given))
         if not reasons and answer.reasons is None:
             return list(answer.columns), None
         told = np.full(len(rows), ACCEPTED, dtype=object)
         if answer.reasons is not None:
-            told[fine] = answer.reasons
+            told[kept] = answer.reasons
         for place, reason in reasons.items():
             told[place] = reason
-        if fine.all():
+        if len(kept) == len(rows):
             return list(answer.columns), told
-        return [_spread(np.asarray(column), fine) for column in answer.columns], told
+        return [_spread(np.asarray(column), kept, len(rows)) for column in answer.columns], told
 
     def _columns(
         self,
         ask: Ask,
         rows: list[int],
         got: dict[str, _Got],
-        kept: list[int],
+        kept: Sequence[int],
         reasons: dict[int, str],
     ) -> dict[str, Any]:
         """Give a column per feature for rows without a reason; notes those of another type."""
@@ -277,8 +286,8 @@ class Call:
         return {feature: columns[feature] for feature in ask.features}
 
 
-def _spread(column: NDArray[Any], fine: NDArray[np.bool_]) -> NDArray[Any]:
+def _spread(column: NDArray[Any], places: Sequence[int], n_rows: int) -> NDArray[Any]:
     """Put values where their rows are; what stands at the others is never looked at."""
-    spread = np.zeros(len(fine), dtype=column.dtype)
-    spread[fine] = column
+    spread = np.zeros(n_rows, dtype=column.dtype)
+    spread[places] = column
     return spread

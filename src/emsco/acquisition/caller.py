@@ -84,7 +84,10 @@ class Caller:
         if self.breaker.is_blocked:
             return Batch.all_alike(n_rows, CIRCUIT_OPEN)
         async with self._slots:
-            if not await self._may_ask():
+            was_open = self.breaker.is_open
+            if not self.breaker.allows() or (
+                was_open and not await self._accounts.may_try(self.name)
+            ):
                 return Batch.all_alike(n_rows, CIRCUIT_OPEN)
             job.is_sent = True
             granted, refused = n_rows, BUDGET
@@ -106,13 +109,6 @@ class Caller:
         await self._settle(job, batch)
         self._keep(job.places, batch)
         return batch.padded(n_rows, refused)
-
-    async def _may_ask(self) -> bool:
-        """Return whether a call may be made; a trial call only if nobody else makes one."""
-        was_open = self.breaker.is_open
-        if not self.breaker.allows():
-            return False
-        return not was_open or await self._accounts.may_try(self.name)
 
     async def _settle(self, job: Job, batch: Batch) -> None:
         """Count what a call cost."""
@@ -137,7 +133,10 @@ class Caller:
             self.calls += 1
             request = self._client.fetch(keys, values, **token)
             batch, answered = await self._try(job, request, len(keys), is_last=number == tries - 1)
-            await self._note(answered=answered)
+            was_open = self.breaker.is_open
+            self.breaker.note(answered=answered)
+            if self._is_shared and (was_open or self.breaker.is_open):
+                await self._accounts.is_well(self.name, well=answered)
             if answered:
                 return batch
         return batch
@@ -148,16 +147,6 @@ class Caller:
         self.retried += 1
         await asyncio.sleep(random.uniform(0, _JITTER))  # spreads calls
         return not self.breaker.is_open
-
-    async def _note(self, *, answered: bool) -> None:
-        """Tell the breaker, and everybody else where it opens or closes."""
-        was_open = self.breaker.is_open
-        if answered:
-            self.breaker.succeeded()
-        else:
-            self.breaker.failed()
-        if self._is_shared and (was_open or self.breaker.is_open):
-            await self._accounts.is_well(self.name, well=answered)
 
     @property
     def _may_repeat(self) -> bool:

@@ -147,7 +147,7 @@ class Gate:
         return flights
 
     def _fly(self, flight: _Flight, work: Coroutine[Any, Any, Batch]) -> _Flight:
-        flight.task = asyncio.ensure_future(work)
+        flight.task = asyncio.get_running_loop().create_task(work)
         self._flying.update(dict.fromkeys(flight.places, flight))
         flight.task.add_done_callback(lambda _: self._land(flight))
         return flight
@@ -165,8 +165,16 @@ class Gate:
             flight.waiting += 1
         loop = asyncio.get_running_loop()
         left = None if until is None else max(0.0, until - loop.time())
+        tasks = [flight.task for flight in flights if flight.task is not None]
         try:
-            await asyncio.wait([f.task for f in flights if f.task is not None], timeout=left)
+            if left is None and len(tasks) == 1:  # as usual, and quicker
+                await asyncio.shield(tasks[0])
+            else:
+                await asyncio.wait(tasks, timeout=left)
+        except asyncio.CancelledError:
+            caller = asyncio.current_task()
+            if caller is not None and caller.cancelling():
+                raise  # otherwise the call was ended, as everything closes
         finally:
             for flight in flights:
                 flight.waiting -= 1

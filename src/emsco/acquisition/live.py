@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -97,17 +97,25 @@ class LiveCascade:
         self._terms = Terms(decider, max_cost)
         self._sources = sources if isinstance(sources, Sources) else Sources(sources)
         self._sources.check(self._terms.costs, self._terms.bought)
+        needs = (self._sources[name].needs for name in self._terms.bought)
+        self._used = frozenset(feature for needed in needs for feature in needed)
         self._deadline = deadline
         self._log = None if log is None else Log(log, on_log_failure)
         self._log_values = log_values
         self._gates: dict[str, Gate] | None = None
         self._spending: dict[str, Spending] = {}
         self._accounts = OwnAccounts() if accounts is None else accounts
+        self._left_alone: set[str] = set()  # sources that fail elsewhere
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: _LoopThread | None = None
 
     def __repr__(self) -> str:
         return f"LiveCascade(model={self._terms.model[:12]!r}, sources={list(self._sources)})"
+
+    @property
+    def model(self) -> str:
+        """The digest of the cascade."""
+        return self._terms.model
 
     @property
     def promise(self) -> str:
@@ -118,6 +126,22 @@ class LiveCascade:
     def spending(self) -> Mapping[str, Spending]:
         """What was spent on each source since this live cascade was made."""
         return MappingProxyType(self._spending)
+
+    def leave_alone(self, failing: Collection[str]) -> None:
+        """Leave sources alone that fail elsewhere, and ask those again that no longer do.
+
+        Parameters
+        ----------
+        failing : collection of str
+            The sources that other processes have seen fail, all of them each time.
+        """
+        for name, gate in (self._gates or {}).items():
+            if name in failing:
+                gate.caller.breaker.open()
+                self._left_alone.add(name)
+            elif name in self._left_alone:
+                gate.caller.breaker.close()
+                self._left_alone.remove(name)
 
     @property
     def log_dropped(self) -> int:
@@ -178,7 +202,8 @@ class LiveCascade:
             Whether decisions say how much each feature contributed (`Decision.factors`).
         """
         gates, keys = self._open(), _read_keys(keys)
-        made = Call(self._terms, gates, keys, _read_known(known, len(keys)), self._deadline)
+        have = _read_known(known, len(keys))
+        made = Call(self._terms, gates, keys, have, self._used, self._deadline)
         plan = self._terms.decider.plan
         decisions = await drive_async(decide_rows(plan, len(keys)), made.answer)
         index = np.empty(len(keys), dtype=object)

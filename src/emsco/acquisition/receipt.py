@@ -126,7 +126,11 @@ class Receipts(Sequence[Receipt]):
         self, terms: Terms, asked: Sequence[Asked], n_rows: int, call: str | None = None
     ) -> None:
         self._terms, self._asked, self._n_rows = terms, asked, n_rows
-        self._call = uuid.uuid4().hex if call is None else call
+        self._given = call
+
+    @cached_property
+    def _call(self) -> str:
+        return uuid.uuid4().hex if self._given is None else self._given
 
     def __len__(self) -> int:
         return self._n_rows
