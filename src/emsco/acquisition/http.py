@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Mapping, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlsplit
 
 from emsco.acquisition.fetched import Answered, Fetched, Key, Values, key_text, match
 from emsco.acquisition.pointers import check_pointer, look_up
+from emsco.acquisition.quiet import quieten, quietly
 from emsco.acquisition.source import APART, LiveSource, from_environment
 from emsco.acquisition.templates import Template
 from emsco.exceptions import SourcesError, require
@@ -131,7 +130,7 @@ class HTTPClient:
         )
         # A paid request may still bring its answer after its caller has left.
         longest = source.timeout + (APART if source.paid else 0.0)
-        logging.getLogger("httpx").addFilter(_is_foreign)  # once, however often it is added
+        quieten("httpx")
         self._client = httpx.AsyncClient(
             headers=headers, timeout=httpx.Timeout(longest, pool=None), limits=limits,
             follow_redirects=False, trust_env=False,
@@ -141,13 +140,10 @@ class HTTPClient:
         """Fetch the values of these keys; `token` is the same if a request is repeated."""
         header = self._source.idempotency_header
         sent = {header: token} if header is not None and token is not None else {}
-        told = _asking.set(True)
-        try:
+        with quietly():
             if self._source.batch:
                 return await self._fetch_batch(keys, values, sent)
             return await self._fetch_each(keys, values, sent)
-        finally:
-            _asking.reset(told)
 
     async def _fetch_each(
         self, keys: Sequence[Key], values: Values, headers: Mapping[str, str]
@@ -211,14 +207,6 @@ class HTTPClient:
     async def close(self) -> None:
         """Close every connection."""
         await self._client.aclose()
-
-
-_asking: ContextVar[bool] = ContextVar("asking", default=False)
-
-
-def _is_foreign(_: logging.LogRecord) -> bool:
-    """Drop what httpx logs of our requests: their addresses hold keys, which are personal data."""
-    return not _asking.get()
 
 
 def _document(response: Any) -> Any:

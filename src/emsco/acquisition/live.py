@@ -118,6 +118,16 @@ class LiveCascade:
         return self._terms.model
 
     @property
+    def terms(self) -> Terms:
+        """What all decisions have in common: the model, its sources and their prices."""
+        return self._terms
+
+    @property
+    def gates(self) -> Mapping[str, Gate]:
+        """The gate before each source, while this live cascade is open."""
+        return MappingProxyType(self._gates or {})
+
+    @property
     def promise(self) -> str:
         """What a certificate of the cascade means for live decisions."""
         return self._terms.promise

@@ -92,29 +92,47 @@ class Receipt:
 
 
 class Asked:
-    """What one source gave for some rows of a call, until receipts are made of it."""
+    """What one source gave for some rows of a call, from which receipts are made.
+
+    Parameters
+    ----------
+    source : str
+        Its name.
+    stage : int
+        The stage that bought it.
+    rows : sequence of int
+        The rows of the call that it was asked for.
+    batch : Batch
+        What they got.
+    waited : float
+        How many seconds they waited.
+    extra : sequence of float or None
+        What was paid besides, for setups.
+    now : float
+        When it was noted, in seconds since 1970.
+    """
 
     def __init__(
         self, source: str, stage: int, rows: Sequence[int], batch: Batch, waited: float,
         extra: Sequence[float] | None, now: float,
     ) -> None:  # fmt: skip
-        self._source, self._stage, self._rows = source, stage, rows
-        self._batch, self._waited, self._extra, self._now = batch, waited, extra, now
+        self.source, self.stage, self.rows = source, stage, rows
+        self.batch, self.waited, self._extra, self.now = batch, waited, extra, now
 
     @cached_property
     def _places(self) -> dict[int, int]:
-        return dict(zip(self._rows, range(len(self._rows)), strict=True))
+        return dict(zip(self.rows, range(len(self.rows)), strict=True))
 
     def fetch(self, row: int) -> Fetch | None:
         """Give what a row got; None where it was not asked for."""
         place = self._places.get(row)
         if place is None:
             return None
-        bought = self._batch[place]
+        bought = self.batch[place]
         extra = self._extra[place] if self._extra is not None and bought.paid else 0.0
         return Fetch(
-            self._source, self._stage, bought.how, bought.reason, bought.paid + extra,
-            self._waited, None if bought.moment is None else self._now - bought.moment,
+            self.source, self.stage, bought.how, bought.reason, bought.paid + extra,
+            self.waited, None if bought.moment is None else self.now - bought.moment,
             bought.verified, bought.billed,
         )  # fmt: skip
 
@@ -125,7 +143,7 @@ class Receipts(Sequence[Receipt]):
     def __init__(
         self, terms: Terms, asked: Sequence[Asked], n_rows: int, call: str | None = None
     ) -> None:
-        self._terms, self._asked, self._n_rows = terms, asked, n_rows
+        self._terms, self.asked, self._n_rows = terms, asked, n_rows
         self._given = call
 
     @cached_property
@@ -144,7 +162,7 @@ class Receipts(Sequence[Receipt]):
             return [self[i] for i in range(*row.indices(len(self)))]
         row = range(len(self))[row]
         terms = self._terms
-        fetches = [found for asked in self._asked if (found := asked.fetch(row)) is not None]
+        fetches = [found for asked in self.asked if (found := asked.fetch(row)) is not None]
         had = {fetch.source for fetch in fetches}
         rest = tuple(name for name in terms.bought if name not in had)
         saved = terms.costs.of(rest, paid=had) if rest else 0.0

@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 from emsco.acquisition.fetched import Answered, Fetched, Key, Values, match
+from emsco.acquisition.quiet import quieten, quietly
 from emsco.acquisition.source import LiveSource, address_of, fields_of
 from emsco.exceptions import SourcesError, require
 
@@ -72,6 +73,7 @@ class SQLClient:
     def __init__(self, source: SQLSource, features: Sequence[str]) -> None:
         sqlalchemy = require("sqlalchemy", "live")
         engines = require("sqlalchemy.ext.asyncio", "live")
+        quieten("asyncmy")  # its warnings show rows
         self._source = source
         self._ending: set[asyncio.Task[None]] = set()
         self._fields = fields_of(source.fields, features)
@@ -86,6 +88,7 @@ class SQLClient:
                 max_overflow=0,
                 hide_parameters=True,  # keys are personal data, also in the text of an error
                 isolation_level="AUTOCOMMIT",  # one statement that reads needs no transaction
+                pool_reset_on_return=None,  # so there is nothing to roll back
             )
             # SQLite runs in a thread, which nothing interrupts: its query is waited for.
             self._is_in_thread = self._engine.dialect.name == "sqlite"
@@ -97,7 +100,13 @@ class SQLClient:
 
     async def fetch(self, keys: Sequence[Key], values: Values) -> Fetched:
         """Fetch the values of these keys in one query."""
-        found = await self._ask(keys, values) if len(keys) else []
+        try:
+            with quietly():
+                found = await self._ask(keys, values) if len(keys) else []
+        except SourcesError:
+            raise
+        except Exception as error:  # whose text may show keys
+            raise ConnectionError(f"The query failed: {type(error).__name__}.") from None
         features, timed = list(self._fields), self._source.is_timed
         return match(keys, found, features, self._source.freshness, timed=timed)
 
