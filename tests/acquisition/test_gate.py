@@ -349,3 +349,54 @@ def test_closing_while_a_call_is_under_way_raises_nothing():
         await gate.close()
 
     run(story())
+
+
+def test_nobody_joins_a_call_that_is_being_ended():
+    """Who asks for the same row, just as its only caller is cancelled, has a call of his own."""
+
+    async def story():
+        vendor = Vendor(pause=0.05)
+        gate = gated(vendor)
+        first = asyncio.ensure_future(gate.fetch(["a"], {}))
+        await asyncio.sleep(0.01)
+        first.cancel()
+        second = asyncio.ensure_future(gate.fetch(["a"], {}))
+        assert (await second).reasons == [""]
+        assert vendor.billed == [["a"], ["a"]]
+        await gate.close()
+
+    run(story())
+
+
+def test_a_service_survives_any_number_of_cancelled_requests():
+    """A pool that loses a place with each would be full after as many as it has."""
+    table = {f"k{i}": {"age": float(i)} for i in range(60)}
+    with http_source(table, concurrency=4, timeout=5.0, retries=0) as (source, service):
+        service.behave = lambda _: time.sleep(0.02)
+
+        async def story():
+            gate = Gate(source, ["age"], 1.0)
+            for i in range(60):
+                asking = asyncio.ensure_future(gate.fetch([f"k{i}"], {}))
+                await asyncio.sleep(0.005 + 0.0003 * i)
+                asking.cancel()
+                await asyncio.gather(asking, return_exceptions=True)
+            batch = await gate.fetch(list(table), {})
+            await gate.close()
+            return batch
+
+        assert run(story()).columns["age"] == [row["age"] for row in table.values()]
+
+
+def test_an_answer_that_is_too_large_is_an_error():
+    """It is not read to its end: a service must not take all memory."""
+    with http_source({"a": {"age": 1.0}}, retries=0, timeout=20.0) as (source, service):
+        service.behave = lambda _: (200, b" " * (2**24 + 2**20) + b"{}")
+
+        async def story():
+            gate = Gate(source, ["age"], 1.0)
+            batch = await gate.fetch(["a"], {})
+            await gate.close()
+            return batch
+
+        assert run(story()).reasons == ["error"]

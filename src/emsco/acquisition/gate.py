@@ -180,6 +180,7 @@ class Gate:
                 flight.waiting -= 1
                 is_charged = self.source.paid and flight.is_sent
                 if not flight.waiting and flight.task and not flight.task.done() and not is_charged:
+                    self._land(flight)  # nobody else may join it
                     flight.task.cancel()
 
     def _collect(self, flight: _Flight, request: Request, *, is_first: bool) -> Bought:

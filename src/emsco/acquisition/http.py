@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from emsco.acquisition.connections import Connections, Response
 from emsco.acquisition.fetched import Answered, Fetched, Key, Values, key_text, match
 from emsco.acquisition.pointers import check_pointer, look_up
 from emsco.acquisition.quiet import quieten, quietly
 from emsco.acquisition.source import APART, LiveSource, from_environment
 from emsco.acquisition.templates import Template
-from emsco.exceptions import SourcesError, require
+from emsco.exceptions import SourcesError
 from emsco.words.decisions import ACCEPTED, TIMEOUT
 
-_MOST_BYTES = 2**24  # of an answer
 _OK, _NOT_FOUND = range(200, 300), (404, 410)
 
 
@@ -113,8 +114,6 @@ class HTTPClient:
     """Connections to an HTTP service."""
 
     def __init__(self, source: HTTPSource, features: Sequence[str]) -> None:
-        httpx = require("httpx", "live")
-        self._httpx = httpx
         self._source, self._template = source, source.template
         self._names = tuple(features)
         named = source.features or {}
@@ -125,16 +124,10 @@ class HTTPClient:
         headers = dict(source.headers or {})
         for header, variable in (source.headers_env or {}).items():
             headers[header] = from_environment(variable)
-        limits = httpx.Limits(
-            max_connections=source.concurrency, max_keepalive_connections=source.concurrency
-        )
         # A paid request may still bring its answer after its caller has left.
         longest = source.timeout + (APART if source.paid else 0.0)
+        self._connections = Connections(headers, longest)
         quieten("httpx")
-        self._client = httpx.AsyncClient(
-            headers=headers, timeout=httpx.Timeout(longest, pool=None), limits=limits,
-            follow_redirects=False, trust_env=False,
-        )  # fmt: skip
 
     async def fetch(self, keys: Sequence[Key], values: Values, token: str | None = None) -> Fetched:
         """Fetch the values of these keys; `token` is the same if a request is repeated."""
@@ -171,12 +164,12 @@ class HTTPClient:
         """Ask for one row: what was answered, or why nothing was."""
         url = self._template.fill({"key": key_text(key), **row}, lambda text: quote(text, safe=""))
         try:
-            response = await self._client.get(url, headers=headers)
-        except self._httpx.TimeoutException:
+            response = await self._connections.request("GET", url, headers=headers)
+        except TimeoutError:
             return None, TIMEOUT
-        except self._httpx.HTTPError:
+        except ConnectionError:
             return Answered(key, None), ACCEPTED
-        if response.status_code in _NOT_FOUND:
+        if response.status in _NOT_FOUND:
             return None, ACCEPTED
         return self._answer(key, _document(response)), ACCEPTED
 
@@ -187,10 +180,11 @@ class HTTPClient:
             "keys": [key_text(key) for key in keys],
             "values": {n: [*v] for n, v in values.items()},
         }
-        response = await self._client.post(self._source.url, json=body, headers=headers)
+        url = self._source.url
+        response = await self._connections.request("POST", url, json=body, headers=headers)
         rows = look_up(_document(response), self._source.rows)
-        if response.status_code not in _OK or not isinstance(rows, list):
-            raise ConnectionError(f"The service answered with status {response.status_code}.")
+        if response.status not in _OK or not isinstance(rows, list):
+            raise ConnectionError(f"The service answered with status {response.status}.")
         return self._matched(keys, [self._answer(None, row) for row in rows])
 
     def _answer(self, key: Key, document: Any) -> Answered:
@@ -206,14 +200,14 @@ class HTTPClient:
 
     async def close(self) -> None:
         """Close every connection."""
-        await self._client.aclose()
+        await self._connections.close()
 
 
-def _document(response: Any) -> Any:
+def _document(response: Response) -> Any:
     """Read the JSON of an answer; None where it is none, or says that something failed."""
-    if response.status_code not in _OK or len(response.content) > _MOST_BYTES:
+    if response.status not in _OK:
         return None
     try:
-        return response.json()
-    except ValueError:
+        return json.loads(response.body)
+    except (ValueError, RecursionError):
         return None
