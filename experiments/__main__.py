@@ -8,7 +8,7 @@ import importlib
 NAMES = (
     "certificates", "headline", "missed", "optimism", "guard", "monitor", "loading", "mutations",
     "masked", "savings", "survival", "disguises", "differential", "paper", "example", "figures",
-    "peers", "luck", "budget", "behaviour", "promise",
+    "peers", "luck", "budget", "behaviour", "promise", "live", "watched",
 )  # fmt: skip
 
 

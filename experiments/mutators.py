@@ -42,7 +42,7 @@ def mutate_manifest(data: bytes, rng: Rng) -> bytes:
     manifest, members = opened(data)
     told = {name: manifest[name] for name in ("model", "certificate") if manifest[name] is not None}
     for _ in range(1 if rng.random() < 0.8 else int(rng.integers(2, 4))):
-        _mutate_tree(told, rng)
+        mutate_tree(told, rng)
     manifest |= {"certificate": None, **told} if "model" in told else {"model": None}
     return sealed(manifest, list(members.items()))
 
@@ -51,7 +51,7 @@ def mutate_head(data: bytes, rng: Rng) -> bytes:
     """Change what the manifest tells before the model: format, versions and kind."""
     manifest, members = opened(data)
     head = {name: manifest[name] for name in ("format", "versions", "kind")}
-    _mutate_tree(head, rng)
+    mutate_tree(head, rng)
     return sealed({**manifest, **head}, list(members.items()))
 
 
@@ -80,7 +80,7 @@ def mutate_stage(data: bytes, rng: Rng) -> bytes:
         parts[part] = _mutate_npy(parts[part], rng)
     else:
         schema = json.loads(parts["schema.json"])
-        _mutate_tree(schema, rng)
+        mutate_tree(schema, rng)
         parts["schema.json"] = json.dumps(schema).encode()
     members[name] = b"".join(pack(parts))
     return sealed(manifest, list(members.items()))
@@ -93,7 +93,7 @@ def mutate_checkpoint(data: bytes, rng: Rng) -> bytes:
     how = int(rng.integers(6))
     if how < 2:
         told = {name: head[name] for name in ("seed", "sets", "kept")}
-        _mutate_tree(told, rng)
+        mutate_tree(told, rng)
         head = {**head, **told} if rng.random() < 0.9 else told
     elif how == 2 and body:
         at = int(rng.integers(len(body)))
@@ -145,7 +145,7 @@ def _mutate_npy(data: bytes, rng: Rng) -> bytes:
         return npy(np.asarray(changed[rng.integers(len(changed))]).astype(array.dtype))
 
 
-def _mutate_tree(tree: Any, rng: Rng) -> None:
+def mutate_tree(tree: Any, rng: Rng) -> None:
     """Change one place of a tree of lists and objects."""
     places = list(_places(tree))
     if not places:  # an earlier change has left nothing

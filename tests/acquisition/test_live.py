@@ -13,6 +13,7 @@ from stores import MARIADB, POSTGRES, http_source, redis_source, sql_source
 from emsco import CascadeClassifier, Costs, InputGuard, Source, StageDesign
 from emsco.acquisition import CallableSource, LiveCascade, Sources
 from emsco.exceptions import SourcesError
+from emsco.words.decisions import kind_of
 
 RNG = np.random.default_rng(0)
 N = 300
@@ -305,3 +306,20 @@ def test_factors_are_those_of_the_table(cascade):
         else:
             assert decided[row].factors == expected[row].factors
     assert plain[0].factors is None
+
+
+def test_a_source_that_fails_elsewhere_is_left_alone(cascade):
+    """After a second it is tried again."""
+    shop = Shop()
+
+    async def story():
+        async with LiveCascade(cascade, shop.sources()) as live:
+            await live.decide(KEYS[:1])
+            live.leave_alone({"url"})
+            first = await live.decide(KEYS[:1])
+            await asyncio.sleep(1.05)
+            return first, await live.decide(KEYS[:1])
+
+    first, then = asyncio.run(story())
+    assert first.reason[0] == "circuit open: url"
+    assert kind_of(then.reason[0]) != "circuit open"

@@ -80,6 +80,11 @@ class Breaker:
             self._tried = self._clock()
         return True
 
+    def open(self) -> None:
+        """Leave the source alone, because it fails for others."""
+        if self._tried is None:
+            self._tried, self._limit = self._clock(), 1
+
     def note(self, *, answered: bool) -> None:
         """Note a call."""
         if answered:
@@ -102,7 +107,7 @@ class Breaker:
         if self._tried is not None:
             return
         if recovering or self._failures >= self._most:
-            self._tried, self._limit = self._clock(), 1
+            self.open()
 
     def open(self) -> None:
         """Leave the source alone, because somebody else has seen it fail."""
