@@ -98,6 +98,14 @@ class SourcesError(EmscoError, ValueError):
     """Live sources that cannot be fetched as they are described."""
 
 
+class ServiceError(EmscoError, ValueError):
+    """A service that cannot be started as asked."""
+
+
+class StateError(EmscoError, RuntimeError):
+    """A state of a service that cannot be reached, or that cannot be used."""
+
+
 class ContractError(EmscoError, AssertionError):
     """A broken promise of an engine, search or other part, found by `emsco.testing`."""
 

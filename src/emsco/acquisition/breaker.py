@@ -109,11 +109,6 @@ class Breaker:
         if recovering or self._failures >= self._most:
             self.open()
 
-    def open(self) -> None:
-        """Leave the source alone, because somebody else has seen it fail."""
-        if self._tried is None:
-            self._tried, self._limit = self._clock(), 1
-
     def close(self) -> None:
         """Ask the source again, because somebody else has seen it answer."""
         if self._tried is not None:

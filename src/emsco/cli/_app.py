@@ -16,7 +16,9 @@ from emsco.cli.report import report
 from emsco.cli.savings import savings
 from emsco.cli.search import search
 from emsco.cli.select import select
+from emsco.cli.serve import serve
 from emsco.cli.show import show
+from emsco.cli.spend import spend
 
 app = typer.Typer(
     name="emsco",
@@ -38,7 +40,7 @@ costs.command()(explained(init))
 costs.command()(explained(measure))
 live.command()(explained(decide_live))
 live.command()(explained(compare))
-for command in (example, search, show, select, certify, decide, report, savings):
+for command in (example, search, show, select, certify, decide, report, savings, serve, spend):
     app.command()(explained(command))
 
 

@@ -1,0 +1,100 @@
+"""`emsco spend`: what a service has spent on its sources, and calls whose outcome is unknown."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from emsco.cli._options import AsJson
+
+if TYPE_CHECKING:
+    from emsco.serve.state import OpenIntent, Spent
+
+_OPEN = (
+    "Calls without an outcome. They are under way, or their process died; the vendor's bill tells "
+    "whether they were charged. Until then they count as unknown, at full price, and are not made "
+    "again:"
+)
+
+
+def spend(
+    state: Annotated[
+        str,
+        typer.Argument(
+            envvar="EMSCO_STATE",
+            help="The state of the service: redis://..., postgresql://..., or a file of SQLite.",
+        ),
+    ],
+    day: Annotated[
+        str | None, typer.Option(help="The day (UTC), such as 2026-01-31. Without it, all days.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a service has spent on each source, by tenant and day.
+
+    "paid" is what answers cost; "unknown" is what calls without an answer may have cost. The calls
+    that have no outcome yet are listed below.
+    """
+    from emsco.cli._print import print_json, print_text
+
+    found = asyncio.run(_read(state, day))
+    if as_json:
+        print_json([asdict(one) for one in found])
+    elif not found:
+        print_text("Nothing was spent." if day is None else f"Nothing was spent on {day}.")
+    else:
+        print_text("\n".join(_lines(found)))
+
+
+async def _read(address: str, day: str | None) -> list[Spent]:
+    from emsco.serve.state import open_state
+
+    state = await open_state(address, create=False)
+    try:
+        return await state.spend(day)
+    finally:
+        await state.close()
+
+
+def _lines(found: Sequence[Spent]) -> list[str]:
+    """Say for people what was spent."""
+    from emsco._ground.table import text_table
+
+    rows = [[one.source, one.tenant, one.day] for one in found]
+    paid, unknown = ([getattr(one, name) for one in found] for name in ("paid", "unknown"))
+    amounts = zip(_amounts(paid, "paid"), _amounts(unknown, "unknown"), strict=True)
+    table = [[*row, *two] for row, two in zip(rows, amounts, strict=True)]
+    lines = [text_table(["source", "tenant", "day", "paid", "unknown"], table)]
+    begun = [intent for one in found for intent in one.open]
+    if begun:
+        lines += ["", _OPEN, _open_table(begun)]
+    return lines
+
+
+def _open_table(begun: Sequence[OpenIntent]) -> str:
+    from emsco._ground.table import text_table
+
+    prices = _amounts([one.held for one in begun], "price")
+    rows = [
+        [_moment(one.at), one.source, one.tenant, one.request, one.rows, price, one.id]
+        for one, price in zip(begun, prices, strict=True)
+    ]
+    return text_table(["begun (UTC)", "source", "tenant", "request", "rows", "price", "call"], rows)
+
+
+def _amounts(amounts: Sequence[float], head: str) -> list[str]:
+    """Write amounts of money below a head, aligned right."""
+    from emsco.acquisition.tally import money
+
+    texts = [money(amount, "") for amount in amounts]
+    width = max(len(head), *map(len, texts))
+    return [text.rjust(width) for text in texts]
+
+
+def _moment(at: float) -> str:
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")

@@ -1,0 +1,242 @@
+"""The service by HTTP: a FastAPI application, with a short way for decisions."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+
+from emsco.serve.bodies import DecideBody, FeedbackBody, Reader
+from emsco.serve.connections import SCOPE
+from emsco.serve.describe import description
+from emsco.serve.events import ERROR, log_event, where
+from emsco.serve.limits import BodyReader, ClientGone, Ending
+from emsco.serve.problems import MEDIA_TYPE, Problem, problem
+from emsco.serve.service import Service, dumped
+from emsco.serve.tokens import DECIDE, FEEDBACK, Tokens, is_loopback
+
+_JSON = "application/json"
+# Who may ask for what; a route that is not listed is open.
+_USES = {
+    "/v1/decide": DECIDE,
+    "/v1/model": DECIDE,
+    "/openapi.json": DECIDE,
+    "/v1/feedback": FEEDBACK,
+}
+
+
+def make_app(service: Service, tokens: Tokens | None = None) -> FastAPI:
+    """Make the application of a service.
+
+    Parameters
+    ----------
+    service : Service
+        What decides. It is started before the first request and stopped after the last, by servers
+        that tell an application of these (ASGI's lifespan).
+    tokens : Tokens, default=None
+        Who may ask. None: as the environment says.
+    """
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        await service.start()
+        try:
+            yield
+        finally:
+            await service.stop()
+
+    tokens = Tokens.from_environment() if tokens is None else tokens
+    settings = service.settings
+    bodies = BodyReader(settings.max_body, settings.body_timeout)
+    decide = DecideEndpoint(service, bodies)
+    app = FastAPI(
+        title="emsco",
+        lifespan=lifespan,
+        docs_url=None,  # its page would load scripts from other hosts
+        redoc_url=None,
+        redirect_slashes=False,
+        middleware=[Middleware(Door, tokens=tokens, service=service, decide=decide)],
+        telemetry={"tracing": False, "metrics": False, "logs": False},  # they would hold requests
+    )
+    _add_routes(app, service, bodies)
+    app.add_exception_handler(HTTPException, _not_there)
+    app.add_exception_handler(Problem, _problem)
+    app.openapi = lambda: description(service.deployed, settings)  # type: ignore[method-assign]
+    return app
+
+
+def _add_routes(app: FastAPI, service: Service, bodies: BodyReader) -> None:
+    read_labels = Reader(FeedbackBody)
+
+    @app.post("/v1/feedback")
+    async def feedback(request: Request) -> Response:
+        headers = dict(request.scope["headers"])
+        body = read_labels(await bodies.read(headers, request.receive))
+        return Response(dumped(await service.feedback(body)), media_type=_JSON)
+
+    @app.get("/v1/model")
+    async def model() -> Response:
+        return Response(dumped(service.model()), media_type=_JSON)
+
+    @app.get("/healthz")
+    async def healthz() -> Response:
+        return Response(b'{"status":"alive"}', media_type=_JSON)
+
+    @app.get("/readyz")
+    async def readyz() -> Response:
+        if await service.is_ready():
+            return Response(b'{"status":"ready"}', media_type=_JSON)
+        raise problem("draining" if service.is_draining else "state")
+
+    @app.post("/v1/decide")
+    async def decide() -> Response:
+        raise problem("unexpected")  # the door leads around it, and the description needs it
+
+
+class Door:
+    """What every request passes: who may come in, and the short way for decisions.
+
+    Parameters
+    ----------
+    app : ASGI application
+        What answers everything but decisions.
+    tokens : Tokens
+        Who may ask for what.
+    service : Service
+        Whose metrics count what is refused.
+    decide : ASGI application
+        What answers `POST /v1/decide`.
+    """
+
+    def __init__(self, app: Any, tokens: Tokens, service: Service, decide: Any) -> None:
+        self._app, self._tokens, self._service, self._decide = app, tokens, service, decide
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer a request, or pass it on."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        path, metrics = scope["path"], self._service.metrics
+        if metrics is not None:
+            send = _counted(send, metrics)
+        try:
+            headers = dict(scope["headers"])
+            self._check(path, headers)
+            if path == "/v1/decide" and scope["method"] == "POST":
+                await self._decide(scope, headers, receive, send)
+            else:
+                await self._app(scope, receive, send)
+        except Problem as refused:
+            await refused.send(send)
+        except ClientGone:
+            pass
+        except Exception as error:
+            log_event("unexpected", ERROR, error=where(error))
+            await problem("unexpected").send(send)
+
+    def _check(self, path: str, headers: dict[bytes, bytes]) -> None:
+        if self._tokens.given:
+            use = _USES.get(path)
+            if use is not None:
+                self._tokens.check(use, headers.get(b"authorization"))
+        elif not _is_local(headers.get(b"host", b"")):
+            # A page in somebody's browser could reach this machine under a name of its own.
+            raise problem("host")
+
+
+def _counted(send: Any, metrics: Any) -> Any:
+    """Count answers by their status."""
+
+    async def counting(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            metrics.request(message["status"])
+        await send(message)
+
+    return counting
+
+
+def _is_local(host: bytes, seen: set[bytes] = set()) -> bool:  # noqa: B006  # it is a cache
+    """Return whether a Host header names this machine."""
+    if host in seen:
+        return True
+    name = host.decode("latin-1")
+    name = name[1:].partition("]")[0] if name.startswith("[") else name.partition(":")[0]
+    if not name or not is_loopback(name):
+        return False
+    if len(seen) < 100:
+        seen.add(host)
+    return True
+
+
+class DecideEndpoint:
+    """Answers `POST /v1/decide`."""
+
+    def __init__(self, service: Service, bodies: BodyReader) -> None:
+        self._service, self._bodies = service, bodies
+        self._read = Reader(DecideBody)
+
+    async def __call__(
+        self, scope: Any, headers: dict[bytes, bytes], receive: Any, send: Any
+    ) -> None:
+        """Read a request, decide it while its client is there, and answer."""
+        if self._service.queue.is_full:
+            raise problem("queue-full")
+        connection = scope.get(SCOPE)
+        is_here = connection is not None and connection.has_body
+        body = self._read(await self._bodies.read(headers, receive, is_here=is_here))
+        ending = Ending()
+        listening = None
+        if connection is not None:
+            if connection.is_gone:
+                raise ClientGone
+            connection.on_leave = ending.end
+        else:
+            listening = asyncio.ensure_future(_listen(receive, ending))
+        try:
+            answer = await self._service.decide(body)
+        except asyncio.CancelledError:
+            if ending.is_over():
+                raise ClientGone from None
+            if self._service.is_draining:  # there was no time left for it
+                raise problem("draining") from None
+            raise
+        finally:
+            if connection is not None:
+                connection.on_leave = None
+            if listening is not None:
+                listening.cancel()
+        content = dumped(answer)
+        size = str(len(content)).encode()
+        coded = [(b"content-type", b"application/json"), (b"content-length", size)]
+        await send({"type": "http.response.start", "status": 200, "headers": coded})
+        await send({"type": "http.response.body", "body": content})
+
+
+async def _listen(receive: Any, ending: Ending) -> None:
+    """Wait until a client leaves, where its connection does not tell."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    ending.end()
+
+
+async def _problem(_: Request, error: Exception) -> Response:
+    assert isinstance(error, Problem)  # for the type checker
+    return Response(error.content, error.status, error.headers, media_type=MEDIA_TYPE)
+
+
+async def _not_there(request: Request, error: Exception) -> Response:
+    """Tell of routes and methods that do not exist."""
+    assert isinstance(error, HTTPException)  # for the type checker
+    told = {
+        404: "The routes are /v1/decide, /v1/feedback, /v1/model, /healthz, /readyz and "
+        "/openapi.json.",
+        405: "The header Allow names the methods that the route takes.",
+    }
+    detail = told.get(error.status_code, "The request cannot be answered.")
+    kind = {404: "route", 405: "method"}.get(error.status_code, "request")
+    return await _problem(request, Problem(error.status_code, kind, detail, error.headers))

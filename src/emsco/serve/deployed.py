@@ -1,0 +1,296 @@
+"""A model that decides: loaded, checked and warmed before the first request reaches it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from emsco.acquisition import LiveCascade, Sources
+from emsco.acquisition.accounts import Accounts
+from emsco.acquisition.source import APART
+from emsco.acquisition.survey import check_open
+from emsco.cascade import CascadeClassifier, Decider
+from emsco.certify import OlderCertificate, problem_with
+from emsco.certify.monitor import CertificateMonitor
+from emsco.exceptions import MonitorError, ServiceError, SourcesError, nearest
+from emsco.io import load
+from emsco.rows.reading import ColumnReader
+from emsco.serve.events import WARNING, log_event
+from emsco.serve.parts import monitor_of
+from emsco.serve.problems import Problem
+from emsco.serve.settings import Settings
+
+
+class Deployed:
+    """A model that decides, with its live cascade; `make` or `load` gives one that is warm.
+
+    Parameters
+    ----------
+    model : CascadeClassifier or CascadeSearchCV
+        The fitted model.
+    sources : Sources
+        How its sources are fetched.
+    settings : Settings
+        How it decides, and where it logs.
+    accounts : Accounts, default=None
+        Who counts what is spent. None: this process alone.
+    """
+
+    def __init__(
+        self, model: Any, sources: Sources, settings: Settings, accounts: Accounts | None = None
+    ) -> None:
+        self.model, self.sources = model, sources
+        self.cascade = cascade_of(model)
+        self.certificate = getattr(model, "certificate_", None)
+        self.live = LiveCascade(
+            self.cascade,
+            sources,
+            max_cost=settings.max_cost,
+            deadline=settings.deadline,
+            log=settings.log,
+            log_values=settings.log_values,
+            on_log_failure=settings.on_log_failure,
+            accounts=accounts,
+        )
+        self.digest = self.live.model
+        self._used = 0
+        self._is_retired = False
+        self._closing: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def make(
+        cls, model: Any, sources: Sources, settings: Settings, accounts: Accounts | None = None
+    ) -> Deployed:
+        """Check a model and its sources, and warm it.
+
+        Raises
+        ------
+        EmscoError
+            If it cannot decide live, or its certificate is about another cascade.
+        """
+        made = await asyncio.to_thread(cls, model, sources, settings, accounts)
+        made.check_certificate()
+        await check_open(sources, made.decider.costs, made.bought)
+        await made._warm()
+        return made
+
+    @classmethod
+    async def load(
+        cls, settings: Settings, accounts: Accounts | None = None, path: Path | None = None
+    ) -> Deployed:
+        """Load the model and the sources that the settings name, check and warm them.
+
+        Parameters
+        ----------
+        settings : Settings
+            Where the files are.
+        accounts : Accounts, default=None
+            Who counts what is spent.
+        path : path, default=None
+            Another model, with the same sources. None: the one that the settings name.
+        """
+        sources = await asyncio.to_thread(read_sources, settings.sources)
+        file = settings.model if path is None else path
+        model = await asyncio.to_thread(load, file, trusted=settings.trust)
+        return await cls.make(model, sources, settings, accounts)
+
+    def __repr__(self) -> str:
+        return f"Deployed(model={self.digest[:12]!r})"
+
+    @property
+    def decider(self) -> Decider:
+        """What decides."""
+        return self.cascade.decider_
+
+    @cached_property
+    def bought(self) -> list[str]:
+        """The sources that the model can buy."""
+        return [name for stage in self.decider.plan.stages for name in stage.sources]
+
+    def check_certificate(self) -> None:
+        """Refuse a certificate that is about another cascade."""
+        if self.certificate is None or isinstance(self.certificate, OlderCertificate):
+            return
+        problem = problem_with(self.certificate, self.model)
+        if self.certificate.certified and problem:
+            raise ServiceError(f"The certificate does not hold: {problem}")
+
+    @cached_property
+    def monitor(self) -> CertificateMonitor | None:
+        """A new monitor of the certificate; None where there is nothing to watch."""
+        certificate = self.certificate
+        if certificate is None or isinstance(certificate, OlderCertificate):
+            return None
+        if not certificate.certified:
+            return None
+        try:
+            return monitor_of(certificate, self.model)
+        except MonitorError as error:
+            log_event("monitor", WARNING, text=f"The certificate is not watched: {error}")
+            return None
+
+    async def _warm(self) -> None:
+        """Decide no row and one row, fetching nothing, so that the first request is not slow."""
+        held: dict[str, Any] = {}
+        for stage in self.decider.plan.stages:
+            with suppress(Exception):  # the row is made up: a model of the user's may refuse it
+                made_up = {name: _column(self.example(name)) for name in stage.features}
+                answer = self.decider.examine(made_up)
+                held |= zip(stage.features, answer.columns, strict=True)
+                stage.judge(held)
+        known = {name: self.example(name) for name in self.features} | dict.fromkeys(
+            self.needed, ""
+        )
+        trial = LiveCascade(self.cascade, self.sources)  # without the log and the accounts
+        try:
+            for keys in ([], ["warm"]):
+                await trial.decide(keys, {name: [known[name]] * len(keys) for name in known})
+        finally:
+            await trial.close()
+        await self.live.__aenter__()
+
+    @cached_property
+    def is_counted(self) -> bool:
+        """Whether accounts are asked before some source is."""
+        sources = [self.sources[name] for name in self.bought]
+        return any(source.paid or source.max_spend is not None for source in sources)
+
+    @cached_property
+    def features(self) -> tuple[str, ...]:
+        """What its sources yield."""
+        return tuple(f for name in self.bought for f in self.decider.costs.columns(name))
+
+    @cached_property
+    def needed(self) -> tuple[str, ...]:
+        """What requests of sources use and no source yields: every client must send it."""
+        used = {need for name in self.bought for need in self.sources[name].needs}
+        return tuple(sorted(used - set(self.features)))
+
+    def example(self, feature: str) -> Any:
+        """Make up a value of a feature."""
+        reader: ColumnReader | None = self.decider.readers.get(feature)
+        if reader is None:
+            return "text" if feature in self.needed else 0.0
+        if reader.is_number is not False:
+            return 0.0
+        levels = reader.known_levels
+        value = levels[0] if len(levels) else ""
+        return value.item() if isinstance(value, np.generic) else value
+
+    def check_known(self, names: Any) -> None:
+        """Refuse values that nothing uses: a name that is misspelled would be paid for."""
+        known = self._may_be_known
+        for name in names:
+            if name not in known:
+                raise Problem(
+                    422,
+                    "known",
+                    "`known` has a name that is no feature of the model and that no request uses"
+                    f"{nearest(name, known)}",
+                )
+
+    @cached_property
+    def _may_be_known(self) -> frozenset[str]:
+        return frozenset((*self.features, *self.needed))
+
+    def begin(self) -> None:
+        """Note that a request uses it."""
+        self._used += 1
+
+    def end(self) -> None:
+        """Note that a request has used it."""
+        self._used -= 1
+        if self._is_retired and not self._used:
+            self._close_later()
+
+    def retire(self) -> None:
+        """Close it as soon as no request uses it."""
+        self._is_retired = True
+        if not self._used:
+            self._close_later()
+
+    def _close_later(self) -> None:
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._close_at_rest())
+
+    async def _close_at_rest(self) -> None:
+        """Close once calls that are paid for, and whose callers have left, had time to answer."""
+        if any(self.sources[name].paid for name in self.bought):
+            await asyncio.sleep(APART)
+        await self.live.close()
+
+    async def close(self) -> None:
+        """Close every connection."""
+        if self._closing is not None:
+            self._closing.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._closing
+        await self.live.close()
+
+    @cached_property
+    def told(self) -> dict[str, Any]:
+        """What it is: design, prices, certificate and digest."""
+        decider, costs = self.decider, self.decider.costs
+        classes = decider.classes.tolist()
+        stages = [
+            {
+                "sources": list(stage.sources),
+                "features": list(stage.features),
+                "cost": stage.cost,
+                "thresholds": [
+                    {"label": label, "confidence": needed}
+                    for label, needed in zip(classes, thresholds.tolist(), strict=True)
+                ],
+            }
+            for stage, thresholds in zip(decider.plan.stages, decider.thresholds, strict=True)
+        ]
+        prices = {source.name: source.cost for source in costs.sources}
+        return {
+            "model": self.digest,
+            "labels": classes,
+            "stages": stages,
+            "prices": prices,
+            "setups": dict(costs.setups),
+            "unit": costs.unit,
+            "known": sorted(self._may_be_known),
+            "needed": list(self.needed),
+            "certificate": self._certificate(),
+            "promise": self.live.promise,
+        }
+
+    def _certificate(self) -> Mapping[str, Any] | None:
+        if self.certificate is None:
+            return None
+        problem = problem_with(self.certificate, self.model)
+        return {"sentence": self.certificate.sentence, "holds": not problem, "problem": problem}
+
+
+def _column(value: Any) -> Any:
+    column = np.empty(1, dtype=np.float64 if isinstance(value, float) else object)
+    column[0] = value
+    return column
+
+
+def cascade_of(model: Any) -> CascadeClassifier:
+    """Return the cascade, or the one that a search has chosen."""
+    cascade = getattr(model, "best_cascade_", model)
+    if not isinstance(cascade, CascadeClassifier):
+        raise ServiceError(f"A service needs a cascade, got a {type(model).__name__}.")
+    return cascade
+
+
+def read_sources(path: Path) -> Sources:
+    """Read how sources are fetched, or say what is wrong with the file."""
+    try:
+        return Sources.from_toml(path)
+    except OSError as error:
+        beside = [known.name for known in path.parent.glob("*.toml")]
+        raise SourcesError(
+            f"{path} cannot be read: {error.strerror}{nearest(path.name, beside)}"
+        ) from error

@@ -1,0 +1,304 @@
+"""The process that `emsco serve` starts, and the workers that it starts and restarts."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+import os
+import signal
+import socket
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any
+
+from emsco.exceptions import EmscoError, ServiceError
+from emsco.serve.events import ERROR, WARNING, log_event, take_over_logging, where
+from emsco.serve.scraping import MetricsServer, forget_worker, share_metrics
+from emsco.serve.settings import Settings
+from emsco.serve.tokens import METRICS, VARIABLES, Tokens, is_loopback
+
+REFUSED, FAILED = 2, 70  # exit codes, as those of other commands
+_LOOK = 0.2  # seconds between looks at workers and signals
+_MOST_PAUSE = 30.0  # seconds before a worker that ends at once is started again
+_AFTER = 5.0  # seconds that workers have to end after they have drained
+_BACKLOG = 2048
+
+
+def run(settings: Settings) -> int:
+    """Serve until a signal says to end, and return the exit code.
+
+    Parameters
+    ----------
+    settings : Settings
+        All that an operator can set.
+
+    Raises
+    ------
+    EmscoError
+        If the service cannot be started as asked.
+    """
+    tokens = Tokens.from_environment()
+    tokens.check_host(settings.host)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something to reload
+    _check_metrics(settings, tokens)
+    with bound(settings) as listening:
+        if settings.workers > 1:
+            _say_start(settings, listening, tokens)
+            with _metrics(settings, tokens):
+                return Parent(settings, listening).run()
+        return _serve(settings, tokens, listening)
+
+
+def _check_metrics(settings: Settings, tokens: Tokens) -> None:
+    if settings.metrics_port is None or METRICS in tokens.given:
+        return
+    if not is_loopback(settings.metrics_host):
+        raise ServiceError(
+            f"The metrics at {settings.metrics_host} can be reached from other machines: set the "
+            f"environment variable {VARIABLES[METRICS]}, or leave out --metrics-host."
+        )
+
+
+@contextmanager
+def _metrics(settings: Settings, tokens: Tokens) -> Iterator[None]:
+    """Let workers count together, and show what they have counted."""
+    if settings.metrics_port is None:
+        yield
+        return
+    with tempfile.TemporaryDirectory(prefix="emsco-metrics-") as folder:
+        share_metrics(Path(folder))
+        host, token = settings.metrics_host, tokens.given.get(METRICS)
+        shown = MetricsServer(None, settings.metrics_port, host, token)
+        log_event("metrics", host=host, port=shown.port)
+        try:
+            yield
+        finally:
+            shown.close()
+
+
+def bound(settings: Settings) -> socket.socket:
+    """Open the socket that is listened on."""
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        return socket.create_server((settings.host, settings.port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        raise ServiceError(
+            f"Cannot listen on {settings.host} port {settings.port}: {error.strerror}; give "
+            "another --host or --port."
+        ) from error
+
+
+def _say_start(settings: Settings, listening: socket.socket, tokens: Tokens) -> None:
+    host, port = listening.getsockname()[:2]
+    if settings.is_shared:
+        kept = "the state given by --state, which other processes can share"
+    else:
+        kept = (
+            f"{settings.state_address}, by this process alone: ids, budgets and failing sources "
+            "are not shared with others"
+        )
+    log_event(
+        "start",
+        host=host,
+        port=port,
+        workers=settings.workers,
+        model=str(settings.model),
+        state=kept,
+        tokens=sorted(tokens.given),
+    )
+
+
+def _serve(
+    settings: Settings,
+    tokens: Tokens,
+    listening: socket.socket,
+    told: Callable[[], None] | None = None,
+    parent: int | None = None,
+) -> int:
+    """Serve in this process."""
+    import uvloop
+
+    from emsco.serve.server import serve
+
+    def ready() -> None:
+        host, port = listening.getsockname()[:2]
+        log_event("ready", host=host, port=port)
+        if told is None:
+            notify_systemd()
+        else:
+            told()
+
+    take_over_logging()
+    showwarning, warnings.showwarning = warnings.showwarning, _as_event
+    try:
+        if told is None:
+            _say_start(settings, listening, tokens)
+        uvloop.run(serve(settings, tokens, [listening], ready=ready, parent=parent))
+    except asyncio.CancelledError:  # a signal came before there was anything to drain
+        pass
+    finally:
+        warnings.showwarning = showwarning
+    log_event("end")
+    return 0
+
+
+def notify_systemd() -> None:
+    """Tell systemd that requests are answered, if it has started this process and wants to know."""
+    address = os.environ.get("NOTIFY_SOCKET")
+    if not address:
+        return
+    if address.startswith("@"):
+        address = f"\0{address[1:]}"
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as channel:
+        channel.connect(address)
+        channel.sendall(b"READY=1")
+
+
+def _as_event(message: Warning | str, *_: Any, **__: Any) -> None:
+    log_event("warning", WARNING, text=str(message))
+
+
+def work(settings: Settings, listening: socket.socket, parent: Connection) -> None:
+    """Serve as one of several workers, and end with the exit code."""
+    code = FAILED
+    try:
+        code = _serve(
+            settings,
+            Tokens.from_environment(),
+            listening,
+            told=lambda: parent.send(True),
+            parent=parent.fileno(),
+        )
+    except EmscoError as error:
+        log_event("refused", ERROR, why=str(error))
+        code = REFUSED
+    except Exception as error:
+        log_event("unexpected", ERROR, error=where(error))
+    sys.exit(code)
+
+
+@dataclass
+class _Worker:
+    """A worker, and the pipe by which it says that it is ready and learns that its parent ends."""
+
+    process: Any
+    pipe: Connection
+    is_ready: bool = False
+    is_behind: bool = False  # whether it may have read files that were replaced since
+
+
+class Parent:
+    """Starts workers, passes signals on to them, and starts those again that die.
+
+    Parameters
+    ----------
+    settings : Settings
+        All that an operator can set.
+    listening : socket
+        Where all workers listen.
+    """
+
+    def __init__(self, settings: Settings, listening: socket.socket) -> None:
+        self._settings, self._listening = settings, listening
+        self._context = multiprocessing.get_context("spawn")
+        self._workers: list[_Worker] = []
+        self._signals: list[int] = []
+        self._was_ready = False
+        self._pause, self._next = 0.0, 0.0  # before the next worker is started, and when that is
+
+    def run(self) -> int:
+        """Run until a signal says to end, and return the exit code."""
+        taken = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+        before = {name: signal.signal(name, self._note) for name in taken}
+        try:
+            while len(self._workers) < self._settings.workers:
+                self._start()
+            return self._watch()
+        finally:
+            self._end()
+            for name, handler in before.items():
+                signal.signal(name, handler)
+
+    def _note(self, number: int, _: Any) -> None:
+        self._signals.append(number)
+
+    def _start(self) -> None:
+        here, there = multiprocessing.Pipe()
+        process = self._context.Process(
+            target=work, args=(self._settings, self._listening, there), daemon=False
+        )
+        process.start()
+        there.close()
+        self._workers.append(_Worker(process, here))
+
+    def _watch(self) -> int:
+        while True:
+            wait([worker.process.sentinel for worker in self._workers], timeout=_LOOK)
+            while self._signals:
+                if self._signals.pop(0) != signal.SIGHUP:
+                    return 0
+                self._reload()
+            self._hear()
+            code = self._bury()
+            if code is not None:
+                return code
+            if len(self._workers) < self._settings.workers and time.monotonic() >= self._next:
+                self._start()
+
+    def _hear(self) -> None:
+        """Note which workers are ready."""
+        for worker in self._workers:
+            if not worker.is_ready and worker.pipe.poll():
+                try:
+                    worker.is_ready = bool(worker.pipe.recv())
+                except EOFError:  # it has ended
+                    continue
+                if not self._was_ready and all(one.is_ready for one in self._workers):
+                    self._was_ready = True
+                    notify_systemd()
+                self._pause = 0.0
+                if worker.is_behind:
+                    os.kill(worker.process.pid, signal.SIGHUP)
+
+    def _bury(self) -> int | None:
+        """Look for workers that have ended; an exit code, if no other one would do better."""
+        for worker in [one for one in self._workers if not one.process.is_alive()]:
+            self._workers.remove(worker)
+            code = worker.process.exitcode
+            worker.pipe.close()
+            log_event("worker died", WARNING, worker=worker.process.pid, code=code)
+            if self._settings.metrics_port is not None:
+                forget_worker(worker.process.pid)
+            if not self._was_ready:
+                return code if code in (REFUSED, FAILED) else FAILED
+            if not worker.is_ready:  # the next one may not fare better
+                self._pause = min(_MOST_PAUSE, max(0.5, 2 * self._pause))
+            self._next = time.monotonic() + self._pause
+        return None
+
+    def _reload(self) -> None:
+        for worker in self._workers:
+            if worker.is_ready and worker.process.is_alive():
+                os.kill(worker.process.pid, signal.SIGHUP)
+            worker.is_behind = not worker.is_ready
+
+    def _end(self) -> None:
+        """Let workers drain, and end those that do not end by themselves."""
+        for worker in self._workers:
+            worker.process.terminate()
+        until = time.monotonic() + self._settings.drain + _AFTER
+        for worker in self._workers:
+            worker.process.join(max(0.0, until - time.monotonic()))
+            if worker.process.is_alive():
+                log_event("worker killed", ERROR, worker=worker.process.pid)
+                worker.process.kill()
+                worker.process.join()
+            worker.pipe.close()
+        log_event("end")

@@ -1,0 +1,240 @@
+"""One process of the service: a server that is ready when it says so, drains, and reloads."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import Any
+
+import uvicorn
+
+from emsco.serve.app import make_app
+from emsco.serve.connections import Connection
+from emsco.serve.deployed import Deployed
+from emsco.serve.events import WARNING, log_event
+from emsco.serve.metrics import Metrics
+from emsco.serve.scraping import MetricsServer
+from emsco.serve.service import Service
+from emsco.serve.settings import Settings
+from emsco.serve.state import State, open_state
+from emsco.serve.tokens import METRICS, Tokens
+from emsco.serve.tracing import make_tracing
+from emsco.serve.watch import Watch
+
+_LAST_CALL = 1.0  # seconds in which clients with open connections learn that they end
+
+
+class Server(uvicorn.Server):
+    """A server of uvicorn that drains when it is told to, and closes idle connections.
+
+    Parameters
+    ----------
+    config : uvicorn.Config
+        How it listens.
+    service : Service
+        What it serves.
+    ready : callable
+        Called once it answers.
+    """
+
+    def __init__(self, config: uvicorn.Config, service: Service, ready: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._service, self._ready = service, ready
+        self._until = 0.0  # when draining ends
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        """Leave signals to `serve`: uvicorn would end by the signal instead of with code 0."""
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to answer, and say so."""
+        await super().startup(sockets)
+        self._ready()
+
+    async def on_tick(self, counter: int) -> bool:
+        """Look for idle connections once a second."""
+        if counter % 10 == 0:
+            for connection in list(self.server_state.connections):
+                if isinstance(connection, Connection):
+                    connection.close_if_idle(self._service.settings.idle_timeout)
+        return await super().on_tick(counter)
+
+    def drain(self) -> None:
+        """Answer what was asked, then end."""
+        if self.should_exit:
+            return
+        settings, service = self._service.settings, self._service
+        self._until = asyncio.get_running_loop().time() + settings.drain
+        running = service.queue.running + service.queue.waiting
+        log_event("drain", running=running, seconds=settings.drain)
+        service.is_draining = self.should_exit = True
+
+    @property
+    def left(self) -> float:
+        """How many seconds are left to drain."""
+        return max(0.0, self._until - asyncio.get_running_loop().time())
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Stop listening, let clients finish, and end."""
+        for server in self.servers:
+            server.close()
+        # An open connection may carry a request at this very moment: its answer says that it is
+        # the last one, and only connections that stay silent are closed without a word.
+        self.server_state.is_last = True  # type: ignore[attr-defined]  # read by `Connection`
+        silent = asyncio.get_running_loop().time() + min(_LAST_CALL, self.left)
+        while self.server_state.connections and asyncio.get_running_loop().time() < silent:
+            await asyncio.sleep(0.02)
+        self.config.timeout_graceful_shutdown = self.left  # type: ignore[assignment]  # any number
+        await super().shutdown(sockets)
+
+
+async def serve(
+    settings: Settings,
+    tokens: Tokens,
+    sockets: list[socket.socket],
+    *,
+    ready: Callable[[], None],
+    parent: int | None = None,
+) -> None:
+    """Serve until a signal says to end.
+
+    Parameters
+    ----------
+    settings : Settings
+        All that an operator can set.
+    tokens : Tokens
+        Who may ask for what.
+    sockets : list of socket
+        Where to listen.
+    ready : callable
+        Called once requests are answered.
+    parent : int, default=None
+        A file that ends when the parent process does; this one ends then, too.
+    """
+    with _starting():
+        state = await open_state(settings.state_address)
+    try:
+        with _starting():
+            for concern in await state.concerns():
+                log_event("state", WARNING, text=concern)
+            deployed = await Deployed.load(settings, state)
+            watch = make_watch(settings, deployed, state)
+            metrics, shown = make_metrics(settings, tokens)
+            service = Service(
+                settings, deployed, state, watch=watch, metrics=metrics, tracing=make_tracing()
+            )
+            await service.start()
+        server = Server(_config(settings, make_app(service, tokens)), service, ready)
+        try:
+            with _signals(server, service, parent):
+                await server.serve(sockets)
+        finally:
+            await service.stop(server.left)
+            if shown is not None:
+                shown.close()
+    finally:
+        await state.close()
+
+
+def _config(settings: Settings, app: Any) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        http=Connection,
+        lifespan="off",  # the service is started and stopped here
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        timeout_keep_alive=max(1, round(settings.idle_timeout)),
+    )
+
+
+def make_watch(settings: Settings, deployed: Deployed, state: State) -> Watch:
+    """Watch a deployed model."""
+    return Watch(
+        deployed.monitor,
+        state,
+        model=deployed.digest,
+        classes=deployed.decider.classes.tolist(),
+        deployment=settings.deployment,
+        audit=settings.audit,
+        label_after=settings.label_after,
+    )
+
+
+def make_metrics(settings: Settings, tokens: Tokens) -> tuple[Metrics | None, MetricsServer | None]:
+    """Count for Prometheus, and show it unless the parent of workers does."""
+    if settings.metrics_port is None:
+        return None, None
+    metrics = Metrics()
+    if settings.workers > 1:
+        return metrics, None
+    token = tokens.given.get(METRICS)
+    shown = metrics.serve(settings.metrics_port, settings.metrics_host, token)
+    log_event("metrics", host=settings.metrics_host, port=shown.port)
+    return metrics, shown
+
+
+@contextmanager
+def _starting() -> Generator[None, None, None]:
+    """End at once if a signal says so before there is anything to drain."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None  # for the type checker
+    for name in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(name, task.cancel)
+    loop.add_signal_handler(signal.SIGHUP, lambda: None)  # the files are about to be read anyway
+    yield
+
+
+@contextmanager
+def _signals(server: Server, service: Service, parent: int | None) -> Generator[None, None, None]:
+    """Drain on SIGTERM and SIGINT, or when the parent is gone; reload on SIGHUP."""
+    loop = asyncio.get_running_loop()
+    reload = _Again(service.reload)
+    handlers: dict[signal.Signals, Callable[[], None]] = {
+        signal.SIGTERM: server.drain,
+        signal.SIGINT: server.drain,
+        signal.SIGHUP: reload.wanted,
+    }
+    for name, handler in handlers.items():
+        loop.add_signal_handler(name, handler)
+    if parent is not None:
+        loop.add_reader(parent, server.drain)
+    try:
+        yield
+    finally:
+        if parent is not None:
+            loop.remove_reader(parent)
+        for name in handlers:
+            loop.remove_signal_handler(name)
+        reload.stop()
+
+
+class _Again:
+    """Does something once more for any number of wishes that come while it is being done."""
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self._work = work
+        self._is_wanted = False
+        self._task: asyncio.Task[None] | None = None
+
+    def wanted(self) -> None:
+        """Do it, or do it again."""
+        self._is_wanted = True
+        if self._task is None or self._task.done():
+            self._task = asyncio.ensure_future(self._run())
+
+    async def _run(self) -> None:
+        while self._is_wanted:
+            self._is_wanted = False
+            await self._work()
+
+    def stop(self) -> None:
+        """Do it no more."""
+        if self._task is not None:
+            self._task.cancel()

@@ -1,0 +1,184 @@
+"""All that an operator can set, checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import isfinite
+from pathlib import Path
+
+from emsco.exceptions import ServiceError
+
+STATE_FILE = "emsco-state.sqlite"
+# Schemes of states that processes can share; not imported from `state`, which takes seconds that
+# the parent of workers need not wait.
+SHARED = ("redis", "rediss", "unix", "postgresql", "postgres", "postgresql+asyncpg")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """All that an operator can set.
+
+    Parameters
+    ----------
+    model : path, default="model.emsco"
+        The file of the model; SIGHUP loads it anew.
+    sources : path, default="sources.toml"
+        The file that describes how each source is fetched; SIGHUP loads it anew, too.
+    trust : tuple of str, default=()
+        The types to trust when the model is loaded.
+    host : str, default="127.0.0.1"
+        The address to listen on. One that other machines reach needs all tokens.
+    port : int, default=8000
+        The port; 0 takes a free one.
+    workers : int, default=1
+        The number of processes; more than one need a `state` that they can share.
+    state : str, default=None
+        The address of the state: redis://..., postgresql://..., or a file of SQLite for a single
+        process. None: `emsco-state.sqlite` in `folder`.
+    folder : path, default="."
+        The folder of the state's file.
+    log, log_values, on_log_failure
+        As for `LiveCascade`.
+    deadline, max_cost : float, default=None
+        As for `LiveCascade`.
+    concurrency : int, default=64
+        The maximum number of requests that are decided at a time, in each process.
+    queue : int, default=64
+        The maximum number of requests that wait for that, in each process; more get 429.
+    drain : float, default=30.0
+        How many seconds running requests have to finish after SIGTERM.
+    max_body : int, default=1_000_000
+        The maximum number of bytes in a body.
+    max_rows : int, default=1000
+        The maximum number of keys, or of labels, in a request.
+    max_key : int, default=256
+        The maximum number of characters in a key.
+    body_timeout : float, default=10.0
+        How many seconds a client has to send a request.
+    idle_timeout : float, default=30.0
+        How many seconds a connection may be idle before it is closed.
+    deployment : str, default="emsco"
+        The name of the deployment; each has its own monitor in a state.
+    audit : float, default=0.02
+        The share of rows that are marked for an audit; only their labels reach the monitor.
+    label_after : float, default=2_592_000.0
+        How many seconds after a decision its label is final; 30 days.
+    metrics_host : str, default="127.0.0.1"
+        The address of the metrics.
+    metrics_port : int, default=None
+        The port of the metrics; 0 takes a free one. None: there are no metrics.
+    shadow : bool, default=False
+        Whether the final model in the file answers, and the cascade is only recorded.
+    canary : path, default=None
+        The file of a new model that decides a share of the keys. None: there is none.
+    share : float, default=0.05
+        The share of keys that the new model decides.
+
+    Examples
+    --------
+    >>> from emsco.serve.settings import Settings
+    >>> Settings(port=8080).url
+    'http://127.0.0.1:8080'
+    >>> Settings(workers=2)
+    Traceback (most recent call last):
+    emsco.exceptions.ServiceError: --workers 2 needs --state redis://... or postgresql://...:
+    several processes must share their ids, their budgets and what they know of failing sources.
+    """
+
+    model: Path = Path("model.emsco")
+    sources: Path = Path("sources.toml")
+    trust: tuple[str, ...] = ()
+    host: str = "127.0.0.1"
+    port: int = 8000
+    workers: int = 1
+    state: str | None = field(default=None, repr=False)  # it may hold a password
+    folder: Path = Path(".")
+    log: Path | None = None
+    log_values: bool = False
+    on_log_failure: str = "drop"
+    deadline: float | None = None
+    max_cost: float | None = None
+    concurrency: int = 64
+    queue: int = 64
+    drain: float = 30.0
+    max_body: int = 1_000_000
+    max_rows: int = 1000
+    max_key: int = 256
+    body_timeout: float = 10.0
+    idle_timeout: float = 30.0
+    deployment: str = "emsco"
+    audit: float = 0.02
+    label_after: float = 30 * 86_400.0
+    metrics_host: str = "127.0.0.1"
+    metrics_port: int | None = None
+    shadow: bool = False
+    canary: Path | None = None
+    share: float = 0.05
+
+    def __post_init__(self) -> None:
+        for name, (least, most) in _RANGES.items():
+            value = getattr(self, name)
+            if value is None:
+                continue
+            if not isinstance(value, int | float) or not isfinite(value):
+                raise ServiceError(f"{flag(name)} must be a number, got {value!r}.")
+            if not least <= value <= most:
+                raise ServiceError(f"{flag(name)} must be {least:g} to {most:g}, got {value:g}.")
+        for name in ("deadline", "max_cost"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ServiceError(f"{flag(name)} must be above 0, got {value:g}.")
+        if self.workers > 1 and not self.is_shared:
+            raise ServiceError(
+                f"--workers {self.workers} needs --state redis://... or postgresql://...: several "
+                "processes must share their ids, their budgets and what they know of failing "
+                "sources."
+            )
+        if self.log_values and self.log is None:
+            raise ServiceError("--log-values needs --log, the folder that values are written to.")
+        if self.shadow and not self.log_values:
+            raise ServiceError(
+                "--shadow needs --log and --log-values: the values that it records are what is "
+                "certified later."
+            )
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether the state is one that several processes can share."""
+        scheme, found, _ = (self.state or "").partition("://")
+        return bool(found) and scheme in SHARED
+
+    @property
+    def state_address(self) -> str:
+        """The address of the state: as given, or that of the file."""
+        return str(self.folder / STATE_FILE) if self.state is None else self.state
+
+    @property
+    def url(self) -> str:
+        """Where the service answers."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"http://{host}:{self.port}"
+
+
+def flag(name: str) -> str:
+    """Return the option of the command line that sets a value."""
+    return f"--{name.replace('_', '-')}"
+
+
+_MANY = 1_000_000_000
+_RANGES = {
+    "port": (0, 65_535),
+    "workers": (1, 1_000),
+    "concurrency": (1, 100_000),
+    "queue": (0, 100_000),
+    "drain": (0, 86_400),
+    "max_body": (100, _MANY),
+    "max_rows": (1, 1_000_000),
+    "max_key": (1, 100_000),
+    "body_timeout": (0.1, 86_400),
+    "idle_timeout": (0.1, 86_400),
+    "audit": (0, 1),
+    "label_after": (0, _MANY),
+    "metrics_port": (0, 65_535),
+    "share": (0, 1),
+}

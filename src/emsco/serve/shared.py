@@ -1,0 +1,75 @@
+"""A value that several processes change: each change is made once, by compare-and-set."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Generic, Protocol, Self, TypeVar
+
+from emsco.exceptions import MonitorError
+from emsco.serve.state.protocol import State
+
+_TRIES = 20  # another process was faster each time: more than chance
+
+
+class Changing(Protocol):
+    """Protocol of what can be kept as text."""
+
+    def to_text(self) -> str:
+        """Return all that changes."""
+
+    def after(self, text: str) -> Self:
+        """Return what goes on where another one was."""
+
+
+T = TypeVar("T", bound=Changing)
+R = TypeVar("R")
+
+
+class Shared(Generic[T]):
+    """A value in the state of a service, as this process saw it last.
+
+    Parameters
+    ----------
+    state : State
+        Where it is kept.
+    name : str
+        Its name there.
+    new : Changing
+        What it is if nothing is kept yet; it is never changed itself.
+    """
+
+    def __init__(self, state: State, name: str, new: T) -> None:
+        self._state, self._name, self._new = state, name, new
+        self._first = new.to_text()
+        self._version = -1  # of the value; -1: none was read yet
+        self.value: T = new.after(self._first)
+
+    async def read(self) -> T:
+        """Return the value that is kept now."""
+        kept = await self._state.kept(self._name)
+        version = 0 if kept is None else kept.version
+        if version != self._version:
+            self.value = self._new.after(self._first if kept is None else kept.text)
+            self._version = version
+        return self.value
+
+    async def change(self, change: Callable[[T], R]) -> R:
+        """Change the value, from what is kept now; return what the function returns.
+
+        The function may be called again, with another value, and must not count on the first call.
+        It runs in a thread: to count a cohort of many rows takes a while, and requests must go on.
+        """
+        for _ in range(_TRIES):
+            kept = await self._state.kept(self._name)
+            before, version = (self._first, 0) if kept is None else (kept.text, kept.version)
+            value, outcome, text = await asyncio.to_thread(self._changed, before, change)
+            if await self._state.keep(self._name, text, was=version):
+                self.value, self._version = value, version + 1
+                return outcome
+        raise MonitorError(f"{self._name} is changed by others all the time.")
+
+    def _changed(self, before: str, change: Callable[[T], R]) -> tuple[T, R, str]:
+        value = self._new.after(before)
+        outcome = change(value)
+        return value, outcome, value.to_text()

@@ -1,0 +1,27 @@
+"""What the processes of a service share: ids, money, breakers, audited rows."""
+
+from __future__ import annotations
+
+from emsco.serve.state.open import open_state
+from emsco.serve.state.protocol import (
+    Asking,
+    Claim,
+    Kept,
+    Marked,
+    OpenIntent,
+    Spent,
+    State,
+    asking,
+)
+
+__all__ = [
+    "Asking",
+    "Claim",
+    "Kept",
+    "Marked",
+    "OpenIntent",
+    "Spent",
+    "State",
+    "asking",
+    "open_state",
+]

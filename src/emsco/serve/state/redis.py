@@ -1,0 +1,353 @@
+"""A state in Redis."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from hashlib import sha1
+from typing import Any
+
+from emsco.acquisition.accounts import Intent
+from emsco.exceptions import StateError, require
+from emsco.serve.state import scripts
+from emsco.serve.state.base import (
+    VERSION,
+    BaseState,
+    asked,
+    check_version,
+    day_number,
+    day_of,
+    intent_of,
+    new_id,
+    to_text,
+    unusable,
+    without_secrets,
+)
+from emsco.serve.state.batches import Batches
+from emsco.serve.state.protocol import (
+    KEEP_FOR,
+    PAUSE,
+    UNSEEN_FOR,
+    Claim,
+    Kept,
+    Marked,
+    OpenIntent,
+    Spent,
+)
+
+_LATE_FOR = 3600  # seconds for which the outcome of an unanswered call may still come
+_AT_ONCE = 1000  # ids in one command
+
+
+class RedisState(BaseState):
+    """A state in Redis.
+
+    Redis must keep what it is given. It must write an append-only file (`appendonly yes`; with
+    `appendfsync everysec`, its default, a machine that fails loses up to a second, with `always`
+    nothing), and it must not evict (`maxmemory-policy noeviction`): where an id is lost, its
+    request is decided and paid for again, and where an intent is lost, so is what it may have cost.
+    `concerns` tells what it finds otherwise. All names are on one server: Redis Cluster is not
+    supported.
+
+    Parameters
+    ----------
+    address : str
+        The address, such as redis://host:6379/0.
+    prefix : str, default="emsco:"
+        What all names begin with.
+    timeout : float, default=5.0
+        The maximum duration of a request, in seconds.
+    clock : callable, default=None
+        Gives the seconds since 1970. None: the clock of Redis.
+    create : bool, default=True
+        Whether to begin a new state if there is none. False: nothing is written.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        prefix: str = "emsco:",
+        timeout: float = 5.0,
+        clock: Callable[[], float] | None = None,
+        create: bool = True,
+    ) -> None:
+        super().__init__()
+        redis = require("redis.asyncio", "live")
+        # A client repeats nothing by itself: a script may have been run although no reply came.
+        no_retry = require("redis.asyncio.retry", "live").Retry(
+            require("redis.backoff", "live").NoBackoff(), 0
+        )
+        try:
+            self._redis = redis.Redis.from_url(
+                address,
+                decode_responses=True,
+                retry=no_retry,
+                socket_timeout=timeout,
+                socket_connect_timeout=timeout,
+            )
+        except (ValueError, TypeError):  # whose text may show the address
+            raise StateError(
+                "The address of Redis cannot be used; it must be like redis://host:6379/0."
+            ) from None
+        self._address = without_secrets(address)
+        self._prefix, self._clock, self._create = prefix, clock, create
+        self._errors = require("redis.exceptions", "live")
+        self._batches: Batches[tuple[Any, ...]] = Batches(self._do)
+
+    async def open(self) -> None:
+        """Connect, and begin a new state if there is none."""
+        found = await self._run(scripts.VERSION, VERSION, int(self._create))
+        if found is None:
+            raise StateError(f"There is no state at {self._address}.")
+        check_version(int(found), self._address)
+
+    async def close(self) -> None:
+        """Finish what is under way, and disconnect."""
+        await self._batches.finish()
+        await self._finish_apart()
+        await self._redis.aclose()
+
+    async def ping(self) -> None:
+        """Raise `StateError` if the state cannot be read."""
+        await self._ask("PING")
+
+    async def concerns(self) -> list[str]:
+        """Return sentences about a store that may lose what it is given, for the log."""
+        with self._named():
+            told = await self._redis.info("persistence") | await self._redis.info("memory")
+        found = []
+        if not told.get("aof_enabled"):
+            found.append(
+                f"Redis at {self._address} writes no append-only file: if it is restarted, ids, "
+                "intents and spending are lost. Set `appendonly yes`."
+            )
+        policy = told.get("maxmemory_policy", "noeviction")
+        if told.get("maxmemory") and policy != "noeviction":
+            found.append(
+                f"Redis at {self._address} may forget what it is given, to save memory "
+                f"({policy}). Set `maxmemory-policy noeviction`."
+            )
+        return found
+
+    # One command
+
+    async def _ask(self, *command: Any, left: Callable[[Any], None] | None = None) -> Any:
+        """Run a command."""
+        return await self._batches.run(command, left)
+
+    async def _run(self, script: str, *values: Any, left: Any = None) -> Any:
+        """Run a script."""
+        return await self._ask("EVALSHA", _DIGESTS[script], 1, self._prefix, *values, left=left)
+
+    async def _do(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
+        outcomes = await self._send(commands)
+        unknown = [i for i, one in enumerate(outcomes) if self._lacks_script(one)]
+        if unknown:  # Redis is new, or was restarted
+            await self._send([("SCRIPT LOAD", script) for script in scripts.ALL])
+            again = await self._send([commands[i] for i in unknown])
+            for i, outcome in zip(unknown, again, strict=True):
+                outcomes[i] = outcome
+        return [self._read(outcome) for outcome in outcomes]
+
+    async def _send(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Send commands in one go; a pipeline for a single one would take twice as long."""
+        try:
+            if len(commands) == 1:
+                return [await self._redis.execute_command(*commands[0])]
+            pipeline = self._redis.pipeline(transaction=False)
+            for command in commands:
+                pipeline.execute_command(*command)
+            replies: list[Any] = await pipeline.execute(raise_on_error=False)
+        except (self._errors.RedisError, OSError) as error:
+            return [error] * len(commands)
+        return replies
+
+    def _lacks_script(self, outcome: Any) -> bool:
+        return isinstance(outcome, self._errors.NoScriptError)
+
+    def _read(self, outcome: Any) -> Any:
+        """Name the state in whatever went wrong."""
+        if not isinstance(outcome, Exception):
+            return outcome
+        if isinstance(outcome, self._errors.TimeoutError):
+            return StateError(f"The state at {self._address} does not answer in time.")
+        named = unusable(self._address, outcome)
+        named.__cause__ = outcome
+        return named
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except (self._errors.RedisError, OSError) as error:
+            raise self._read(error) from error
+
+    def _now(self) -> str:
+        return "" if self._clock is None else repr(float(self._clock()))
+
+    # Requests
+
+    async def claim(self, id: str, body: str, lease: float) -> Claim:  # noqa: A002
+        """Claim the id of a request with this body, for so many seconds."""
+        kind, *more = await self._run(
+            scripts.CLAIM, id, body, self._now(), float(lease), int(KEEP_FOR)
+        )
+        return self._claimed(id, int(more[0])) if kind == "claimed" else Claim(kind, *more)
+
+    async def renew(self, id: str, lease: float) -> bool:  # noqa: A002
+        """Claim it for so many seconds from now on; False: another process has it."""
+        return bool(
+            await self._run(scripts.RENEW, id, self._attempt(id), self._now(), float(lease))
+        )
+
+    async def answer(self, id: str, text: str) -> str:  # noqa: A002
+        """Keep the answer to a claimed id, and return what is kept: the first answer stays."""
+        kept = await self._run(scripts.ANSWER, id, text, int(KEEP_FOR))
+        return self._answered(id, None if kept is None else [*kept, text][0])
+
+    async def drop(self, id: str) -> None:  # noqa: A002
+        """Give up a claim: the id is new again, or "died" if something may have been bought."""
+        await self._run(scripts.DROP, id, self._attempt(id))
+
+    # Accounts
+
+    async def begin(self, source: str, n_rows: int, price: float, limit: float | None) -> Intent:
+        """Hold the money for a call, for as many rows as the limit of the day allows."""
+        whose, id_ = asked(), new_id()
+        account = json.dumps([source, whose.tenant])
+
+        def undo(granted: list[str]) -> None:
+            if granted and int(granted[0]):
+                begun = intent_of(id_, source, price, int(granted[0]))
+                self._begin_apart(self.end(begun, 0.0, 0.0))
+
+        granted = await self._run(
+            scripts.BEGIN, id_, self._now(), n_rows, float(price),
+            "" if limit is None else float(limit), source, account, whose.id,
+            self._attempt(whose.id), json.dumps([whose.id, account]), left=undo,
+        )  # fmt: skip
+        return intent_of(id_, source, price, int(granted[0]) if granted else None)
+
+    async def end(self, intent: Intent, spent: float, unknown: float) -> None:
+        """Count what a call cost, and what it may have cost; again if an answer comes late."""
+        await self._run(
+            scripts.END, intent.id, float(spent), float(unknown), intent.source, _LATE_FOR
+        )
+
+    async def may_try(self, source: str) -> bool:
+        """Return whether a trial call to a failing source may be made: one a second for all."""
+        key = f"{self._prefix}try:{source}"
+        return bool(await self._ask("SET", key, 1, "NX", "PX", int(1000 * PAUSE)))
+
+    async def is_well(self, source: str, *, well: bool) -> None:
+        """Tell everybody that a source fails, or answers again."""
+        await self._ask("SREM" if well else "SADD", f"{self._prefix}failing", source)
+
+    async def failing(self) -> set[str]:
+        """Return the sources that `is_well` has told to fail."""
+        return set(await self._ask("SMEMBERS", f"{self._prefix}failing"))
+
+    async def spend(self, day: str | None = None) -> list[Spent]:
+        """Return what was spent, on one day (such as "2026-01-31") or on all."""
+        wanted = None if day is None else day_number(day)
+        found: dict[Any, list[OpenIntent]] = {}
+        for id_, begun in (await self._hash("open")).items():
+            number, intent = _open_intent(id_, begun)
+            found.setdefault((number, intent.source, intent.tenant), []).append(intent)
+        days = sorted(map(int, await self._ask("SMEMBERS", f"{self._prefix}days")))
+        spent = []
+        for number in days if wanted is None else [wanted]:
+            totals = await self._hash(f"spent:{number}")
+            accounts = {field[1:] for field in totals if field[0] in "pu"}
+            for source, tenant in sorted(json.loads(account) for account in accounts):
+                account = json.dumps([source, tenant])
+                paid, unknown = (float(totals.get(kind + account, 0)) for kind in "pu")
+                waits = sorted(found.get((number, source, tenant), ()), key=lambda one: one.at)
+                spent.append(Spent(source, tenant, day_of(number), paid, unknown, tuple(waits)))
+        return spent
+
+    async def _hash(self, name: str) -> dict[str, str]:
+        found: dict[str, str] = await self._ask("HGETALL", f"{self._prefix}{name}")
+        return found
+
+    # Small values
+
+    async def keep(self, name: str, text: str, was: int | None = None) -> bool:
+        """Keep a small value; with `was`, only if that version is kept. Return whether it was."""
+        return bool(await self._run(scripts.KEEP, name, text, "" if was is None else was))
+
+    async def kept(self, name: str) -> Kept | None:
+        """Return a small value, or None."""
+        text, version = await self._ask("HMGET", f"{self._prefix}kept:{name}", "text", "version")
+        return None if text is None else Kept(text, int(version))
+
+    # Audited rows
+
+    async def mark(self, rows: Sequence[Marked]) -> None:
+        """Keep decisions for the audit; of two marks of an id the last one stays."""
+        for first in range(0, len(rows), _AT_ONCE):
+            values: list[Any] = []
+            for row in rows[first : first + _AT_ONCE]:
+                values += [row.id, float(row.at), _mark_text(row)]
+            await self._run(scripts.MARK, *values)
+
+    async def marked(self, ids: Sequence[str]) -> list[Marked]:
+        """Return those of the decisions that are marked."""
+        found = []
+        for first in range(0, len(ids), _AT_ONCE):
+            some = ids[first : first + _AT_ONCE]
+            marks, truths = await asyncio.gather(
+                *(
+                    self._ask("HMGET", f"{self._prefix}{name}", *some)
+                    for name in ("marks", "truths")
+                )
+            )
+            found += [
+                _marked(id_, mark, truth)
+                for id_, mark, truth in zip(some, marks, truths, strict=True)
+                if mark is not None
+            ]
+        return found
+
+    async def label(self, id: str, label: Any) -> bool:  # noqa: A002
+        """Keep the true label of a decision, marked or not; False: it has this label already."""
+        return bool(await self._run(scripts.LABEL, id, to_text(label), int(UNSEEN_FOR)))
+
+    async def due(
+        self, before: float, since: float = 0.0, model: str | None = None
+    ) -> list[Marked]:
+        """Return marked decisions made before a time, and not before another, oldest first."""
+        key = f"{self._prefix}marked"
+        ids = await self._ask("ZRANGEBYSCORE", key, float(since), f"({float(before)!r}")
+        return [row for row in await self.marked(ids) if model is None or row.model == model]
+
+    async def forget(self, before: float) -> None:
+        """Forget marked decisions made before a time."""
+        while await self._run(scripts.FORGET, float(before)):
+            pass
+
+
+_DIGESTS = {script: sha1(script.encode()).hexdigest() for script in scripts.ALL}
+
+
+def _open_intent(id_: str, begun: str) -> tuple[int, OpenIntent]:
+    day, granted, price, at, _, whose = begun.split(" ", 5)
+    request, account = json.loads(whose)
+    source, tenant = json.loads(account)
+    held = float(price) * int(granted)
+    return int(day), OpenIntent(id_, source, tenant, request, float(at), int(granted), held)
+
+
+def _mark_text(row: Marked) -> str:
+    return json.dumps(
+        [row.at, row.model, to_text(row.label), bool(row.accepted), row.reason, int(row.exit_stage)]
+    )
+
+
+def _marked(id_: str, mark: str, truth: str | None) -> Marked:
+    at, model, label, accepted, reason, stage = json.loads(mark)
+    known = None if truth is None else json.loads(truth)
+    return Marked(id_, at, model, json.loads(label), accepted, reason, stage, known)

@@ -1,0 +1,244 @@
+"""What Redis does at once for a state: scripts, each of which nothing interrupts.
+
+Every script takes the prefix of all names as its only key. Numbers are passed as text with all
+their digits, since Redis would cut replies down to whole numbers, and Lua to fourteen digits.
+"""
+
+from __future__ import annotations
+
+_HEAD = """
+local p = KEYS[1]
+
+local function text(number) return string.format('%.17g', number) end
+
+local function clock(given)
+  if given ~= '' then return tonumber(given) end
+  local time = redis.call('TIME')
+  return tonumber(time[1]) + tonumber(time[2]) / 1000000
+end
+
+local function add(key, field, amount)
+  if amount == 0 then return end
+  local sum = tonumber(redis.call('HGET', key, field) or '0') + amount
+  redis.call('HSET', key, field, text(math.max(0, sum)))
+end
+
+-- What an attempt has bought of a source for a request: the attempt, and in how many calls.
+local function bought(claim, source)
+  local found = redis.call('HGET', claim, 'bought:' .. source)
+  if not found then return nil, 0 end
+  local attempt, calls = string.match(found, '^(%d+) (%d+)$')
+  return attempt, tonumber(calls)
+end
+
+local function buy(claim, source, attempt, calls)
+  redis.call('HSET', claim, 'bought:' .. source, attempt .. ' ' .. string.format('%d', calls))
+end
+"""
+
+# The version of the layout: set if there is none.
+VERSION = (
+    _HEAD
+    + """
+if ARGV[2] == '1' then redis.call('SET', p .. 'version', ARGV[1], 'NX') end
+return redis.call('GET', p .. 'version')
+"""
+)
+
+# A request's id is a hash: body, attempt, until, answer, and what was bought.
+CLAIM = (
+    _HEAD
+    + """
+local key, now, lease = p .. 'id:' .. ARGV[1], clock(ARGV[3]), tonumber(ARGV[4])
+local found = redis.call('HMGET', key, 'body', 'attempt', 'until', 'answer')
+local attempt = 1
+if found[1] then
+  if found[1] ~= ARGV[2] then return {'other'} end
+  if found[4] then return {'done', found[4]} end
+  if tonumber(found[3]) > now then return {'running'} end
+  attempt = tonumber(found[2]) + 1
+end
+local count = string.format('%d', attempt)
+redis.call('HSET', key, 'body', ARGV[2], 'attempt', count, 'until', text(now + lease))
+redis.call('EXPIRE', key, ARGV[5])
+return {'claimed', count}
+"""
+)
+
+RENEW = (
+    _HEAD
+    + """
+local key = p .. 'id:' .. ARGV[1]
+local found = redis.call('HMGET', key, 'attempt', 'answer')
+if found[1] ~= ARGV[2] or found[2] then return 0 end
+redis.call('HSET', key, 'until', text(clock(ARGV[3]) + tonumber(ARGV[4])))
+return 1
+"""
+)
+
+ANSWER = (
+    _HEAD
+    + """
+local key = p .. 'id:' .. ARGV[1]
+local found = redis.call('HMGET', key, 'body', 'answer')
+if not found[1] then return nil end
+if found[2] then return {found[2]} end
+redis.call('HSET', key, 'answer', ARGV[2])
+redis.call('EXPIRE', key, ARGV[3])
+return {}
+"""
+)
+
+DROP = (
+    _HEAD
+    + """
+local key = p .. 'id:' .. ARGV[1]
+local found = redis.call('HGETALL', key)
+local kept = {}
+for i = 1, #found, 2 do kept[found[i]] = found[i + 1] end
+if kept.attempt ~= ARGV[2] or kept.answer then return end
+for field, value in pairs(kept) do
+  if string.sub(field, 1, 7) == 'bought:' and not string.match(value, ' 0$') then
+    redis.call('HSET', key, 'until', '0')
+    return
+  end
+end
+redis.call('DEL', key)
+"""
+)
+
+# An intent without an outcome is a field of `open`: day, rows, price, time, attempt, and as JSON
+# the request and the account. An account is a source and a tenant, as JSON too. `spent:` and the
+# day holds what is paid (p) and unknown (u) by account, and both (c) by source, for limits.
+BEGIN = (
+    _HEAD
+    + """
+local id, now, rows, price = ARGV[1], clock(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local source, account, request, attempt, whose = ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
+local claim, claimed = p .. 'id:' .. request, false
+if request ~= '' then
+  claimed = redis.call('HGET', claim, 'attempt')
+  if claimed and claimed ~= attempt then return {} end
+  local by, calls = bought(claim, source)
+  if calls > 0 and by ~= attempt then return {} end
+end
+local day = string.format('%d', math.floor(now / 86400))
+local spent = p .. 'spent:' .. day
+if ARGV[5] ~= '' and price > 0 then
+  local counted = tonumber(redis.call('HGET', spent, 'c' .. source) or '0')
+  local room = math.floor((tonumber(ARGV[5]) - counted) / price + 1e-6)
+  rows = math.max(0, math.min(rows, room))
+end
+if rows == 0 then return {'0'} end
+local granted = string.format('%d', rows)
+redis.call('HSET', p .. 'open', id, table.concat(
+  {day, granted, text(price), text(now), attempt, whose}, ' '))
+redis.call('SADD', p .. 'days', day)
+add(spent, 'c' .. source, price * rows)
+add(spent, 'u' .. account, price * rows)
+if claimed then
+  local by, calls = bought(claim, source)
+  buy(claim, source, attempt, (by == attempt and calls or 0) + 1)
+end
+return {granted}
+"""
+)
+
+# What was counted as unknown may be answered late: it is kept for some time as `late:` and its id.
+END = (
+    _HEAD
+    + """
+local id, paid, unknown, source = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
+local late = p .. 'late:' .. id
+local begun = redis.call('HGET', p .. 'open', id)
+local had_paid, had_unknown = 0, nil
+if not begun then
+  local kept = redis.call('HMGET', late, 'begun', 'paid', 'unknown')
+  begun = kept[1]
+  if not begun then return end
+  had_paid, had_unknown = tonumber(kept[2]), tonumber(kept[3])
+end
+local day, granted, price, _, attempt, whose = string.match(
+  begun, '^(%S+) (%S+) (%S+) (%S+) (%S+) (.*)$')
+local request, account = unpack(cjson.decode(whose))
+if not had_unknown then had_unknown = tonumber(price) * tonumber(granted) end
+local spent = p .. 'spent:' .. day
+add(spent, 'p' .. account, paid - had_paid)
+add(spent, 'u' .. account, unknown - had_unknown)
+add(spent, 'c' .. source, paid + unknown - had_paid - had_unknown)
+redis.call('HDEL', p .. 'open', id)
+if unknown > 0 then
+  redis.call('HSET', late, 'begun', begun, 'paid', text(paid), 'unknown', text(unknown))
+  redis.call('EXPIRE', late, ARGV[5])
+else
+  redis.call('DEL', late)
+end
+local claim = p .. 'id:' .. request
+local by, calls = bought(claim, source)
+if paid + unknown == 0 and by == attempt and calls > 0 then
+  buy(claim, source, attempt, calls - 1)
+end
+"""
+)
+
+# A small value is a hash: text and version.
+KEEP = (
+    _HEAD
+    + """
+local key = p .. 'kept:' .. ARGV[1]
+local version = redis.call('HGET', key, 'version') or '0'
+if ARGV[3] ~= '' and ARGV[3] ~= version then return 0 end
+redis.call('HSET', key, 'text', ARGV[2])
+redis.call('HINCRBY', key, 'version', 1)
+return 1
+"""
+)
+
+# Marked decisions are fields of `marks`, their labels of `truths`, their times in `marked`; the
+# label of a decision that is not marked waits as `label:` and its id.
+MARK = (
+    _HEAD
+    + """
+for i = 1, #ARGV, 3 do
+  local id, early = ARGV[i], p .. 'label:' .. ARGV[i]
+  redis.call('HSET', p .. 'marks', id, ARGV[i + 2])
+  redis.call('ZADD', p .. 'marked', ARGV[i + 1], id)
+  local label = redis.call('GET', early)
+  if label then
+    redis.call('HSETNX', p .. 'truths', id, label)
+    redis.call('DEL', early)
+  end
+end
+"""
+)
+
+LABEL = (
+    _HEAD
+    + """
+local id, label = ARGV[1], ARGV[2]
+if redis.call('HEXISTS', p .. 'marks', id) == 1 then
+  if redis.call('HGET', p .. 'truths', id) == label then return 0 end
+  redis.call('HSET', p .. 'truths', id, label)
+  return 1
+end
+local key = p .. 'label:' .. id
+local had = redis.call('GET', key)
+redis.call('SET', key, label, 'EX', ARGV[3])
+return had == label and 0 or 1
+"""
+)
+
+FORGET = (
+    _HEAD
+    + """
+local ids = redis.call('ZRANGEBYSCORE', p .. 'marked', '-inf', '(' .. ARGV[1], 'LIMIT', 0, 1000)
+for _, id in ipairs(ids) do
+  redis.call('HDEL', p .. 'marks', id)
+  redis.call('HDEL', p .. 'truths', id)
+  redis.call('ZREM', p .. 'marked', id)
+end
+return #ids
+"""
+)
+
+ALL = (VERSION, CLAIM, RENEW, ANSWER, DROP, BEGIN, END, KEEP, MARK, LABEL, FORGET)

@@ -1,0 +1,284 @@
+"""The tables of a state in a database, and every statement on them, for SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emsco.exceptions import require
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+_TABLES = """
+CREATE TABLE IF NOT EXISTS {p}meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL);
+
+CREATE TABLE IF NOT EXISTS {p}claims (
+  id TEXT PRIMARY KEY, body TEXT NOT NULL, attempt INTEGER NOT NULL,
+  until DOUBLE PRECISION NOT NULL, at DOUBLE PRECISION NOT NULL, answer TEXT
+);
+CREATE INDEX IF NOT EXISTS {p}claims_at ON {p}claims (at);
+
+CREATE TABLE IF NOT EXISTS {p}intents (
+  id TEXT PRIMARY KEY, source TEXT NOT NULL, tenant TEXT NOT NULL, request TEXT NOT NULL,
+  attempt INTEGER NOT NULL, day INTEGER NOT NULL, at DOUBLE PRECISION NOT NULL,
+  granted INTEGER NOT NULL, paid DOUBLE PRECISION NOT NULL, unknown DOUBLE PRECISION NOT NULL,
+  is_open INTEGER NOT NULL, is_capped INTEGER NOT NULL
+);
+CREATE INDEX IF NOT EXISTS {p}intents_request ON {p}intents (request);
+CREATE INDEX IF NOT EXISTS {p}intents_day ON {p}intents (day, source);
+
+CREATE TABLE IF NOT EXISTS {p}spent (
+  source TEXT NOT NULL, tenant TEXT NOT NULL, day INTEGER NOT NULL,
+  paid DOUBLE PRECISION NOT NULL, unknown DOUBLE PRECISION NOT NULL,
+  PRIMARY KEY (source, tenant, day)
+);
+
+CREATE TABLE IF NOT EXISTS {p}caps (
+  source TEXT NOT NULL, day INTEGER NOT NULL, counted DOUBLE PRECISION NOT NULL,
+  granted INTEGER NOT NULL, PRIMARY KEY (source, day)
+);
+
+CREATE TABLE IF NOT EXISTS {p}tries (source TEXT PRIMARY KEY, at DOUBLE PRECISION NOT NULL);
+
+CREATE TABLE IF NOT EXISTS {p}failing (source TEXT PRIMARY KEY);
+
+CREATE TABLE IF NOT EXISTS {p}kept (
+  name TEXT PRIMARY KEY, text TEXT NOT NULL, version INTEGER NOT NULL
+);
+
+CREATE TABLE IF NOT EXISTS {p}marks (
+  id TEXT PRIMARY KEY, at DOUBLE PRECISION NOT NULL, model TEXT NOT NULL, label TEXT NOT NULL,
+  accepted INTEGER NOT NULL, reason TEXT NOT NULL, exit_stage INTEGER NOT NULL
+);
+CREATE INDEX IF NOT EXISTS {p}marks_at ON {p}marks (at);
+
+CREATE TABLE IF NOT EXISTS {p}labels (
+  id TEXT PRIMARY KEY, label TEXT NOT NULL, at DOUBLE PRECISION NOT NULL
+);
+"""
+
+# How many rows the money is enough for, as `granted_rows` counts them.
+_ROOM = "(({limit} - {counted}) / {price} + 1e-6)"
+_GRANTED = """
+  CASE WHEN {room} < 1 THEN 0 WHEN {room} >= {rows} THEN {rows}
+  ELSE CAST({whole} AS INTEGER) END
+"""
+
+# Whether a call may be made: no other attempt has the request, or has bought of the source. The
+# claim is locked, so that another attempt begins before or after this, and not meanwhile; where
+# the attempt is part of a condition on the claim, PostgreSQL locks only claims of other attempts.
+_FREE = """
+  COALESCE((SELECT attempt FROM {p}claims WHERE id = :request {share}), :attempt) = :attempt
+  AND NOT EXISTS (
+    SELECT 1 FROM {p}intents AS other WHERE other.request = :request AND other.source = :source
+    AND other.attempt <> :attempt AND other.paid + other.unknown > 0
+  )
+"""
+
+# A day begins with what was spent while there was no limit.
+_CAP = """
+  INSERT INTO {p}caps AS cap (source, day, counted, granted)
+  SELECT :source, first.day, first.counted + first.granted * {price},
+    first.granted
+  FROM (
+    SELECT begun.day, begun.counted, {granted_begun} AS granted FROM (
+      SELECT {day} AS day,
+        CASE WHEN EXISTS (SELECT 1 FROM {p}caps WHERE source = :source AND day = {day}) THEN 0.0
+        ELSE COALESCE((
+          SELECT SUM(paid + unknown) FROM {p}intents WHERE source = :source AND day = {day}
+        ), 0.0) END AS counted
+    ) AS begun
+  ) AS first
+  WHERE {free}
+  ON CONFLICT (source, day) DO UPDATE SET granted = {granted_cap},
+    counted = cap.counted + {granted_cap} * {price}
+  RETURNING granted, day
+"""
+
+_INTENT = """
+  INSERT INTO {p}intents (id, source, tenant, request, attempt, day, at, granted, paid, unknown,
+    is_open, is_capped)
+"""
+_INTENT_CAPPED = (
+    _INTENT
+    + """
+  SELECT :id, :source, :tenant, :request, :attempt, {capped_day}, {now}, {capped_granted}, 0,
+    {capped_granted} * {price}, 1, 1
+"""
+)
+
+_END_CAP = """
+  UPDATE {p}caps AS cap
+  SET counted = CASE WHEN cap.counted - (i.paid + i.unknown) + {new} > 0
+    THEN cap.counted - (i.paid + i.unknown) + {new} ELSE 0 END
+  FROM {p}intents AS i
+  WHERE i.id = :id AND i.is_capped = 1 AND i.paid + i.unknown <> {new}
+    AND cap.source = i.source AND cap.day = i.day
+"""
+_END = """
+  UPDATE {p}intents SET paid = :paid, unknown = :unknown, is_open = 0 WHERE id = :id
+"""
+
+_MARK_COLUMNS = "m.id, m.at, m.model, m.label, m.accepted, m.reason, m.exit_stage, l.label AS truth"
+_OF_MARKS = "FROM {p}marks AS m LEFT JOIN {p}labels AS l ON l.id = m.id"
+
+_SHARED = {
+    "version": "SELECT value FROM {p}meta WHERE name = 'version'",
+    "set_version": """
+      INSERT INTO {p}meta (name, value) VALUES ('version', :version) ON CONFLICT DO NOTHING
+    """,
+    "claim": """
+      INSERT INTO {p}claims AS c (id, body, attempt, until, at)
+      VALUES (:id, :body, 1, {now} + :lease, {now})
+      ON CONFLICT (id) DO UPDATE SET attempt = c.attempt + 1, until = {now} + :lease, at = {now}
+      WHERE c.answer IS NULL AND c.body = excluded.body AND c.until <= {now}
+      RETURNING attempt
+    """,
+    "claimed": "SELECT body, answer FROM {p}claims WHERE id = :id",
+    "renew": """
+      UPDATE {p}claims SET until = {now} + :lease
+      WHERE id = :id AND attempt = :attempt AND answer IS NULL RETURNING id
+    """,
+    "answer": """
+      UPDATE {p}claims SET answer = :text WHERE id = :id AND answer IS NULL RETURNING id
+    """,
+    "lapse": """
+      UPDATE {p}claims SET until = 0 WHERE id = :id AND attempt = :attempt AND answer IS NULL
+    """,
+    "drop": """
+      DELETE FROM {p}claims WHERE id = :id AND attempt = :attempt AND answer IS NULL
+      AND NOT EXISTS (SELECT 1 FROM {p}intents WHERE request = :id AND paid + unknown > 0)
+    """,
+    "begin": _INTENT
+    + """
+      SELECT :id, :source, :tenant, :request, :attempt, {day}, {now}, {rows}, 0,
+        {rows} * {price}, 1, 0
+      WHERE {free} RETURNING granted
+    """,
+    "may_try": """
+      INSERT INTO {p}tries AS t (source, at) VALUES (:source, {now})
+      ON CONFLICT (source) DO UPDATE SET at = {now} WHERE t.at <= {now} - :pause RETURNING source
+    """,
+    "is_failing": """
+      INSERT INTO {p}failing (source) VALUES (:source) ON CONFLICT DO NOTHING
+    """,
+    "is_well": "DELETE FROM {p}failing WHERE source = :source",
+    "failing": "SELECT source FROM {p}failing",
+    "spend": """
+      SELECT source, tenant, day, SUM(paid), SUM(unknown) FROM (
+        SELECT source, tenant, day, paid, unknown FROM {p}spent
+        UNION ALL SELECT source, tenant, day, paid, unknown FROM {p}intents
+      ) AS every WHERE CAST(:day AS INTEGER) IS NULL OR day = :day
+      GROUP BY source, tenant, day ORDER BY day, source, tenant
+    """,
+    "open": """
+      SELECT id, source, tenant, request, at, granted, unknown, day FROM {p}intents
+      WHERE is_open = 1 AND (CAST(:day AS INTEGER) IS NULL OR day = :day) ORDER BY at, id
+    """,
+    "keep": """
+      INSERT INTO {p}kept AS k (name, text, version) VALUES (:name, :text, 1)
+      ON CONFLICT (name) DO UPDATE SET text = excluded.text, version = k.version + 1
+    """,
+    "keep_first": """
+      INSERT INTO {p}kept (name, text, version) VALUES (:name, :text, 1)
+      ON CONFLICT DO NOTHING RETURNING version
+    """,
+    "keep_if": """
+      UPDATE {p}kept SET text = :text, version = version + 1
+      WHERE name = :name AND version = :was RETURNING version
+    """,
+    "kept": "SELECT text, version FROM {p}kept WHERE name = :name",
+    "mark": """
+      INSERT INTO {p}marks (id, at, model, label, accepted, reason, exit_stage)
+      VALUES (:id, :at, :model, :label, :accepted, :reason, :exit_stage)
+      ON CONFLICT (id) DO UPDATE SET at = excluded.at, model = excluded.model,
+        label = excluded.label, accepted = excluded.accepted, reason = excluded.reason,
+        exit_stage = excluded.exit_stage
+    """,
+    "marked": f"SELECT {_MARK_COLUMNS} {_OF_MARKS} WHERE m.id IN :ids",
+    "due": f"""
+      SELECT {_MARK_COLUMNS} {_OF_MARKS} WHERE m.at < :before AND m.at >= :since
+      AND (CAST(:model AS TEXT) IS NULL OR m.model = :model) ORDER BY m.at, m.id
+    """,
+    "label": """
+      INSERT INTO {p}labels AS l (id, label, at) VALUES (:id, :label, {now})
+      ON CONFLICT (id) DO UPDATE SET label = excluded.label, at = excluded.at
+      WHERE l.label <> excluded.label RETURNING id
+    """,
+    "forget_labels": """
+      DELETE FROM {p}labels WHERE id IN (SELECT id FROM {p}marks WHERE at < :before)
+    """,
+    "forget_marks": "DELETE FROM {p}marks WHERE at < :before",
+    "tidy_claims": "DELETE FROM {p}claims WHERE at < {now} - :keep",
+    "tidy_labels": """
+      DELETE FROM {p}labels WHERE at < {now} - :unseen
+      AND NOT EXISTS (SELECT 1 FROM {p}marks AS m WHERE m.id = {p}labels.id)
+    """,
+    "tidy_caps": "DELETE FROM {p}caps WHERE day < {day} - 8",
+}
+
+_OLD = "WHERE is_open = 0 AND at < {now} - :keep"
+_ADD_UP = """
+  INSERT INTO {p}spent AS s (source, tenant, day, paid, unknown)
+  SELECT source, tenant, day, SUM(paid), SUM(unknown) FROM {gone}
+  GROUP BY source, tenant, day
+  ON CONFLICT (source, tenant, day) DO UPDATE
+  SET paid = s.paid + excluded.paid, unknown = s.unknown + excluded.unknown
+"""
+
+# PostgreSQL does in one statement what SQLite does in two of one transaction.
+_SQLITE = {
+    "cap": _CAP,
+    "begin_capped": _INTENT_CAPPED,
+    "end_cap": _END_CAP,
+    "end": _END,
+    "add_up": _ADD_UP.replace("{gone}", "{p}intents " + _OLD),
+    "tidy_intents": "DELETE FROM {p}intents " + _OLD,
+}
+_POSTGRES = {
+    "begin_capped": f"""
+      WITH cap AS ({_CAP}), made AS ({_INTENT_CAPPED} FROM cap WHERE cap.granted > 0)
+      SELECT granted FROM cap
+    """,
+    "end": f"WITH cap AS ({_END_CAP}) {_END}",
+    "tidy_intents": f"WITH gone AS (DELETE FROM {{p}}intents {_OLD} RETURNING *) "
+    + _ADD_UP.replace("{gone}", "gone"),
+}
+_NOW = "CAST(:now AS DOUBLE PRECISION)"
+_SERVERS_NOW = (  # the same for all processes, whatever their clocks say
+    f"COALESCE({_NOW}, CAST(EXTRACT(EPOCH FROM STATEMENT_TIMESTAMP()) AS DOUBLE PRECISION))"
+)
+
+
+def tables(prefix: str) -> list[str]:
+    """Return the statements that make the tables."""
+    return [part for part in _TABLES.format(p=prefix).split(";") if part.strip()]
+
+
+def statements(prefix: str, *, is_postgres: bool) -> dict[str, sa.TextClause]:
+    """Return every statement by its name."""
+    sqlalchemy = require("sqlalchemy", "live")
+    now = _SERVERS_NOW if is_postgres else _NOW
+    whole = "FLOOR({0})" if is_postgres else "{0}"  # a cast rounds there, and cuts off here
+    parts = {
+        "p": prefix,
+        "now": now,
+        "day": f"CAST({whole.format(f'{now} / 86400')} AS INTEGER)",
+        "new": "(CAST(:paid AS DOUBLE PRECISION) + CAST(:unknown AS DOUBLE PRECISION))",
+        "rows": "CAST(:rows AS INTEGER)",
+        "price": "CAST(:price AS DOUBLE PRECISION)",
+        "limit": "CAST(:limit AS DOUBLE PRECISION)",
+        "capped_day": "cap.day" if is_postgres else ":day",
+        "capped_granted": "cap.granted" if is_postgres else ":granted",
+        "free": _FREE.format(p=prefix, share="FOR SHARE" if is_postgres else ""),
+    }
+    for table in ("begun", "cap"):
+        room = _ROOM.format(counted=f"{table}.counted", **parts)
+        granted = _GRANTED.format(room=room, whole=whole.format(room), **parts)
+        parts[f"granted_{table}"] = granted
+    found = {
+        name: sqlalchemy.text(text.format(**parts))
+        for name, text in (_SHARED | (_POSTGRES if is_postgres else _SQLITE)).items()
+    }
+    found["marked"] = found["marked"].bindparams(sqlalchemy.bindparam("ids", expanding=True))
+    return found

@@ -1,0 +1,105 @@
+"""Spans of OpenTelemetry: one per stage of a decision, where somebody collects them.
+
+Spans are made of what the decisions tell, after they were made. They hold names, times and numbers
+of rows; no key, no value, no label.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from importlib.util import find_spec
+from itertools import groupby
+from typing import Any
+
+from emsco.exceptions import require
+from emsco.words.decisions import Decisions, kind_of
+
+ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
+_NANO = 1_000_000_000
+
+
+def make_tracing() -> Tracing | None:
+    """Return what makes spans; None where nobody collects them.
+
+    Somebody does if a provider of tracers was set, or if the environment variable
+    OTEL_EXPORTER_OTLP_ENDPOINT names a collector.
+    """
+    if find_spec("opentelemetry") is None and ENDPOINT not in os.environ:
+        return None
+    trace = require("opentelemetry.trace")
+    provider = trace.get_tracer_provider()
+    if isinstance(provider, trace.ProxyTracerProvider):  # none was set
+        if ENDPOINT not in os.environ:
+            return None
+        provider = _exporting()
+        trace.set_tracer_provider(provider)
+    return Tracing(provider.get_tracer("emsco"))
+
+
+def _exporting() -> Any:
+    """Return a provider that sends spans to the collector that the environment names."""
+    sdk = require("opentelemetry.sdk.trace")
+    export = require("opentelemetry.sdk.trace.export")
+    otlp = require("opentelemetry.exporter.otlp.proto.http.trace_exporter")
+    resources = require("opentelemetry.sdk.resources")
+    name = os.environ.get("OTEL_SERVICE_NAME", "emsco")
+    provider = sdk.TracerProvider(resource=resources.Resource.create({"service.name": name}))
+    provider.add_span_processor(export.BatchSpanProcessor(otlp.OTLPSpanExporter()))
+    return provider
+
+
+class Tracing:
+    """Makes spans.
+
+    Parameters
+    ----------
+    tracer : Tracer
+        What begins a span.
+    """
+
+    def __init__(self, tracer: Any) -> None:
+        self._tracer = tracer
+        self._within = require("opentelemetry.trace").set_span_in_context
+
+    def decided(self, decisions: Decisions, begin: float, end: float, model: str = "") -> None:
+        """Make the spans of a call: one for all of it, and within it one per stage.
+
+        Parameters
+        ----------
+        decisions : Decisions
+            What was decided.
+        begin, end : float
+            When the call began and ended, in seconds since 1970.
+        model : str, default=""
+            The digest of the model.
+        """
+        whole = self._tracer.start_span(
+            "decide",
+            start_time=int(begin * _NANO),
+            attributes={
+                "emsco.model": model,
+                "emsco.rows": len(decisions),
+                "emsco.accepted": int(decisions.accepted.sum()),
+            },
+        )
+        within = self._within(whole)
+        asked = sorted(getattr(decisions.receipts, "asked", ()), key=lambda one: one.stage)
+        for stage, group in groupby(asked, key=lambda one: one.stage):
+            own = list(group)
+            failed = Counter(
+                kind_of(reason) for one in own for reason in one.batch.reasons if reason
+            )
+            span = self._tracer.start_span(
+                f"stage {stage}",
+                context=within,
+                start_time=int(min(one.now - one.waited for one in own) * _NANO),
+                attributes={
+                    "emsco.stage": stage,
+                    "emsco.sources": [one.source for one in own],
+                    "emsco.rows": max(len(one.rows) for one in own),
+                    **{f"emsco.failed.{kind}": rows for kind, rows in failed.items()},
+                },
+            )
+            span.end(int(max(one.now for one in own) * _NANO))
+        whole.end(int(end * _NANO))

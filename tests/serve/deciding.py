@@ -1,0 +1,111 @@
+"""A process that decides rows, watches them, and shows its metrics: what Prometheus reads in tests.
+
+Arguments: the state's file, and how many workers share the metrics (0: this process alone).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from emsco import CascadeClassifier, Costs, Source, StageDesign
+from emsco.acquisition import CallableSource, LiveCascade, Sources
+
+N = 400
+RNG = np.random.default_rng(0)
+Y = RNG.integers(2, size=N)
+FRAME = pd.DataFrame({name: Y * weight + RNG.normal(size=N) for name, weight in
+                      {"cheap": 1.0, "lab": 2.0, "scan": 3.0}.items()})  # fmt: skip
+COSTS = Costs([Source("cheap", cost=1), Source("lab", cost=5), Source("scan", cost=20)])
+
+
+def live_cascade() -> LiveCascade:
+    """Make a live cascade of three stages; one row in ten finds the lab down."""
+    design = StageDesign.from_stages([["cheap"], ["lab"], ["scan"]])
+    cascade = CascadeClassifier(design=design, costs=COSTS, threshold=0.9).fit(FRAME, Y)
+
+    def source(name: str, fails: bool = False) -> CallableSource:
+        async def fetch(keys, _):
+            if fails and RNG.random() < 0.1:
+                raise ConnectionError
+            await asyncio.sleep(0.001)
+            return {key: {name: FRAME[name][key]} for key in keys}
+
+        return CallableSource(function=fetch, paid=True)
+
+    return LiveCascade(
+        cascade,
+        Sources({"cheap": source("cheap"), "lab": source("lab", True), "scan": source("scan")}),
+    )
+
+
+def tell(port: int) -> None:
+    """Say where the metrics are."""
+    sys.stdout.write(f"{port}\n")
+    sys.stdout.flush()
+
+
+async def decide(path: str, worker: int, port: int | None = 0) -> None:
+    """Decide rows for ever; count, label and show them."""
+    from emsco.certify.monitor import CertificateMonitor
+    from emsco.serve.metrics import Metrics
+    from emsco.serve.state import open_state
+    from emsco.serve.watch import Watch
+
+    metrics, live = Metrics(), live_cascade()
+    metrics.model(live)
+    if port is not None:
+        tell(metrics.serve(port, token=os.environ.get("EMSCO_TOKEN_METRICS")).port)
+    state = await open_state(path)
+    promised = CertificateMonitor(accuracy=0.99, coverage=0.9, exits=(0.9, 0.05, 0.05))
+    watch = Watch(promised, state, model=live.model, audit=0.5, label_after=0.5, cohort=0.5)
+    await watch.start()
+    for call in itertools.count():
+        begin = time.perf_counter()
+        keys = RNG.integers(N, size=RNG.integers(1, 20)).tolist()
+        decisions = await live.decide(keys)
+        ids = [f"{worker}.{call}-{row}" for row in range(len(keys))]
+        metrics.decided(decisions, time.perf_counter() - begin, live.model)
+        metrics.request(200 if call % 7 else 429)
+        metrics.queue(call % 3)
+        watch.decided(decisions, ids, live.model)
+        labelled = zip(ids[: len(ids) - call % 2], keys, strict=False)
+        await watch.feedback({one: int(Y[key]) for one, key in labelled})
+        if call % 20 == 0:
+            await watch.work()
+            metrics.watch(watch)
+            metrics.gates(live)
+        await asyncio.sleep(0.005)
+
+
+def main(path: str, workers: int) -> None:
+    """Decide in this process, or in several that count together."""
+    if not workers:
+        asyncio.run(decide(path, 0))
+        return
+    from multiprocessing import get_context
+
+    from emsco.serve.scraping import MetricsServer, share_metrics
+
+    share_metrics(Path(path).parent / "shared")
+    context = get_context("spawn")
+    for worker in range(workers):
+        context.Process(target=work, args=(f"{path}{worker}", worker), daemon=True).start()
+    tell(MetricsServer(None, 0).port)
+    time.sleep(600)
+
+
+def work(path: str, worker: int) -> None:
+    """Decide as one of several workers."""
+    asyncio.run(decide(path, worker, port=None))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], int(sys.argv[2]))

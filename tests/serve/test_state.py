@@ -1,0 +1,310 @@
+"""The state of a service, in real stores: each promise, each store; and how a store goes wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sqlite3
+import time
+import uuid
+from contextlib import contextmanager
+
+import pytest
+import redis
+import sqlalchemy as sa
+from contract import CHECKS, Clock, asked_by, check_state, opened, totals
+from stores import POSTGRES, REDIS
+
+from emsco.exceptions import StateError
+from emsco.serve.state import open_state
+
+STORES = ("sqlite", "postgresql", "redis")
+
+
+@contextmanager
+def store(kind, folder):
+    """Give an address where there is nothing yet, and remove what is there afterwards."""
+    prefix = f"t{uuid.uuid4().hex[:12]}"
+    place = {"sqlite": folder / "state.sqlite", "postgresql": POSTGRES, "redis": REDIS}[kind]
+    try:
+        yield f"{place}?prefix={prefix}"
+    finally:
+        if kind == "redis":
+            with redis.Redis.from_url(REDIS) as client:
+                for key in client.scan_iter(f"{prefix}:*"):
+                    client.delete(key)
+        elif kind == "postgresql":
+            engine = postgres()
+            with engine.begin() as connection:
+                for table in sa.inspect(connection).get_table_names():
+                    if table.startswith(f"{prefix}_"):
+                        connection.execute(sa.text(f"DROP TABLE {table}"))
+            engine.dispose()
+
+
+def postgres():
+    return sa.create_engine(POSTGRES.replace("postgresql://", "postgresql+psycopg://"))
+
+
+@pytest.fixture(params=STORES)
+def address(request, tmp_path):
+    with store(request.param, tmp_path) as found:
+        yield found
+
+
+@pytest.fixture(params=STORES[:2])
+def database(request, tmp_path):
+    with store(request.param, tmp_path) as found:
+        yield found
+
+
+@pytest.mark.parametrize("check", CHECKS)
+def test_every_store_keeps_the_promises_of_a_state(check, address):
+    check_state(check, address)
+
+
+def test_a_state_of_a_later_emsco_is_refused(address):
+    async def run():
+        async with opened(address):
+            pass
+        _raise_version(address)
+        with pytest.raises(StateError, match=r"has version 2; this emsco knows versions up to 1"):
+            await open_state(address)
+
+    asyncio.run(run())
+
+
+def _raise_version(address):
+    place, _, prefix = address.partition("?prefix=")
+    if address.startswith("redis"):
+        with redis.Redis.from_url(REDIS) as client:
+            client.set(f"{prefix}:version", 2)
+    elif address.startswith("postgresql"):
+        engine = postgres()
+        with engine.begin() as connection:
+            connection.execute(sa.text(f"UPDATE {prefix}_meta SET value = 2"))
+        engine.dispose()
+    else:
+        connection = sqlite3.connect(place)
+        connection.execute(f"UPDATE {prefix}_meta SET value = 2")
+        connection.commit()
+        connection.close()
+
+
+def test_a_state_that_is_only_read_is_not_made(address):
+    async def run():
+        with pytest.raises(StateError, match="There is no state at"):
+            await open_state(address, create=False)
+        with pytest.raises(StateError, match="There is no state at"):
+            await open_state(address, create=False)  # the first time has made none
+        async with opened(address) as state:
+            await state.begin("whois", 1, 2.0, None)
+            async with opened(address, create=False) as reader:
+                assert await totals(reader) == {"whois": (0.0, 2.0)}
+
+    asyncio.run(run())
+
+
+def test_what_is_old_is_added_up_and_ids_are_forgotten(database):
+    async def run():
+        clock = Clock()
+        async with opened(database, clock=clock) as state:
+            with asked_by("a", "shop"):
+                await state.claim("a", "body", 30.0)
+                for spent in (1.5, 2.0):
+                    await state.end(await state.begin("whois", 1, 2.0, 50.0), spent, 0.25)
+                await state.begin("whois", 1, 2.0, 50.0)  # it has no outcome
+                await state.answer("a", "answer")
+            await state.label("never marked", "sick")
+            before = await state.spend()
+            clock.now += 6.9 * 86_400
+            await state.tidy()
+            assert (await state.claim("a", "body", 30.0)).kind == "done"
+            assert await state.label("never marked", "sick")
+            for _ in range(2):
+                clock.now += 0.2 * 86_400
+                await state.tidy()
+                assert await state.spend() == before
+            assert (await state.claim("a", "body", 30.0)).kind == "new"
+            (spent,) = before
+            assert (spent.paid, spent.unknown, len(spent.open)) == (3.5, 2.5, 1)
+
+    asyncio.run(run())
+
+
+def test_redis_forgets_ids_and_labels_without_a_mark(tmp_path):
+    async def run(address, prefix):
+        async with opened(address) as state:
+            await state.claim("a", "body", 30.0)
+            await state.answer("a", "answer")
+            await state.label("never marked", "sick")
+            await state.begin("whois", 1, 2.0, None)
+        with redis.Redis.from_url(REDIS) as client:
+            week, day = (client.ttl(f"{prefix}:{key}") for key in ("id:a", "label:never marked"))
+            assert 6.9 * 86_400 < week <= 7 * 86_400
+            assert 0.9 * 86_400 < day <= 86_400
+            assert client.ttl(f"{prefix}:open") == -1
+
+    with store("redis", tmp_path) as address:
+        asyncio.run(run(address, address.partition("?prefix=")[2]))
+
+
+def test_redis_that_was_restarted_gets_its_scripts_anew(tmp_path):
+    async def run(address):
+        async with opened(address) as state:
+            await state.claim("a", "body", 30.0)
+            with redis.Redis.from_url(REDIS) as client:
+                client.script_flush()
+            claims = await asyncio.gather(*(state.claim("a", "body", 30.0) for _ in range(3)))
+            assert [claim.kind for claim in claims] == 3 * ["running"]
+
+    with store("redis", tmp_path) as address:
+        asyncio.run(run(address))
+
+
+def test_redis_that_may_lose_something_is_told_of(tmp_path):
+    async def run(address):
+        async with opened(address) as state:
+            return await state.concerns()
+
+    with redis.Redis.from_url(REDIS) as client:
+        wanted = {"appendonly": "no", "maxmemory": "100gb", "maxmemory-policy": "allkeys-lru"}
+        before = {name: client.config_get(name)[name] for name in wanted}
+        try:
+            for name, value in wanted.items():
+                client.config_set(name, value)
+            with store("redis", tmp_path) as address:
+                found = asyncio.run(run(address))
+        finally:
+            for name, value in before.items():
+                client.config_set(name, value)
+    assert [word for text in found for word in ("appendonly", "noeviction") if word in text] == [
+        "appendonly",
+        "noeviction",
+    ]
+
+
+def test_a_database_loses_nothing(database):
+    async def run():
+        async with opened(database) as state:
+            assert await state.concerns() == []
+            await state.ping()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("address", "told"),
+    [
+        ("mysql://root:secret@host/db", "begins with mysql://"),
+        ("redis://host?prefix=A-b", "prefix of a state must begin with a letter"),
+        ("postgresql://a:secret@:no/x", "address of PostgreSQL cannot be used"),
+        ("redis://a:secret@host:port/x", "address of Redis cannot be used"),
+        ("", "must be a file in a folder that exists"),
+        ("no/such/folder/state.sqlite", "must be a file in a folder that exists"),
+    ],
+)
+def test_an_address_that_cannot_be_used_is_named(address, told):
+    with pytest.raises(StateError, match=told) as error:
+        asyncio.run(open_state(address))
+    assert "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize("scheme", ["redis", "postgresql"])
+def test_a_store_that_is_not_there_is_named_without_its_password(scheme):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    with pytest.raises(
+        StateError, match=rf"state at {scheme}://.*{port}.* cannot be used"
+    ) as error:
+        asyncio.run(open_state(f"{scheme}://user:secret@127.0.0.1:{port}/x"))
+    assert "secret" not in str(error.value)
+
+
+@pytest.mark.parametrize("scheme", ["redis", "postgresql"])
+def test_a_store_that_never_answers_is_not_waited_for(scheme):
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        port = mute.getsockname()[1]
+        with pytest.raises(StateError, match=r"does not answer in time|cannot be used"):
+            asyncio.run(open_state(f"{scheme}://127.0.0.1:{port}/x", timeout=0.3))
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path):
+    path = tmp_path / "notes.txt"
+    path.write_text("not a database" * 100)
+    with pytest.raises(StateError, match=r"notes\.txt cannot be used: file is not a database"):
+        asyncio.run(open_state(str(path)))
+    assert path.read_text() == "not a database" * 100
+
+
+def test_another_database_is_not_changed_by_reading(tmp_path):
+    path = tmp_path / "other.sqlite"
+    connection = sqlite3.connect(path)
+    connection.execute("CREATE TABLE a (b)")
+    connection.commit()
+    connection.close()
+    before = path.read_bytes()
+    with pytest.raises(StateError, match="There is no state at"):
+        asyncio.run(open_state(str(path), create=False))
+    assert path.read_bytes() == before
+
+
+def test_a_file_that_another_process_writes_is_waited_for_and_then_named(tmp_path):
+    async def run(path):
+        async with opened(str(path), timeout=0.3) as state:
+            writing = sqlite3.connect(path, isolation_level=None)
+            writing.execute("BEGIN IMMEDIATE")
+            waiting = asyncio.ensure_future(state.claim("a", "body", 30.0))
+            await asyncio.sleep(0.1)
+            writing.execute("COMMIT")
+            assert (await waiting).kind == "new"
+            writing.execute("BEGIN IMMEDIATE")
+            begin = time.monotonic()
+            failed = await asyncio.gather(
+                *(state.claim("b", "body", 30.0) for _ in range(20)), return_exceptions=True
+            )
+            assert time.monotonic() - begin < 2.0  # all together, not one after the other
+            assert all("cannot be used: database is locked" in str(one) for one in failed)
+            writing.execute("COMMIT")
+            writing.close()
+            assert (await state.claim("b", "body", 30.0)).kind == "new"
+
+    asyncio.run(run(tmp_path / "state.sqlite"))
+
+
+def test_postgresql_that_was_restarted_is_used_again(tmp_path):
+    async def run(address):
+        async with opened(address) as state:
+            await asyncio.gather(*(state.claim(f"r-{i}", "body", 30.0) for i in range(8)))
+            engine = postgres()
+            with engine.begin() as connection:  # as a restart does
+                ended = connection.execute(
+                    sa.text(
+                        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
+                        "WHERE application_name = :name"
+                    ),
+                    {"name": name},
+                ).all()
+            assert len(ended) == 8
+            engine.dispose()
+            with pytest.raises(StateError):
+                await state.claim("next", "body", 30.0)
+            for i in range(8):  # one error, not one for each connection
+                assert (await state.claim(f"s-{i}", "body", 30.0)).kind == "new"
+
+    name = f"emsco-test-{uuid.uuid4().hex}"
+    with store("postgresql", tmp_path) as address:
+        place, _, prefix = address.partition("?prefix=")
+        asyncio.run(run(f"{place}?application_name={name}&prefix={prefix}"))
+
+
+def test_sslmode_is_understood(tmp_path):
+    """Everybody else calls it so; asyncpg calls it ssl."""
+
+    async def run(address):
+        async with opened(address) as state:
+            await state.ping()
+
+    with store("postgresql", tmp_path) as address:
+        asyncio.run(run(f"{address}&sslmode=disable"))
