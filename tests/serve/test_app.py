@@ -335,10 +335,21 @@ def test_each_route_has_its_token(tmp_path):
                 answer = one.client.request(method, path, headers={"Authorization": right}, **body)
                 assert answer.status_code == 200
         for path in ("/healthz", "/readyz"):
-            assert one.client.get(path).status_code == 200
+            assert one.client.get(path, headers={"Host": "probe.example"}).status_code == 200
+        for path in ("/", "/v1/decided", "/docs", "//v1/model", "/v1/model/", "/v1%2Fmodel"):
+            refused(one.client.get(path), 401, "token")
         # With tokens, the name by which it is asked does not matter.
         headers = {"Host": "emsco.example", "Authorization": f"Bearer {TOKENS['decide']}"}
         assert one.client.get("/v1/model", headers=headers).status_code == 200
+
+
+def test_a_use_without_a_token_is_for_this_machine_alone(tmp_path):
+    given = {"feedback": TOKENS["feedback"]}
+    with served(tmp_path, Store().sources, tokens=given) as one:
+        assert one.decide(key=QUICK).status_code == 200
+        answer = one.client.get("/v1/model", headers={"Host": "evil.example"})
+        refused(answer, 400, "host")
+        refused(one.client.post("/v1/feedback", json={}), 401, "token")
 
 
 def test_without_tokens_only_this_machine_is_answered(here):

@@ -87,7 +87,9 @@ def serve(
     metrics_host: Annotated[str, typer.Option(help="The address of the metrics.")] = "127.0.0.1",
     trust: Trust = None,
 ) -> None:
-    """Serve decisions over HTTP: POST /v1/decide, POST /v1/feedback, GET /v1/model.
+    """Serve decisions over HTTP, with live sources.
+
+    Answers POST /v1/decide, POST /v1/feedback and GET /v1/model.
 
     SIGTERM lets running requests finish and ends with exit code 0. SIGHUP loads the model and the
     sources anew; files that are refused leave the model in use in place. Events are JSON lines on

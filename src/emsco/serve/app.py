@@ -21,13 +21,9 @@ from emsco.serve.service import Service, dumped
 from emsco.serve.tokens import DECIDE, FEEDBACK, Tokens, is_loopback
 
 _JSON = "application/json"
-# Who may ask for what; a route that is not listed is open.
-_USES = {
-    "/v1/decide": DECIDE,
-    "/v1/model": DECIDE,
-    "/openapi.json": DECIDE,
-    "/v1/feedback": FEEDBACK,
-}
+_DECIDE = "/v1/decide"
+_OPEN = ("/healthz", "/readyz")  # for whoever looks after the service
+_USES = {"/v1/feedback": FEEDBACK}  # everything else needs the token for decisions
 
 
 def make_app(service: Service, tokens: Tokens | None = None) -> FastAPI:
@@ -53,21 +49,39 @@ def make_app(service: Service, tokens: Tokens | None = None) -> FastAPI:
     tokens = Tokens.from_environment() if tokens is None else tokens
     settings = service.settings
     bodies = BodyReader(settings.max_body, settings.body_timeout)
-    decide = DecideEndpoint(service, bodies)
-    app = FastAPI(
+    door: dict[str, Any] = {
+        "tokens": tokens,
+        "service": service,
+        "decide": DecideEndpoint(service, bodies),
+    }
+    app = _App(
         title="emsco",
         lifespan=lifespan,
         docs_url=None,  # its page would load scripts from other hosts
         redoc_url=None,
         redirect_slashes=False,
-        middleware=[Middleware(Door, tokens=tokens, service=service, decide=decide)],
+        middleware=[Middleware(Door, **door)],
         telemetry={"tracing": False, "metrics": False, "logs": False},  # they would hold requests
     )
+    app.door = Door(None, **door)
     _add_routes(app, service, bodies)
     app.add_exception_handler(HTTPException, _not_there)
     app.add_exception_handler(Problem, _problem)
     app.openapi = lambda: description(service.deployed, settings)  # type: ignore[method-assign]
     return app
+
+
+class _App(FastAPI):
+    """An application that takes the shortest way for decisions."""
+
+    door: Door
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer a request."""
+        if scope["type"] == "http" and scope["path"] == _DECIDE and scope["method"] == "POST":
+            await self.door(scope, receive, send)
+        else:
+            await super().__call__(scope, receive, send)
 
 
 def _add_routes(app: FastAPI, service: Service, bodies: BodyReader) -> None:
@@ -93,9 +107,9 @@ def _add_routes(app: FastAPI, service: Service, bodies: BodyReader) -> None:
             return Response(b'{"status":"ready"}', media_type=_JSON)
         raise problem("draining" if service.is_draining else "state")
 
-    @app.post("/v1/decide")
+    @app.post(_DECIDE)
     async def decide() -> Response:
-        raise problem("unexpected")  # the door leads around it, and the description needs it
+        raise problem("unexpected")  # never reached: it makes other methods 405 instead of 404
 
 
 class Door:
@@ -103,7 +117,7 @@ class Door:
 
     Parameters
     ----------
-    app : ASGI application
+    app : ASGI application or None
         What answers everything but decisions.
     tokens : Tokens
         Who may ask for what.
@@ -127,7 +141,7 @@ class Door:
         try:
             headers = dict(scope["headers"])
             self._check(path, headers)
-            if path == "/v1/decide" and scope["method"] == "POST":
+            if path == _DECIDE and scope["method"] == "POST":
                 await self._decide(scope, headers, receive, send)
             else:
                 await self._app(scope, receive, send)
@@ -140,10 +154,12 @@ class Door:
             await problem("unexpected").send(send)
 
     def _check(self, path: str, headers: dict[bytes, bytes]) -> None:
-        if self._tokens.given:
-            use = _USES.get(path)
-            if use is not None:
-                self._tokens.check(use, headers.get(b"authorization"))
+        given = self._tokens.given
+        use = _USES.get(path, DECIDE)
+        if path in _OPEN and given:
+            return
+        if use in given:
+            self._tokens.check(use, headers.get(b"authorization"))
         elif not _is_local(headers.get(b"host", b"")):
             # A page in somebody's browser could reach this machine under a name of its own.
             raise problem("host")

@@ -6,6 +6,7 @@ A problem says what is wrong and what to do. It never repeats a key, a value or 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any
 
 from pydantic_core import to_json
@@ -63,8 +64,7 @@ class Problem(EmscoError):  # noqa: N818  # RFC 9457 calls it so
     @property
     def content(self) -> bytes:
         """The problem as JSON."""
-        told = {"type": f"urn:emsco:{self.kind}", "title": _TITLES.get(self.status, "A problem")}
-        return to_json({**told, "status": self.status, "detail": self.detail})
+        return _written(self.status, self.kind, self.detail)
 
     async def send(self, send: Any) -> None:
         """Answer by ASGI."""
@@ -73,6 +73,13 @@ class Problem(EmscoError):  # noqa: N818  # RFC 9457 calls it so
         coded = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
         await send({"type": "http.response.start", "status": self.status, "headers": coded})
         await send({"type": "http.response.body", "body": content})
+
+
+@lru_cache(maxsize=256)  # whoever is refused in a rush is refused quickly
+def _written(status: int, kind: str, detail: str) -> bytes:
+    title = _TITLES.get(status, "A problem")
+    told = {"type": f"urn:emsco:{kind}", "title": title, "status": status, "detail": detail}
+    return to_json(told)
 
 
 # Problems whose words are always the same, by kind.
