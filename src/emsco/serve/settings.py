@@ -67,12 +67,6 @@ class Settings:
         The address of the metrics.
     metrics_port : int, default=None
         The port of the metrics; 0 takes a free one. None: there are no metrics.
-    shadow : bool, default=False
-        Whether the final model in the file answers, and the cascade is only recorded.
-    canary : path, default=None
-        The file of a new model that decides a share of the keys. None: there is none.
-    share : float, default=0.05
-        The share of keys that the new model decides.
 
     Examples
     --------
@@ -111,9 +105,6 @@ class Settings:
     label_after: float = 30 * 86_400.0
     metrics_host: str = "127.0.0.1"
     metrics_port: int | None = None
-    shadow: bool = False
-    canary: Path | None = None
-    share: float = 0.05
 
     def __post_init__(self) -> None:
         for name, (least, most) in _RANGES.items():
@@ -136,11 +127,6 @@ class Settings:
             )
         if self.log_values and self.log is None:
             raise ServiceError("--log-values needs --log, the folder that values are written to.")
-        if self.shadow and not self.log_values:
-            raise ServiceError(
-                "--shadow needs --log and --log-values: the values that it records are what is "
-                "certified later."
-            )
 
     @property
     def is_shared(self) -> bool:
@@ -180,5 +166,4 @@ _RANGES = {
     "audit": (0, 1),
     "label_after": (0, _MANY),
     "metrics_port": (0, 65_535),
-    "share": (0, 1),
 }
