@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from itertools import product
 from statistics import fmean
 
 from experiments.peers.compare import Interval, corrected_interval, outcome
@@ -16,32 +18,39 @@ from experiments.tables import markdown
 COMMAND = "python -m experiments peers"
 SPLITS, SUMMARY = "peers_splits", "peers"
 CHOSEN = ("price", "accuracy", "coverage")
-# How a candidate is chosen: by figures as counted, by accuracy less one standard error; and ours
-# besides as `select` does by itself, which is what both ways of the others are compared with.
+# How a candidate is chosen: by figures as counted, or by accuracy less one standard error, all
+# methods alike; and ours besides as `select` does by itself, against both ways of the others.
 COUNTED, LESS_ONE, AS_IT_COMES = "", "less_one_", "own_"
 KINDS = {COUNTED: "as counted", LESS_ONE: "less one standard error"}
+OWN_KINDS = {
+    f"{AS_IT_COMES}counted_": "as counted, ours as it comes",
+    f"{AS_IT_COMES}less_one_": "less one standard error, ours as it comes",
+}
 _FIGURES = (*(kind + figure for kind in KINDS for figure in CHOSEN), "hypervolume")
 _LEAST_SPLITS = 3  # before who wins is told
+_NONE = Interval(0.0, 0.0, 0.0)
 
 
 def differences(ours: Mapping[int, Row], its: Mapping[int, Row]) -> dict[str, Interval]:
     """Give the intervals of ours less a method's, over the splits that both have.
 
-    Ours is as it comes; where that is not measured on enough splits, chosen as the method's is.
+    Ours as it comes is compared over the splits that have it, where these are enough.
     """
     both = sorted(ours.keys() & its.keys())
-    as_it_comes = [s for s in both if ours[s][f"{AS_IT_COMES}price"] != ""]
-    own: dict[str, str] = {}
-    if len(as_it_comes) >= _LEAST_SPLITS:
-        both = as_it_comes
-        own = {kind + figure: f"{AS_IT_COMES}{figure}" for kind in KINDS for figure in CHOSEN}
     if len(both) < _LEAST_SPLITS:
         return {}
     ratio = its[both[0]]["fresh"] / its[both[0]]["selection"]
-    return {
-        key: corrected_interval([ours[s][own.get(key, key)] - its[s][key] for s in both], ratio)
+    found = {
+        key: corrected_interval([ours[s][key] - its[s][key] for s in both], ratio)
         for key in _FIGURES
     }
+    as_it_comes = [s for s in both if ours[s][f"{AS_IT_COMES}price"] != ""]
+    if len(as_it_comes) >= _LEAST_SPLITS:
+        for (own, kind), figure in product(zip(OWN_KINDS, KINDS, strict=True), CHOSEN):
+            key = f"{AS_IT_COMES}{figure}"
+            less = [ours[s][key] - its[s][kind + figure] for s in as_it_comes]
+            found[own + figure] = corrected_interval(less, ratio)
+    return found
 
 
 def summarise(rows: Sequence[Row]) -> list[Row]:
@@ -67,12 +76,14 @@ def summarise(rows: Sequence[Row]) -> list[Row]:
                 row[key] = fmean(one[key] for one in as_it_comes) if as_it_comes else ""
             intervals = differences(by_split[problem, OURS[base]], its)
             known = intervals and method not in OURS.values()
-            for key in _FIGURES:
-                found = intervals[key] if known else Interval(0.0, 0.0, 0.0)
+            for key in (*_FIGURES, *(own + figure for own in OWN_KINDS for figure in CHOSEN)):
+                found = intervals.get(key, _NONE) if known else _NONE
                 row |= {f"{key}_{part}": value for part, value in found._asdict().items()}
-            for kind in KINDS:
-                own_figures = [intervals[kind + figure] for figure in CHOSEN] if known else []
-                row[f"{kind}outcome"] = outcome(*own_figures) if known else ""
+            for kind in (*KINDS, *OWN_KINDS):
+                figures = [intervals.get(kind + figure) for figure in CHOSEN] if known else [None]
+                row[f"{kind}outcome"] = "" if None in figures else outcome(*figures)
+            for beside, kind in zip(OWN_KINDS, KINDS, strict=True):
+                row[f"{beside}unmet"] = row[f"{kind}unmet"]
             made.append(row)
     return made
 
@@ -80,8 +91,10 @@ def summarise(rows: Sequence[Row]) -> list[Row]:
 def tables(rows: Sequence[Row]) -> str:
     """Give the tables of win, tie and loss by both ways of choosing, their worth, and the means."""
     made = summarise(rows)
-    outcomes = [_outcomes(made, kind) for kind in KINDS]
-    return "\n\n".join([_counts(made), *outcomes, worth(made, KINDS), _means(made)])
+    parts = [_counts(made), *(_outcomes(made, kind) for kind in KINDS), worth(made, KINDS)]
+    if any(row[f"{own}outcome"] for own in OWN_KINDS for row in made):
+        parts += [*(_outcomes(made, own) for own in OWN_KINDS), worth(made, OWN_KINDS)]
+    return "\n\n".join([*parts, _means(made)])
 
 
 def save_tables(rows: Sequence[Row]) -> None:
@@ -110,7 +123,7 @@ def _outcomes(made: Sequence[Row], kind: str) -> str:
     for problem in dict.fromkeys(row["problem"] for row in made):
         cells = [found.get((problem, method)) for method in methods]
         rows.append([problem, *(_told(row, kind) for row in cells)])
-    title = f"Price of ours less the method's, chosen {KINDS[kind]}, in points"
+    title = f"Price of ours less the method's, chosen {(KINDS | OWN_KINDS)[kind]}, in points"
     return f"{title}:\n\n" + markdown(["problem", *methods], rows)
 
 
@@ -158,15 +171,17 @@ def _counts(made: Sequence[Row]) -> str:
         own = [told(r) for r in made if r["method"] == method and r["problem"] != BESIDE]
         return " / ".join(str(own.count(kind)) for kind in ("win", "tie", "loss"))
 
-    ways: list[Callable[[Row], str]] = [
-        lambda row: row[f"{COUNTED}outcome"],
-        lambda row: row[f"{LESS_ONE}outcome"],
-        lambda row: _by_volume(row) if row[f"{COUNTED}outcome"] else "",
-    ]
-    header = ["win / tie / loss against", *(f"chosen {told}" for told in KINDS.values()),
+    kinds = KINDS | OWN_KINDS
+    ways: list[Callable[[Row], str]] = [partial(_outcome, kind) for kind in kinds]
+    ways.append(lambda row: _by_volume(row) if row[f"{COUNTED}outcome"] else "")
+    header = ["win / tie / loss against", *(f"chosen {told}" for told in kinds.values()),
               "hypervolume"]  # fmt: skip
     rows = [[method, *(counted(method, told) for told in ways)] for method in _compared(made)]
     return markdown(header, rows)
+
+
+def _outcome(kind: str, row: Row) -> str:
+    return str(row[f"{kind}outcome"])
 
 
 def _by_volume(row: Row) -> str:

@@ -15,8 +15,11 @@ _OWN_TABLE = "nsga2"  # held to our table of outcomes, so counted by itself
 
 def worth(made: Sequence[Row], kinds: Mapping[str, str]) -> str:
     """Tell it of the summary of results, for both ways in which the others choose."""
-    compared = [row for row in made if row["outcome"] and row["problem"] != BESIDE]
-    return "\n\n".join(_doubts(compared, kind, told) for kind, told in kinds.items())
+    compared = [row for row in made if row["problem"] != BESIDE]
+    return "\n\n".join(
+        _doubts([row for row in compared if row[f"{kind}outcome"]], kind, told)
+        for kind, told in kinds.items()
+    )
 
 
 def _doubts(compared: Sequence[Row], kind: str, told: str) -> str:
