@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -58,6 +57,8 @@ def decide(
     Other columns of --keys that are features of the model, or that requests use, are taken as
     known: a source of which everything is known is not fetched.
     """
+    import asyncio
+
     from emsco._ground.atomic import write_whole
     from emsco.acquisition import LiveCascade
     from emsco.acquisition.survey import check_open
@@ -108,6 +109,8 @@ def compare(
     All sources that the model can buy are fetched for every key that the table has. The exit code
     is 0 if all values are the same, and 1 if something differs or has no answer.
     """
+    import asyncio
+
     from emsco.acquisition.comparison import align
     from emsco.acquisition.comparison import compare as compare_live
     from emsco.cli._frames import read_features

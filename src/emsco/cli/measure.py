@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,6 +34,8 @@ def measure(
     Requests for all keys at once, at most 100, are timed too. Sources with `paid = true` are
     measured only within --max-spend, and asked for many rows only once.
     """
+    import asyncio
+
     from emsco.acquisition.latencies import write_latencies
     from emsco.acquisition.measure import measure as measure_sources
     from emsco.acquisition.tally import money

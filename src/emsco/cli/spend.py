@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -40,6 +39,8 @@ def spend(
     "paid" is what answers cost; "unknown" is what calls without an answer may have cost. The calls
     that have no outcome yet are listed below.
     """
+    import asyncio
+
     from emsco.cli._print import print_json, print_text
 
     found = asyncio.run(_read(state, day))
