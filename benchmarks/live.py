@@ -143,7 +143,7 @@ async def _measure(small: bool, guard: Any) -> list[Result]:
     }
     batch_bar, row_bar = (1.6, 1.0) if guard is None else (None, None)
     more = {50: round(ours_p50 - hand_p50, 3), 99: round(ours_p99 - hand_p99, 3)}
-    # Where others use the machine, as in CI, a hundredth of rows is theirs: the median is held to it.
+    # In CI others use the machine, and the slowest hundredth of rows is theirs: the median is held.
     held = 50 if small else 99
     return [
         Result(f"live 1,000 rows{guarded}", min(ours) / min(theirs), batch_bar, facts=batch),
