@@ -36,7 +36,7 @@ def copy_csv(rows: Path, out: Path) -> None:
     with pa.csv.CSVWriter(out, schema) as writer:
         for block in opened.blocks(opened.names):
             writer.write_batch(
-                pa.RecordBatch.from_arrays(block.columns(opened.names), schema=schema)
+                pa.RecordBatch.from_arrays(block.read(opened.names, None).columns, schema=schema)
             )
 
 

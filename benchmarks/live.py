@@ -22,7 +22,7 @@ from emsco.words.costs import Costs as _Costs
 
 ROWS = 1_000
 URL = os.environ.get("EMSCO_TEST_REDIS", "redis://127.0.0.1:6379/0")
-_PREFIX = "emsco-benchmark"
+PREFIX = "emsco-benchmark"
 
 
 def problem(guard: Any) -> tuple[NDArray[np.float64], CascadeClassifier, Stages, _Costs]:
@@ -61,7 +61,7 @@ def stored(X: NDArray[np.float64], stages: Stages) -> Iterator[list[str]]:
     with store.pipeline(transaction=False) as pipeline:
         for number, (columns, _, _) in enumerate(stages):
             for key, row in zip(keys, X, strict=True):
-                names.append(f"{_PREFIX}:{number}:{key}")
+                names.append(f"{PREFIX}:{number}:{key}")
                 held: dict[Any, Any] = {f"x{i}": repr(float(row[i])) for i in columns}
                 pipeline.hset(names[-1], mapping=held | {"id": key})
         pipeline.execute()
@@ -82,7 +82,7 @@ async def by_hand(client: Any, keys: list[str], stages: Stages) -> NDArray[np.in
         fields = [f"x{i}" for i in columns]
         async with client.pipeline(transaction=False) as pipeline:
             for row in rows:
-                pipeline.hmget(f"{_PREFIX}:{number}:{keys[row]}", fields)
+                pipeline.hmget(f"{PREFIX}:{number}:{keys[row]}", fields)
             replies = await pipeline.execute()
         have[rows[:, None], columns] = [[float(value) for value in reply] for reply in replies]
         bought += columns.tolist()
@@ -108,7 +108,7 @@ async def _measure(small: bool, guard: Any) -> list[Result]:
         sources = Sources(
             {
                 f"s{number}": RedisSource(
-                    url=URL, key=f"{_PREFIX}:{number}:{{key}}", key_field="id", timeout=10.0
+                    url=URL, key=f"{PREFIX}:{number}:{{key}}", key_field="id", timeout=10.0
                 )
                 for number in range(STAGES)
             }

@@ -8,7 +8,8 @@ import importlib
 NAMES = (
     "certificates", "headline", "missed", "optimism", "guard", "monitor", "loading", "mutations",
     "masked", "savings", "survival", "disguises", "differential", "paper", "example", "figures",
-    "peers", "luck", "budget", "behaviour", "promise", "live", "watched",
+    "peers", "luck", "budget", "behaviour", "promise", "live", "watched", "serve",
+    "ray", "scaling",
 )  # fmt: skip
 
 

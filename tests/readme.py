@@ -1,4 +1,4 @@
-"""The README's commands and examples, to be run in an empty folder as a reader would."""
+"""Commands and examples of the README and of pages, to be run in an empty folder."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ def environment() -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("EMSCO_")}
 
 
-def commands_of(section: str) -> list[tuple[str, str]]:
-    """Give the commands of a section, and what each prints there."""
-    text = (
-        README.read_text(encoding="utf-8").partition(f"\n## {section}\n")[2].partition("\n## ")[0]
-    )
+def commands_of(section: str | None, page: Path = README) -> list[tuple[str, str]]:
+    """Give the commands of a section, or of the whole page, and what each prints there."""
+    text = page.read_text(encoding="utf-8")
+    if section is not None:
+        text = text.partition(f"\n## {section}\n")[2].partition("\n## ")[0]
     found = []
     for block in re.findall(r"```console\n(.*?)```", text, flags=re.DOTALL):
         parts = re.split(r"^\$ ", block.replace("\\\n", ""), flags=re.MULTILINE)[1:]
@@ -29,12 +29,12 @@ def commands_of(section: str) -> list[tuple[str, str]]:
     return found
 
 
-def run_commands(section: str, folder: Path) -> int:
+def run_commands(section: str | None, folder: Path, page: Path = README) -> int:
     """Run the commands of a section, and check that each ends well and prints what it shows.
 
     What installs something is not run: the wheel is installed. Gives how many were run.
     """
-    commands = commands_of(section)
+    commands = commands_of(section, page)
     assert commands[0][0].startswith("pip install 'emsco["), commands[0]
     for command, printed in commands[1:]:
         name, *arguments = shlex.split(command)

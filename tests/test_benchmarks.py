@@ -22,7 +22,8 @@ def test_the_hybrid_search_keeps_its_budget_of_designs():
 def test_ci_runs_every_benchmark():
     """It asks for the names of all that there are, so that none can be forgotten."""
     assert {path.stem for path in Path(search.__file__).parent.glob("*.py")} - {
-        "__init__", "__main__", "applicants", "interpreter", "measure", "problems", "workloads",
+        "__init__", "__main__", "applicants", "history", "interpreter", "measure", "problems",
+        "served", "workloads",
     } == set(NAMES)  # fmt: skip
     asked = CI.read_text().partition("for name in $(")[2].partition("); do")[0]
     command = asked.replace('"$work/test/bin/python"', "python3")

@@ -98,7 +98,9 @@ def test_type_checkers_know_the_names_of_the_table():
         assert getattr(emsco, name).__name__ == name
 
 
-@pytest.mark.parametrize(("room", "table"), [("plotting", "PLOTS"), ("testing", "SUITES")])
+@pytest.mark.parametrize(
+    ("room", "table"), [("plotting", "PLOTS"), ("ray", "PLACES"), ("testing", "SUITES")]
+)
 def test_tables_of_rooms_hold_what_there_is(room, table):
     module = importlib.import_module(f"emsco.{room}")
     names = getattr(module, table)

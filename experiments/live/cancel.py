@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -18,6 +19,7 @@ import numpy as np
 from emsco.acquisition import HTTPSource, RedisSource, SQLSource
 from emsco.acquisition.gate import Gate
 from emsco.acquisition.source import LiveSource
+from emsco.words.decisions import TIMEOUT
 from experiments.live.bars import Bar, tell
 from experiments.live.stores import Stores
 from experiments.live.vendor import PLAIN, Vendor
@@ -29,6 +31,7 @@ WORKERS = 6  # before each source
 FEATURES = ("one", "two")
 SHARES = {"Redis": 0.35, "PostgreSQL": 0.2, "MariaDB": 0.2, "HTTP": 0.2, "HTTP, paid": 0.05}
 PATIENCE = 10.0  # seconds: no call ends by itself
+_BEAT = 0.05  # seconds between looks at whether the machine stands still
 _LONGER = 1.3  # a call is cancelled within so many times of what calls took so far
 
 
@@ -45,21 +48,40 @@ def measure(stores: Stores, *, small: bool) -> list[Bar]:
         callers = {
             name: Callers(source, int(n_calls * SHARES[name])) for name, source in sources.items()
         }
-        asyncio.run(_all(callers))
+        stood_still = asyncio.run(_all(callers))
     for name, caller in callers.items():
         tell(_PART, source=name, latency=caller.latency, **caller.counts, wrong=caller.wrong[:5])
     counts: Counter[str] = sum((caller.counts for caller in callers.values()), Counter())
     wrong = sum(len(caller.wrong) for caller in callers.values())
+    told = f"{wrong} of {counts['rows']:,} rows"
+    if counts["late"]:
+        told += f", {counts['late']} late; the machine stood still for {stood_still:.1f} s"
+    # An answer that never comes was sent elsewhere, unless nobody could read it in time.
+    was_lost = counts["late"] and stood_still < PATIENCE / 2
     return [
         Bar(f"{counts['cancelled']:,} calls cancelled at random, all four stores, "
             f"{counts['answered']:,} others beside them", "no row gets another row's value",
-            f"{wrong} of {counts['rows']:,} rows", not wrong and counts["cancelled"] >= n_calls),
+            told, not wrong and not was_lost and counts["cancelled"] >= n_calls),
     ]  # fmt: skip
 
 
-async def _all(callers: dict[str, Callers]) -> None:
-    """Ask all sources at once."""
+async def _all(callers: dict[str, Callers]) -> float:
+    """Ask all sources at once; give how long this process could do nothing, at most, in seconds."""
+    standing = asyncio.ensure_future(_longest_pause())
     await asyncio.gather(*(caller.run() for caller in callers.values()))
+    standing.cancel()
+    return await standing
+
+
+async def _longest_pause() -> float:
+    """Sleep shortly again and again until cancelled, and give how late it woke at worst."""
+    loop, longest = asyncio.get_running_loop(), 0.0
+    with suppress(asyncio.CancelledError):
+        while True:
+            begin = loop.time()
+            await asyncio.sleep(_BEAT)
+            longest = max(longest, loop.time() - begin - _BEAT)
+    return longest
 
 
 class Callers:
@@ -111,7 +133,9 @@ class Callers:
         for key, row in zip(keys, found, strict=True):
             self.counts["rows"] += 1
             expected = tuple(value(key, feature) for feature in FEATURES)
-            if row.reason or tuple(map(float, row.values)) != expected:
+            if row.reason == TIMEOUT:
+                self.counts["late"] += 1
+            elif row.reason or tuple(map(float, row.values)) != expected:
                 self.wrong.append(f"{key}: {row.reason or row.values}")
 
 

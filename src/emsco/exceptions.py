@@ -62,6 +62,10 @@ class SearchError(EmscoError, ValueError):
     """A search that cannot be run as asked."""
 
 
+class EngineError(EmscoError, RuntimeError):
+    """An engine that cannot be started, or whose workers cannot do their work."""
+
+
 class SelectionError(EmscoError, ValueError):
     """Bounds that no candidate of a front meets; `closest` is the candidate closest to them."""
 

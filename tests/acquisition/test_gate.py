@@ -351,6 +351,22 @@ def test_closing_while_a_call_is_under_way_raises_nothing():
     run(story())
 
 
+def test_closing_before_a_call_has_begun_keeps_nobody_waiting():
+    """The caller is told, and the call that was never made leaves no warning."""
+
+    async def story():
+        vendor = Vendor()
+        gate = gated(vendor)
+        waiting = asyncio.ensure_future(gate.fetch(["a"], {}))
+        await asyncio.sleep(0)  # the call is ready to begin, and has not
+        async with asyncio.timeout(1.0):
+            await gate.close()
+            assert (await waiting).reasons == ["deadline"]
+        assert vendor.billed == []
+
+    run(story())
+
+
 def test_nobody_joins_a_call_that_is_being_ended():
     """Who asks for the same row, just as its only caller is cancelled, has a call of his own."""
 

@@ -22,6 +22,7 @@ from emsco import (
     Costs,
     Evaluation,
     InputGuard,
+    LocalSearch,
     ParetoFront,
     StageDesign,
     evaluate,
@@ -70,6 +71,12 @@ def test_fresh_figures_are_those_of_the_cascades(page, search, rows, data_of):
         by_hand.accepted,
         by_hand.right,
     )
+
+
+def test_with_fresh_rows_nobody_is_sent_to_measure_them(page, rows):
+    """The sentence about fresh figures takes the place of the advice to compute them."""
+    told = unescape(page.read_text())
+    assert f"). Fresh: {len(rows[1][1]):,} other rows." in told
 
 
 def test_all_sources_stand_beside_it(page, search, rows, data_of):
@@ -148,6 +155,21 @@ def test_the_python_lines_make_the_same_search(search, page, data_of, tmp_path, 
     assert Costs.from_toml(told["search"].costs) == search.costs_
     assert told["search"].random_state == search.random_state
     assert told["search"].max_stages == search.max_stages
+
+
+@pytest.mark.filterwarnings("ignore::emsco.exceptions.SelectionWarning")
+def test_the_python_lines_import_what_they_use(rows, data_of, tmp_path):
+    """A strategy, a guard and a classifier of scikit-learn, as a reader would copy them."""
+    (X, y), _ = rows
+    search = CascadeSearchCV(
+        estimator=LogisticRegression(C=0.5), search=LocalSearch(evaluations=50, fits=9),
+        guard=InputGuard(), luck=False,
+    ).fit(X, y)  # fmt: skip
+    lines = data_of(report(search, tmp_path / "report.html"))["python"]
+    told = {}
+    exec("\n".join(lines[:-1]), told)  # ours
+    assert isinstance(told["search"].search, LocalSearch)
+    assert told["search"].estimator.C == 0.5
 
 
 @pytest.mark.parametrize(

@@ -56,6 +56,7 @@ async def decide(path: str, worker: int, port: int | None = 0) -> None:
     """Decide rows for ever; count, label and show them."""
     from emsco.certify.monitor import CertificateMonitor
     from emsco.serve.metrics import Metrics
+    from emsco.serve.shadow import Shadowed
     from emsco.serve.state import open_state
     from emsco.serve.watch import Watch
 
@@ -73,6 +74,8 @@ async def decide(path: str, worker: int, port: int | None = 0) -> None:
         decisions = await live.decide(keys)
         ids = [f"{worker}.{call}-{row}" for row in range(len(keys))]
         metrics.decided(decisions, time.perf_counter() - begin, live.model)
+        metrics.shadowed(Shadowed(decisions, decisions), live.model)
+        metrics.canary(live.model, 0.05)
         metrics.request(200 if call % 7 else 429)
         metrics.queue(call % 3)
         watch.decided(decisions, ids, live.model)

@@ -16,6 +16,7 @@ import uvloop
 from emsco import CascadeClassifier, Costs, Source, StageDesign
 from emsco.acquisition import CallableSource, Sources
 from emsco.serve.app import make_app
+from emsco.serve.canary import make_canary
 from emsco.serve.connections import Connection
 from emsco.serve.deployed import Deployed
 from emsco.serve.server import Server
@@ -97,6 +98,7 @@ def served(
     sources,
     *,
     cascade=CASCADE,
+    canary=None,
     tokens=None,
     watch=None,
     state=None,
@@ -112,7 +114,13 @@ def served(
         held["state"] = await open_state(state or chosen.state_address)
         deployed = await Deployed.make(cascade, sources, chosen, held["state"])
         made = None if watch is None else watch(deployed, held["state"])
-        service = held["service"] = Service(chosen, deployed, held["state"], watch=made)
+        beside = None
+        if canary is not None:
+            other = await Deployed.make(canary, sources, chosen, held["state"])
+            beside = await make_canary(other, deployed, chosen, held["state"])
+        service = held["service"] = Service(
+            chosen, deployed, held["state"], canary=beside, watch=made
+        )
         await service.start()
         app = make_app(service, Tokens(tokens or {}))
         config = uvicorn.Config(app, http=http, lifespan="off", log_config=None,

@@ -43,6 +43,7 @@ PUBLIC = {
 # `emsco.masked` work wherever the code is.
 MODULES = {
     "acquisition": "acquisition",
+    "arrow": "arrow",
     "cascade": "cascade",
     "certify": "certify",
     "costs": "words.costs",
@@ -60,6 +61,7 @@ MODULES = {
     "metrics": "cascade.metrics",
     "monitor": "certify.monitor",
     "plotting": "plotting",
+    "ray": "ray",
     "report": "report",
     "savings": "certify.savings",
     "scored": "words.scored",

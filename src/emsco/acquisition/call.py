@@ -15,7 +15,7 @@ from emsco.acquisition.fetched import Key
 from emsco.acquisition.gate import Gate
 from emsco.acquisition.receipt import Asked
 from emsco.acquisition.terms import Terms
-from emsco.acquisition.values import to_column
+from emsco.acquisition.values import to_column, to_numbers
 from emsco.cascade.loop import Answer, Ask
 from emsco.exceptions import SourcesError, quoted
 from emsco.words.decisions import ACCEPTED, BUDGET, DEADLINE, INVALID_VALUE, reason_for
@@ -63,7 +63,7 @@ class Call:
         self._until = None if deadline is None else self._loop.time() + deadline
         self.asked: list[Asked] = []
         self.read: list[tuple[NDArray[np.intp], dict[str, Any]]] = []  # what the stages were given
-        self._paid = np.zeros(len(keys))
+        self._paid = np.zeros(0 if terms.max_cost is None else len(keys))  # what a limit is for
         self._setups: dict[int, set[str]] = {}
         # What requests of later sources may use, by feature.
         self._have = known
@@ -217,7 +217,7 @@ class Call:
         if not others and first.extra is None and len(first.places) == len(rows):  # as usual
             assert first.batch is not None  # as rows were asked for
             cost = np.array(first.batch.paid)
-            self._paid[rows] += cost
+            self._count(rows, cost)
             return cost, None
         cost, bought = np.zeros(len(rows)), np.zeros(len(rows), dtype=np.bool_)
         for one in got.values():
@@ -229,8 +229,12 @@ class Call:
             places = np.array(one.places)
             cost[places] += paid
             bought[places] = True
-        self._paid[rows] += cost
+        self._count(rows, cost)
         return cost, bought
+
+    def _count(self, rows: list[int], cost: NDArray[np.float64]) -> None:
+        if self._paid.size:
+            self._paid[rows] += cost
 
     def _read(
         self, ask: Ask, rows: list[int], got: dict[str, _Got], reasons: dict[int, str]
@@ -268,22 +272,33 @@ class Call:
         """Give a column per feature for rows without a reason; notes those of another type."""
         columns: dict[str, Any] = {}
         for name, one in got.items():
-            is_whole = len(one.places) == len(kept) == len(rows)
-            at = {} if is_whole else dict(zip(one.places, range(len(one.places)), strict=True))
+            features = self._terms.features[name]
+            given = [self._values(name, feature, one, rows, kept) for feature in features]
             spelled = name not in self._known and self._gates[name].source.is_spelled
-            for feature in self._terms.features[name]:
-                if name in self._known:
-                    values = [self._have[feature][rows[place]] for place in kept]
-                else:
-                    assert one.batch is not None  # as some rows have no reason
-                    values = one.batch.columns[feature]
-                    if not is_whole:
-                        values = [values[at[place]] for place in kept]
+            if self._terms.is_of_numbers[name]:
+                matrix = to_numbers(given, spelled=spelled)
+                if matrix is not None:
+                    columns.update(zip(features, matrix, strict=True))
+                    continue
+            for feature, values in zip(features, given, strict=True):
                 reader = self._terms.decider.readers.get(feature)
                 columns[feature], others = to_column(values, reader, spelled=spelled)
                 for i in others:
                     reasons.setdefault(kept[i], reason_for(INVALID_VALUE, feature))
         return {feature: columns[feature] for feature in ask.features}
+
+    def _values(
+        self, name: str, feature: str, one: _Got, rows: list[int], kept: Sequence[int]
+    ) -> list[Any]:
+        """Give the values of a feature for the rows kept."""
+        if name in self._known:
+            return [self._have[feature][rows[place]] for place in kept]
+        assert one.batch is not None  # as some rows have no reason
+        values = one.batch.columns[feature]
+        if len(one.places) == len(kept) == len(rows):
+            return values
+        at = dict(zip(one.places, range(len(one.places)), strict=True))
+        return [values[at[place]] for place in kept]
 
 
 def _spread(column: NDArray[Any], places: Sequence[int], n_rows: int) -> NDArray[Any]:

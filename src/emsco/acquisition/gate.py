@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Coroutine, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from emsco.acquisition.accounts import Accounts, OwnAccounts
@@ -27,10 +28,21 @@ class _Flight(Job):
 
     task: asyncio.Task[Batch] | None = None
     waiting: int = 0
+    waiters: list[asyncio.Future[None]] = field(default_factory=list)
 
     @property
     def is_landed(self) -> bool:
         return self.task is not None and self.task.done() and not self.task.cancelled()
+
+    def wake(self) -> None:
+        """Wake all who wait for it."""
+        for waiter in self.waiters:
+            _wake(waiter)
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 class Gate:
@@ -131,7 +143,7 @@ class Gate:
         """Begin calls for requests that nobody has made."""
         late = self.caller.late
         flights = [
-            self._fly(_Flight({request: 0}), self._follow(*late[request]))
+            self._fly(_Flight({request: 0}), partial(self._follow, *late[request]))
             for request in fresh
             if request in late
         ]
@@ -142,15 +154,22 @@ class Gate:
             places = [fresh[request] for request in chunk]
             used = {name: [values[name][i] for i in places] for name in self._needs}
             flight = _Flight(dict(zip(chunk, range(size), strict=False)))
-            work = self.caller.call(flight, [keys[i] for i in places], used)
+            work = partial(self.caller.call, flight, [keys[i] for i in places], used)
             flights.append(self._fly(flight, work))
         return flights
 
-    def _fly(self, flight: _Flight, work: Coroutine[Any, Any, Batch]) -> _Flight:
-        flight.task = asyncio.get_running_loop().create_task(work)
+    def _fly(self, flight: _Flight, work: Callable[[], Awaitable[Batch]]) -> _Flight:
+        flight.task = asyncio.get_running_loop().create_task(self._flown(flight, work))
         self._flying.update(dict.fromkeys(flight.places, flight))
-        flight.task.add_done_callback(lambda _: self._land(flight))
         return flight
+
+    async def _flown(self, flight: _Flight, work: Callable[[], Awaitable[Batch]]) -> Batch:
+        """Make a call, and wake those who wait: sooner than the callbacks of a task would."""
+        try:
+            return await work()
+        finally:
+            self._land(flight)
+            flight.wake()
 
     def _land(self, flight: _Flight) -> None:
         for request in flight.places:
@@ -159,22 +178,12 @@ class Gate:
 
     async def _wait(self, flights: set[_Flight], until: float | None) -> None:
         """Wait for calls; one that nobody waits for is ended, unless it may be charged for."""
-        if not flights:
-            return
         for flight in flights:
             flight.waiting += 1
-        loop = asyncio.get_running_loop()
-        left = None if until is None else max(0.0, until - loop.time())
-        tasks = [flight.task for flight in flights if flight.task is not None]
         try:
-            if left is None and len(tasks) == 1:  # as usual, and quicker
-                await asyncio.shield(tasks[0])
-            else:
-                await asyncio.wait(tasks, timeout=left)
-        except asyncio.CancelledError:
-            caller = asyncio.current_task()
-            if caller is not None and caller.cancelling():
-                raise  # otherwise the call was ended, as everything closes
+            for flight in flights:
+                if flight.task is not None and not flight.task.done():
+                    await self._wait_for(flight, until)
         finally:
             for flight in flights:
                 flight.waiting -= 1
@@ -182,6 +191,19 @@ class Gate:
                 if not flight.waiting and flight.task and not flight.task.done() and not is_charged:
                     self._land(flight)  # nobody else may join it
                     flight.task.cancel()
+
+    async def _wait_for(self, flight: _Flight, until: float | None) -> None:
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[None] = loop.create_future()
+        flight.waiters.append(waiter)
+        if until is None:
+            await waiter
+            return
+        timer = loop.call_at(until, _wake, waiter)
+        try:
+            await waiter
+        finally:
+            timer.cancel()
 
     def _collect(self, flight: _Flight, request: Request, *, is_first: bool) -> Bought:
         """Give the row that a call brought, or say that it came too late."""
@@ -210,10 +232,13 @@ class Gate:
 
     async def close(self) -> None:
         """End what is under way, and close every connection."""
-        tasks: list[Any] = [flight.task for flight in self._flying.values()]
+        flights = list(self._flying.values())
+        tasks: list[Any] = [flight.task for flight in flights]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        for flight in flights:
+            flight.wake()  # a call that had not begun could not
         await self.caller.close()
 
 

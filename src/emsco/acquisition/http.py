@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -85,7 +86,7 @@ class HTTPSource(LiveSource):
             if pointer is not None:
                 check_pointer(pointer, name)
 
-    @property
+    @cached_property
     def template(self) -> Template:
         """The URL, with names to fill in."""
         return Template.parse(self.url, "url")
@@ -95,7 +96,7 @@ class HTTPSource(LiveSource):
         """Whether a repeated request is charged only once."""
         return self.idempotency_header is not None
 
-    @property
+    @cached_property
     def needs(self) -> frozenset[str]:
         """The features that a request uses, besides the key."""
         return frozenset(self.template.names) - {"key"}

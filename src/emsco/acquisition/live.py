@@ -194,8 +194,9 @@ class LiveCascade:
         keys: Sequence[Key],
         known: Any = None,
         *,
-        call: str | None = None,
+        call: str | Sequence[str] | None = None,
         factors: bool = False,
+        values: list[dict[str, Any]] | None = None,
     ) -> Decisions:
         """Decide the rows that keys name.
 
@@ -206,10 +207,13 @@ class LiveCascade:
         known : frame, or mapping of feature to values, default=None
             What the caller has already, a value per key. A source wholly known is free and is not
             fetched; one that is known in part is refused.
-        call : str, default=None
-            The id of the call, with which the ids of its decisions begin. None: a new one.
+        call : str, or sequence of str, default=None
+            The id of the call, with which the ids of its decisions begin, or the ids of its
+            decisions. None: a new one.
         factors : bool, default=False
             Whether decisions say how much each feature contributed (`Decision.factors`).
+        values : list, default=None
+            A list that receives, for each key, the values by feature that it was decided by.
         """
         gates, keys = self._open(), _read_keys(keys)
         have = _read_known(known, len(keys))
@@ -223,10 +227,12 @@ class LiveCascade:
         if factors:
             told = self._terms.decider.factors(made.columns(), decisions)
             decisions = decisions.explained(told)
+        if values is not None:
+            values += made.values()
         if self._log is None:
             return decisions
-        values = made.values() if self._log_values else None
-        if not await self._log.write(decisions, values) and self._log.rejects:
+        logged = made.values() if self._log_values else None
+        if not await self._log.write(decisions, logged) and self._log.rejects:
             return decisions.rejected(reason_for(ERROR, "log"))
         return decisions
 

@@ -12,9 +12,11 @@ import hmac
 import json
 import os
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,13 @@ from emsco.words.decisions import FIELDS, Decisions
 
 SECRET = "EMSCO_LOG_KEY"  # the environment variable with the secret of the HMAC
 DROP, REJECT = "drop", "reject"
+DECISIONS, LABELS = "decisions", "labels"  # how the names of files begin
+
+# Where this is a list, entries wait in it as functions that write them: whoever has set it does not
+# know yet whether the decisions count. A log that rejects what it cannot write does not wait.
+held_back: ContextVar[list[Callable[[], Awaitable[bool]]] | None] = ContextVar(
+    "held_back", default=None
+)
 
 
 class Log:
@@ -62,21 +71,57 @@ class Log:
         return hmac.new(self._secret, text, hashlib.sha256).hexdigest()
 
     async def write(
-        self, decisions: Decisions, values: Sequence[Mapping[str, Any]] | None = None
+        self,
+        decisions: Decisions,
+        values: Sequence[Mapping[str, Any]] | None = None,
+        more: Sequence[Mapping[str, Any]] | None = None,
     ) -> bool:
         """Append decisions, and say whether that was possible.
 
-        `values` has the values that each decision was made from.
+        Parameters
+        ----------
+        decisions : Decisions
+            Live decisions, with their keys and receipts.
+        values : sequence of mapping, default=None
+            The values that each decision was made from. None: the log has none.
+        more : sequence of mapping, default=None
+            What else, or instead, the entry of each decision has.
         """
+        held = None if self.rejects else held_back.get()
+        if held is not None:
+            held.append(partial(self._write_now, decisions, values, more))
+            return True
+        return await self._write_now(decisions, values, more)
+
+    async def _write_now(
+        self,
+        decisions: Decisions,
+        values: Sequence[Mapping[str, Any]] | None,
+        more: Sequence[Mapping[str, Any]] | None,
+    ) -> bool:
         try:
-            await asyncio.to_thread(self._append, decisions, values)
+            await asyncio.to_thread(self._append, decisions, values, more)
         except OSError:
             self.dropped += len(decisions)
             return False
         return True
 
+    async def write_labels(self, labels: Sequence[tuple[str, Any]]) -> bool:
+        """Append true labels by the ids of decisions, and say whether that was possible."""
+        now = datetime.now(UTC)
+        entries = ({"id": one, "time": now.isoformat(), "label": label} for one, label in labels)
+        lines = [json.dumps(entry) + "\n" for entry in entries]
+        try:
+            await asyncio.to_thread(self._write, LABELS, "".join(lines).encode(), now)
+        except OSError:
+            return False
+        return True
+
     def _append(
-        self, decisions: Decisions, values: Sequence[Mapping[str, Any]] | None = None
+        self,
+        decisions: Decisions,
+        values: Sequence[Mapping[str, Any]] | None,
+        more: Sequence[Mapping[str, Any]] | None,
     ) -> None:
         now = datetime.now(UTC)
         lines = []
@@ -88,12 +133,14 @@ class Log:
             entry |= {"model": receipt.pop("model"), "receipt": receipt}
             if values is not None:
                 entry["values"] = {name: _finite(value) for name, value in values[i].items()}
+            if more is not None:
+                entry |= more[i]
             lines.append(json.dumps(entry, default=_plain) + "\n")
-        self._write("".join(lines).encode(), now)
+        self._write(DECISIONS, "".join(lines).encode(), now)
 
-    def _write(self, text: bytes, now: datetime) -> None:
+    def _write(self, kind: str, text: bytes, now: datetime) -> None:
         """Append all of a text or nothing: half a line would damage the next one."""
-        path = self._folder / f"decisions-{now:%Y-%m-%d}-{os.getpid()}.jsonl"
+        path = self._folder / f"{kind}-{now:%Y-%m-%d}-{os.getpid()}.jsonl"
         with self._lock:
             self._folder.mkdir(parents=True, exist_ok=True)
             file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)

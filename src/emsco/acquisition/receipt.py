@@ -141,13 +141,17 @@ class Receipts(Sequence[Receipt]):
     """A receipt per row, made when it is looked at."""
 
     def __init__(
-        self, terms: Terms, asked: Sequence[Asked], n_rows: int, call: str | None = None
+        self,
+        terms: Terms,
+        asked: Sequence[Asked],
+        n_rows: int,
+        call: str | Sequence[str] | None = None,
     ) -> None:
         self._terms, self.asked, self._n_rows = terms, asked, n_rows
         self._given = call
 
     @cached_property
-    def _call(self) -> str:
+    def _call(self) -> str | Sequence[str]:
         return uuid.uuid4().hex if self._given is None else self._given
 
     def __len__(self) -> int:
@@ -166,7 +170,9 @@ class Receipts(Sequence[Receipt]):
         had = {fetch.source for fetch in fetches}
         rest = tuple(name for name in terms.bought if name not in had)
         saved = terms.costs.of(rest, paid=had) if rest else 0.0
+        call = self._call
+        own = f"{call}-{row}" if isinstance(call, str) else call[row]
         return Receipt(
-            f"{self._call}-{row}", tuple(fetches), rest, saved, terms.prices, terms.model,
+            own, tuple(fetches), rest, saved, terms.prices, terms.model,
             terms.promise,
         )  # fmt: skip

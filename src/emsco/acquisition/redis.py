@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from emsco.acquisition.fetched import Answered, Fetched, Key, Values, key_text, match
@@ -56,12 +57,12 @@ class RedisSource(LiveSource):
         if "key" not in self.template.names:
             raise SourcesError(f"`key` must contain {{key}}, got {self.key!r}.")
 
-    @property
+    @cached_property
     def template(self) -> Template:
         """The Redis key, with names to fill in."""
         return Template.parse(self.key, "key")
 
-    @property
+    @cached_property
     def needs(self) -> frozenset[str]:
         """The features that a request uses, besides the key."""
         return frozenset(self.template.names) - {"key"}
@@ -77,7 +78,11 @@ class RedisSource(LiveSource):
 
 
 class RedisClient:
-    """Connections to Redis."""
+    """Connections to Redis, each used by one request at a time.
+
+    A pipeline of redis-py starts two tasks for a request and makes an object for each command,
+    which takes longer than Redis does. So commands are sent over its connections directly.
+    """
 
     def __init__(self, source: RedisSource, features: Sequence[str]) -> None:
         redis = require("redis.asyncio", "live")
@@ -86,32 +91,30 @@ class RedisClient:
         self._fields = fields_of(source.fields, features)
         extra = [source.key_field, source.time_field]
         self._wanted = list(dict.fromkeys([*self._fields.values(), *filter(None, extra)]))
-        # A client repeats nothing by itself: who asks again, and whether, is for the caller to say.
+        self._refusal = redis.ResponseError
         address = address_of(source.url, source.url_env)
         try:
-            self._redis = redis.Redis.from_url(
+            # A client repeats nothing by itself and ends nothing: that is for the caller to say.
+            self._pool = redis.ConnectionPool.from_url(
                 address,
-                max_connections=source.concurrency,
                 retry=require("redis.asyncio.retry", "live").Retry(_no_backoff(), 0),
                 socket_connect_timeout=source.timeout,
+                socket_timeout=None,
             )
         except ValueError:  # whose text may show the address
             raise SourcesError(
                 "The address of Redis cannot be used; it must be like redis://host:6379/0."
             ) from None
+        self._free: list[Any] = []
 
     async def fetch(self, keys: Sequence[Key], values: Values) -> Fetched:
-        """Fetch the values of these keys in one pipeline."""
+        """Fetch the values of these keys in one round trip."""
         texts = [key_text(key) for key in keys]
-        async with self._redis.pipeline(transaction=False) as pipeline:
-            for place in self._places(texts, values):
-                if self._source.format == HASH:
-                    pipeline.hmget(place, self._wanted)
-                else:
-                    pipeline.get(place)
-            replies = await pipeline.execute(raise_on_error=False)
-        if len(replies) != len(keys):
-            raise ConnectionError(f"Redis gave {len(replies)} replies for {len(keys)} keys.")
+        places = self._places(texts, values)
+        if self._source.format == HASH:
+            replies = await self._ask([("HMGET", place, *self._wanted) for place in places])
+        else:
+            replies = await self._ask([("GET", place) for place in places])
         whole = self._read_whole(texts, replies)
         if whole is not None:
             return whole
@@ -125,6 +128,25 @@ class RedisClient:
             timed=self._source.is_timed,
             verified=self._source.key_field is not None,
         )
+
+    async def _ask(self, commands: Sequence[tuple[str, ...]]) -> list[Any]:
+        """Send commands at once, and give for each the reply, or what Redis says against it."""
+        connection = self._free.pop() if self._free else self._pool.make_connection()
+        replies: list[Any] = []
+        try:
+            await self._pool.ensure_connection(connection)  # it may be closed, or have data left
+            await connection.send_packed_command(connection.pack_commands(commands))
+            for _ in commands:
+                try:
+                    replies.append(await connection.read_response())
+                except self._refusal as refused:
+                    replies.append(refused)
+        except BaseException:
+            # What is still on its way must not reach the next request.
+            await connection.disconnect(nowait=True)
+            raise
+        self._free.append(connection)
+        return replies
 
     def _places(self, texts: list[str], values: Values) -> list[str]:
         """Give the Redis key of each row."""
@@ -188,7 +210,8 @@ class RedisClient:
 
     async def close(self) -> None:
         """Close every connection."""
-        await self._redis.aclose()
+        while self._free:
+            await self._free.pop().disconnect()
 
 
 def _text(value: Any) -> Any:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import cached_property
 from typing import Any
 
 from emsco.acquisition.fetched import Answered, Fetched, Key, Values, match
@@ -57,7 +58,7 @@ class SQLSource(LiveSource):
     def _bound(self) -> frozenset[str]:
         return frozenset(_BOUND.findall(self.query))
 
-    @property
+    @cached_property
     def needs(self) -> frozenset[str]:
         """The features that a request uses, besides the key."""
         return self._bound - {KEYS}

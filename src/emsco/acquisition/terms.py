@@ -47,6 +47,13 @@ class Terms:
         return {name: list(self.costs.columns(name)) for name in self.bought}
 
     @cached_property
+    def is_of_numbers(self) -> dict[str, bool]:
+        """Whether each source yields nothing but numbers."""
+        readers = [[self.decider.readers.get(f) for f in self.features[n]] for n in self.bought]
+        numbers = [all(r is not None and r.is_number for r in own) for own in readers]
+        return dict(zip(self.bought, numbers, strict=True))
+
+    @cached_property
     def requirements(self) -> list[dict[str, list[str]]]:
         """The sources of each stage, those required first, and which of the stage each requires."""
         found = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from math import nan
 from types import NoneType
 from typing import Any
@@ -56,6 +57,32 @@ def to_column(
     for i, value in enumerate(values):  # one by one: a list is a value like any other
         column[i] = value
     return column, others
+
+
+def to_numbers(columns: list[list[Any]], *, spelled: bool = False) -> NDArray[np.float64] | None:
+    """Return columns of numbers as the rows of one matrix; None where some value is no number.
+
+    That is the usual case, and reading column by column takes longer than deciding a row.
+
+    Examples
+    --------
+    >>> from emsco.acquisition.values import to_numbers
+    >>> to_numbers([[41, 2.5], [0.0, 1.0]])
+    array([[41. ,  2.5],
+           [ 0. ,  1. ]])
+    >>> to_numbers([[41, "2.5"]]) is None, to_numbers([[True]]) is None
+    (True, True)
+    """
+    types = set(map(type, chain.from_iterable(columns)))
+    try:
+        if types <= {float, int}:
+            return np.array(columns, dtype=np.float64)
+        # Python reads 1_000 as a number, and nobody else does.
+        if spelled and types == {bytes} and not any(b"_" in b" ".join(c) for c in columns):
+            return np.array([[*map(float, column)] for column in columns])
+    except (ValueError, OverflowError):
+        pass
+    return None
 
 
 def _numbers(values: list[Any], *, spelled: bool) -> NDArray[np.float64] | None:

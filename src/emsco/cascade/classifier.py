@@ -17,10 +17,12 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.validation import check_is_fitted
 
 from emsco.cascade.decider import Decider, Guard, make_decider
+from emsco.exceptions import ColumnsError
 from emsco.learners import learner_of
 from emsco.learners.final_stage import check_final, logged, refuse_unused
 from emsco.learners.training import Training, check_labels
-from emsco.rows.known import FittedRows
+from emsco.rows.columns import is_dataset
+from emsco.rows.known import MOST_REMEMBERED, FittedRows
 from emsco.rows.rows import Layout, Rows
 from emsco.words.costs import Costs
 from emsco.words.decisions import Decisions
@@ -128,21 +130,35 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
 
     @_fit_context(prefer_skip_nested_validation=False)
     def fit(
-        self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None, **params: Any
+        self,
+        X: Any,
+        y: ArrayLike | str,
+        sample_weight: ArrayLike | str | None = None,
+        *,
+        engine: Any = None,
+        **params: Any,
     ) -> Self:
         """Fit one classifier per stage.
 
         Parameters
         ----------
-        X : numpy array, pandas or polars frame of shape (n_rows, n_features)
-            The training rows.
-        y : array of shape (n_rows,)
-            Their labels, of at least two classes.
-        sample_weight : array of shape (n_rows,), default=None
-            The weight of each row, for the encoding and for the fits.
+        X : numpy array, pandas or polars frame of shape (n_rows, n_features), or Arrow data set
+            The training rows. A `pyarrow.dataset.Dataset` may be larger than memory: it is read
+            block by block, several times, and only the default classifier can be fitted to it.
+        y : array of shape (n_rows,), or str
+            Their labels, of at least two classes; of a data set, the column that holds them.
+        sample_weight : array of shape (n_rows,), or str, default=None
+            The weight of each row, for the encoding and for the fits; of a data set, the column.
+        engine : Engine, default=None
+            What computes sums over the blocks of a data set. None: this process, one by one. It
+            does not change the result.
         **params : dict
             Passed on to the `fit` of every stage's estimator.
         """
+        if is_dataset(X):
+            return self._fit_blocks(X, y, sample_weight, engine, params)
+        if engine is not None:
+            raise ColumnsError("`engine` is for the blocks of a data set; leave it out.")
         learner = learner_of(self.estimator)
         layout, rows = Layout.learn(self, X, y, logged(self.final))
         labels = check_labels(y, len(rows))
@@ -163,6 +179,28 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
         self.decider_ = make_decider(
             training, layout, design, costs, self.threshold, guard=self.guard, final=self.final
         )
+        self.fitted_rows_ = FittedRows.of(rows, self.decider_.readers)
+        return self
+
+    def _fit_blocks(
+        self, dataset: Any, y: Any, sample_weight: Any, engine: Any, params: dict[str, Any]
+    ) -> Self:
+        """Fit to a data set, block by block; a sample of its rows is remembered."""
+        from emsco.learners.blocks import BlockTraining, check_learner
+        from emsco.rows.blocks import Blocks
+
+        learner = learner_of(self.estimator)
+        check_learner(learner, self.guard, self.final)
+        for name in params:
+            raise TypeError(f"The default classifier takes only sample_weight, got {name!r}.")
+        blocks = Blocks.of(dataset, y, sample_weight, engine)
+        sample = blocks.sample(MOST_REMEMBERED, 0, blocks.names)
+        layout, rows = Layout.learn(self, sample.table.to_pandas(), sample.labels)
+        costs = resolve_costs(self.costs, rows.names)
+        layout, rows = layout.using(rows, costs.features)
+        training = BlockTraining(learner, blocks, rows.names, rows.container)
+        design = self.design or StageDesign(np.zeros(len(costs.names), dtype=np.int64))
+        self.decider_ = make_decider(training, layout, design, costs, self.threshold)
         self.fitted_rows_ = FittedRows.of(rows, self.decider_.readers)
         return self
 

@@ -295,6 +295,7 @@ def make_decider(
         )
     last = design.n_stages - 1
     acquired = [_features(design.acquired(i), costs, stages.names) for i in range(last + 1)]
+    _fit_together(stages, acquired if final is None else acquired[:-1])
     readers = {name: stages.reader(name) for name in acquired[-1]}
     fitted_guard = None if guard is None else stages.guarded(guard, acquired[-1])
     learned = getattr(fitted_guard, "learned_", {})
@@ -342,8 +343,16 @@ def fit_stages(
         for design in designs
         for i in range(design.n_stages - final)
     )
+    _fit_together(stages, sets)
     for features in followed([s for s in sets if s not in stages.fitted], "fit candidates"):
         stages.fit(features)
+
+
+def _fit_together(stages: Stages, sets: Iterable[tuple[str, ...]]) -> None:
+    """Fit sets in the same passes over the rows, where these are a data set."""
+    fit_many = getattr(stages, "fit_many", None)
+    if fit_many is not None:
+        fit_many(sets)
 
 
 def _judge(

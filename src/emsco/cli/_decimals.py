@@ -36,7 +36,7 @@ class DecimalCommas:
     With `private`, no message shows a number of the file.
     """
 
-    def __init__(self, path: Path, *, private: bool = False) -> None:
+    def __init__(self, path: Path | str, *, private: bool = False) -> None:
         self._path, self._private = path, private
         self._seen = False
 

@@ -49,6 +49,16 @@ def check_outputs(
         taken.append(output)
 
 
+def refuse_inside(output: Path | None, folder: Path | None) -> None:
+    """Refuse an output in a folder that is read: the next run would read it as rows."""
+    if output is None or folder is None or not folder.is_dir():
+        return
+    if Path(os.path.realpath(output)).is_relative_to(os.path.realpath(folder)):
+        raise ArtifactError(
+            f"{output} is inside {folder}, which this command reads; write to another folder."
+        )
+
+
 def _is_same(path: Path, output: Path) -> bool:
     """Compare by what is there, through links and other spellings; else by name."""
     try:

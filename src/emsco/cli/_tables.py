@@ -10,16 +10,16 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.csv
-import pyarrow.parquet
 
+from emsco.arrow import Reader, is_url, open_dataset, parts_of
 from emsco.exceptions import ArtifactError, ColumnsError, nearest, quoted
+from emsco.rows.parts import Batch
 
 STDIN = Path("-")
 CSV_ENDINGS = (".csv", ".tsv", ".txt")
@@ -38,26 +38,11 @@ _BLOCK_BYTES = 2**22  # of CSV read at a time
 _BLOCK_ROWS = 2**15  # of Parquet decided at a time
 
 
-class Block(Protocol):
-    """Some consecutive rows of a file."""
-
-    @property
-    def first_row(self) -> int:
-        """The number of the first of them."""
-
-    @property
-    def n_rows(self) -> int:
-        """How many there are."""
-
-    def columns(self, names: Sequence[str]) -> list[pa.Array]:
-        """Give columns; those of a Parquet file are read only now."""
-
-
 class Rows(Protocol):
-    """A file of rows."""
+    """A file of rows, or many."""
 
     @property
-    def path(self) -> Path:
+    def path(self) -> Path | str:
         """Where it is."""
 
     @property
@@ -68,31 +53,37 @@ class Rows(Protocol):
     def names(self) -> Sequence[str]:
         """Every column; a file may name one twice."""
 
-    def blocks(self, names: Sequence[str]) -> Iterator[Block]:
+    def blocks(self, names: Sequence[str]) -> Iterator[Reader]:
         """Give the rows in blocks that have these columns."""
 
     def table(self, names: Sequence[str]) -> pa.Table:
         """Read columns of all rows at once."""
 
 
-def open_rows(path: Path, *, stdin: bool = False, private: bool = False) -> Rows:
-    """Open a file of rows by its ending; where `stdin` is allowed, `-` is CSV from there.
+def open_rows(path: Path | str, *, stdin: bool = False, private: bool = False) -> Rows:
+    """Open rows: a file by its ending, and folders and URLs as data sets of Parquet.
 
-    With `private`, no message shows what stands in a row.
+    Where `stdin` is allowed, `-` is CSV from there. With `private`, no message shows what stands in
+    a row.
     """
+    if is_url(path):
+        return DatasetRows(path)
+    path = Path(path)
     endings = [ending.lower() for ending in path.suffixes]
     if endings[-1:] and endings[-1] in _COMPRESSED:
         endings.pop()
     ending = endings[-1] if endings else ""
     if stdin and path == STDIN:
         return CsvRows(path, private=private)
+    if path.is_dir():
+        return DatasetRows(path)
     if not path.is_file():
         beside = [known.name for known in path.parent.glob("*")] if path.parent.is_dir() else []
         raise ArtifactError(f"There is no file {path}" + nearest(path.name, beside))
     if ending in CSV_ENDINGS:
         return CsvRows(path, private=private)
     if ending in PARQUET_ENDINGS:
-        return ParquetRows(path)
+        return DatasetRows(path)
     if ending in _SPREADSHEETS:
         raise _spreadsheet(path)
     known = ", ".join((*CSV_ENDINGS, *PARQUET_ENDINGS))
@@ -218,12 +209,9 @@ class CsvRows:
             raise ArtifactError(f"{path} must begin with a line that names its columns.")
         self.types = dict.fromkeys(self.names, pa.string())
 
-    def blocks(self, names: Sequence[str]) -> Iterator[Block]:
+    def blocks(self, names: Sequence[str]) -> Iterator[Reader]:
         """Give the rows in blocks that have these columns."""
-        first_row = 0
-        for batch in self._batches(names):
-            yield CsvBlock(first_row, batch)
-            first_row += batch.num_rows
+        return map(Batch, self._batches(names))
 
     def table(self, names: Sequence[str]) -> pa.Table:
         """Read columns of all rows at once."""
@@ -253,91 +241,21 @@ class CsvRows:
             yield batch
 
 
-class CsvBlock(NamedTuple):
-    """A block of CSV: its cells are in memory."""
-
-    first_row: int
-    batch: pa.RecordBatch
-
-    @property
-    def n_rows(self) -> int:
-        """How many rows there are."""
-        return int(self.batch.num_rows)
-
-    def columns(self, names: Sequence[str]) -> list[pa.Array]:
-        """Give columns."""
-        return [self.batch.column(name) for name in names]
-
-
-class ParquetRows:
+class DatasetRows:
     """Rows of Parquet: a column is read for a row group when the first of its rows needs it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path | str) -> None:
         self.path = path
-        with _reading(path):
-            self._file = pa.parquet.ParquetFile(path)
-        schema = self._file.schema_arrow
-        self.names: list[str] = schema.names
-        self.types = {field.name: field.type for field in schema}
+        self._dataset = open_dataset(path)
+        self.names: list[str] = self._dataset.schema.names
+        self.types = {field.name: field.type for field in self._dataset.schema}
 
-    def blocks(self, names: Sequence[str]) -> Iterator[Block]:  # noqa: ARG002  # read when needed
+    def blocks(self, names: Sequence[str]) -> Iterator[Reader]:
         """Give the rows in blocks that have these columns."""
-        first_row = 0
-        for number in range(self._file.num_row_groups):
-            group = RowGroup(self, number)
-            for start in range(0, group.n_rows, _BLOCK_ROWS):
-                n_rows = min(_BLOCK_ROWS, group.n_rows - start)
-                yield ParquetBlock(first_row + start, n_rows, group, start)
-            first_row += group.n_rows
+        for part in parts_of(self._dataset):
+            yield from part.readers(names, rows=_BLOCK_ROWS)
 
     def table(self, names: Sequence[str]) -> pa.Table:
         """Read columns of all rows at once."""
-        with _reading(self.path):
-            return self._file.read(columns=list(names))
-
-    def read(self, number: int, names: Sequence[str]) -> pa.Table:
-        """Read columns of a row group."""
-        with _reading(self.path):
-            return self._file.read_row_group(number, columns=list(names))
-
-    def count(self, number: int) -> int:
-        """Count the rows of a row group."""
-        return int(self._file.metadata.row_group(number).num_rows)
-
-
-class RowGroup:
-    """A row group, and the columns of it that were needed so far."""
-
-    def __init__(self, rows: ParquetRows, number: int) -> None:
-        self._rows, self._number = rows, number
-        self._held: dict[str, pa.Array] = {}
-
-    @cached_property
-    def n_rows(self) -> int:
-        """How many rows there are."""
-        return self._rows.count(self._number)
-
-    def columns(self, names: Sequence[str]) -> list[pa.Array]:
-        """Give columns, reading those that are not held yet."""
-        lacking = [name for name in names if name not in self._held]
-        if lacking:
-            table = self._rows.read(self._number, lacking)
-            self._held |= {name: _whole(table.column(name)) for name in lacking}
-        return [self._held[name] for name in names]
-
-
-class ParquetBlock(NamedTuple):
-    """A part of a row group."""
-
-    first_row: int
-    n_rows: int
-    group: RowGroup
-    start: int
-
-    def columns(self, names: Sequence[str]) -> list[pa.Array]:
-        """Give columns."""
-        return [column.slice(self.start, self.n_rows) for column in self.group.columns(names)]
-
-
-def _whole(column: pa.ChunkedArray) -> pa.Array:
-    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+        with _reading(Path(self.path)):
+            return self._dataset.to_table(columns=list(names))

@@ -30,7 +30,11 @@ NOT_CERTIFIED = 1
 def certify(
     model: Annotated[Path, typer.Argument(help="The folder of a search, or a model file.")],
     rows: Annotated[
-        Path, typer.Argument(help="Calibration rows, drawn in the same way as future rows.")
+        Path,
+        typer.Argument(
+            help="Calibration rows, drawn in the same way as future rows: CSV, Parquet, or the "
+            "--log folder of `emsco serve --shadow`."
+        ),
     ],
     label: Annotated[
         str | None, typer.Option(help="The label column; not used with --agreement.")
@@ -96,6 +100,9 @@ def certify(
     figures break the bounds of the search or of the last choice, or if it accepts less than half of
     the rows and no coverage was asked for.
 
+    The --log folder of `emsco serve --shadow` is rows as well: its columns `_key` and `_truth` are
+    the HMAC of the key, for --groups, and the label that was sent, for --label.
+
     Rows can be used once: each question is written to a ledger beside the model before it is
     answered, and further questions on the same rows are refused. To ask several questions, repeat
     --accuracy or --agreement.
@@ -105,6 +112,7 @@ def certify(
     from emsco import CascadeClassifier, dump
     from emsco.certify import Targets, certify_together
     from emsco.cli._frames import read_names
+    from emsco.cli._log import as_rows
     from emsco.cli._models import file_of, ledger_of, load_asked, read_fresh
     from emsco.cli._outputs import check_outputs
     from emsco.cli._print import print_json, print_text
@@ -137,15 +145,18 @@ def certify(
         for least in accuracy or (None,)
         for agrees in agreement or (None,)
     ]
-    X, y = read_fresh(known, rows, label)
+    with as_rows(rows, label) as file:
+        X, y = read_fresh(known, file, label)
+        group_of = None if groups is None else read_names(file, groups)
+        key_of = None if keys is None else read_names(file, keys)
     certificates = certify_together(
         known,
         X,
         y,
         asked,
         confidence=confidence,
-        groups=None if groups is None else read_names(rows, groups),
-        keys=None if keys is None else read_names(rows, keys),
+        groups=group_of,
+        keys=key_of,
         ledger=ledger_of(model),
         random_state=0,
     )

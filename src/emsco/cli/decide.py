@@ -7,17 +7,25 @@ from typing import Annotated
 
 import typer
 
+from emsco.cli._engines import Address, Engine, Place, refuse_address, workers_of
 from emsco.cli._errors import note
 from emsco.cli._options import Force, Trust
 
 
 def decide(
     model: Annotated[Path, typer.Argument(help="A model, or the folder of a search.")],
-    rows: Annotated[Path, typer.Argument(help="CSV or Parquet; - reads CSV from standard input.")],
+    rows: Annotated[
+        str,
+        typer.Argument(
+            help="CSV or Parquet; a folder of Parquet files, here or at s3://, gs://, abfs://; - "
+            "reads CSV from standard input."
+        ),
+    ],
     out: Annotated[
-        Path | None,
+        str | None,
         typer.Option(
-            help="The file to write, .csv or .parquet. Without it, CSV goes to standard output."
+            help="The file to write, .csv or .parquet; with --engine ray, the folder, also in a "
+            "store. Without it, CSV goes to standard output."
         ),
     ] = None,
     keep: Annotated[
@@ -30,32 +38,78 @@ def decide(
     ] = None,
     trust: Trust = None,
     force: Force = False,
+    engine: Engine = Place.local,
+    address: Address = None,
 ) -> None:
     """Decide rows, stage by stage.
 
     Writes the label, accepted, exit_stage, confidence, cost and reason of each row.
 
-    Columns that belong to no source are ignored. In a Parquet file, the columns of later stages are
-    read only for row groups that still have undecided rows.
+    Columns that belong to no source are ignored. Of Parquet files, the columns of later stages are
+    read only for row groups that still have undecided rows. In a folder, every file below it is
+    read, and folders named like year=2024 give a column.
+
+    With --engine ray, every million rows become a file in a folder; after an interruption, run the
+    same command again to decide what is missing.
     """
     from emsco._ground.atomic import write_whole
+    from emsco.arrow import is_url
     from emsco.cli._deciding import Tally, decided, schema_of
     from emsco.cli._models import MODEL, load_cascade
-    from emsco.cli._outputs import check_outputs
+    from emsco.cli._outputs import check_outputs, refuse_inside
     from emsco.cli._print import print_bytes
     from emsco.cli._tables import open_rows
     from emsco.cli._writing import csv_parts, parts_for
 
-    check_outputs([out], [model / MODEL if model.is_dir() else model, rows], force=force)
-    make_parts = csv_parts if out is None else parts_for(out)
+    refuse_address(engine, address)
+    here = None if is_url(rows) else Path(rows)
+    kept = list(dict.fromkeys(name for names in keep or () for name in names.split(",")))
+    if engine is Place.ray:
+        _decide_on_ray(model, rows, out, kept, trust, force, address)
+        return
+    file = None if out is None else Path(out)
+    check_outputs([file], [model / MODEL if model.is_dir() else model, here], force=force)
+    refuse_inside(file, here)
+    make_parts = csv_parts if file is None else parts_for(file)
     cascade = load_cascade(model, trust)
     opened, tally = open_rows(rows, stdin=True), Tally()
-    kept = list(dict.fromkeys(name for names in keep or () for name in names.split(",")))
     schema = schema_of(cascade.decider_, opened, kept)
     parts = make_parts(schema, decided(cascade.decider_, opened, kept, schema, tally))
-    if out is not None:
-        write_whole(out, parts)
-        note(f"Written: {out}. {tally.sentence(cascade.costs_.unit)}")
+    if file is not None:
+        write_whole(file, parts)
+        note(f"Written: {file}. {tally.sentence(cascade.costs_.unit)}")
         return
     for part in parts:
         print_bytes(part)
+
+
+def _decide_on_ray(
+    model: Path,
+    rows: str,
+    out: str | None,
+    keep: list[str],
+    trust: list[str] | None,
+    force: bool,
+    address: str | None,
+) -> None:
+    """Decide files on a Ray cluster into a folder."""
+    from emsco.arrow import is_url
+    from emsco.cli._deciding import Tally
+    from emsco.cli._models import load_cascade
+    from emsco.cli._outputs import refuse_inside
+    from emsco.ray import decide_dataset
+
+    if out is None:
+        raise typer.BadParameter("--engine ray writes a folder of Parquet files; name it by --out.")
+    if rows == "-":
+        raise typer.BadParameter("--engine ray reads Parquet files; give a file or a folder.")
+    if not is_url(rows) and not is_url(out):
+        refuse_inside(Path(out), Path(rows))
+    cascade = load_cascade(model, trust)
+    with workers_of(Place.ray, address) as workers:
+        scored = decide_dataset(cascade, rows, out, keep=keep, engine=workers, force=force)
+    tally = Tally(scored.rows, scored.accepted, scored.cost)
+    before = f" {scored.rows_before:,} rows were decided before." if scored.rows_before else ""
+    # A URL may hold keys.
+    written = "Written" if is_url(out) else f"Written: {out}"
+    note(f"{written}. {tally.sentence(cascade.costs_.unit)}{before}")

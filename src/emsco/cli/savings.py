@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +10,7 @@ import typer
 
 from emsco.cli._errors import note
 from emsco.cli._options import AsJson, Force, Trust
+from emsco.cli._saved import HEADER, WIDTH, line, tell_shadow, turns, write_columns
 
 if TYPE_CHECKING:
     from emsco.certify.savings import Saving, Savings
@@ -29,10 +29,22 @@ class Stages(StrEnum):
 
 
 def savings(
-    log: Annotated[Path, typer.Argument(help="Rows as the model saw them: CSV or Parquet.")],
+    log: Annotated[
+        Path | None,
+        typer.Argument(help="Rows as the model saw them: CSV or Parquet.", show_default=False),
+    ] = None,
+    shadow: Annotated[
+        Path | None,
+        typer.Option(
+            "--log",
+            help="The --log folder of `emsco serve --shadow`, instead of rows. Without --costs, "
+            "nothing is searched: it shows what the cascade in shadow would have saved.",
+        ),
+    ] = None,
     costs: Annotated[
-        Path, typer.Option(help="A file of prices, as written by `emsco costs init`.")
-    ],
+        Path | None,
+        typer.Option(help="A file of prices, as written by `emsco costs init`."),
+    ] = None,
     model: Annotated[
         Path | None, typer.Option(help="The model, as a skops file or an .onnx file.")
     ] = None,
@@ -79,6 +91,9 @@ def savings(
     Your model stays as it is and answers the rows that the stages before it are not confident
     about. No labels are needed. One half of the log is used for the search; the other half shows
     what can be promised.
+
+    With --log FOLDER alone, it shows what the cascade that `emsco serve --shadow` has recorded
+    there would have saved and changed.
     """
     from emsco import CascadeSearchCV, dump
     from emsco.certify.savings import savings as find_savings
@@ -89,7 +104,11 @@ def savings(
     check_outputs([changed, out], [log, costs, model], force=force)
     if changed is not None:
         parts_for(changed)  # refuses an ending that it does not know before anything is searched
-    final, X, prices = _read(log, costs, model, answers, trust)
+    if shadow is not None and costs is None:
+        _refuse_others(log=log, model=model, answers=answers, out=out, agreement=agreement)
+        tell_shadow(shadow, changed, as_json=as_json)
+        return
+    final, X, prices = _read(log, shadow, costs, model, answers, trust)
     search = CascadeSearchCV(
         _estimator(stages, X, random_state),
         costs=prices,
@@ -123,9 +142,31 @@ def savings(
 
 
 def _read(
-    log: Path, costs: Path, model: Path | None, answers: str | None, trust: list[str] | None
+    log: Path | None,
+    shadow: Path | None,
+    costs: Path | None,
+    model: Path | None,
+    answers: str | None,
+    trust: list[str] | None,
 ) -> tuple[Any, Any, Any]:
     """Read the model, the columns that have a price, in the model's order, and the prices."""
+    from emsco.cli._log import ANSWER, as_rows
+    from emsco.exceptions import ModelError
+
+    given = log if shadow is None else shadow
+    if given is None or (log is not None and shadow is not None):
+        raise ModelError("Give either a file of rows, or --log, the log of a cascade in shadow.")
+    if costs is None:
+        raise ModelError("Give --costs, a file of prices, as written by `emsco costs init`.")
+    if shadow is not None and model is None and answers is None:
+        answers = ANSWER
+    with as_rows(given, beside=[ANSWER]) as rows:
+        return _read_rows(rows, costs, model, answers, trust)
+
+
+def _read_rows(
+    log: Path, costs: Path, model: Path | None, answers: str | None, trust: list[str] | None
+) -> tuple[Any, Any, Any]:
     from emsco.cli._frames import read_features, read_labelled
     from emsco.cli._models import naming_trust_option
     from emsco.cli.search import load_costs, priced
@@ -149,6 +190,19 @@ def _read(
             f"{model} and {costs} must name the same columns; only one of them has {odd}."
         )
     return final, read_features(log, known), prices
+
+
+def _refuse_others(**given: Any) -> None:
+    """Refuse what a log of a cascade in shadow does not take unless something is searched."""
+    from emsco.exceptions import ModelError
+
+    for name, value in given.items():
+        if value:
+            told = "a file of rows" if name == "log" else f"--{name}"
+            raise ModelError(
+                f"--log takes {told} only together with --costs, when it is searched for stages; "
+                "on its own, it shows what the cascade in shadow would have saved."
+            )
 
 
 def _estimator(stages: Stages, X: Any, random_state: int) -> Any:
@@ -191,14 +245,13 @@ def _lines(found: Savings, n_rows: int) -> list[str]:
         f"{n_rows:,} rows, {len(found.searched):,} were used for the search and {on:,} to find out "
         f"what can be promised, with {found.confidence:.4g} confidence for all lines together:"
     )
-    lines = [head, "", "decisions left as they were  cost per row  of the bill  would have changed"]
+    lines = [head, "", HEADER]
     for saving in found.each:
-        share = f"at least {100 * saving.agreement:.4g}%".ljust(27)
+        share = f"at least {100 * saving.agreement:.4g}%"
         if saving.best is None:
-            lines.append(f"{share}  {saving.certificate.sentence}")
+            lines.append(f"{share.ljust(WIDTH)}  {saving.certificate.sentence}")
             continue
-        changed = f"{len(saving.changed):,} of {on:,} ({len(saving.changed) / on:.2%})"
-        lines.append(f"{share}{saving.cost:>14,.4g}{saving.cost / costs.total:>13.1%}  {changed}")
+        lines.append(line(share, saving.cost, costs.total, len(saving.changed), on))
     for saving in found.each:
         if saving.best:
             lines += ["", _sentence(saving)]
@@ -215,8 +268,7 @@ def _sentence(saving: Saving) -> str:
     )
     if not len(saving.changed):
         return told + "No decision would have changed."
-    turns = Counter(zip(saving.before.tolist(), saving.after.tolist(), strict=True))
-    each = ", ".join(f"{n} from {a!r} to {b!r}" for (a, b), n in turns.most_common())
+    each = turns(zip(saving.before.tolist(), saving.after.tolist(), strict=True))
     rows = ", ".join(map(str, saving.changed[:_ROWS_TOLD].tolist()))
     more = ", ..." * (len(saving.changed) > _ROWS_TOLD)
     return told + f"Changed: {each} (rows {rows}{more})."
@@ -250,14 +302,8 @@ def _data(found: Savings) -> dict[str, Any]:
 
 def _write_changed(saving: Saving, path: Path) -> None:
     """Write the rows whose decision would have changed."""
-    import pyarrow as pa
-
-    from emsco._ground.atomic import write_whole
-    from emsco.cli._writing import parts_for
-
     columns = {"row": saving.changed, "before": saving.before, "after": saving.after}
-    batch = pa.RecordBatch.from_pydict({n: values.tolist() for n, values in columns.items()})
-    write_whole(path, parts_for(path)(batch.schema, [batch]))
+    write_columns(path, {name: values.tolist() for name, values in columns.items()})
     note(
         f"Written: {path}, with the {len(saving.changed)} decisions that change at an agreement of "
         f"{saving.agreement:.4g}."

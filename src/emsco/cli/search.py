@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from emsco._ground.progress import tell
+from emsco.cli._engines import Address, Engine, Place, refuse_address, workers_of
 from emsco.cli._errors import note
 from emsco.cli._options import (
     AsJson,
@@ -74,6 +75,8 @@ def search(
     ] = None,
     force: Force = False,
     n_jobs: Annotated[int, typer.Option(help="The number of workers; -1: one per core.")] = -1,
+    engine: Engine = Place.local,
+    address: Address = None,
     random_state: Annotated[int, typer.Option(help="The seed of all randomness.")] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
     as_json: AsJson = False,
@@ -95,6 +98,7 @@ def search(
 
     if quiet:
         hush()
+    refuse_address(engine, address)
     kept = checkpoint or out / "checkpoint.emsco"
     # A search that was interrupted goes on, also where a run before it was to be written over.
     outputs = [kept, out / SEARCH, out / MODEL]
@@ -125,8 +129,10 @@ def search(
         verbose=0 if quiet or search_callback() else 1,
     )
     try:
-        _fit(found, X, y)
-        found.callback = None
+        with workers_of(engine, address, n_jobs) as workers:
+            found.engine = workers
+            _fit(found, X, y)
+        found.callback = found.engine = None
         n_front = len(found.front_)
         _fit_candidates(found, max_candidates)
         tell("write the search")

@@ -54,6 +54,23 @@ def serve(
     on_log_failure: Annotated[
         str, typer.Option(help="What happens to decisions that cannot be logged: drop or reject.")
     ] = "drop",
+    shadow: Annotated[
+        bool,
+        typer.Option(
+            "--shadow",
+            help="Let the final model in the file answer, and only record what the cascade before "
+            "it would have decided and saved; it needs --log and --log-values.",
+        ),
+    ] = False,
+    canary: Annotated[
+        Path | None,
+        typer.Option(
+            help="Another model, which decides a share of the keys until one of its promises no "
+            "longer holds; SIGHUP loads it anew.",
+            show_default="none",
+        ),
+    ] = None,
+    share: Annotated[float, typer.Option(help="The share of keys that the canary decides.")] = 0.05,
     concurrency: Annotated[
         int, typer.Option(help="The most requests that a process decides at a time.")
     ] = 64,
@@ -113,6 +130,9 @@ def serve(
         log=log,
         log_values=log_values,
         on_log_failure=on_log_failure,
+        shadow=shadow,
+        canary=None if canary is None else canary / MODEL if canary.is_dir() else canary,
+        share=share,
         concurrency=concurrency,
         queue=queue,
         drain=drain,

@@ -49,10 +49,15 @@ class TrainingRows(Protocol):
         """
 
 
-def make_rows(columns: Array, codes: NDArray[np.intp], weight: Array | None) -> TrainingRows:
-    """Build training rows from columns without an intercept and the class code of each row."""
+def make_rows(
+    columns: Array, codes: NDArray[np.intp], weight: Array | None, n_classes: int | None = None
+) -> TrainingRows:
+    """Build training rows from columns without an intercept and the class code of each row.
+
+    `n_classes` is needed where the rows may lack the last class.
+    """
     with_ones = np.vstack([np.ones(columns.shape[1]), columns])
-    n_classes = int(codes.max()) + 1
+    n_classes = int(codes.max()) + 1 if n_classes is None else n_classes
     if n_classes == 2:
         return _Signed(with_ones * np.where(codes == 1, 1.0, -1.0), weight)
     return _Coded(with_ones, weight, codes, class_base(n_classes))

@@ -17,8 +17,9 @@ A column outside a set has an infinite penalty: its weight is exactly 0, without
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -81,7 +82,7 @@ def _fit_batch(rows: TrainingRows, sets: NDArray[np.bool_], leaders: Array) -> A
     family = np.arange(len(sets)) // FAMILY
     if not is_wide(rows):
         start = _factorise(curvature[:, :, family], penalty).solve(target[:, family])
-        return _descend(loss, penalty, start).reshape(n_scores, n_columns, -1)
+        return descend_in_memory(loss, penalty, start).reshape(n_scores, n_columns, -1)
     weights = np.zeros((n_scores, n_columns, len(sets)))
     for i, member in enumerate(members.T):
         columns = np.flatnonzero(member)
@@ -89,13 +90,37 @@ def _fit_batch(rows: TrainingRows, sets: NDArray[np.bool_], leaders: Array) -> A
         own = penalty[unknowns, i : i + 1]
         shared = curvature[unknowns[:, None], unknowns, family[i], None]
         start = _factorise(shared, own).solve(target[unknowns, family[i], None])
-        fitted = _descend(Loss(rows.take(columns), 1), own, start)
+        fitted = descend_in_memory(Loss(rows.take(columns), 1), own, start)
         weights[:, columns, i] = fitted.reshape(n_scores, -1)
     return weights
 
 
-def _descend(loss: Loss, penalty: Array, start: Array) -> Array:
+class Trial(NamedTuple):
+    """Weights, unknowns x sets, at which the loss is to be evaluated, with its curvature or not."""
+
+    weights: Array
+    curved: bool
+
+
+def descend_in_memory(loss: Loss, penalty: Array, start: Array) -> Array:
+    """Take Newton steps over rows in memory until every set has converged; unknowns x sets."""
+    steps = descend(loss.gradient_at_zero, penalty, start)
+    try:
+        trial = next(steps)
+        while True:
+            trial = steps.send(loss.evaluate(trial.weights, curved=trial.curved))
+    except StopIteration as end:
+        arrived: Array = end.value
+        return arrived
+
+
+def descend(
+    gradient_at_zero: Array, penalty: Array, start: Array
+) -> Generator[Trial, tuple[Array, Array | None], Array]:
     """Take Newton steps until every set has converged; unknowns x sets.
+
+    It yields a trial, is sent the gradient and the curvature of the loss there, without the
+    penalty, and returns the weights. So the sums may be made of rows in memory, or block by block.
 
     A step is halved while it goes past the minimum on its line, to where the loss rises more than
     half as steeply as it fell. The loss itself, which needs a logarithm, is never evaluated.
@@ -104,13 +129,13 @@ def _descend(loss: Loss, penalty: Array, start: Array) -> Array:
     open_ = np.arange(start.shape[1])
     ridge = np.where(np.isinf(penalty), 0.0, penalty)
     base, step = np.zeros_like(start), start
-    fall = np.minimum(0.0, loss.gradient_at_zero @ step)
+    fall = np.minimum(0.0, gradient_at_zero @ step)
     step = step * (fall < 0)  # the start is a step from 0, taken only if it descends
     length, before = np.ones(len(open_)), np.zeros(len(open_))
     curved = True
     for _ in range(_MOST_ROUNDS):
         trial = base + length * step
-        gradient, curvature = loss.evaluate(trial, curved=curved)
+        gradient, curvature = yield Trial(trial, curved)
         gradient += ridge * trial
         if curvature is not None:
             system = _factorise(curvature, penalty)

@@ -70,6 +70,11 @@ class LinearFit:
         steps = tuple(np.asarray(estimator.n_iter_).tolist())
         return cls(_kept(estimator.coef_), _kept(estimator.intercept_), steps)
 
+    @classmethod
+    def from_numbers(cls, weights: Array, intercepts: Array, n_steps: int) -> LinearFit:
+        """Copy weights and intercepts that were fitted in so many steps."""
+        return cls(_kept(weights), _kept(intercepts), (n_steps,))
+
     def estimator(self, classes: NDArray[Any]) -> LogisticRegression:
         """Return a scikit-learn estimator with these numbers."""
         made = default_estimator()

@@ -5,8 +5,9 @@ They need matplotlib: `pip install 'emsco[plot]'`.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from emsco._ground.lazy import lazy
 
 if TYPE_CHECKING:
     from emsco.plotting._flow import FlowDisplay as FlowDisplay
@@ -16,16 +17,11 @@ if TYPE_CHECKING:
 
 # Every plot and its module, imported at first use.
 PLOTS = {
-    "FlowDisplay": "_flow",
-    "FrontDisplay": "_front",
-    "HistoryDisplay": "_history",
-    "SourcesDisplay": "_sources",
+    "FlowDisplay": "plotting._flow",
+    "FrontDisplay": "plotting._front",
+    "HistoryDisplay": "plotting._history",
+    "SourcesDisplay": "plotting._sources",
 }
 
 __all__ = sorted(PLOTS)  # derived from the table above
-
-
-def __getattr__(name: str) -> Any:
-    if name in PLOTS:
-        return getattr(import_module(f"emsco.plotting.{PLOTS[name]}"), name)
-    raise AttributeError(f"module 'emsco.plotting' has no attribute {name!r}")
+__getattr__, __dir__ = lazy(__name__, PLOTS)

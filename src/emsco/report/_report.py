@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from html import escape
 from importlib.resources import files
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from emsco import __version__
 from emsco._ground.atomic import write_whole
+from emsco._ground.names import PUBLIC
 from emsco._ground.table import cell
 from emsco.certify import Certificate, OlderCertificate
 from emsco.exceptions import SelectionError, require
@@ -174,10 +176,10 @@ def _measured_on(
 ) -> str:
     told: str = search.front_.measured_on
     if "fresh_rows" in data:
-        rows, _, optimistic = told.partition(":")
-        rest = optimistic.partition(".")[2]
+        rows, bracket, optimistic = told.partition(")")  # "... held-out rows (5 folds), so ..."
+        rest = optimistic.partition(".")[2]  # of fresh rows the report has its own
         weighted = weighted_as(population).rstrip(",")
-        told = f"{rows}. Fresh: {data['fresh_rows']:,} other rows{weighted}.{rest}"
+        told = f"{rows}{bracket}. Fresh: {data['fresh_rows']:,} other rows{weighted}.{rest}"
         if data["all_sources"]["fresh"] is None or None in data["fresh"]["accepted"]:
             told += " A dash: the file that the search is out of keeps no such cascade."
     return told
@@ -240,12 +242,26 @@ def _python(search: Any, told: Mapping[str, Any]) -> list[str]:
     name = type(search).__name__
     given = ['costs="costs.toml"']
     given += [f"{key}={' '.join(repr(value).split())}" for key, value in told.items()]
+    kinds = {type(value) for value in told.values()}
+    ours = sorted(kind.__name__ for kind in kinds if kind.__name__ in PUBLIC)
+    others = sorted(
+        f"from {_module(kind)} import {kind.__name__}"
+        for kind in kinds
+        if kind.__name__ not in ours and kind.__module__ != "builtins"
+    )
     return [
-        f"from emsco import {name}",
+        f"from emsco import {', '.join([name, *ours])}",
         "from emsco.report import report",
+        *others,
         f"search = {name}({', '.join(given)})",
         "search.fit(X, y)" if search.needs_labels else "search.fit(X)",
     ]
+
+
+def _module(kind: type) -> str:
+    """Name the module that users import a class from: without the private file that it is in."""
+    parts = kind.__module__.split(".")
+    return ".".join(takewhile(lambda part: not part.startswith("_"), parts))
 
 
 def _shell(told: Mapping[str, Any]) -> tuple[str, list[str]]:

@@ -157,10 +157,13 @@ def is_number(text: str) -> bool:
     return abs(to_number(text)) != UNREADABLE
 
 
-def read_labels(column: pa.Array, name: str, classes: NDArray[Any] | None = None) -> NDArray[Any]:
+def read_labels(
+    column: pa.Array, name: str, classes: NDArray[Any] | None = None, first_row: int = 0
+) -> NDArray[Any]:
     """Read labels; every row must have one. If the classes are known, labels have their type.
 
-    Else text becomes whole numbers, floats or booleans if all cells are such, or stays text.
+    Else text becomes whole numbers, floats or booleans if all cells are such, or stays text. The
+    number of the first row is for errors.
     """
     column = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
     kinds = [pa.int64(), pa.float64(), pa.bool_()] if is_text(column) else []
@@ -176,7 +179,7 @@ def read_labels(column: pa.Array, name: str, classes: NDArray[Any] | None = None
         pc.if_else(pc.equal(column, ""), None, column) if is_text(column) else column
     )
     if pc.any(empty).as_py():
-        row = pc.index(empty, pa.scalar(True)).as_py()
+        row = first_row + pc.index(empty, pa.scalar(True)).as_py()
         raise ValuesError(
             f"Row {row} has no label in {name!r}; fill it in, or leave the row out.",
             row=row,

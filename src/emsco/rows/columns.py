@@ -32,6 +32,12 @@ def container_of(X: Any) -> str:
     return "array"
 
 
+def is_dataset(X: Any) -> bool:
+    """Return whether X is an Arrow data set; does not import pyarrow."""
+    module = sys.modules.get("pyarrow.dataset")
+    return module is not None and isinstance(X, module.Dataset)
+
+
 def read_columns(X: Any, names: Sequence[str]) -> dict[str, Column]:
     """Read columns by position; `names` has the name of each."""
     if container_of(X) == "array":

@@ -9,7 +9,7 @@ on the rows it came with.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -189,6 +189,11 @@ def _learn_number(values: Array, weight: Array, may_be_missing: bool) -> Number:
     shares = values / size
     centre = float(np.average(shares, weights=weight))
     scale = float(np.sqrt(np.average((shares - centre) ** 2, weights=weight)))
+    return number_of(centre, scale, size, median)
+
+
+def number_of(centre: float, scale: float, size: float, median: float | None) -> Number:
+    """Make the encoding of numbers from their mean and deviation, both as shares of `size`."""
     # Up to rounding; and a scale that small would turn a weight into infinity.
     constant = scale <= 1e-12 * abs(centre) or scale * size < 1e-150
     return Number(centre * size, 1.0 if constant else scale * size, median)
@@ -210,8 +215,13 @@ def _learn_category(values: NDArray[Any], weight: Array, missing_seen: bool) -> 
             missing_seen |= counted > 0
         else:
             counts[value] = counts.get(value, 0.0) + counted
+    return category_of(counts, float(weight.sum()), missing_seen=missing_seen)
+
+
+def category_of(counts: Mapping[Any, float], total: float, *, missing_seen: bool) -> Category:
+    """Make the encoding of categories from how much each value counts, and all rows together."""
     # A value needs a few rows to be worth a column: 2 at least, 10 at most, 1% in between.
-    enough = max(2.0, min(10.0, float(weight.sum()) / 100))
+    enough = max(2.0, min(10.0, total / 100))
     frequent = sorted(
         (value for value, count in counts.items() if count >= enough),
         key=lambda value: (-counts[value], str(value)),

@@ -18,7 +18,7 @@ from emsco.rows.columns import (
     plain,
     refuse_invalid,
 )
-from emsco.rows.encoding import Category, ColumnEncoding, read
+from emsco.rows.encoding import Category, ColumnEncoding, Number, read
 
 NUMBER = "number"
 BOOLEAN = "boolean"
@@ -28,6 +28,7 @@ CATEGORY = "category"
 NUMERIC_CATEGORY = "numeric category"  # numbers that were declared to be categories
 UNKNOWN = ""  # the first files do not tell
 KINDS = (NUMBER, BOOLEAN, TEXT, DATE, CATEGORY, NUMERIC_CATEGORY, UNKNOWN)
+_FLOAT = np.dtype(np.float64)
 
 
 def kind_of(column: Column, values: NDArray[Any]) -> str:
@@ -78,6 +79,12 @@ class ColumnReader:
 
     def read(self, column: Column) -> Column:
         """Read values as training had them; an own classifier has text and categories as given."""
+        if (
+            type(column) is np.ndarray
+            and column.dtype is _FLOAT
+            and isinstance(self.encoding, Number)
+        ):
+            return column  # in live use, where rows come one by one, anything more takes long
         if self.encoding is not None:
             return read(self.encoding, column, self.levels)
         return numbers(column) if self.is_number else column

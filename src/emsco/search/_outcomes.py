@@ -18,6 +18,7 @@ already, and takes the sets asked for from there, in the same order, instead of 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -266,12 +267,17 @@ class OutcomeTable:
             confidence[dropped], label[dropped] = self._fit(sets[dropped])
         return confidence, label
 
+    @cached_property
+    def _parts(self) -> Sequence[SetFits]:
+        """The same object for every call of the engine, which may keep what it has sent."""
+        return parts_of(self.fitter)
+
     def _fit(self, sets: Sets) -> tuple[NDArray[np.float64], NDArray[np.uint8]]:
         """Fit sets in tasks of a part of the rows and a chunk of the sets.
 
         Tasks are the same for any number of workers, and so are their results.
         """
-        size, parts = self.fitter.chunk, parts_of(self.fitter)
+        size, parts = self.fitter.chunk, self._parts
         starts = range(0, len(sets), size)
         tasks = [
             (part, sets[start : start + size]) for start in starts for part in range(len(parts))

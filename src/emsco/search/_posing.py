@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from emsco.engine import Engine
 from emsco.exceptions import SearchError, nearest
 from emsco.learners.folds import Fold
+from emsco.learners.protocol import Stages
 from emsco.learners.training import Training
 from emsco.rows.rows import Layout, Rows
 from emsco.search._problem import Problem
@@ -30,6 +31,7 @@ class Given(NamedTuple):
     costs: Costs
     training: Training
     answers: NDArray[Any] | None  # of a final model, a row each
+    all_rows: Stages | None = None  # where rows are drawn from a data set: what is refitted on
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from numbers import Integral, Real
 from os import PathLike
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -18,11 +18,13 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
 from emsco.cascade import Guard
+from emsco.engine import resolve_engine
 from emsco.exceptions import SearchError
 from emsco.learners import learner_of
 from emsco.learners.final_stage import check_final, logged, refuse_unused
 from emsco.learners.folds import Fold
 from emsco.learners.training import Training, check_labels
+from emsco.rows.columns import is_dataset
 from emsco.rows.rows import Layout
 from emsco.search._calibration import warn_overconfident
 from emsco.search._choosing import Chooses
@@ -45,6 +47,9 @@ from emsco.words.costs import Costs
 from emsco.words.front import Candidate, ParetoFront
 from emsco.words.pricing import resolve_costs
 from emsco.words.threshold import StageThreshold
+
+if TYPE_CHECKING:  # it imports pyarrow
+    from emsco.search._drawn import Drawn
 
 
 class CascadeSearchCV(Chooses, ClassifierMixin, BaseEstimator):
@@ -79,8 +84,8 @@ class CascadeSearchCV(Chooses, ClassifierMixin, BaseEstimator):
     cv : int, splitter or iterable, default=5
         As in scikit-learn. A row in no test fold does not count; a row in two counts twice.
     max_rows : int, default=None
-        The maximum number of rows for the search, drawn with stratification. None: all rows. The
-        refit always uses all rows.
+        The maximum number of rows for the search, drawn with stratification. None: all rows, but
+        200,000 of an Arrow data set. The refit always uses all rows.
     select : mapping or callable, default=None
         How to choose: keywords of `ParetoFront.select`, or a function that takes the front and
         returns a candidate. None: the cheapest candidate with a coverage of at least 0.8 that
@@ -230,27 +235,36 @@ class CascadeSearchCV(Chooses, ClassifierMixin, BaseEstimator):
         self.verbose = verbose
 
     @_fit_context(prefer_skip_nested_validation=False)
-    def fit(self, X: Any, y: ArrayLike | None = None, **params: Any) -> Self:
+    def fit(self, X: Any, y: ArrayLike | str | None = None, **params: Any) -> Self:
         """Search, choose a candidate, and fit its cascade.
 
         Parameters
         ----------
-        X : numpy array, pandas or polars frame of shape (n_rows, n_features)
-            The rows for the search and the fits.
-        y : array of shape (n_rows,)
-            Their labels, of at least two classes; ignored if the target is agreement.
+        X : numpy array, pandas or polars frame of shape (n_rows, n_features), or Arrow data set
+            The rows for the search and the fits. A `pyarrow.dataset.Dataset` may be larger than
+            memory: `max_rows` of its rows are searched on, drawn with classes in proportion, and
+            the chosen stages are fitted to all rows, block by block, by the default classifier.
+        y : array of shape (n_rows,), or str
+            Their labels, of at least two classes; ignored if the target is agreement. Of a data
+            set, labels, weights and groups are given by the names of their columns.
         **params : dict
             Passed on as in `GridSearchCV`: `groups` to the splitter, everything else, such as
             `sample_weight`, to the `fit` of the stages; with metadata routing enabled, to the
             objects that request it. Weights are used in the fits; the search counts rows.
         """
         self._check()
-        fit_params, split_params = self._routed(params)
-        given = self._read(X, y, fit_params)
-        training = given.training
         checkpoint = None if self.checkpoint is None else Checkpoint(self.checkpoint)
         random_state = checkpoint.seeded(self.random_state) if checkpoint else self.random_state
         seeds = check_random_state(random_state)
+        drawn = None
+        if is_dataset(X):
+            drawn = self._draw(X, y, params, seeds)
+            X, y, params = drawn.X, drawn.y, drawn.params
+        fit_params, split_params = self._routed(params)
+        given = self._read(X, y, fit_params)
+        if drawn is not None:
+            given = given._replace(all_rows=drawn.training(given.rows.names))
+        training = given.training
         folds = self._fold(given, split_params, seeds)
         posing = self._pose(given, folds)
         problem = posing.problem(training)
@@ -293,7 +307,17 @@ class CascadeSearchCV(Chooses, ClassifierMixin, BaseEstimator):
         elif not self.needs_labels:
             raise SearchError("target='agreement' needs a final model; give final=model.")
 
-    def _read(self, X: Any, y: ArrayLike | None, params: dict[str, Any]) -> Given:
+    def _draw(self, dataset: Any, y: Any, params: dict[str, Any], seeds: Any) -> Drawn:
+        """Draw the rows to search on from a data set."""
+        from emsco.search._drawn import draw
+
+        seed, engine = seeds.randint(2**31), resolve_engine(self.engine, self.n_jobs)
+        learner = learner_of(self.estimator)
+        return draw(
+            dataset, y, params, self.max_rows, seed, learner, self.guard, self.final, engine
+        )
+
+    def _read(self, X: Any, y: ArrayLike | str | None, params: dict[str, Any]) -> Given:
         """Read the rows, and ask a final model what it says of them."""
         answers = None if self.final is None else np.asarray(self.final.predict(X))
         truth = y if self.needs_labels else answers

@@ -14,6 +14,7 @@ from emsco.cascade import CascadeClassifier, Decider, Guard
 from emsco.cascade.decider import fit_stages, make_decider
 from emsco.exceptions import ClassesError, SearchError, SelectionError
 from emsco.learners.folds import Fold
+from emsco.learners.protocol import Stages
 from emsco.learners.stages import FittedStages
 from emsco.learners.training import Training
 from emsco.rows.known import FittedRows
@@ -42,8 +43,9 @@ class Found:
         All sources bought at once, on the same rows and folds.
     all_sources : Candidate
         That, answering every row.
-    stages : Training or FittedStages
-        What stages are fitted on; after a file, those that were fitted.
+    stages : Stages
+        What stages are fitted on: `Training`, or `BlockTraining` where that is a data set; after a
+        file, those that were fitted.
     evaluated : Training, FittedStages or None
         Where there was one split, what the stages that were evaluated were fitted on.
     layout : Layout
@@ -62,12 +64,14 @@ class Found:
         How the problem was posed; None after a file, which keeps no rows.
     before : Found or None, default=None
         What was found by one model for all sets, where these stages are fitted each by itself.
+    searched : Training or None, default=None
+        The rows that were searched on, where they are a sample of a data set.
     """
 
     front: ParetoFront
     reference: AllSources
     all_sources: Candidate
-    stages: Training | FittedStages
+    stages: Stages
     evaluated: Training | FittedStages | None
     layout: Layout
     rows: FittedRows
@@ -78,6 +82,7 @@ class Found:
     final: Any = None
     posing: Posing | None = None
     before: Found | None = None
+    searched: Training | None = None
 
     @classmethod
     def of(
@@ -100,7 +105,8 @@ class Found:
             front=ParetoFront(result.front, posing.costs, told, luck=luck, repeats=repeats),
             reference=reference,
             all_sources=reference.answering(),
-            stages=given.training,
+            stages=given.training if given.all_rows is None else given.all_rows,
+            searched=None if given.all_rows is None else given.training,
             evaluated=evaluated_on(given.training, folds),
             layout=given.layout,
             rows=FittedRows.of(
@@ -124,7 +130,7 @@ class Found:
         """The labels."""
         return self.stages.classes
 
-    def fitted_on(self, refit: bool | str) -> Training | FittedStages:
+    def fitted_on(self, refit: bool | str) -> Stages:
         """Give what stages are fitted on: all rows, or those that the evaluated ones had."""
         return self.stages if refit or self.evaluated is None else self.evaluated
 
@@ -160,15 +166,16 @@ class Found:
         designs = dict.fromkeys(c.design for c in (*self.front, self.all_sources))
         fit_stages(self.fitted_on(refit), designs, self.costs, final=self.final is not None)
 
-    def _rows_of(self, decider: Decider, stages: Training | FittedStages) -> FittedRows:
+    def _rows_of(self, decider: Decider, stages: Stages) -> FittedRows:
         """Tell rows by the columns that a cascade uses; a file has no rows to tell anew."""
-        if isinstance(stages, FittedStages) or isinstance(self.stages, FittedStages):
+        known = self.stages if self.searched is None else self.searched
+        if isinstance(stages, FittedStages) or not isinstance(known, Training):
             return self.rows
-        return self.rows.using(self.stages.columns, tuple(decider.readers))
+        return self.rows.using(known.columns, tuple(decider.readers))
 
     def separate(self, design: StageDesign, *, by_stage: bool) -> Found:
         """Evaluate a design whose stages are fitted each by itself, on the same folds."""
-        if self.posing is None or isinstance(self.stages, FittedStages):
+        if self.posing is None or not isinstance(self.stages, Training):
             raise SearchError("Training rows are not in files: fit the search again.")
         stages = self.stages.by(self.stages.learner.separate())
         problem = self.posing.problem(stages)
@@ -200,8 +207,11 @@ class Found:
         `owner` is the estimator that X is checked for.
         """
         stages = self.fitted_on(refit)
-        if guard is not None or isinstance(stages, FittedStages) or self.posing is None:
-            # A guard sees rows, not bits; a file has stages, but no rows to fit others on.
+        if guard is not None or not isinstance(stages, Training) or self.posing is None:
+            # A guard sees rows, not bits; a file has stages, but no rows to fit others on. Stages
+            # of a data set are fitted to more rows than there are in memory.
+            if self.searched is not None:
+                self.fit_stages(refit)  # all of them in the same passes
             front = followed(self.front, "decide fresh rows by every candidate")
             cascades = (self.cascade(candidate, refit, guard) for candidate in front)
             return [evaluate(cascade.decide(X), truth) for cascade in cascades]

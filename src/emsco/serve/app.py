@@ -11,13 +11,14 @@ from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 
+from emsco.serve.answers import dumped
 from emsco.serve.bodies import DecideBody, FeedbackBody, Reader
 from emsco.serve.connections import SCOPE
 from emsco.serve.describe import description
 from emsco.serve.events import ERROR, log_event, where
 from emsco.serve.limits import BodyReader, ClientGone, Ending
 from emsco.serve.problems import MEDIA_TYPE, Problem, problem
-from emsco.serve.service import Service, dumped
+from emsco.serve.service import Service
 from emsco.serve.tokens import DECIDE, FEEDBACK, Tokens, is_loopback
 
 _JSON = "application/json"

@@ -10,17 +10,22 @@ import hashlib
 from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
-from pydantic_core import to_json
+from pydantic_core import from_json, to_json
 
 from emsco.serve.problems import Problem
 
 _WHOLE = 2**63  # the largest whole numbers that databases have
+_LARGE = 65_536  # bytes of a body that is looked at before it is read
+_MOST_MISTAKES = 1000  # that are looked at: to list those of a body of a megabyte takes seconds
 
 Text = Annotated[str, Field(min_length=1)]
 Key = Text | Annotated[int, Field(ge=-_WHOLE, lt=_WHOLE)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Value = bool | Annotated[int, Field(ge=-_WHOLE, lt=_WHOLE)] | Number | str | None
 Label = bool | Annotated[int, Field(ge=-_WHOLE, lt=_WHOLE)] | Number | str
+# A list with a million mistakes has one that matters.
+Keys = Annotated[list[Key], Field(fail_fast=True)]
+Values = Annotated[list[Value], Field(fail_fast=True)]
 Id = Annotated[str, Field(max_length=128, pattern=r"^[A-Za-z0-9._:-]+$")]
 
 
@@ -39,10 +44,10 @@ class DecideBody(_Body):
     key: Key = Field(
         default_factory=_nothing, description="The row to decide: a text or a whole number."
     )
-    keys: list[Key] = Field(
+    keys: Keys = Field(
         default_factory=_nothing, description="The rows to decide, instead of `key`."
     )
-    known: dict[str, Value | list[Value]] = Field(
+    known: dict[str, Value | Values] = Field(
         default_factory=dict,
         description="Values that you already have, by feature: one value with `key`, a list in the "
         "order of the keys with `keys`. A source of which everything is known is not fetched.",
@@ -78,7 +83,7 @@ class Labelled(_Body):
 class FeedbackBody(_Body):
     """What `POST /v1/feedback` takes: true labels, late, repeated and in any order."""
 
-    labels: Annotated[list[Labelled], Field(min_length=1)]
+    labels: Annotated[list[Labelled], Field(min_length=1, fail_fast=True)]
 
 
 _Read = TypeVar("_Read", bound=_Body)
@@ -105,30 +110,58 @@ class Reader(Generic[_Read]):
 
     def __call__(self, content: bytes) -> _Read:
         """Read a body, or raise a problem."""
+        if len(content) > _LARGE:
+            self._look(content)
         try:
             read: _Read = self._validate(content)
         except ValidationError as error:
             raise self._problem(error) from None
         return read
 
+    def _look(self, content: bytes) -> None:
+        """Refuse a large body for its first mistake: to find all of them takes long."""
+        try:
+            body = from_json(content)
+        except ValueError:
+            return  # whoever reads it says where
+        if not isinstance(body, dict):
+            return
+        if any(name not in self._kind.model_fields for name in body):
+            raise self._unknown()
+        known = body.get("known")
+        if isinstance(known, dict) and any(_is_no_value(value) for value in known.values()):
+            raise Problem(422, "body", f"`known`: {_TOLD['known']}")
+
+    def _unknown(self) -> Problem:
+        listed = ", ".join(f"`{name}`" for name in self._kind.model_fields)
+        return Problem(422, "body", f"The body has an unknown field; it may have {listed}.")
+
     def _problem(self, error: ValidationError) -> Problem:
         """Tell the first thing that is wrong, without what the client has sent."""
+        if error.error_count() > _MOST_MISTAKES:
+            told = f"The body has more than {_MOST_MISTAKES:,} mistakes"
+            return Problem(422, "body", f"{told}; /openapi.json describes it.")
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
-        names = list(self._kind.model_fields)
         if first["type"] == "json_invalid":
             return Problem(400, "json", f"The body is not valid JSON{_place(first['msg'])}.")
         if first["type"] == "extra_forbidden":
             if len(first["loc"]) > 1:
                 where = f"`{first['loc'][0]}` has an unknown field"
                 return Problem(422, "body", f"{where}; it may have `id`, `label`.")
-            listed = ", ".join(f"`{name}`" for name in names)
-            return Problem(422, "body", f"The body has an unknown field; it may have {listed}.")
+            return self._unknown()
         if not first["loc"]:
             return Problem(422, "body", "The body must be a JSON object.")
         where = str(first["loc"][0])
         row = next((part for part in first["loc"][1:] if isinstance(part, int)), None)
         at = "" if row is None or where == "known" else f", in place {row}"
         return Problem(422, "body", f"`{where}`{at}: {_TOLD.get(where, first['msg'])}")
+
+
+def _is_no_value(value: Any) -> bool:
+    """Return whether something is neither a value nor a list of values."""
+    if isinstance(value, list):
+        return any(isinstance(one, dict | list) for one in value)
+    return isinstance(value, dict)
 
 
 def _place(message: str) -> str:

@@ -16,6 +16,7 @@ from emsco.acquisition.accounts import Accounts
 from emsco.acquisition.source import APART
 from emsco.acquisition.survey import check_open
 from emsco.cascade import CascadeClassifier, Decider
+from emsco.cascade.fingerprint import fingerprint
 from emsco.certify import OlderCertificate, problem_with
 from emsco.certify.monitor import CertificateMonitor
 from emsco.exceptions import MonitorError, ServiceError, SourcesError, nearest
@@ -25,6 +26,7 @@ from emsco.serve.events import WARNING, log_event
 from emsco.serve.parts import monitor_of
 from emsco.serve.problems import Problem
 from emsco.serve.settings import Settings
+from emsco.serve.shadow import Shadow
 
 
 class Deployed:
@@ -48,17 +50,23 @@ class Deployed:
         self.model, self.sources = model, sources
         self.cascade = cascade_of(model)
         self.certificate = getattr(model, "certificate_", None)
-        self.live = LiveCascade(
-            self.cascade,
-            sources,
-            max_cost=settings.max_cost,
-            deadline=settings.deadline,
-            log=settings.log,
-            log_values=settings.log_values,
-            on_log_failure=settings.on_log_failure,
-            accounts=accounts,
-        )
-        self.digest = self.live.model
+        self.shadow: Shadow | None = None
+        if settings.shadow:
+            self.digest = fingerprint(self.decider)
+            self.shadow = Shadow(self.decider, sources, settings, self.digest, accounts)
+            self.live = self.shadow.live
+        else:
+            self.live = LiveCascade(
+                self.cascade,
+                sources,
+                max_cost=settings.max_cost,
+                deadline=settings.deadline,
+                log=settings.log,
+                log_values=settings.log_values,
+                on_log_failure=settings.on_log_failure,
+                accounts=accounts,
+            )
+            self.digest = self.live.model
         self._used = 0
         self._is_retired = False
         self._closing: asyncio.Task[None] | None = None
@@ -81,9 +89,7 @@ class Deployed:
         return made
 
     @classmethod
-    async def load(
-        cls, settings: Settings, accounts: Accounts | None = None, path: Path | None = None
-    ) -> Deployed:
+    async def load(cls, settings: Settings, accounts: Accounts | None = None) -> Deployed:
         """Load the model and the sources that the settings name, check and warm them.
 
         Parameters
@@ -92,12 +98,9 @@ class Deployed:
             Where the files are.
         accounts : Accounts, default=None
             Who counts what is spent.
-        path : path, default=None
-            Another model, with the same sources. None: the one that the settings name.
         """
         sources = await asyncio.to_thread(read_sources, settings.sources)
-        file = settings.model if path is None else path
-        model = await asyncio.to_thread(load, file, trusted=settings.trust)
+        model = await asyncio.to_thread(load, settings.model, trusted=settings.trust)
         return await cls.make(model, sources, settings, accounts)
 
     def __repr__(self) -> str:
@@ -183,9 +186,11 @@ class Deployed:
         value = levels[0] if len(levels) else ""
         return value.item() if isinstance(value, np.generic) else value
 
-    def check_known(self, names: Any) -> None:
+    def check_known(self, names: Any, canary: Deployed | None = None) -> None:
         """Refuse values that nothing uses: a name that is misspelled would be paid for."""
         known = self._may_be_known
+        if canary is not None:
+            known = known | canary._may_be_known
         for name in names:
             if name not in known:
                 raise Problem(
@@ -262,6 +267,7 @@ class Deployed:
             "needed": list(self.needed),
             "certificate": self._certificate(),
             "promise": self.live.promise,
+            "shadow": self.shadow is not None,
         }
 
     def _certificate(self) -> Mapping[str, Any] | None:

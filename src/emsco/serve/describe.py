@@ -133,13 +133,13 @@ def _answers() -> dict[str, Any]:
     decision = _object(
         {"id": _TEXT, "label": _ANY, "accepted": _BOOL, "reason": _TEXT, "confidence": _NUMBER,
          "cost": _NUMBER, "exit_stage": _WHOLE, "latency": _NUMBER, "receipt": {"type": "object"},
-         "factors": {"type": "object"}},
-        optional=("receipt", "factors"),
+         "factors": {"type": "object"}, "model": _TEXT},
+        optional=("receipt", "factors", "model"),
     )  # fmt: skip
     return {
         "Decision": decision,
         "Answer": _object({
-            "id": _TEXT, "model": _TEXT,
+            "id": _TEXT, "model": {"type": ["string", "null"]},
             "decisions": _list({"$ref": "#/components/schemas/Decision"}),
         }),
         "Taken": {"type": "object"},
@@ -148,5 +148,6 @@ def _answers() -> dict[str, Any]:
             "model": _TEXT, "labels": _list(_ANY), "stages": _list({"type": "object"}),
             "prices": {"type": "object"}, "unit": _TEXT, "promise": _TEXT,
             "certificate": {"type": ["object", "null"]}, "alarms": _list(_ANY),
+            "shadow": _BOOL, "canary": {"type": ["object", "null"]},
         }),
     }  # fmt: skip

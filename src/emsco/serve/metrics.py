@@ -20,6 +20,7 @@ from emsco.acquisition.bought import FETCHED
 from emsco.exceptions import require
 from emsco.serve.failures import FAILURES, is_failure
 from emsco.serve.scraping import MetricsServer
+from emsco.serve.shadow import Shadowed
 from emsco.serve.watch import Watch
 from emsco.words.decisions import Decisions
 
@@ -76,10 +77,18 @@ class Metrics:
             found = self._series[name, labels] = family.labels(*labels) if labels else family
         return found
 
-    def model(self, live: LiveCascade) -> None:
-        """Know the prices of a model, so that what it saves is counted; show its sources."""
-        costs = live.terms.decider.plan.costs
-        self._models[live.model] = _Model(self._one, live.model, (costs[-1] - costs).tolist())
+    def model(self, live: LiveCascade, model: str | None = None) -> None:
+        """Know the prices of a model, so that what it saves is counted; show its sources.
+
+        Parameters
+        ----------
+        live : LiveCascade
+            What decides.
+        model : str, default=None
+            The digest under which it decides. None: its own.
+        """
+        costs, model = live.terms.decider.plan.costs, live.model if model is None else model
+        self._models[model] = _Model(self._one, model, (costs[-1] - costs).tolist())
         for source in live.terms.bought:
             for kind in sorted(FAILURES):
                 self._one("emsco_source_errors_total", source, kind)
@@ -117,6 +126,19 @@ class Metrics:
                     self._latencies[asked.source] = observe
                 observe(asked.waited)
 
+    def shadowed(self, shadowed: Shadowed, model: str) -> None:
+        """Count what a cascade would have decided, changed and saved in shadow."""
+        short, would_be = model[:_DIGITS], shadowed.would_be
+        for stage, rows in enumerate(np.bincount(would_be.exit_stage[would_be.accepted]).tolist()):
+            if rows:
+                self._one("emsco_shadow_decisions_total", short, str(stage)).inc(rows)
+        self._one("emsco_shadow_changed_total", short).inc(int(shadowed.changed.sum()))
+        self._one("emsco_shadow_saved_total", short).inc(float(shadowed.saved.sum()))
+
+    def canary(self, model: str, share: float) -> None:
+        """Show the share of keys that a canary decides."""
+        self._one("emsco_canary_share", model[:_DIGITS]).set(share)
+
     def request(self, status: int) -> None:
         """Count an answer, by its status."""
         self._one("emsco_requests_total", str(status)).inc()
@@ -125,16 +147,23 @@ class Metrics:
         """Show how many requests wait."""
         self._queue(length)
 
-    def gates(self, live: LiveCascade) -> None:
-        """Show what the sources of a live cascade have done; call it every second or so."""
-        seen = self._seen.setdefault(live, {})
-        for source, gate in live.gates.items():
-            self._one("emsco_breaker_open", source).set(gate.caller.breaker.is_open)
-            self._advance("emsco_source_calls_total", source, seen, gate.caller.calls)
-            self._advance("emsco_source_retries_total", source, seen, gate.caller.retried)
-        for source, spending in live.spending.items():
-            self._advance("emsco_source_paid_total", source, seen, spending.paid)
-            self._one("emsco_source_unknown", source).set(spending.unknown)
+    def gates(self, *lives: LiveCascade) -> None:
+        """Show what the sources of live cascades have done; call it every second or so."""
+        is_open: dict[str, bool] = {}
+        unknown: Counter[str] = Counter()
+        for live in lives:
+            seen = self._seen.setdefault(live, {})
+            for source, gate in live.gates.items():
+                is_open[source] = gate.caller.breaker.is_open or is_open.get(source, False)
+                self._advance("emsco_source_calls_total", source, seen, gate.caller.calls)
+                self._advance("emsco_source_retries_total", source, seen, gate.caller.retried)
+            for source, spending in live.spending.items():
+                self._advance("emsco_source_paid_total", source, seen, spending.paid)
+                unknown[source] += spending.unknown  # type: ignore[assignment]  # of any number
+        for source, is_so in is_open.items():
+            self._one("emsco_breaker_open", source).set(is_so)
+        for source, money in unknown.items():
+            self._one("emsco_source_unknown", source).set(money)
 
     def watch(self, watch: Watch) -> None:
         """Show what the watch knows; call it every second or so."""
@@ -267,6 +296,11 @@ _COUNTERS = (
     ("emsco_paid_total", "What rows have cost.", "model"),
     ("emsco_saved_total", "What the sources would have cost that rows did not need; rows that a "
      "failing source rejected save nothing.", "model"),
+    ("emsco_shadow_decisions_total", "Rows that the cascade would have decided in shadow, by exit "
+     "stage.", "model", "exit_stage"),
+    ("emsco_shadow_changed_total", "Rows that it would have answered otherwise than the final "
+     "model.", "model"),
+    ("emsco_shadow_saved_total", "What it would have saved.", "model"),
     ("emsco_source_errors_total", "Rows rejected because a source failed.", "source", "kind"),
     ("emsco_source_calls_total", "Calls to a source.", "source"),
     ("emsco_source_retries_total", "Calls that repeat one that failed.", "source"),
@@ -280,6 +314,8 @@ _GAUGES = (
     ("emsco_breaker_open", "1 where a failing source is left alone.", "livemax", "source"),
     ("emsco_source_unknown", "What a source may have charged for calls without an answer.", "sum",
      "source"),
+    ("emsco_canary_share", "The share of keys that a canary decides; 0 where it was taken back.",
+     "mostrecent", "model"),
     ("emsco_alarm", "1 where a promise no longer holds.", "mostrecent", "model", "promise"),
     ("emsco_evidence", "The evidence against a promise.", "mostrecent", "model", "promise"),
     ("emsco_audited_rows", "Audited rows of closed cohorts.", "mostrecent", "model", "what"),

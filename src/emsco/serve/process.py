@@ -112,6 +112,7 @@ def _say_start(settings: Settings, listening: socket.socket, tokens: Tokens) -> 
         model=str(settings.model),
         state=kept,
         tokens=sorted(tokens.given),
+        shadow=settings.shadow,
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import uvicorn
 
 from emsco.serve.app import make_app
+from emsco.serve.canary import load_models
 from emsco.serve.connections import Connection
 from emsco.serve.deployed import Deployed
 from emsco.serve.events import WARNING, log_event
@@ -121,12 +122,13 @@ async def serve(
         with _starting():
             for concern in await state.concerns():
                 log_event("state", WARNING, text=concern)
-            deployed = await Deployed.load(settings, state)
+            deployed, canary = await load_models(settings, state)
             watch = make_watch(settings, deployed, state)
             metrics, shown = make_metrics(settings, tokens)
             service = Service(
-                settings, deployed, state, watch=watch, metrics=metrics, tracing=make_tracing()
-            )
+                settings, deployed, state, canary=canary, watch=watch, metrics=metrics,
+                tracing=make_tracing(),
+            )  # fmt: skip
             await service.start()
         server = Server(_config(settings, make_app(service, tokens)), service, ready)
         try:

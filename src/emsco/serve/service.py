@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from pydantic_core import from_json, to_json
+from pydantic_core import from_json
 
-from emsco.exceptions import EmscoError, MonitorError, SourcesError, StateError
+from emsco.acquisition.log import held_back
+from emsco.exceptions import EmscoError, MonitorError, StateError
+from emsco.serve.answers import dumped
 from emsco.serve.bodies import DecideBody, FeedbackBody
+from emsco.serve.canary import Canary, load_models
 from emsco.serve.deployed import Deployed
 from emsco.serve.events import WARNING, log_event, where
 from emsco.serve.limits import Queue
+from emsco.serve.models import Models, no_state
 from emsco.serve.problems import Problem, problem
 from emsco.serve.settings import Settings
-from emsco.serve.state.protocol import DONE, OTHER, RUNNING, Asking, State, asking
-from emsco.words.decisions import ACCEPTED, Decisions
+from emsco.serve.state.protocol import DONE, OTHER, RUNNING, State
 
 LEASE = 10.0  # seconds for which a request is claimed; the claim is renewed while it is decided
 _POLL = 0.25  # seconds between looks at which sources fail elsewhere
@@ -47,6 +49,8 @@ class Service:
         The model.
     state : State
         What is shared with other processes and survives this one.
+    canary : Canary, default=None
+        Another model, which decides some of the keys. None: there is none.
     watch : Watch, default=None
         What audits decisions and takes labels. None: nobody does.
     metrics : Metrics, default=None
@@ -61,12 +65,14 @@ class Service:
         deployed: Deployed,
         state: State,
         *,
+        canary: Canary | None = None,
         watch: Any = None,
         metrics: Any = None,
         tracing: Any = None,
     ) -> None:
-        self.settings, self.deployed, self.state = settings, deployed, state
-        self.watch, self.metrics, self.tracing = watch, metrics, tracing
+        self.settings, self.state = settings, state
+        self.watch, self.metrics = watch, metrics
+        self.models = Models(deployed, canary, watch=watch, metrics=metrics, tracing=tracing)
         self.queue = Queue(settings.concurrency, settings.queue)
         self.is_draining = False
         self._running: dict[str, _Running] = {}
@@ -75,17 +81,22 @@ class Service:
         self._since = _now()
         self._refused: dict[str, str] | None = None
 
+    @property
+    def deployed(self) -> Deployed:
+        """The model in use."""
+        return self.models.deployed
+
     async def start(self) -> None:
         """Begin what goes on beside requests."""
         loops = [self._renew_claims()]
         if self.settings.is_shared:
             loops.append(self._follow_failures())
         if self.metrics is not None:
-            self.metrics.model(self.deployed.live)
             loops.append(self._show_metrics())
         self._background = [asyncio.ensure_future(loop) for loop in loops]
         if self.watch is not None:
             await self.watch.start()
+        self.models.look()
 
     async def stop(self, seconds: float = 0.0) -> None:
         """End: wait so long for requests whose clients have left, then close everything."""
@@ -97,7 +108,7 @@ class Service:
         await _end(self._background)
         if self.watch is not None:
             await self.watch.stop()
-        await self.deployed.close()
+        await self.models.close()
 
     async def is_ready(self) -> bool:
         """Return whether requests can be answered: the model is warm, and the state answers."""
@@ -121,7 +132,7 @@ class Service:
         keys, known = self._rows(body)
         if body.id is None:
             async with self.queue:
-                answer, count = await self._decided(secrets.token_hex(16), body, keys, known)
+                answer, count = await self.models.decide(secrets.token_hex(16), body, keys, known)
             count()
             return answer
         running = self._running.get(body.id)
@@ -153,7 +164,7 @@ class Service:
                 raise Problem(422, "keys", f"A key has at most {settings.max_key:,} characters.")
         if not body.known:
             return keys, None
-        self.deployed.check_known(body.known)
+        self.models.check_known(body.known)
         single = body.keys is None
         for values in body.known.values():
             if isinstance(values, list) is single or (not single and len(values) != len(keys)):  # type: ignore[arg-type]
@@ -183,13 +194,16 @@ class Service:
                     raise problem("running")
                 return await self._decide_claimed(name, body, keys, known)
             except StateError as error:
-                raise _no_state(error) from None
+                raise no_state(error) from None
 
     async def _decide_claimed(
         self, name: str, body: DecideBody, keys: list[Any], known: dict[str, list[Any]] | None
     ) -> dict[str, Any]:
+        # A decision that is made again after a crash must not be in the log twice.
+        held: list[Callable[[], Awaitable[bool]]] = []
+        held_back.set(held)  # for this task alone
         try:
-            answer, count = await self._decided(name, body, keys, known)
+            answer, count = await self.models.decide(name, body, keys, known)
             text = dumped(answer).decode()
             kept = await self.state.answer(name, text)
         except BaseException:
@@ -200,45 +214,9 @@ class Service:
             other: dict[str, Any] = from_json(kept)
             return other
         count()
+        for write in held:
+            await write()
         return answer
-
-    async def _decided(
-        self, name: str, body: DecideBody, keys: list[Any], known: dict[str, list[Any]] | None
-    ) -> tuple[dict[str, Any], Callable[[], None]]:
-        """Decide rows: the answer, and what tells those who watch, once it is sure to count."""
-        deployed, begin = self.deployed, time.perf_counter()
-        deployed.begin()
-        token = asking.set(Asking(name, body.tenant)) if deployed.is_counted else None
-        try:
-            decisions = await deployed.live.decide(keys, known, call=name, factors=body.factors)
-        except SourcesError as error:
-            raise Problem(422, "known", str(error)) from None
-        except StateError as error:
-            raise _no_state(error) from None
-        finally:
-            if token is not None:
-                asking.reset(token)
-            deployed.end()
-        rows = _told(name, decisions, receipt=body.receipt)
-        answer = {"id": name, "model": deployed.digest, "decisions": rows}
-        seconds = time.perf_counter() - begin
-
-        def count() -> None:
-            self._count(rows, decisions, seconds, deployed.digest)
-
-        return answer, count
-
-    def _count(
-        self, rows: list[dict[str, Any]], decisions: Decisions, seconds: float, model: str
-    ) -> None:
-        """Tell those who watch."""
-        if self.watch is not None:
-            self.watch.decided(decisions, [row["id"] for row in rows], model)
-        if self.metrics is not None:
-            self.metrics.decided(decisions, seconds, model)
-        if self.tracing is not None:
-            now = time.time()
-            self.tracing.decided(decisions, now - seconds, now, model)
 
     # Labels, and what the service is
 
@@ -246,49 +224,56 @@ class Service:
         """Take true labels, by the ids of decisions."""
         if len(body.labels) > self.settings.max_rows:
             raise Problem(422, "labels", f"Send at most {self.settings.max_rows:,} labels.")
+        labels = [(one.id, one.label) for one in body.labels]
+        logged: dict[str, Any] = {}
+        if self.deployed.shadow is not None:
+            logged = {"logged": await self.deployed.shadow.keep_labels(labels)}
         if self.watch is None:
-            return {"received": len(body.labels), "audited": 0}
+            return {"received": len(body.labels), "audited": 0} | logged
+        if self.deployed.shadow is not None and self.watch.takes_answers(self.deployed.digest):
+            return logged  # what is watched is agreement with answers that are known
         try:
-            told: dict[str, Any] = await self.watch.feedback(
-                [(one.id, one.label) for one in body.labels]
-            )
+            told: dict[str, Any] = await self.watch.feedback(labels)
         except MonitorError as error:
             expected = str(error).partition(", got ")[0]  # without the label that was sent
             raise Problem(422, "labels", f"{expected}.") from None
         except StateError as error:
-            raise _no_state(error) from None
-        return told
+            raise no_state(error) from None
+        return told | logged
 
     def model(self) -> dict[str, Any]:
         """Tell what decides: design, prices, certificate, what it means live, and alarms."""
-        alarms = () if self.watch is None else self.watch.alarms
-        told = [{"promise": alarm.what, "message": alarm.message} for alarm in alarms]
-        return {**self.deployed.told, "since": self._since, "alarms": told,
-                "refused": self._refused}  # fmt: skip
+        followed = {} if self.watch is None else self.watch.models
+        alarms = [
+            {"model": model, "promise": alarm.what, "message": alarm.message}
+            for model, one in followed.items() for alarm in one.alarms
+        ]  # fmt: skip
+        canary = None if self.models.canary is None else self.models.canary.told()
+        return {**self.deployed.told, "since": self._since, "alarms": alarms,
+                "refused": self._refused, "canary": canary}  # fmt: skip
 
     async def reload(self) -> bool:
-        """Load the configured files anew; where they are refused, the model in use stays."""
+        """Load the configured files anew; where one is refused, what is in use stays."""
         async with self._reloading:
             try:
-                new = await Deployed.load(self.settings, self.state)
+                new, canary = await load_models(self.settings, self.state, again=True)
             except Exception as error:
                 why = str(error) if isinstance(error, EmscoError) else where(error)
                 self._refused = {"at": _now(), "why": why}
                 log_event("refused", WARNING, why=why, model=self.deployed.digest)
                 return False
-            self.replace(new)
+            self.replace(new, canary)
             return True
 
-    def replace(self, new: Deployed) -> None:
-        """Decide by another model from now on; the one before closes after its last request."""
-        if self.watch is not None:
-            self.watch.follow(new.digest, new.monitor, new.decider.classes.tolist())
-        if self.metrics is not None:
-            self.metrics.model(new.live)
-        old, self.deployed = self.deployed, new
+    def replace(self, new: Deployed, canary: Canary | None = None) -> None:
+        """Decide by other models from now on; those before close after their last request."""
+        before = list(self.models)
+        self.models.use(new, canary)
         self._since, self._refused = _now(), None
-        old.retire()
-        log_event("reload", model=new.digest, before=old.digest)
+        for old in before:
+            old.retire()
+        self.models.look()
+        log_event("reload", model=new.digest, before=before[0].digest)
 
     # Beside requests
 
@@ -305,60 +290,21 @@ class Service:
         while True:
             await asyncio.sleep(_POLL)
             with suppress(StateError):
-                self.deployed.live.leave_alone(await self.state.failing())
+                failing = await self.state.failing()
+                for deployed in self.models:
+                    deployed.live.leave_alone(failing)
 
     async def _show_metrics(self) -> None:
         """Show what changes by itself, once a second."""
         while True:
             self.metrics.queue(self.queue.waiting)
-            self.metrics.gates(self.deployed.live)
+            self.metrics.gates(*(deployed.live for deployed in self.models))
+            canary = self.models.canary
+            if canary is not None:
+                self.metrics.canary(canary.deployed.digest, canary.share)
             if self.watch is not None:
                 self.metrics.watch(self.watch)
             await asyncio.sleep(1.0)
-
-
-def _no_state(error: StateError) -> Problem:
-    log_event("state", WARNING, error=where(error))
-    return problem("state")
-
-
-def _told(name: str, decisions: Decisions, *, receipt: bool) -> list[dict[str, Any]]:
-    """Tell what was decided, row by row."""
-    accepted = decisions.accepted.tolist()
-    # To spell reasons out takes as long as all the rest, and most rows have none.
-    reasons = [ACCEPTED] * len(accepted) if all(accepted) else decisions.reason.tolist()
-    columns = zip(
-        decisions.label.tolist(), accepted, reasons, decisions.confidence.tolist(),
-        decisions.cost.tolist(), decisions.exit_stage.tolist(), decisions.latency.tolist(),
-        strict=True,
-    )  # fmt: skip
-    rows: list[dict[str, Any]] = [
-        {"id": f"{name}-{row}", "label": label, "accepted": accepts, "reason": reason,
-         "confidence": confidence, "cost": cost, "exit_stage": stage, "latency": latency}
-        for row, (label, accepts, reason, confidence, cost, stage, latency) in enumerate(columns)
-    ]  # fmt: skip
-    if receipt and decisions.receipts is not None:
-        for row, one in zip(rows, decisions.receipts, strict=True):
-            row["receipt"] = _receipt(one)
-    if decisions.factors is not None:
-        for row, one in zip(rows, decisions.factors, strict=True):
-            row["factors"] = asdict(one) | {"features": dict(one.features), "score": one.score}
-    return rows
-
-
-def _receipt(receipt: Any) -> dict[str, Any]:
-    told = asdict(receipt) | {"paid": receipt.paid, "unknown": list(receipt.unknown)}
-    return {name: value for name, value in told.items() if name not in ("id", "model")}
-
-
-def dumped(answer: Any) -> bytes:
-    """Write an answer as JSON."""
-    return to_json(answer, inf_nan_mode="null", fallback=_plain)
-
-
-def _plain(value: Any) -> Any:
-    item = getattr(value, "item", None)  # of numpy
-    return str(value) if item is None else item()
 
 
 def _now() -> str:

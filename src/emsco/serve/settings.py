@@ -41,6 +41,13 @@ class Settings:
         As for `LiveCascade`.
     deadline, max_cost : float, default=None
         As for `LiveCascade`.
+    shadow : bool, default=False
+        Whether the final model in the file answers, and the cascade before it is only recorded; it
+        needs `log` and `log_values`.
+    canary : path, default=None
+        The file of another model, which decides some of the keys; SIGHUP loads it anew.
+    share : float, default=0.05
+        The share of keys that the canary decides.
     concurrency : int, default=64
         The maximum number of requests that are decided at a time, in each process.
     queue : int, default=64
@@ -92,6 +99,9 @@ class Settings:
     on_log_failure: str = "drop"
     deadline: float | None = None
     max_cost: float | None = None
+    shadow: bool = False
+    canary: Path | None = None
+    share: float = 0.05
     concurrency: int = 64
     queue: int = 64
     drain: float = 30.0
@@ -127,6 +137,16 @@ class Settings:
             )
         if self.log_values and self.log is None:
             raise ServiceError("--log-values needs --log, the folder that values are written to.")
+        if self.shadow and not self.log_values:
+            raise ServiceError(
+                "--shadow needs --log FOLDER and --log-values: the values of rows are what the "
+                "cascade is certified on later."
+            )
+        if self.shadow and self.canary is not None:
+            raise ServiceError(
+                "--shadow and --canary exclude each other: in shadow, the final model answers "
+                "every key."
+            )
 
     @property
     def is_shared(self) -> bool:
@@ -164,6 +184,7 @@ _RANGES = {
     "body_timeout": (0.1, 86_400),
     "idle_timeout": (0.1, 86_400),
     "audit": (0, 1),
+    "share": (0, 1),
     "label_after": (0, _MANY),
     "metrics_port": (0, 65_535),
 }

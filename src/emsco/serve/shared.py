@@ -1,12 +1,13 @@
-"""A value that several processes change: each change is made once, by compare-and-set."""
+"""Values that several processes share: a secret, and one that each changes by compare-and-set."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable
 from typing import Generic, Protocol, Self, TypeVar
 
-from emsco.exceptions import MonitorError
+from emsco.exceptions import MonitorError, StateError
 from emsco.serve.state.protocol import State
 
 _TRIES = 20  # another process was faster each time: more than chance
@@ -73,3 +74,12 @@ class Shared(Generic[T]):
         value = self._new.after(before)
         outcome = change(value)
         return value, outcome, value.to_text()
+
+
+async def shared_secret(state: State, name: str) -> bytes:
+    """Return a secret that all processes share; the first that asks for it has made it."""
+    await state.keep(name, os.urandom(32).hex(), was=0)
+    kept = await state.kept(name)
+    if kept is None:
+        raise StateError(f"The state does not keep the secret {name!r}.")
+    return bytes.fromhex(kept.text)

@@ -8,7 +8,6 @@ and only labels of marked rows reach the monitor: by cohort, once `label_after` 
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 import uuid
 from collections import Counter
@@ -24,6 +23,7 @@ from emsco.exceptions import MonitorError
 from emsco.serve.audit import Audit
 from emsco.serve.events import WARNING, log_event, where
 from emsco.serve.followed import Followed
+from emsco.serve.shared import shared_secret
 from emsco.serve.state.protocol import Marked, State
 from emsco.words.decisions import Decisions
 
@@ -116,6 +116,7 @@ class Watch:
         self._rng = np.random.default_rng(seed)
         self._models: dict[str, Followed] = {}
         self._marks: list[Marked] = []
+        self._answers: dict[str, Label] = {}  # of final models, to rows among the marks
         self._woken = asyncio.Event()
         self._writing, self._working = asyncio.Lock(), asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
@@ -157,7 +158,17 @@ class Watch:
         followed = self._models.get(model)
         return {"audit": audit, **({} if followed is None else followed.told())}
 
-    def decided(self, decisions: Decisions, ids: Sequence[str], model: str) -> None:
+    def takes_answers(self, model: str) -> bool:
+        """Return whether labels of a model are the answers of its final model, and no others."""
+        return model in self._models and "agreement" in self._models[model].evidence
+
+    def decided(
+        self,
+        decisions: Decisions,
+        ids: Sequence[str],
+        model: str,
+        answers: Sequence[Label] | None = None,
+    ) -> None:
         """Take note of decisions; draw among them for the audit.
 
         Call it once for every decision that is answered, after its answer was kept: a decision that
@@ -171,6 +182,9 @@ class Watch:
             Their ids.
         model : str
             The digest of the model that has made them.
+        answers : sequence, default=None
+            What the final model answers, where it is known. Promises of agreement are watched by
+            it.
         """
         if model not in self._models:
             self.follow(model, None)
@@ -179,6 +193,8 @@ class Watch:
         drawn = self._audit.drawn(ids)
         if drawn:
             self._mark(decisions, ids, model, drawn)
+            if answers is not None and self.takes_answers(model):
+                self._answers |= {ids[place]: answers[place] for place in drawn}
 
     def _mark(
         self, decisions: Decisions, ids: Sequence[str], model: str, drawn: Sequence[int]
@@ -193,6 +209,8 @@ class Watch:
             self._marks.append(Marked(ids[place], now, model, label, accepted, reason, stage))
         if len(self._marks) > _MOST_MARKS:
             self.counts["marks lost"] += len(self._marks) - _MOST_MARKS
+            for lost in self._marks[:-_MOST_MARKS]:
+                self._answers.pop(lost.id, None)
             del self._marks[:-_MOST_MARKS]
         self._woken.set()
 
@@ -259,20 +277,12 @@ class Watch:
     async def start(self) -> None:
         """Read what is kept, and begin to work in the background."""
         if self._seed is None:
-            self._audit = Audit(self._audit.share, await self._secret())
+            secret = await shared_secret(self._state, f"watch:{self._name}:secret")
+            self._audit = Audit(self._audit.share, secret)
         for followed in self._models.values():
             await followed.cohorts.read()
             await followed.traffic.read()
         self._task = asyncio.create_task(self._run())
-
-    async def _secret(self) -> bytes:
-        """Return the secret of the deployment; the first process has made it."""
-        name = f"watch:{self._name}:secret"
-        await self._state.keep(name, os.urandom(32).hex(), was=0)
-        kept = await self._state.kept(name)
-        if kept is None:
-            raise MonitorError("The state does not keep the secret by which rows are drawn.")
-        return bytes.fromhex(kept.text)
 
     async def stop(self) -> None:
         """Write what is left, and end."""
@@ -323,11 +333,15 @@ class Watch:
         async with self._writing:
             self._woken.clear()
             marks, self._marks = self._marks, []
+            answers, self._answers = self._answers, {}
             try:
+                # Answers first: a cohort that is closed in between must not miss them.
+                await asyncio.gather(*(self._state.label(*one) for one in answers.items()))
                 if marks:
                     await self._state.mark(marks)
             except BaseException:
                 self._marks = marks + self._marks  # to mark a row again changes nothing
+                self._answers = answers | self._answers
                 raise
             for mark in marks:
                 if mark.at < self._models[mark.model].cohorts.value.closed:

@@ -6,8 +6,9 @@ Each function takes such a part and raises a `ContractError` at the first broken
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from emsco._ground.lazy import lazy
 
 if TYPE_CHECKING:
     from emsco.testing._drivers import check_driver as check_driver
@@ -19,21 +20,12 @@ if TYPE_CHECKING:
 # A suite is loaded when it is asked for: an engine's workers, who need only a function of its
 # suite, must not wait for scikit-learn.
 SUITES = {
-    "check_driver": "_drivers",
-    "check_engine": "_engines",
-    "check_learner": "_learners",
-    "check_search": "_searches",
-    "check_source": "_sources",
+    "check_driver": "testing._drivers",
+    "check_engine": "testing._engines",
+    "check_learner": "testing._learners",
+    "check_search": "testing._searches",
+    "check_source": "testing._sources",
 }
 
 __all__ = sorted(SUITES)
-
-
-def __getattr__(name: str) -> Any:
-    if name in SUITES:
-        return getattr(import_module(f"emsco.testing.{SUITES[name]}"), name)
-    raise AttributeError(f"module 'emsco.testing' has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return sorted({*globals(), *SUITES})
+__getattr__, __dir__ = lazy(__name__, SUITES)

@@ -1,0 +1,34 @@
+"""Arrow as the seam to other engines: record batches in, decisions out; data sets by parts."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from emsco._ground.lazy import lazy
+
+if TYPE_CHECKING:
+    from emsco.arrow.batches import FIELDS as FIELDS
+    from emsco.arrow.batches import decide_batches as decide_batches
+    from emsco.arrow.batches import decision_schema as decision_schema
+    from emsco.arrow.open import is_url as is_url
+    from emsco.arrow.open import open_dataset as open_dataset
+    from emsco.arrow.reader import Reader as Reader
+    from emsco.arrow.sample import sample_rows as sample_rows
+    from emsco.rows.parts import Part as Part
+    from emsco.rows.parts import parts_of as parts_of
+
+# Loaded when asked for: commands that only open files must not wait for scikit-learn.
+NAMES = {
+    "FIELDS": "arrow.batches",
+    "Part": "rows.parts",
+    "Reader": "arrow.reader",
+    "decide_batches": "arrow.batches",
+    "decision_schema": "arrow.batches",
+    "is_url": "arrow.open",
+    "open_dataset": "arrow.open",
+    "parts_of": "rows.parts",
+    "sample_rows": "arrow.sample",
+}
+
+__all__ = sorted(NAMES)
+__getattr__, __dir__ = lazy(__name__, NAMES)

@@ -1,0 +1,188 @@
+"""Arrow record batches in, decisions out: the seam that every engine can call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from emsco.arrow._driver import Driver, read_named
+from emsco.arrow.reader import Reader
+from emsco.cascade import Decider
+from emsco.exceptions import ColumnsError
+from emsco.rows.columns import is_dataset
+from emsco.rows.parts import BLOCK_ROWS, Batch, Part, check_names, parts_of
+
+ROW = "row"
+FIELDS = {
+    "label": pa.string(),
+    "accepted": pa.bool_(),
+    "exit_stage": pa.int64(),
+    "confidence": pa.float64(),
+    "cost": pa.float64(),
+    "reason": pa.string(),
+}
+
+
+def decide_batches(
+    cascade: Any,
+    batches: Any,
+    *,
+    keep: Sequence[str] = (),
+    numbered: bool = False,
+    first_row: int = 0,
+) -> Iterator[pa.RecordBatch]:
+    """Decide rows that come in Arrow record batches, and give the decisions as record batches.
+
+    Decisions are the same, bit for bit, as those of `cascade.decide` on all rows at once, however
+    the rows are divided into batches. Columns that belong to no source are ignored.
+
+    Parameters
+    ----------
+    cascade : CascadeClassifier, CascadeSearchCV or Decider
+        What decides.
+    batches : record batch, table, RecordBatchReader, data set, Part, or an iterable
+        The rows. Items of an iterable are record batches, tables or readers: objects with
+        `num_rows` and `read(columns, rows)`, which returns a record batch or a table. `rows` are
+        positions in ascending order, or None for all rows. A reader is asked for the columns of a
+        stage only while rows of it are undecided, and only for those rows. Of a data set of Parquet
+        files, columns of later stages are read only for row groups with undecided rows.
+    keep : sequence of str, default=()
+        Columns to copy to the front of each decision.
+    numbered : bool, default=False
+        Whether the first column, `row`, numbers the rows.
+    first_row : int, default=0
+        The number of the first row, for `row` and for errors.
+
+    Yields
+    ------
+    pyarrow.RecordBatch
+        Decisions with the columns of `decision_schema`, in the order of the rows. A reader gives
+        one batch; a record batch of more than 32,768 rows gives several.
+
+    Raises
+    ------
+    ValuesError
+        For a value that cannot be judged, if the cascade has no guard.
+
+    Examples
+    --------
+    >>> import pyarrow as pa
+    >>> from sklearn.datasets import load_iris
+    >>> from emsco import CascadeClassifier, StageDesign
+    >>> from emsco.arrow import decide_batches
+    >>> X, y = load_iris(return_X_y=True, as_frame=True)
+    >>> X.columns = ["sepal_length", "sepal_width", "petal_length", "petal_width"]
+    >>> cascade = CascadeClassifier(design=StageDesign([1, 1, 0, 0])).fit(X, y)
+    >>> table = pa.Table.from_pandas(X)
+    >>> (decided,) = decide_batches(cascade, table.to_batches())
+    >>> decided.schema.names
+    ['label', 'accepted', 'exit_stage', 'confidence', 'cost', 'reason']
+    >>> decided.column("label")[:3].to_pylist()
+    [0, 0, 0]
+    """
+    decider = _decider_of(cascade)
+    driver, keep = Driver(decider), list(dict.fromkeys(keep))
+    names = list(dict.fromkeys([*decider.columns_read, *keep]))
+    for reader in _readers(batches, names):
+        n_rows = int(reader.num_rows)
+        kept = read_named(reader, keep, None, n_rows) if keep else []
+        decisions = driver.decide(reader, first_row)
+        numbers = [pa.array(np.arange(first_row, first_row + n_rows))] if numbered else []
+        types = pa.schema([(name, one.type) for name, one in zip(keep, kept, strict=True)])
+        schema = decision_schema(decider, types, keep=keep, numbered=numbered)
+        begin = [*numbers, *kept]
+        fields = [driver.column(decisions, name) for name in schema.names[len(begin) :]]
+        yield pa.RecordBatch.from_arrays([*begin, *fields], schema=schema)
+        first_row += n_rows
+
+
+def decision_schema(
+    cascade: Any,
+    schema: pa.Schema | None = None,
+    *,
+    keep: Sequence[str] = (),
+    numbered: bool = False,
+) -> pa.Schema:
+    """Return the columns of decisions, as `decide_batches` gives them.
+
+    Parameters
+    ----------
+    cascade : CascadeClassifier, CascadeSearchCV or Decider
+        What decides.
+    schema : pyarrow.Schema, default=None
+        The columns of the rows; needed only if some of them are kept.
+    keep, numbered
+        As for `decide_batches`.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from emsco import CascadeClassifier
+    >>> from emsco.arrow import decision_schema
+    >>> cascade = CascadeClassifier().fit(*load_iris(return_X_y=True))
+    >>> decision_schema(cascade, numbered=True).names[:3]
+    ['row', 'label', 'accepted']
+    """
+    decider = _decider_of(cascade)
+    keep = list(dict.fromkeys(keep))
+    given = pa.schema([]) if schema is None else schema
+    check_names(given, keep)
+    fields = FIELDS | {"label": pa.array(decider.classes.tolist()).type}
+    if decider.plan.latencies is not None:
+        fields |= {"latency": pa.float64()}
+    begin = {ROW: pa.int64()} if numbered else {}
+    for name in keep:
+        if name in fields or name in begin:
+            raise ColumnsError(
+                f"`keep` names {name!r}, but decisions already have a column of that name; rename "
+                "your column."
+            )
+        begin[name] = given.field(name).type
+    return pa.schema(begin | fields)
+
+
+def _decider_of(cascade: Any) -> Decider:
+    if isinstance(cascade, Decider):
+        return cascade
+    chosen = getattr(cascade, "best_cascade_", cascade)
+    decider: Decider | None = getattr(chosen, "decider_", None)
+    if decider is None:
+        raise ColumnsError(
+            f"Give a fitted cascade, got {type(cascade).__name__}, which decides nothing yet."
+        )
+    return decider
+
+
+def _readers(batches: Any, names: Sequence[str]) -> Iterator[Reader]:
+    """Give whatever holds rows as readers."""
+    if is_dataset(batches):
+        check_names(batches.schema, names)
+        batches = chain.from_iterable(part.readers(names) for part in parts_of(batches))
+    elif isinstance(batches, Part):
+        batches = batches.readers(names)
+    elif isinstance(batches, pa.RecordBatch | pa.Table) or hasattr(batches, "num_rows"):
+        batches = [batches]
+    elif not isinstance(batches, Iterable):
+        raise ColumnsError(
+            "`batches` must be record batches, a table, a data set or readers, got "
+            f"{type(batches).__name__}."
+        )
+    for item in batches:
+        if isinstance(item, pa.Table):
+            yield from map(Batch, item.to_batches(max_chunksize=BLOCK_ROWS))
+        elif isinstance(item, pa.RecordBatch):
+            for start in range(0, max(item.num_rows, 1), BLOCK_ROWS):
+                yield Batch(item.slice(start, BLOCK_ROWS))
+        elif isinstance(item, Part):
+            yield from item.readers(names)
+        elif hasattr(item, "read") and hasattr(item, "num_rows"):
+            yield item
+        else:
+            raise ColumnsError(
+                "`batches` must hold record batches, tables or readers with `num_rows` and "
+                f"`read(columns, rows)`, got {type(item).__name__}."
+            )

@@ -1,0 +1,207 @@
+"""Arrow data sets in parts: a row group of a Parquet file, or a whole file of another format.
+
+A part can be pickled, so that it can be read where it is needed, and reads only the columns that
+are asked for. Rows are numbered through the whole data set, in the order of its files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.dataset
+from numpy.typing import NDArray
+
+from emsco.exceptions import ArtifactError, ColumnsError, nearest, quoted
+
+BLOCK_ROWS = 2**15  # decided at a time: few enough to stay in the cache
+BATCH_ROWS = 2**16  # fitted on at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Some consecutive rows of a data set, which are read together.
+
+    Parameters
+    ----------
+    fragment : pyarrow.dataset.Fragment
+        What is read.
+    schema : pyarrow.Schema
+        The columns of the data set, with those that its folders name.
+    path : str
+        The file; "" where there is none.
+    row_group : int or None
+        The row group of a Parquet file; None: everything in the file.
+    first_row, n_rows : int
+        The number of the first row in the data set, and how many there are.
+    """
+
+    fragment: Any
+    schema: pa.Schema
+    path: str
+    row_group: int | None
+    first_row: int
+    n_rows: int
+
+    def readers(self, columns: Sequence[str], *, rows: int = BLOCK_ROWS) -> Iterator[Block | Batch]:
+        """Give the rows in blocks to decide; `columns` are all that may be asked for.
+
+        A column of a Parquet file is read when a block first asks for it.
+        """
+        if self.row_group is None:
+            for batch in self.batches(columns, rows=rows):
+                yield Batch(batch)
+            return
+        group = RowGroup(self)
+        for start in range(0, self.n_rows, rows):
+            yield Block(group, start, min(rows, self.n_rows - start))
+
+    def batches(
+        self, columns: Sequence[str], *, rows: int = BATCH_ROWS
+    ) -> Iterator[pa.RecordBatch]:
+        """Give columns of all rows in record batches of at most so many rows."""
+        with _reading(self.path):
+            scanned = self.fragment.to_batches(
+                schema=self.schema,
+                columns=list(columns),
+                batch_size=rows,
+                batch_readahead=2,  # more would be held in memory
+                fragment_readahead=1,
+            )
+        while True:
+            with _reading(self.path):
+                batch = next(scanned, None)
+            if batch is None:
+                return
+            for start in range(0, batch.num_rows, rows):
+                yield batch.slice(start, rows)
+
+    def table(self, columns: Sequence[str]) -> pa.Table:
+        """Read columns of all rows."""
+        with _reading(self.path):
+            return self.fragment.to_table(schema=self.schema, columns=list(columns))
+
+
+class RowGroup:
+    """A row group, and the columns of it that were asked for so far."""
+
+    def __init__(self, part: Part) -> None:
+        self._part = part
+        self._held: dict[str, pa.Array] = {}
+
+    def columns(self, names: Sequence[str]) -> list[pa.Array]:
+        """Give columns, reading those that are not held yet."""
+        lacking = [name for name in names if name not in self._held]
+        if lacking:
+            table = self._part.table(lacking)
+            self._held |= {name: whole(table.column(name)) for name in lacking}
+        return [self._held[name] for name in names]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some rows of a row group."""
+
+    group: RowGroup
+    start: int
+    num_rows: int
+
+    def read(self, columns: Sequence[str], rows: NDArray[np.intp] | None) -> pa.RecordBatch:
+        """Read columns of some rows; None: of all."""
+        found = [column.slice(self.start, self.num_rows) for column in self.group.columns(columns)]
+        if rows is not None:
+            places = pa.array(rows)
+            found = [column.take(places) for column in found]
+        return pa.RecordBatch.from_arrays(found, names=list(columns))
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Rows that are in memory."""
+
+    batch: pa.RecordBatch
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows there are."""
+        return int(self.batch.num_rows)
+
+    def read(self, columns: Sequence[str], rows: NDArray[np.intp] | None) -> pa.RecordBatch:
+        """Give columns of some rows; None: of all."""
+        check_names(self.batch.schema, columns, "The batch")
+        chosen = self.batch.select(list(columns))
+        return chosen if rows is None else chosen.take(pa.array(rows))
+
+
+def parts_of(dataset: Any) -> list[Part]:
+    """Give the parts of a data set, in order.
+
+    Parameters
+    ----------
+    dataset : pyarrow.dataset.Dataset
+        The data set. Of a Parquet file, only its last bytes are read, which list row groups.
+
+    Examples
+    --------
+    >>> import pyarrow as pa, pyarrow.dataset
+    >>> from emsco.arrow import parts_of
+    >>> dataset = pa.dataset.dataset(pa.table({"age": [31, 45, 62]}))
+    >>> [(part.first_row, part.n_rows) for part in parts_of(dataset)]
+    [(0, 3)]
+    """
+    try:
+        fragments = list(dataset.get_fragments())
+    except ValueError as error:  # it would give the rows that are filtered out
+        raise ColumnsError(
+            "A data set that is filtered or projected has no parts; write it to files first, or "
+            "pass its batches: dataset.to_batches()."
+        ) from error
+    parts: list[Part] = []
+    first_row = 0
+    for fragment in fragments:
+        path = str(getattr(fragment, "path", ""))
+        with _reading(path):
+            groups = getattr(fragment, "row_groups", None)
+            sizes = (
+                [(None, fragment.count_rows())]
+                if groups is None
+                else [(group.id, group.num_rows) for group in groups]
+            )
+            for number, n_rows in sizes:
+                own = fragment if number is None else fragment.subset(row_group_ids=[number])
+                if n_rows:
+                    parts.append(Part(own, dataset.schema, path, number, first_row, n_rows))
+                first_row += n_rows
+    return parts
+
+
+def check_names(schema: pa.Schema, wanted: Sequence[str], what: str = "The data set") -> None:
+    """Refuse a table that lacks a column or has it twice, and name the nearest one it has."""
+    for name in wanted:
+        n_held = len(schema.get_all_field_indices(name))
+        if not n_held:
+            raise ColumnsError(
+                f"{what} has no column {name!r}{nearest(name, schema.names)} It has "
+                f"{quoted(schema.names)}."
+            )
+        if n_held > 1:
+            raise ColumnsError(f"{what} has more than one column {name!r}; rename them.")
+
+
+def whole(column: pa.ChunkedArray) -> pa.Array:
+    """Give a column in one piece."""
+    return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+
+
+@contextmanager
+def _reading(path: str) -> Iterator[None]:
+    """Say which file cannot be read, and why."""
+    try:
+        yield
+    except (pa.ArrowException, OSError) as error:
+        why = str(error).rstrip(".")
+        raise ArtifactError(f"{path or 'The data set'} cannot be read: {why}.") from error

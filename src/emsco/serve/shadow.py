@@ -1,0 +1,237 @@
+"""A cascade in the shadow of its final model: the model answers, the cascade is only recorded.
+
+Everything is fetched, all of it at once, and the final model answers every row, as it does without
+a cascade. From the same values the cascade decides what it would have answered, and at which stage.
+Both stand in the log, beside the values: what it would have saved can be counted and certified
+before anybody depends on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emsco.acquisition import LiveCascade, Sources
+from emsco.acquisition.accounts import Accounts
+from emsco.acquisition.fetched import Key
+from emsco.acquisition.log import Log
+from emsco.acquisition.receipt import Receipt
+from emsco.acquisition.values import to_column
+from emsco.cascade import Decider
+from emsco.cascade.loop import Answer, Ask
+from emsco.exceptions import ServiceError
+from emsco.serve.problems import Problem
+from emsco.serve.settings import Settings
+from emsco.words.decisions import ACCEPTED, ERROR, INVALID_VALUE, Decisions, reason_for
+
+
+class Shadowed(NamedTuple):
+    """What was answered in shadow, and what the cascade would have done.
+
+    Parameters
+    ----------
+    answered : Decisions
+        What the final model answered.
+    would_be : Decisions
+        What the cascade would have decided. A row that has failed is rejected here too.
+    """
+
+    answered: Decisions
+    would_be: Decisions
+
+    @property
+    def saved(self) -> NDArray[np.float64]:
+        """What the cascade would have saved of what each row has cost; nothing where it failed."""
+        saved: NDArray[np.float64] = self.answered.cost - self.would_be.cost
+        return np.where(self.would_be.accepted, saved, 0.0)
+
+    @property
+    def changed(self) -> NDArray[np.bool_]:
+        """Which rows the cascade would have answered otherwise."""
+        changed: NDArray[np.bool_] = self.answered.label != self.would_be.label
+        return changed & self.would_be.accepted & self.answered.accepted
+
+
+def all_at_once(decider: Decider) -> Decider:
+    """Return what fetches every source at once, and has the final model answer.
+
+    Raises
+    ------
+    ServiceError
+        If the cascade has no final model.
+    """
+    if decider.final is None:
+        raise ServiceError(
+            "--shadow needs a model whose last stage is a final model, which answers while the "
+            "stages before it are only recorded; this file has none. Make one with `emsco savings "
+            "--out`, or with CascadeSearchCV(final=...), or leave out --shadow."
+        )
+    stages = decider.plan.stages
+    everything = replace(
+        stages[-1],
+        sources=tuple(name for stage in stages for name in stage.sources),
+        features=tuple(name for stage in stages for name in stage.features),
+    )
+    return replace(decider, plan=replace(decider.plan, stages=(everything,)))
+
+
+class Shadow:
+    """Lets a final model answer, and records what the cascade before it would have decided.
+
+    Parameters
+    ----------
+    decider : Decider
+        The cascade.
+    sources : Sources
+        How its sources are fetched.
+    settings : Settings
+        How it decides, and where it logs.
+    digest : str
+        The digest of the cascade.
+    accounts : Accounts, default=None
+        Who counts what is spent.
+    """
+
+    def __init__(
+        self,
+        decider: Decider,
+        sources: Sources,
+        settings: Settings,
+        digest: str,
+        accounts: Accounts | None = None,
+    ) -> None:
+        assert settings.log is not None  # as the settings are checked
+        self.live = LiveCascade(
+            all_at_once(decider),
+            sources,
+            max_cost=settings.max_cost,
+            deadline=settings.deadline,
+            accounts=accounts,
+        )
+        self._decider, self._digest, self._sources = decider, digest, sources
+        self._log = Log(settings.log, settings.on_log_failure)
+        stages = decider.plan.stages
+        self._source_of = {
+            feature: name for name in self.live.terms.bought
+            for feature in decider.costs.columns(name)
+        }  # fmt: skip
+        self._early = [
+            frozenset(name for stage in stages[: last + 1] for name in stage.sources)
+            for last in range(len(stages))
+        ]
+
+    async def decide(
+        self, keys: Sequence[Key], known: Any, call: str | Sequence[str], *, factors: bool = False
+    ) -> Shadowed:
+        """Answer by the final model, and record what the cascade would have decided."""
+        values: list[dict[str, Any]] = []
+        answered = await self.live.decide(keys, known, call=call, factors=factors, values=values)
+        shadowed = Shadowed(answered, self._would_be(answered, values, set(known or ())))
+        is_logged = await self._log.write(answered, values, self._entries(shadowed, values))
+        if not is_logged and self._log.rejects:
+            return shadowed._replace(answered=answered.rejected(reason_for(ERROR, "log")))
+        return shadowed
+
+    async def keep_labels(self, labels: Sequence[tuple[str, Any]]) -> int:
+        """Write true labels to the log, by the ids of decisions, and return how many.
+
+        Raises
+        ------
+        Problem
+            If one of them is no label of the model; nothing is written then.
+        """
+        classes = self._decider.classes.tolist()
+        if any(label not in classes for _, label in labels):
+            raise Problem(422, "labels", f"A label must be one of {classes!r}.")
+        return len(labels) if await self._log.write_labels(labels) else 0
+
+    def _would_be(
+        self, answered: Decisions, values: Sequence[dict[str, Any]], known: set[str]
+    ) -> Decisions:
+        """Decide by the cascade, from values that are here; rows that failed have none."""
+        rows = [row for row, own in enumerate(values) if own]
+        label, accepted = answered.label.copy(), np.zeros(len(answered), dtype=np.bool_)
+        stage, confidence = np.zeros(len(answered), dtype=np.intp), np.zeros(len(answered))
+        cost, reason = answered.cost.copy(), answered.reason.copy()
+        if rows:
+            decided = self._decider.drive(len(rows), _Columns(self, values, rows, known).answer)
+            label[rows], accepted[rows] = decided.label, decided.accepted
+            stage[rows], confidence[rows] = decided.exit_stage, decided.confidence
+            reason[rows] = decided.reason
+            for row in rows:
+                cost[row] -= self._saved(answered.receipts[row], stage[row])  # type: ignore[index]
+        return Decisions(label, accepted, stage, confidence, cost, reason)
+
+    def _saved(self, receipt: Receipt, stage: int) -> float:
+        """Return what was paid for sources beyond a stage."""
+        costs, early = self._decider.costs, self._early[stage]
+        paid = [fetch for fetch in receipt.fetches if fetch.paid]
+        late = [fetch for fetch in paid if fetch.source not in early]
+        priced = self.live.terms.priced
+        # Whichever source came first has paid for a setup that both sides of the stage may share.
+        shared = [fetch.source for fetch in late if priced[fetch.source].setup is not None]
+        had = [fetch.source for fetch in paid if fetch.source in early]
+        alone = sum(fetch.paid for fetch in late if fetch.source not in shared)
+        return alone + (costs.of(shared, paid=had) if shared else 0.0)
+
+    def _entries(
+        self, shadowed: Shadowed, values: Sequence[dict[str, Any]]
+    ) -> list[dict[str, Any]]:
+        """Return what the log has besides: the digest of the cascade, and what it would do."""
+        names = ("label", "accepted", "exit_stage", "confidence", "cost", "reason")
+        columns = (getattr(shadowed.would_be, name).tolist() for name in names)
+        told = (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
+        saved, last = shadowed.saved.tolist(), len(self._early) - 1
+        more = (
+            {"saved": saved[i], "final": row["exit_stage"] == last} | row
+            for i, row in enumerate(told)
+        )
+        return [
+            {"model": self._digest, "shadow": row if own else None}
+            for row, own in zip(more, values, strict=True)
+        ]
+
+    def column(
+        self, feature: str, values: list[Any], known: set[str]
+    ) -> tuple[NDArray[Any], list[int]]:
+        """Return values as a column, and the places of those that training had no such type of."""
+        spelled = feature not in known and self._sources[self._source_of[feature]].is_spelled
+        return to_column(values, self._decider.readers.get(feature), spelled=spelled)
+
+    def examine(self, columns: dict[str, NDArray[Any]]) -> Answer:
+        """Read values as the cascade knows its columns."""
+        return self._decider.examine(columns)
+
+
+class _Columns:
+    """Answers the decision loop of a cascade from values that were fetched for all its stages."""
+
+    def __init__(
+        self, shadow: Shadow, values: Sequence[dict[str, Any]], rows: list[int], known: set[str]
+    ) -> None:
+        self._shadow, self._known = shadow, known
+        self._values = [values[row] for row in rows]
+
+    def answer(self, ask: Ask) -> Answer:
+        """Answer with the values of the rows that are still undecided."""
+        asked = [self._values[row] for row in ask.rows.tolist()]
+        columns: dict[str, NDArray[Any]] = {}
+        odd: dict[int, str] = {}
+        for feature in ask.features:
+            own = [row[feature] for row in asked]
+            columns[feature], others = self._shadow.column(feature, own, self._known)
+            for place in others:
+                odd.setdefault(place, reason_for(INVALID_VALUE, feature))
+        answer = self._shadow.examine(columns)
+        if not odd:
+            return answer
+        reasons = answer.reasons
+        if reasons is None:
+            reasons = np.full(len(asked), ACCEPTED, dtype=object)
+        for place, reason in odd.items():
+            reasons[place] = reason
+        return answer._replace(reasons=reasons)

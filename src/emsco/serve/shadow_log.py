@@ -1,0 +1,199 @@
+"""The log of a cascade in shadow, read: its rows, and what the cascade would have saved.
+
+Only rows that were decided in shadow count. Of any others, the log has values as far as the cascade
+has bought them, and those for which it bought everything are no fair sample.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from emsco.acquisition.log import DECISIONS, LABELS
+from emsco.exceptions import ArtifactError
+
+
+@dataclass(frozen=True)
+class ShadowRow:
+    """One row that a final model answered while a cascade was in its shadow.
+
+    Parameters
+    ----------
+    id : str
+        The id of the decision.
+    key : str
+        The HMAC of its key.
+    time : str
+        When it was decided.
+    model : str
+        The digest of the cascade.
+    answer : label
+        What the final model answered.
+    paid : float
+        What everything has cost.
+    would_be : mapping
+        What the cascade would have decided: label, exit_stage, cost, saved, and `final`, whether it
+        would have asked the final model.
+    values : mapping of str to value
+        All its features.
+    truth : label or None
+        The true label, where it was sent.
+    """
+
+    id: str
+    key: str
+    time: str
+    model: str
+    answer: Any
+    paid: float
+    would_be: Mapping[str, Any]
+    values: Mapping[str, Any]
+    truth: Any = None
+
+
+@dataclass(frozen=True)
+class ShadowLog:
+    """The rows of a log that can be counted, and how many cannot.
+
+    Parameters
+    ----------
+    rows : tuple of ShadowRow
+        Rows of which everything is known, one per decision, oldest first.
+    failed : int
+        Rows that the final model could not answer, because a source failed or a value was invalid.
+    others : int
+        Rows that were not decided in shadow.
+    """
+
+    rows: tuple[ShadowRow, ...]
+    failed: int = 0
+    others: int = 0
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """The features that every row has."""
+        names = dict.fromkeys(self.rows[0].values)
+        for row in self.rows:
+            if len(row.values) != len(names) or not names.keys() <= row.values.keys():
+                names = {name: None for name in names if name in row.values}
+        return tuple(names)
+
+    def summaries(self) -> list[ShadowSavings]:
+        """Count what each cascade would have saved and changed, the last one first."""
+        by_model: dict[str, list[ShadowRow]] = {}
+        for row in reversed(self.rows):
+            by_model.setdefault(row.model, []).append(row)
+        return [ShadowSavings.of(model, own[::-1]) for model, own in by_model.items()]
+
+
+@dataclass(frozen=True)
+class ShadowSavings:
+    """What a cascade in shadow would have saved and changed.
+
+    Parameters
+    ----------
+    model : str
+        The digest of the cascade.
+    rows : int
+        Rows that the final model answered.
+    paid : float
+        What a row has cost.
+    cost : float
+        What it would have cost.
+    early : float
+        The share of rows that would not have reached the final model.
+    changed : tuple of ShadowRow
+        Rows that the cascade would have answered otherwise.
+    labelled, right, would_be_right : int
+        Rows with a true label, and those of them that the final model and the cascade answer right.
+    """
+
+    model: str
+    rows: int
+    paid: float
+    cost: float
+    early: float
+    changed: tuple[ShadowRow, ...]
+    labelled: int
+    right: int
+    would_be_right: int
+
+    @classmethod
+    def of(cls, model: str, rows: Sequence[ShadowRow]) -> ShadowSavings:
+        """Count rows of one cascade."""
+        labelled = [row for row in rows if row.truth is not None]
+        return cls(
+            model=model,
+            rows=len(rows),
+            paid=sum(row.paid for row in rows) / len(rows),
+            cost=sum(row.would_be["cost"] for row in rows) / len(rows),
+            early=sum(not row.would_be["final"] for row in rows) / len(rows),
+            changed=tuple(row for row in rows if row.would_be["label"] != row.answer),
+            labelled=len(labelled),
+            right=sum(row.answer == row.truth for row in labelled),
+            would_be_right=sum(row.would_be["label"] == row.truth for row in labelled),
+        )
+
+
+def read_shadow_log(folder: Path) -> ShadowLog:
+    """Read the log of a cascade in shadow.
+
+    A decision that was made again after a crash counts once, as it was made last.
+
+    Parameters
+    ----------
+    folder : path
+        The folder that `emsco serve --shadow --log` has written.
+
+    Raises
+    ------
+    ArtifactError
+        If it is no such folder, or has no row of which everything is known.
+    """
+    entries: dict[str, dict[str, Any]] = {}
+    for entry in sorted(_entries(folder, DECISIONS), key=lambda one: str(one["time"])):
+        entries.pop(entry["id"], None)
+        entries[entry["id"]] = entry
+    shadowed = [entry for entry in entries.values() if "shadow" in entry]
+    whole = [entry for entry in shadowed if entry["accepted"] and entry["shadow"] is not None]
+    if not whole:
+        raise ArtifactError(
+            f"{folder} has no row that was decided in shadow, with all its values; it must be the "
+            "folder of `emsco serve --shadow --log FOLDER --log-values`."
+        )
+    truths = {
+        entry["id"]: entry["label"]
+        for entry in sorted(_entries(folder, LABELS), key=lambda one: str(one["time"]))
+    }
+    rows = tuple(
+        ShadowRow(
+            entry["id"], entry["key"], entry["time"], entry["model"], entry["label"],
+            entry["cost"], entry["shadow"], entry["values"], truths.get(entry["id"]),
+        )
+        for entry in whole
+    )  # fmt: skip
+    return ShadowLog(rows, len(shadowed) - len(whole), len(entries) - len(shadowed))
+
+
+def _entries(folder: Path, kind: str) -> Iterator[dict[str, Any]]:
+    """Give the entries of all files of a kind; a killed process may leave half a line at the end.
+
+    The log goes on after it in another file: files are named by process.
+    """
+    for path in sorted(folder.glob(f"{kind}-*.jsonl")):
+        try:
+            lines = path.read_bytes().split(b"\n")
+        except OSError as error:
+            raise ArtifactError(f"{path} cannot be read: {error.strerror}.") from error
+        for number, line in enumerate(lines[:-1]):  # what follows the last end of a line is half
+            try:
+                entry = json.loads(line)
+                entry["id"], entry["time"]
+            except (ValueError, KeyError, TypeError) as error:
+                raise ArtifactError(
+                    f"Line {number + 1} of {path} is no entry of a log of decisions."
+                ) from error
+            yield entry

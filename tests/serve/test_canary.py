@@ -1,0 +1,396 @@
+"""A canary: a key keeps its model, every answer names it, and an alarm takes it back for good."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import signal
+import time
+import uuid
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from commands import call
+from processes import World, counted
+from served import BUREAU, CASCADE, KEYS, LABELS, PAGES, Store, X, make_cascade, served, wait_for
+from stores import REDIS, http_source, redis_source
+
+from emsco import CascadeClassifier, Costs, Source, StageDesign, dump
+from emsco.acquisition import CallableSource, Sources
+from emsco.certify import certify
+from emsco.exceptions import ServiceError, SourcesError, StateError
+from emsco.rows.ledger import forget_all
+from emsco.serve.bodies import DecideBody
+from emsco.serve.canary import Draw, load_models
+from emsco.serve.service import Service
+from emsco.serve.settings import Settings
+from emsco.serve.state import open_state
+from emsco.serve.watch import Watch
+
+NEW = make_cascade(0.9)
+RNG = np.random.default_rng(5)
+MANY = 2000
+FRESH_Y = RNG.integers(2, size=MANY)
+FRESH = np.column_stack([FRESH_Y + RNG.normal(size=MANY), 4 * FRESH_Y + RNG.normal(size=MANY)])
+TRUTH = np.array(["good", "fraud"])[FRESH_Y]
+
+
+def certified(threshold=0.9, on=MANY):
+    """Give a model with a certificate, so that it is watched."""
+    forget_all()  # here, the same rows do for all models
+    cascade = make_cascade(threshold)
+    rows = (FRESH[:on], TRUTH[:on])
+    cascade.certificate_ = certify(cascade, *rows, accuracy=0.8, random_state=0)
+    assert cascade.certificate_.certified
+    return cascade
+
+
+def watch(deployed, state):
+    return Watch(
+        deployed.monitor, state, model=deployed.digest, audit=1.0, label_after=4.0, cohort=0.1,
+        classes=deployed.decider.classes.tolist(),
+    )  # fmt: skip
+
+
+def table(shift=0.0):
+    """Give sources that know every number; those of the page may lie."""
+
+    def source(column, name, shift):
+        async def fetch(keys, _):
+            return {key: {name: float(FRESH[key % MANY, column]) + shift} for key in keys}
+
+        return CallableSource(function=fetch)
+
+    return Sources({"page": source(0, "x0", shift), "bureau": source(1, "x1", 0.0)})
+
+
+def models_of(one, keys):
+    """Ask for keys, and give the model of each, as every answer names it."""
+    answer = one.decide(keys=keys).json()
+    named = [row["model"] for row in answer["decisions"]]
+    assert answer["model"] == (named[0] if len(set(named)) == 1 else None)
+    return named
+
+
+def digests(one):
+    told = one.client.get("/v1/model").json()
+    return told["model"], told["canary"]["model"]
+
+
+# Who decides what
+
+
+def test_a_share_is_drawn_by_key_and_secret_alone():
+    """A larger share has all keys of a smaller one; another secret or model draws others."""
+    keys = [*range(5_000), *(f"customer-{i}" for i in range(5_000))]
+    few, many = Draw(0.05, b"s", "m"), Draw(0.3, b"s", "m")
+    drawn = {key for key in keys if few(key)}
+    assert abs(len(drawn) - 500) < 4 * np.sqrt(10_000 * 0.05 * 0.95)
+    assert drawn < {key for key in keys if many(key)}
+    for other in (Draw(0.05, b"t", "m"), Draw(0.05, b"s", "n")):
+        both = sum(other(key) for key in drawn)
+        assert both < 70  # a twentieth of them, by chance
+    assert not any(map(Draw(0.0, b"s", "m"), keys))
+    assert all(map(Draw(1.0, b"s", "m"), keys))
+    assert [few(str(key)) for key in range(100)] == [few(key) for key in range(100)]
+
+
+def test_every_row_is_decided_by_its_model_and_names_it(tmp_path, monkeypatch):
+    """Alone, together with others in any order, and in the log; the rest is as without it."""
+    monkeypatch.setenv("EMSCO_LOG_KEY", "a secret of the tests")
+    with served(tmp_path, Store().sources, canary=NEW, share=0.3, log=tmp_path / "log") as one:
+        old, new = digests(one)
+        answer = one.decide(keys=KEYS, receipt=True, factors=True, id="order-1").json()
+        rows = answer["decisions"]
+        assert answer["model"] is None
+        assert [row["id"] for row in rows] == [f"order-1-{i}" for i in range(len(KEYS))]
+        assert 0.15 < sum(row["model"] == new for row in rows) / len(rows) < 0.45
+        assert {row["model"] for row in rows} == {old, new}
+        for cascade, model in ((CASCADE, old), (NEW, new)):
+            wanted = cascade.decide(X)
+            own = [place for place, row in enumerate(rows) if row["model"] == model]
+            for name in ("label", "accepted", "exit_stage", "confidence", "cost"):
+                assert [rows[i][name] for i in own] == getattr(wanted, name)[own].tolist()
+        assert models_of(one, KEYS[::-1]) == [row["model"] for row in rows][::-1]
+        for place in range(20):
+            alone = one.decide(key=KEYS[place]).json()
+            assert alone["model"] == rows[place]["model"] == alone["decisions"][0]["model"]
+        assert one.decide(keys=KEYS, receipt=True, factors=True, id="order-1").json() == answer
+    lines = [line for path in (tmp_path / "log").glob("*.jsonl")
+             for line in path.read_text().splitlines()]  # fmt: skip
+    logged = {entry["id"]: entry["model"] for entry in map(json.loads, lines)}
+    assert {row["id"]: row["model"] for row in rows} == {
+        id_: model for id_, model in logged.items() if id_.startswith("order-1-")
+    }
+
+
+def test_what_is_known_goes_with_its_row(tmp_path):
+    store = Store()
+    known = {"x0": X[:, 0].tolist()}
+    with served(tmp_path, store.sources, canary=NEW, share=0.5) as one:
+        rows = one.decide(keys=KEYS, known=known).json()["decisions"]
+        _, new = digests(one)
+    assert store.asked["page"] == []
+    wanted = {True: NEW.decide(X).label, False: CASCADE.decide(X).label}
+    assert [row["label"] for row in rows] == [
+        wanted[row["model"] == new][place] for place, row in enumerate(rows)
+    ]
+
+
+def test_a_key_keeps_its_model_after_a_restart_and_in_another_process(tmp_path):
+    """With one state, also where the share grows meanwhile: nobody goes back to the old one."""
+    state = f"{REDIS}?prefix=t{uuid.uuid4().hex[:12]}"
+    options = {"canary": NEW, "state": state}
+    with (
+        served(tmp_path, table(), share=0.2, **options) as one,
+        served(tmp_path, table(), share=0.2, **options) as other,
+    ):
+        _, new = digests(one)
+        first = models_of(one, list(range(500)))
+        assert models_of(other, list(range(500))) == first
+    with served(tmp_path, table(), share=0.2, **options) as one:
+        assert models_of(one, list(range(500))) == first
+    with served(tmp_path, table(), share=0.6, **options) as one:
+        more = models_of(one, list(range(500)))
+        assert all(now == new for now, then in zip(more, first, strict=True) if then == new)
+        assert 200 < sum(model == new for model in more) < 400
+
+
+# Watched apart
+
+
+def test_each_model_has_its_own_monitor_and_feedback_finds_it(tmp_path):
+    options = {"canary": certified(), "cascade": certified(0.8), "watch": watch, "share": 0.5}
+    with served(tmp_path, table(), **options) as one:
+        old, new = digests(one)
+        rows = one.decide(keys=list(range(600))).json()["decisions"]
+        by = {model: [row for row in rows if row["model"] == model] for model in (old, new)}
+        # All labels of the canary are right, all of the other model wrong.
+        turned = {"good": "fraud", "fraud": "good"}
+        labels = [{"id": row["id"], "label": row["label"] if row["model"] == new
+                   else turned[row["label"]]} for row in rows]  # fmt: skip
+        told = one.client.post("/v1/feedback", json={"labels": labels}).json()
+        assert told["used"] == 600
+        time.sleep(4.3)  # until labels are final
+        one.run(one.service.watch.work())
+        for model, accuracy in ((old, 0.0), (new, 1.0)):
+            found = one.service.watch.told(model)
+            assert found["decided"]["rows"] == len(by[model])
+            assert found["audited"]["accuracy"] == accuracy
+        told = one.client.get("/v1/model").json()
+        # The old model's alarm is no reason to take the canary back.
+        assert {alarm["model"] for alarm in told["alarms"]} == {old}
+        assert told["canary"]["withdrawn"] is None
+        assert new in models_of(one, list(range(600)))
+
+
+# Taken back
+
+
+def test_an_alarm_takes_it_back_everywhere_and_for_good(tmp_path):
+    """In the process that sees it, in another one, and after a restart; not with other promises."""
+    state = f"{REDIS}?prefix=t{uuid.uuid4().hex[:12]}"
+    new_model = certified()
+    options = {"canary": new_model, "watch": watch, "share": 0.5, "state": state}
+    odd = table(shift=3.0)  # with which every row leaves at the first stage
+
+    def is_withdrawn(one):
+        return one.client.get("/v1/model").json()["canary"]["withdrawn"]
+
+    with served(tmp_path, odd, **options) as one, served(tmp_path, odd, **options) as other:
+        old, new = digests(one)
+        assert set(models_of(one, list(range(400)))) == {old, new}
+        one.run(one.service.watch.work())
+        wait_for(lambda: is_withdrawn(one) and is_withdrawn(other))
+        told = is_withdrawn(one)
+        assert told["promise"] == "exits"
+        assert is_withdrawn(other) == told
+        assert one.client.get("/v1/model").json()["canary"]["share"] == 0.0
+        for each in (one, other):
+            assert set(models_of(each, list(range(400)))) == {old}
+    with served(tmp_path, table(), **options) as one:
+        assert is_withdrawn(one) == told
+        assert set(models_of(one, list(range(400)))) == {old}
+    # The same cascade, certified on other rows, has not broken a promise yet.
+    options["canary"] = certified(on=1500)
+    with served(tmp_path, table(), **options) as one:
+        assert digests(one) == (old, new)
+        assert is_withdrawn(one) is None
+        assert set(models_of(one, list(range(400)))) == {old, new}
+
+
+def test_a_state_that_does_not_answer_does_not_keep_it(tmp_path):
+    """What one process knows counts there at once, and for all others once the state is back."""
+    with served(tmp_path, table(3.0), canary=certified(), watch=watch, share=0.5) as one:
+        old, _ = digests(one)
+        models_of(one, list(range(400)))
+        canary, real = one.service.models.canary, one.service.state
+
+        class Gone:
+            async def keep(self, *_, **__):
+                raise StateError("gone")
+
+            kept = keep
+
+        canary._state = Gone()
+        one.run(one.service.watch.work())
+        wait_for(lambda: canary.withdrawn is not None)
+        assert not canary.is_settled
+        assert set(models_of(one, list(range(400)))) == {old}
+        canary._state = real
+        wait_for(lambda: canary.is_settled)
+    with served(tmp_path, table(), canary=certified(), share=0.5) as one:  # without a watch
+        assert one.client.get("/v1/model").json()["canary"]["withdrawn"]["promise"] == "exits"
+
+
+# As a process
+
+
+@pytest.fixture
+def world(tmp_path):
+    """Give two models in files, with their stores; pages of odd keys lie."""
+    odd = {f"odd-{i}": {"x0": 6.0} for i in range(200)}
+    bureau = {key: {"x1": 0.0} for key in odd}
+    with (
+        redis_source(PAGES | odd, timeout=30.0) as page,
+        http_source(BUREAU | bureau, paid=True, timeout=30.0) as (vendor, web),
+    ):
+        sources = Sources({"page": replace(page, url=None, url_env="PAGE_URL"), "bureau": vendor})
+        (tmp_path / "sources.toml").write_text(sources.to_toml())
+        dump(CASCADE, tmp_path / "model.emsco")
+        dump(certified(), tmp_path / "new.emsco")
+        yield World(tmp_path, web, {"EMSCO_STATE": "", "PAGE_URL": REDIS})
+
+
+def test_workers_take_it_back_and_a_signal_ends_promotes_and_begins_it(world):
+    """Two workers with one state, from the alarm to the next canary."""
+    state = f"{REDIS}?prefix=t{uuid.uuid4().hex[:12]}"
+    new_file, arguments = world.folder / "new.emsco", ("--canary", "new.emsco", "--share", 0.5)
+    with world.serve(*arguments, "--workers", 2, "--metrics-port", 0, EMSCO_STATE=state) as one:
+        one.wait_ready(2)
+        old, new = digests(one)
+        assert {event["model"] for event in one.told("canary")} == {new}
+        assert set(models_of(one, KEYS)) == {old, new}
+        wait_for(lambda: counted(one, "emsco_canary_share") == 0.5)
+        for _ in range(3):
+            models_of(one, [f"odd-{i}" for i in range(200)])
+        # Decisions are counted every five seconds.
+        wait_for(lambda: len({e["pid"] for e in one.told("canary withdrawn")}) == 2, 60)
+        assert {e["promise"] for e in one.told("canary withdrawn")} == {"exits"}
+        assert any(e["model"] == new for e in one.told("alarm"))
+        assert set(models_of(one, KEYS)) == {old}
+        wait_for(lambda: counted(one, "emsco_canary_share") == 0.0)
+        assert "customer-" not in "".join(one.lines)
+        one.send(signal.SIGTERM)
+        assert one.end() == 0
+
+    def reload(events, name="reload"):
+        one.send(signal.SIGHUP)
+        wait_for(lambda: len(one.told(name)) == events, 30)
+        return one.client.get("/v1/model").json()
+
+    with world.serve(*arguments, EMSCO_STATE=state) as one:
+        one.wait_ready()
+        assert one.told("canary withdrawn")  # as it was before the restart
+        assert set(models_of(one, KEYS)) == {old}
+        assert reload(1)["canary"]["withdrawn"]  # a signal alone does not bring it back
+        dump(certified(0.95), new_file)
+        told = reload(2)
+        third = told["canary"]["model"]
+        assert (told["canary"]["withdrawn"], third in (old, new)) == (None, False)
+        assert set(models_of(one, KEYS)) == {old, third}
+        # A damaged or foreign file is refused, and both models stay.
+        kept = new_file.read_bytes()
+        new_file.write_bytes(kept[:-9])
+        told = reload(1, "refused")
+        assert "cannot be loaded" in told["refused"]["why"]
+        assert (told["model"], told["canary"]["model"]) == (old, third)
+        design = StageDesign.from_stages([["page"], ["bureau"]])
+        costs = Costs([Source("page", cost=1, features=["x0"]),
+                       Source("bureau", cost=5, features=["x1"])])  # fmt: skip
+        dump(CascadeClassifier(design=design, costs=costs).fit(X, LABELS == "good"), new_file)
+        assert "The canary has the labels" in reload(2, "refused")["refused"]["why"]
+        assert set(models_of(one, KEYS)) == {old, third}
+        # The file of the canary in place of the other one: it is promoted.
+        new_file.write_bytes(kept)
+        world.model.write_bytes(kept)
+        told = reload(3)
+        assert (told["model"], told["canary"], told["refused"]) == (third, None, None)
+        assert {one.decide(key=key).json()["model"] for key in KEYS[:20]} == {third}
+        # A new file is a new canary, and without its file it ends.
+        dump(certified(0.85), new_file)
+        assert reload(4)["canary"]["model"] not in (old, new, third)
+        new_file.unlink()
+        assert reload(5)["canary"] is None
+        assert any("has ended" in event.get("text", "") for event in one.told("canary"))
+        one.send(signal.SIGTERM)
+        assert one.end() == 0
+
+
+def test_each_model_may_have_sources_of_its_own(tmp_path, monkeypatch):
+    """They stand in one file; a name that neither knows is refused, and so is a further need."""
+    monkeypatch.setenv("PAGE_URL", REDIS)
+    costs = Costs([Source("page", cost=1, features=["x0"]), Source("lab", cost=2, features=["x1"])])
+    design = StageDesign.from_stages([["page"], ["lab"]])
+    other = CascadeClassifier(design=design, costs=costs, threshold=0.9).fit(X, LABELS)
+    dump(CASCADE, tmp_path / "model.emsco")
+    dump(other, tmp_path / "new.emsco")
+    settings = Settings(
+        model=tmp_path / "model.emsco", canary=tmp_path / "new.emsco", share=0.5, folder=tmp_path,
+        sources=tmp_path / "sources.toml",
+    )  # fmt: skip
+
+    async def models():
+        state = await open_state(settings.state_address)
+        deployed, canary = await load_models(settings, state)
+        service = Service(settings, deployed, state, canary=canary)
+        try:
+            body = DecideBody(keys=KEYS, known={"x0": X[:, 0].tolist()})
+            return deployed, canary, await service.decide(body)
+        finally:
+            await service.stop()
+            await state.close()
+
+    with (
+        redis_source(PAGES, timeout=30.0) as page,
+        redis_source(BUREAU, timeout=30.0) as lab,
+        http_source(BUREAU, timeout=30.0) as (bureau, _),
+    ):
+
+        def write(**sources):
+            (tmp_path / "sources.toml").write_text(
+                Sources(
+                    {
+                        name: replace(one, url=None, url_env="PAGE_URL")
+                        if one.url == REDIS else one for name, one in sources.items()
+                    }
+                ).to_toml()
+            )  # fmt: skip
+
+        write(page=page, bureau=bureau, lab=lab)
+        deployed, canary, answer = asyncio.run(models())
+        assert (deployed.bought, canary.deployed.bought) == (["page", "bureau"], ["page", "lab"])
+        wanted = {deployed.digest: CASCADE.decide(X), canary.deployed.digest: other.decide(X)}
+        assert [row["label"] for row in answer["decisions"]] == [
+            wanted[row["model"]].label[place] for place, row in enumerate(answer["decisions"])
+        ]
+        write(page=page, bureau=bureau, lab=lab, labs=lab)
+        with pytest.raises(SourcesError, match="The costs have no source 'labs'"):
+            asyncio.run(models())
+        write(page=page, bureau=bureau, lab=replace(lab, key=lab.key + "{country}"))
+        with pytest.raises(ServiceError, match="The canary needs 'country' in `known`"):
+            asyncio.run(models())
+
+
+def test_what_cannot_be_a_canary_is_refused(world, monkeypatch):
+    monkeypatch.chdir(world.folder)
+    monkeypatch.setenv("PAGE_URL", REDIS)
+    monkeypatch.delenv("EMSCO_STATE", raising=False)
+    options = ("serve", world.model, "--sources", "sources.toml", "--port", 0)
+    for more, message in (
+        (["--canary", "new.emsc"], "new.emsc cannot be loaded"),
+        (["--canary", "new.emsco", "--share", 1.5], "--share must be 0 to 1"),
+    ):
+        told = call(*options, *more)
+        assert (told.code, message in told.err) == (2, True), told.err

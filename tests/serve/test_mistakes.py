@@ -1,0 +1,74 @@
+"""A body is refused for its first mistake: many of them must not hold up those who wait."""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+
+import pytest
+
+from emsco.serve.bodies import DecideBody, FeedbackBody, Reader
+from emsco.serve.problems import Problem
+
+MANY = range(60_000)
+BODIES = {
+    "keys": (DecideBody, b'{"keys": [' + b"[]," * 300_000 + b"[]]}"),
+    "empty keys": (DecideBody, b'{"keys": [' + b'"",' * 300_000 + b'""]}'),
+    "a value": (DecideBody, b'{"key": "a", "known": {"x": [' + b"{}," * 300_000 + b"1]}}"),
+    "values": (
+        DecideBody,
+        b'{"key": "a", "known": {' + b",".join(b'"%d":{}' % n for n in MANY) + b"}}",
+    ),
+    "fields": (DecideBody, b"{" + b",".join(b'"%d":1' % n for n in MANY) + b"}"),
+    "labels": (FeedbackBody, b'{"labels": [' + b'{"id":"","label":[]},' * 45_000 + b"{}]}"),
+}
+VALID = b'{"keys": [' + b'"a",' * 249_000 + b'"a"]}'
+
+
+def taken(read, content):
+    """Time how long it takes to read a body or to refuse it: the best of three."""
+    best = float("inf")
+    for _ in range(3):
+        begin = time.process_time()
+        with suppress(Problem):
+            read(content)
+        best = min(best, time.process_time() - begin)
+    return best
+
+
+@pytest.mark.parametrize("name", BODIES)
+def test_many_mistakes_take_about_as_long_as_none(name):
+    """To list all of them takes a hundred times as long as to read a body of the same size."""
+    kind, content = BODIES[name]
+    with pytest.raises(Problem) as refused:
+        Reader(kind)(content)
+    assert refused.value.status == 422
+    assert taken(Reader(kind), content) < 12 * taken(Reader(DecideBody), VALID)
+
+
+def test_a_large_body_is_told_its_first_mistake():
+    reasons = {}
+    for name, (kind, content) in BODIES.items():
+        with pytest.raises(Problem) as refused:
+            Reader(kind)(content)
+        reasons[name] = refused.value.detail
+    assert reasons["keys"].startswith("`keys`, in place 0: a list of texts")
+    assert reasons["a value"].startswith("`known`: an object of names")
+    assert reasons["values"] == reasons["a value"]
+    assert reasons["fields"].startswith("The body has an unknown field; it may have `key`")
+    assert reasons["labels"].startswith("`labels`, in place 0: a list of")
+
+
+def test_many_mistakes_in_a_small_body_are_counted_and_not_listed():
+    content = b'{"key": "a", "known": {' + b",".join(b'"%d":{}' % n for n in range(2000)) + b"}}"
+    with pytest.raises(Problem, match="more than 1,000 mistakes"):
+        Reader(DecideBody)(content)
+
+
+def test_a_large_body_without_a_mistake_is_read():
+    known = {f"x{n}": [float(n)] * 10 for n in range(2000)}
+    content = DecideBody(keys=[str(n) for n in range(10)], known=known).model_dump_json(
+        include={"keys", "known"}
+    )
+    assert len(content) > 65_536
+    assert Reader(DecideBody)(content.encode()).known == known
