@@ -458,6 +458,27 @@ async def a_day_has_its_own_money(address):
 
 
 @check
+async def what_was_held_before_there_was_a_limit_is_given_back(address):
+    async with opened(address) as state:
+        held = await state.begin("whois", 1, 2.0, None)
+        assert (await state.begin("whois", 1, 2.0, 2.0)).granted == 0
+        await state.end(held, 0.0, 0.0)
+        assert (await state.begin("whois", 1, 2.0, 2.0)).granted == 1
+
+
+@check
+async def nothing_is_lost_if_calls_end_while_the_first_limit_of_a_day_begins(address):
+    async with opened(address) as state:
+        for source in map(str, range(20)):
+            held = [await state.begin(source, 1, 2.0, None) for _ in range(5)]
+            first, *_ = await asyncio.gather(
+                state.begin(source, 1, 2.0, 20.0), *(state.end(one, 0.0, 0.0) for one in held)
+            )
+            await state.end(first, 0.0, 0.0)
+            assert (await state.begin(source, 10, 2.0, 20.0)).granted == 10
+
+
+@check
 async def a_caller_who_leaves_holds_no_money(address):
     async with opened(address) as state:
         intent = await state.begin("other", 1, 2.0, None)

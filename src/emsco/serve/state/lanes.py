@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 _CONNECTIONS = 16  # to PostgreSQL, for each process
 _OLDEST_SQLITE = (3, 35)  # the first that returns what a statement has written
 _PAUSE = 0.05  # seconds between attempts to get at a file that another process is just making
-# Two processes that make the same tables at once would fail; this lock is held meanwhile.
+# Two processes that make the same tables or accounts at once would fail; this lock is held
+# meanwhile.
 _MAKING = 0x656D73636F
 
 
@@ -41,7 +42,7 @@ class Lane(Protocol):
         """Do some work, even if the caller leaves; `left` takes what comes of it then."""
 
     async def make(self, work: Work) -> None:
-        """Do work that makes tables, alone."""
+        """Do work in a transaction of its own, one at a time."""
 
     async def finish(self) -> None:
         """Wait for what is under way."""
@@ -76,7 +77,7 @@ class ThreadLane:
         return await self._batches.run(work, left)
 
     async def make(self, work: Work) -> None:
-        """Do work that makes tables, alone."""
+        """Do work in a transaction of its own, one at a time."""
         await self.run(work)
 
     async def _do(self, works: Sequence[Work]) -> list[Any]:
@@ -221,7 +222,7 @@ class PoolLane:
                 return outcome
 
     async def make(self, work: Work) -> None:
-        """Do work that makes tables, alone."""
+        """Do work in a transaction of its own, one at a time."""
         whole = self._engine.execution_options(isolation_level="READ COMMITTED")
         text = require("sqlalchemy", "live").text
         with _named(self._told):

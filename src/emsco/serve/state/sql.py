@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 _TIDY_EVERY = 3600.0  # seconds
 _AT_ONCE = 1000  # ids in one query
+_NO_DAY = -1  # instead of a number of rows: nothing is counted under a limit today yet
 
 
 class SQLState(BaseState):
@@ -77,6 +78,7 @@ class SQLState(BaseState):
         self._clock = time.time if clock is None and not lane.is_postgres else clock
         self._sql = statements(prefix, is_postgres=lane.is_postgres)
         self._tidying: asyncio.Task[None] | None = None
+        self._opening = asyncio.Lock()
 
     async def open(self) -> None:
         """Connect, and make what is not there yet."""
@@ -201,10 +203,17 @@ class SQLState(BaseState):
         work = self._begin if limit is None or price == 0 else self._begin_capped
 
         def undo(granted: int | None) -> None:
-            if granted:
+            if granted is not None and granted > 0:
                 self._begin_apart(self.end(intent_of(id_, source, price, granted), 0.0, 0.0))
 
-        granted = await self._lane.run(lambda connection: work(connection, values), undo)
+        def once(connection: sa.Connection) -> int | None:
+            return work(connection, values)
+
+        granted = await self._lane.run(once, undo)
+        if granted == _NO_DAY:
+            async with self._opening:  # one connection for it, however many find none at once
+                while (granted := await self._lane.run(once, undo)) == _NO_DAY:
+                    await self._lane.make(lambda connection: self._open_day(connection, values))
         return intent_of(id_, source, price, granted)
 
     def _begin(self, connection: sa.Connection, values: dict[str, Any]) -> int | None:
@@ -213,8 +222,10 @@ class SQLState(BaseState):
 
     def _begin_capped(self, connection: sa.Connection, values: dict[str, Any]) -> int | None:
         if self._lane.is_postgres:
-            granted: int | None = connection.execute(self._sql["begin_capped"], values).scalar()
-            return granted
+            granted, has_day = connection.execute(self._sql["begin_capped"], values).one()
+            return granted if has_day else _NO_DAY
+        if not connection.execute(self._sql["has_day"], values).scalar():
+            return _NO_DAY
         row = connection.execute(self._sql["cap"], values).first()
         if row is None:
             return None
@@ -222,6 +233,13 @@ class SQLState(BaseState):
             more = {"granted": row.granted, "day": row.day}
             connection.execute(self._sql["begin_capped"], values | more)
         return int(row.granted)
+
+    def _open_day(self, connection: sa.Connection, values: dict[str, Any]) -> None:
+        """Begin to count under a limit, with what the source was paid today before."""
+        if self._lane.is_postgres:
+            connection.execute(self._sql["alone"])
+        if connection.execute(self._sql["open_day"], values).rowcount:
+            connection.execute(self._sql["adopt"], values)
 
     async def end(self, intent: Intent, spent: float, unknown: float) -> None:
         """Count what a call cost, and what it may have cost; again if an answer comes late."""

@@ -58,7 +58,7 @@ CREATE TABLE IF NOT EXISTS {p}labels (
 """
 
 # How many rows the money is enough for, as `granted_rows` counts them.
-_ROOM = "(({limit} - {counted}) / {price} + 1e-6)"
+_ROOM = "(({limit} - cap.counted) / {price} + 1e-6)"
 _GRANTED = """
   CASE WHEN {room} < 1 THEN 0 WHEN {room} >= {rows} THEN {rows}
   ELSE CAST({whole} AS INTEGER) END
@@ -75,23 +75,19 @@ _FREE = """
   )
 """
 
-# A day begins with what was spent while there was no limit.
+# The account of a source for a day with a limit. It begins with what was held or spent while there
+# was no limit, which counts under the limit and is given back under it too.
+_OPEN_DAY = """
+  INSERT INTO {p}caps (source, day, counted, granted)
+  SELECT :source, {day}, COALESCE(SUM(paid + unknown), 0.0), 0
+  FROM {p}intents WHERE source = :source AND day = {day}
+"""
+_ADOPT = "UPDATE {p}intents SET is_capped = 1 WHERE source = :source AND day = {day}"
+_HAS_DAY = "EXISTS (SELECT 1 FROM {p}caps WHERE source = :source AND day = {day})"
+
 _CAP = """
-  INSERT INTO {p}caps AS cap (source, day, counted, granted)
-  SELECT :source, first.day, first.counted + first.granted * {price},
-    first.granted
-  FROM (
-    SELECT begun.day, begun.counted, {granted_begun} AS granted FROM (
-      SELECT {day} AS day,
-        CASE WHEN EXISTS (SELECT 1 FROM {p}caps WHERE source = :source AND day = {day}) THEN 0.0
-        ELSE COALESCE((
-          SELECT SUM(paid + unknown) FROM {p}intents WHERE source = :source AND day = {day}
-        ), 0.0) END AS counted
-    ) AS begun
-  ) AS first
-  WHERE {free}
-  ON CONFLICT (source, day) DO UPDATE SET granted = {granted_cap},
-    counted = cap.counted + {granted_cap} * {price}
+  UPDATE {p}caps AS cap SET granted = {granted_cap}, counted = cap.counted + {granted_cap} * {price}
+  WHERE source = :source AND day = {day} AND {free}
   RETURNING granted, day
 """
 
@@ -155,6 +151,9 @@ _SHARED = {
         {rows} * {price}, 1, 0
       WHERE {free} RETURNING granted
     """,
+    "has_day": f"SELECT {_HAS_DAY}",
+    "open_day": f"{_OPEN_DAY} ON CONFLICT DO NOTHING",
+    "adopt": _ADOPT,
     "may_try": """
       INSERT INTO {p}tries AS t (source, at) VALUES (:source, {now})
       ON CONFLICT (source) DO UPDATE SET at = {now} WHERE t.at <= {now} - :pause RETURNING source
@@ -238,8 +237,10 @@ _SQLITE = {
 _POSTGRES = {
     "begin_capped": f"""
       WITH cap AS ({_CAP}), made AS ({_INTENT_CAPPED} FROM cap WHERE cap.granted > 0)
-      SELECT granted FROM cap
+      SELECT (SELECT granted FROM cap) AS granted, {_HAS_DAY} AS has_day
     """,
+    # Calls that end meanwhile wait, and then find their intents adopted.
+    "alone": "LOCK TABLE {p}intents IN EXCLUSIVE MODE",
     "end": f"WITH cap AS ({_END_CAP}) {_END}",
     "tidy_intents": f"WITH gone AS (DELETE FROM {{p}}intents {_OLD} RETURNING *) "
     + _ADD_UP.replace("{gone}", "gone"),
@@ -272,10 +273,8 @@ def statements(prefix: str, *, is_postgres: bool) -> dict[str, sa.TextClause]:
         "capped_granted": "cap.granted" if is_postgres else ":granted",
         "free": _FREE.format(p=prefix, share="FOR SHARE" if is_postgres else ""),
     }
-    for table in ("begun", "cap"):
-        room = _ROOM.format(counted=f"{table}.counted", **parts)
-        granted = _GRANTED.format(room=room, whole=whole.format(room), **parts)
-        parts[f"granted_{table}"] = granted
+    room = _ROOM.format(**parts)
+    parts["granted_cap"] = _GRANTED.format(room=room, whole=whole.format(room), **parts)
     found = {
         name: sqlalchemy.text(text.format(**parts))
         for name, text in (_SHARED | (_POSTGRES if is_postgres else _SQLITE)).items()
