@@ -1,15 +1,41 @@
-.PHONY: check quick requirements
+.PHONY: check quick docs figures release-check requirements
+
+PYTHON ?= .venv/bin/python
 
 check:  ## everything that CI checks
 	bash .ci/run
 
 quick:  ## lint, types, rooms, the tests of what changed, the laws at few examples
+ifeq ($(EMSCO_DATA),)
+	@echo "EMSCO_DATA is not set: tests marked 'data', of tables that are not in the package, are left out."
+	PYTEST_ADDOPTS='-m "not data"' bash .ci/quick
+else
 	bash .ci/quick
+endif
+
+docs:  ## the site, in docs/_build/html; warnings are errors
+	PYTHONPATH=src $(PYTHON) -m sphinx -W --keep-going -q -b html docs docs/_build/html
+
+figures:  ## compare the figures of the documentation with stored results
+	PYTHONPATH=src $(PYTHON) docs/figures.py
+	PYTHONPATH=src $(PYTHON) -m pytest -q tests/test_experiments.py tests/test_peers.py \
+		-k "documentation_holds or documentation_tells or readme_holds"
+
+# The time of the commit, so that the same commit gives the same bytes, whenever and wherever it is built.
+export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
+
+release-check:  ## build wheel and sdist twice, and compare the bytes
+	rm -rf dist/check && mkdir -p dist/check
+	$(PYTHON) -m hatchling build -d "$(CURDIR)/dist/check/once"
+	$(PYTHON) -m hatchling build -d "$(CURDIR)/dist/check/again"
+	diff -r dist/check/once dist/check/again && ls -l dist/check/once
 
 COMPILE = uv pip compile --quiet --upgrade --generate-hashes --no-emit-index-url --no-header --python-version 3.11
 
 requirements:  ## pin the environments anew, with hashes and without any index address
-	$(COMPILE) --group test --group peers pyproject.toml --output-file requirements/test.txt
+	$(COMPILE) --group test --group peers --group engines pyproject.toml --output-file requirements/test.txt
 	$(COMPILE) --group test --constraint requirements/oldest.in pyproject.toml --output-file requirements/oldest.txt
 	$(COMPILE) --group lint --group test --group peers pyproject.toml --output-file requirements/lint.txt
+	$(COMPILE) --group docs pyproject.toml --output-file requirements/docs.txt
+	echo 'moto[server]' | $(COMPILE) - --output-file requirements/s3.txt
 	echo uv | $(COMPILE) - --output-file requirements/uv.txt
