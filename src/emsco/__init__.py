@@ -42,7 +42,7 @@ if TYPE_CHECKING:  # for type checkers, which do not run the table of names; a t
     from emsco.words.scored import ScoredCandidate as ScoredCandidate
     from emsco.words.scored import ScoredFront as ScoredFront
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 __all__ = sorted(PUBLIC)
 
