@@ -8,7 +8,7 @@ import json
 import pickle
 import struct
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from experiments.forgeries import (
     opened,
     packed,
     payloads,
+    places_of,
     seal,
     sealed,
 )
@@ -304,17 +305,9 @@ def _any(rng: Rng, files: Files, *, without: str = "") -> bytes:
 
 def _replace(manifest: dict[str, Any], rng: Rng, new: Any) -> None:
     """Put something else in a random place of the model."""
-    places = list(_places(manifest["model"]))
+    places = list(places_of(manifest["model"]))
     holder, key = places[rng.integers(len(places))]
     holder[key] = new
-
-
-def _places(value: Any) -> Iterator[tuple[Any, Any]]:
-    items = value.items() if isinstance(value, dict) else enumerate(value)
-    for key, item in list(items):
-        yield value, key
-        if isinstance(item, dict | list):
-            yield from _places(item)
 
 
 DAMAGES: dict[str, tuple[Mutation, int]] = {

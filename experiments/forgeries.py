@@ -12,7 +12,7 @@ import pickle
 import struct
 import subprocess
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -169,3 +169,12 @@ def payloads(valid: bytes) -> list[bytes]:
         b"",
     ]  # fmt: skip
     return forgeries
+
+
+def places_of(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Give every place of nested data: what holds it, and its key or number there."""
+    items = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, item in list(items):
+        yield value, key
+        if isinstance(item, dict | list):
+            yield from places_of(item)

@@ -6,14 +6,14 @@ import copy
 import io
 import json
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from hashlib import sha256
 from typing import Any
 
 import numpy as np
 
 from emsco.io._zip import pack
-from experiments.forgeries import npy, opened, sealed
+from experiments.forgeries import npy, opened, places_of, sealed
 
 Rng = np.random.Generator
 Mutator = Callable[[bytes, Rng], bytes]
@@ -147,7 +147,7 @@ def _mutate_npy(data: bytes, rng: Rng) -> bytes:
 
 def mutate_tree(tree: Any, rng: Rng) -> None:
     """Change one place of a tree of lists and objects."""
-    places = list(_places(tree))
+    places = list(places_of(tree))
     if not places:  # an earlier change has left nothing
         return
     holder, key = places[rng.integers(len(places))]
@@ -191,11 +191,3 @@ def _mutate_holder(holder: Any, key: Any, rng: Rng) -> None:
         holder[f"{key}x"] = holder.pop(key)
     else:
         holder[f"more {key}"] = copy.deepcopy(holder[other])
-
-
-def _places(value: Any) -> Iterator[tuple[Any, Any]]:
-    items = value.items() if isinstance(value, dict) else enumerate(value)
-    for key, item in list(items):
-        yield value, key
-        if isinstance(item, dict | list):
-            yield from _places(item)

@@ -273,7 +273,7 @@ class Call:
         columns: dict[str, Any] = {}
         for name, one in got.items():
             features = self._terms.features[name]
-            given = [self._values(name, feature, one, rows, kept) for feature in features]
+            given = self._values(name, features, one, rows, kept)
             spelled = name not in self._known and self._gates[name].source.is_spelled
             if self._terms.is_of_numbers[name]:
                 matrix = to_numbers(given, spelled=spelled)
@@ -288,17 +288,22 @@ class Call:
         return {feature: columns[feature] for feature in ask.features}
 
     def _values(
-        self, name: str, feature: str, one: _Got, rows: list[int], kept: Sequence[int]
-    ) -> list[Any]:
-        """Give the values of a feature for the rows kept."""
+        self,
+        name: str,
+        features: Sequence[str],
+        one: _Got,
+        rows: list[int],
+        kept: Sequence[int],
+    ) -> list[list[Any]]:
+        """Give the values of each feature for the rows kept."""
         if name in self._known:
-            return [self._have[feature][rows[place]] for place in kept]
+            return [[self._have[feature][rows[place]] for place in kept] for feature in features]
         assert one.batch is not None  # as some rows have no reason
-        values = one.batch.columns[feature]
+        columns = [one.batch.columns[feature] for feature in features]
         if len(one.places) == len(kept) == len(rows):
-            return values
+            return columns
         at = dict(zip(one.places, range(len(one.places)), strict=True))
-        return [values[at[place]] for place in kept]
+        return [[values[at[place]] for place in kept] for values in columns]
 
 
 def _spread(column: NDArray[Any], places: Sequence[int], n_rows: int) -> NDArray[Any]:

@@ -137,7 +137,7 @@ def match(
         text = key_text(answer.key)
         by_key[text] = None if text in by_key else answer
     now = time.time()
-    columns: dict[str, list[Any]] = {name: [None] * len(keys) for name in features}
+    records: list[Record] = [{}] * len(keys)
     reasons = [ACCEPTED] * len(keys)
     ages: list[float | None] = [None] * len(keys)
     prices: list[float | None] = [None] * len(keys)
@@ -158,9 +158,8 @@ def match(
             if freshness.is_stale(ages[i]):
                 reasons[i] = STALE
                 continue
-        record = found.record
-        for name in features:
-            columns[name][i] = record.get(name)
+        records[i] = found.record
+    columns = {name: [record.get(name) for record in records] for name in features}
     priced = any(price is not None for price in prices)
     return Fetched(columns, reasons, ages if timed else None, prices if priced else None, verified)
 

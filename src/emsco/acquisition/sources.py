@@ -7,6 +7,7 @@ import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -115,13 +116,20 @@ class Sources(Mapping[str, LiveSource]):
         Raises
         ------
         SourcesError
-            If it is not valid TOML, or a name or value in it is wrong; the message says which.
+            If it cannot be read, is not valid TOML, or a name or value in it is wrong; the message
+            says which.
         """
-        with open(path, "rb") as file:
-            try:
+        path = Path(path)
+        try:
+            with path.open("rb") as file:
                 data = tomllib.load(file)
-            except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-                raise SourcesError(f"{os.fspath(path)} is not valid TOML: {error}.") from None
+        except OSError as error:
+            beside = [known.name for known in path.parent.glob("*.toml")]
+            raise SourcesError(
+                f"{path} cannot be read: {error.strerror}{nearest(path.name, beside)}"
+            ) from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise SourcesError(f"{path} is not valid TOML: {error}.") from None
         return cls({name: _source_from(name, table) for name, table in data.items()})
 
     def to_toml(self) -> str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from emsco.exceptions import ArtifactError, ColumnsError, SourcesError, ValuesError, nearest
+from emsco.exceptions import ArtifactError, ColumnsError, ValuesError
 
 if TYPE_CHECKING:
     from emsco.acquisition import Sources
@@ -116,19 +116,6 @@ def _number(value: Any) -> Any:
         return int(value)  # which a request spells as the file does
     number = to_number(value)
     return value if abs(number) == UNREADABLE else None if number != number else number
-
-
-def load_sources(path: Path) -> Sources:
-    """Read how sources are fetched, or say what is wrong with the file."""
-    from emsco.acquisition import Sources
-
-    try:
-        return Sources.from_toml(path)
-    except OSError as error:
-        beside = [known.name for known in path.parent.glob("*.toml")]
-        raise SourcesError(
-            f"{path} cannot be read: {error.strerror}{nearest(path.name, beside)}"
-        ) from error
 
 
 def needs_of(sources: Sources) -> set[str]:

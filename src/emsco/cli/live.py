@@ -60,10 +60,10 @@ def decide(
     import asyncio
 
     from emsco._ground.atomic import write_whole
-    from emsco.acquisition import LiveCascade
+    from emsco.acquisition import LiveCascade, Sources
     from emsco.acquisition.survey import check_open
     from emsco.acquisition.tally import Tally
-    from emsco.cli._keys import as_known, load_sources, needs_of, read_keys
+    from emsco.cli._keys import as_known, needs_of, read_keys
     from emsco.cli._models import MODEL, load_cascade
     from emsco.cli._outputs import check_outputs
     from emsco.cli._print import print_bytes
@@ -72,7 +72,7 @@ def decide(
     folder = model / MODEL if model.is_dir() else model
     check_outputs([out], [folder, sources, keys], force=force)
     make_parts = csv_parts if out is None else parts_for(out)
-    described = load_sources(sources)
+    described = Sources.from_toml(sources)
     cascade = load_cascade(model, trust)
     decider = cascade.decider_
     live = LiveCascade(cascade, described, deadline=deadline, max_cost=max_cost)
@@ -111,14 +111,15 @@ def compare(
     """
     import asyncio
 
+    from emsco.acquisition import Sources
     from emsco.acquisition.comparison import align
     from emsco.acquisition.comparison import compare as compare_live
     from emsco.cli._frames import read_features
-    from emsco.cli._keys import load_sources, needs_of, read_keys
+    from emsco.cli._keys import needs_of, read_keys
     from emsco.cli._models import load_cascade
     from emsco.cli._print import print_text
 
-    described = load_sources(sources)
+    described = Sources.from_toml(sources)
     decider = load_cascade(model, trust).decider_
     described.check(decider.costs, _bought(decider))
     read = read_keys(keys, key_column, needs_of(described))

@@ -36,15 +36,16 @@ def measure(
     """
     import asyncio
 
+    from emsco.acquisition import Sources
     from emsco.acquisition.latencies import write_latencies
     from emsco.acquisition.measure import measure as measure_sources
     from emsco.acquisition.tally import money
-    from emsco.cli._keys import load_sources, needs_of, read_keys
+    from emsco.cli._keys import needs_of, read_keys
     from emsco.cli._print import print_text
     from emsco.cli.search import load_costs
     from emsco.exceptions import SourcesError, quoted
 
-    prices, described = load_costs(costs), load_sources(sources)
+    prices, described = load_costs(costs), Sources.from_toml(sources)
     read = read_keys(keys, key_column, needs_of(described))
     found = asyncio.run(
         measure_sources(

@@ -22,7 +22,7 @@ from emsco.cascade.fingerprint import digest_of
 from emsco.certify.monitor import Alarm
 from emsco.exceptions import ServiceError, quoted
 from emsco.io import load
-from emsco.serve.deployed import Deployed, cascade_of, read_sources
+from emsco.serve.deployed import Deployed, cascade_of
 from emsco.serve.events import WARNING, log_event, where
 from emsco.serve.settings import Settings
 from emsco.serve.shared import shared_secret
@@ -194,7 +194,7 @@ async def load_models(
     if again and not settings.canary.exists():
         log_event("canary", text=f"{settings.canary} is gone, and the canary has ended.")
         return await Deployed.load(settings, state), None
-    sources = await asyncio.to_thread(read_sources, settings.sources)
+    sources = await asyncio.to_thread(Sources.from_toml, settings.sources)
     files = (settings.model, settings.canary)
     models = [await asyncio.to_thread(load, file, trusted=settings.trust) for file in files]
     known = [set(cascade_of(model).decider_.costs.names) for model in models]

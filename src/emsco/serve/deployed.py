@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ from emsco.cascade import CascadeClassifier, Decider
 from emsco.cascade.fingerprint import fingerprint
 from emsco.certify import OlderCertificate, problem_with
 from emsco.certify.monitor import CertificateMonitor
-from emsco.exceptions import MonitorError, ServiceError, SourcesError, nearest
+from emsco.exceptions import MonitorError, ServiceError, nearest
 from emsco.io import load
 from emsco.rows.reading import ColumnReader
 from emsco.serve.events import WARNING, log_event
@@ -99,7 +98,7 @@ class Deployed:
         accounts : Accounts, default=None
             Who counts what is spent.
         """
-        sources = await asyncio.to_thread(read_sources, settings.sources)
+        sources = await asyncio.to_thread(Sources.from_toml, settings.sources)
         model = await asyncio.to_thread(load, settings.model, trusted=settings.trust)
         return await cls.make(model, sources, settings, accounts)
 
@@ -289,14 +288,3 @@ def cascade_of(model: Any) -> CascadeClassifier:
     if not isinstance(cascade, CascadeClassifier):
         raise ServiceError(f"A service needs a cascade, got a {type(model).__name__}.")
     return cascade
-
-
-def read_sources(path: Path) -> Sources:
-    """Read how sources are fetched, or say what is wrong with the file."""
-    try:
-        return Sources.from_toml(path)
-    except OSError as error:
-        beside = [known.name for known in path.parent.glob("*.toml")]
-        raise SourcesError(
-            f"{path} cannot be read: {error.strerror}{nearest(path.name, beside)}"
-        ) from error
