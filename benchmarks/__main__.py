@@ -9,7 +9,7 @@ import sys
 
 NAMES = (
     "decide", "startup", "command_line", "choice", "search", "growth", "covtype", "live", "beside",
-    "serve", "arrow", "ray",
+    "serve", "arrow", "blocks", "ray",
 )  # fmt: skip
 
 

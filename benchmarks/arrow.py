@@ -1,65 +1,47 @@
-"""Data sets larger than memory: `emsco decide` on 20 million rows, and fits over blocks.
+"""`emsco decide` on 20 million rows of Parquet: time, memory, and bytes read.
 
-Rows are those of covtype, again and again, with noise added to every measured column so that files
-do not compress away; flags stay as they are. The reference program reads through the same readers,
-decides by bare numpy, and writes the same columns with the same writer. Memory is that of
-a process of its own. All files are in a temporary folder, which is deleted in the end.
+The reference program reads through the same readers, decides by bare numpy, and writes the same
+columns with the same writer. Memory is that of a process of its own. All files are in a temporary
+folder, which is deleted in the end.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.dataset
-import pyarrow.fs
 import pyarrow.parquet
-from fsspec.implementations.local import LocalFileSystem
-from numpy.typing import NDArray
 from typer.testing import CliRunner
 
-from benchmarks.measure import Result, best_times
-from emsco import CascadeClassifier, StageDesign, dump
-from emsco.arrow import decide_batches, decision_schema, open_dataset, parts_of
+from benchmarks.measure import Result, apart, best_times, peak_mb
+from benchmarks.warehouse import (
+    FILE_ROWS,
+    STAGES,
+    bare_batches,
+    bare_file,
+    counting,
+    stages_of,
+    write_covtype,
+)
+from emsco import CascadeClassifier, dump
+from emsco.arrow import decide_batches, open_dataset, parts_of
 from emsco.cli._app import app
-from emsco.cli._writing import parquet_parts
-from emsco.datasets import load_covtype
 
 ROWS, SMALL_ROWS = 20_000_000, 400_000
-FITTED, SMALL_FITTED = 10_000_000, 200_000
-COLUMNS, SMALL_COLUMNS = 50, 20
 GROUP, SMALL_GROUP = 2**17, 2**14  # rows
-FILE_ROWS = 2**20
-THRESHOLD = 0.75
-NOISE = 0.05  # of the standard deviation
-HILLSHADES = ["Hillshade_9am", "Hillshade_Noon", "Hillshade_3pm"]
-DISTANCES = [f"Horizontal_Distance_To_{name}" for name in ("Hydrology", "Roadways", "Fire_Points")]
-STAGES = [
-    ["Elevation", "wilderness_area"],
-    ["Aspect", "Slope", *HILLSHADES],
-    ["Vertical_Distance_To_Hydrology", *DISTANCES],
-    ["soil_type"],
-]
-
-Stages = list[tuple[list[str], NDArray[np.float64], float]]
 
 
 def run(*, small: bool = False) -> Iterator[Result]:
-    """Measure decisions, then fits; `small` holds no time to a bar, because it is noise there."""
+    """Measure time, memory and bytes read; `small` holds no time to a bar: it is noise there."""
     with TemporaryDirectory(prefix="emsco-arrow-") as folder:
         yield from _deciding(Path(folder), SMALL_ROWS if small else ROWS, small=small)
-    with TemporaryDirectory(prefix="emsco-arrow-") as folder:
-        yield from _fitting(Path(folder), small=small)
 
 
 def _deciding(folder: Path, n_rows: int, *, small: bool) -> Iterator[Result]:
@@ -121,7 +103,7 @@ def _deciding(folder: Path, n_rows: int, *, small: bool) -> Iterator[Result]:
         (few / path.name).symlink_to(path)
     peaks = {}
     for name in ("few", "rows"):
-        told = _alone("decide", str(model), str(folder / name), str(out))
+        told = apart("benchmarks.arrow", str(model), str(folder / name), str(out))
         peaks[name] = told["peak_mb"]
     yield Result(
         "arrow.decide: peak memory on all rows, of that on a tenth",
@@ -156,74 +138,6 @@ def _bytes(folder: Path, cascade: CascadeClassifier, group: int) -> Iterator[Res
         )
 
 
-class _Counted:
-    """A file that notes what is read of it."""
-
-    def __init__(self, file: Any, path: str, reads: list[tuple[str, int, int]]) -> None:
-        self._file, self._path, self._reads = file, path, reads
-
-    def read(self, n: int = -1) -> bytes:
-        """Read, and note how much."""
-        start = self._file.tell()
-        data: bytes = self._file.read(n)
-        self._reads.append((self._path, start, len(data)))
-        return data
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._file, name)
-
-
-class _CountingFileSystem(LocalFileSystem):
-    """Local files, of which every read is noted."""
-
-    cachable = False
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.reads: list[tuple[str, int, int]] = []
-
-    def open(self, path: str, mode: str = "rb", **options: Any) -> Any:
-        """Open a file."""
-        file = super().open(path, mode, **options)
-        return _Counted(file, path, self.reads) if mode == "rb" else file
-
-
-def counting() -> tuple[Any, list[tuple[str, int, int]]]:
-    """Give a file system for pyarrow, and the list of its reads: path, offset, length."""
-    system = _CountingFileSystem()
-    return pa.fs.PyFileSystem(pa.fs.FSSpecHandler(system)), system.reads
-
-
-def write_covtype(folder: Path, n_rows: int, group: int) -> CascadeClassifier:
-    """Write covtype with noise, so often as it takes, and fit a cascade to one of its copies."""
-    folder.mkdir()
-    X, y, costs = load_covtype()
-    rng = np.random.default_rng(0)
-    measured = [name for name in X if X[name].nunique() > 2]
-    deviations = {name: float(X[name].std()) for name in measured}
-    design = StageDesign.from_stages(STAGES, costs.names)
-    cascade = None
-    for number, start in enumerate(range(0, n_rows, FILE_ROWS)):
-        rows = rng.integers(len(X), size=min(FILE_ROWS, n_rows - start))
-        columns: dict[str, Any] = {}
-        for name in X:
-            values = X[name].to_numpy()[rows]
-            if name in deviations:
-                noise = NOISE * deviations[name] * rng.normal(size=len(rows))
-                columns[name] = values + noise
-            else:
-                columns[name] = values.astype(np.int8)
-        table = pa.table(columns)
-        if cascade is None:
-            few = table.slice(0, 100_000).to_pandas()
-            cascade = CascadeClassifier(design=design, costs=costs, threshold=THRESHOLD)
-            cascade.fit(few, y[rows[:100_000]])
-        path = folder / f"part-{number:03}.parquet"
-        pa.parquet.write_table(table, path, row_group_size=group, use_dictionary=False)
-    assert cascade is not None
-    return cascade
-
-
 def _sort(source: Path, folder: Path, cascade: CascadeClassifier, group: int) -> None:
     """Write the same rows, the surest of the first stage first."""
     folder.mkdir()
@@ -240,69 +154,6 @@ def _sort(source: Path, folder: Path, cascade: CascadeClassifier, group: int) ->
         path = folder / f"part-{number:03}.parquet"
         some = table.slice(start, FILE_ROWS)
         pa.parquet.write_table(some, path, row_group_size=group, use_dictionary=False)
-
-
-def stages_of(cascade: CascadeClassifier) -> Stages:
-    """Give each stage as what it reads anew, and weights and a constant for all read so far."""
-    stages: Stages = []
-    for stage, estimator in zip(cascade.decider_.plan.stages, cascade.estimators_, strict=True):
-        held = [name for names, _, _ in stages for name in names] + list(stage.features)
-        names = [name for name in cascade.decider_.layout.names if name in set(held)]
-        encodings: list[Any] = [cascade.decider_.readers[name].encoding for name in names]
-        w = estimator.coef_[0] / [encoding.scale for encoding in encodings]
-        b = estimator.intercept_[0] - w @ [encoding.centre for encoding in encodings]
-        by_name = dict(zip(names, w, strict=True))
-        stages.append((list(stage.features), np.array([by_name[name] for name in held]), float(b)))
-    return stages
-
-
-def bare_batches(
-    folder: Path, cascade: CascadeClassifier, stages: Stages
-) -> Iterator[pa.RecordBatch]:
-    """Decide by bare numpy: the same readers, the same columns, the same decisions."""
-    schema, labels = decision_schema(cascade), pa.array(cascade.classes_.tolist())
-    costs = cascade.decider_.plan.costs
-    for part in parts_of(open_dataset(folder)):
-        for reader in part.readers(cascade.decider_.columns_read):
-            n_rows = reader.num_rows
-            yes, exit_stage = np.empty(n_rows), np.empty(n_rows, dtype=np.int64)
-            rows, held = np.arange(n_rows), []
-            for number, (names, w, b) in enumerate(stages):
-                batch = reader.read(names, rows if number else None)
-                held += [column.to_numpy(zero_copy_only=False) for column in batch.columns]
-                z = w[0] * held[0]  # faster than a matrix product, which would copy every column
-                for slope, column in zip(w[1:], held[1:], strict=True):
-                    z += slope * column
-                p = 1 / (1 + np.exp(-(z + b)))
-                yes[rows], exit_stage[rows] = p, number
-                (is_open,) = np.nonzero(np.maximum(p, 1 - p) < THRESHOLD)
-                rows, held = rows[is_open], [column[is_open] for column in held]
-                if not rows.size:
-                    break
-            sure = np.maximum(yes, 1 - yes)
-            accepted = pa.array(sure >= THRESHOLD)
-            columns = [
-                labels.take(pa.array((yes > 0.5).astype(np.int64))), accepted,
-                pa.array(exit_stage), pa.array(sure), pa.array(costs[exit_stage]),
-                pc.if_else(accepted, "", "low confidence"),
-            ]  # fmt: skip
-            yield pa.RecordBatch.from_arrays(columns, schema=schema)
-
-
-def bare_file(folder: Path, cascade: CascadeClassifier, stages: Stages, out: Path) -> None:
-    """Write what bare numpy decides, with row numbers, as `emsco decide` does."""
-
-    def numbered() -> Iterator[pa.RecordBatch]:
-        first = 0
-        for batch in bare_batches(folder, cascade, stages):
-            rows = pa.array(np.arange(first, first + batch.num_rows))
-            first += batch.num_rows
-            yield pa.RecordBatch.from_arrays([rows, *batch.columns], schema=schema)
-
-    schema = decision_schema(cascade, numbered=True)
-    with out.open("wb") as file:
-        for part in parquet_parts(schema, numbered()):
-            file.write(part)
 
 
 def _differing(here: Path, there: Path) -> int:
@@ -340,101 +191,12 @@ def _chunk_sizes(folder: Path, names: list[str], first: list[str]) -> tuple[floa
     return own / 1e6, (sum(sizes.values()) - own) / 1e6
 
 
-def _fitting(folder: Path, *, small: bool) -> Iterator[Result]:
-    """Fit to ten times as many rows: memory below the data, and the same time for a million."""
-    n_rows, n_columns = (SMALL_FITTED, SMALL_COLUMNS) if small else (FITTED, COLUMNS)
-    _write_columns(folder / "all", n_rows, n_columns)
-    few = folder / "few"
-    few.mkdir()
-    paths = sorted((folder / "all").iterdir())
-    for path in paths[: len(paths) // 10]:
-        (few / path.name).symlink_to(path)
-    told = {name: _alone("fit", str(folder / name)) for name in ("few", "all")}
-    by_million = {name: own["seconds"] / own["rows"] * 1e6 for name, own in told.items()}
-    worked = {name: own["cpu_seconds"] / own["rows"] * 1e6 for name, own in told.items()}
-    data_mb = n_rows * n_columns * 8 / 1e6
-    facts = {
-        "rows": told["all"]["rows"],
-        "columns": n_columns,
-        "rounds": told["all"]["rounds"],
-        "seconds": round(told["all"]["seconds"], 1),
-        "seconds_a_million_rows": round(by_million["all"], 2),
-        "seconds_a_million_rows_of_a_tenth": round(by_million["few"], 2),
-        "cpu_seconds_a_million_rows": round(worked["all"], 2),
-        "cpu_seconds_a_million_rows_of_a_tenth": round(worked["few"], 2),
-        "load": round(os.getloadavg()[0], 1),
-    }
-    yield Result(
-        "arrow.fit: time a million rows, of that at a tenth of the rows",
-        by_million["all"] / by_million["few"],
-        None if small else 1.2,
-        facts=facts,
-    )
-    yield Result(
-        "arrow.fit: peak memory, of the data as float64",
-        told["all"]["peak_mb"] / data_mb,
-        None if small else 1.0,
-        facts={
-            "peak_mb": told["all"]["peak_mb"],
-            "peak_mb_of_a_tenth": told["few"]["peak_mb"],
-            "data_mb": round(data_mb),
-        },
-    )
-
-
-def _write_columns(folder: Path, n_rows: int, n_columns: int) -> None:
-    """Write numbers, two columns with gaps among them, and labels that they tell."""
-    folder.mkdir()
-    rng = np.random.default_rng(0)
-    slopes = np.linspace(0.6, 0.05, n_columns)
-    each = n_rows // 10
-    for number in range(10):
-        columns = {f"x{i}": rng.normal(size=each) for i in range(n_columns)}
-        score = sum(slope * column for slope, column in zip(slopes, columns.values(), strict=True))
-        for name in ("x1", "x2"):
-            columns[name] = np.where(rng.random(each) < 0.05, np.nan, columns[name])
-        label = score + rng.logistic(size=each) > 0
-        table = pa.table(columns | {"y": label})
-        path = folder / f"part-{number:03}.parquet"
-        pa.parquet.write_table(table, path, row_group_size=GROUP, use_dictionary=False)
-
-
-def _alone(*arguments: str) -> dict[str, Any]:
-    """Run a part of this file in a process of its own, and give what it tells."""
-    command = [sys.executable, "-m", "benchmarks.arrow", *arguments]
-    done = subprocess.run(command, check=True, capture_output=True, text=True)
-    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return told
-
-
-def _peak_mb() -> float:
-    status = Path("/proc/self/status").read_text(encoding="utf-8")
-    (line,) = [line for line in status.splitlines() if line.startswith("VmHWM:")]
-    return round(int(line.split()[1]) / 1024, 1)
-
-
-def main(arguments: list[str]) -> None:
-    """Do what `_alone` asks for, and print what it took."""
-    if arguments[0] == "decide":
-        model, rows, out = arguments[1:]
-        result = CliRunner().invoke(app, ["decide", model, rows, "--out", out, "--force"])
-        assert result.exit_code == 0, result.output
-        told: dict[str, Any] = {"peak_mb": _peak_mb()}
-    else:
-        dataset = open_dataset(arguments[1])
-        names = [name for name in dataset.schema.names if name != "y"]
-        design = StageDesign(np.arange(len(names)) * 3 // len(names))
-        start, worked = time.perf_counter(), time.process_time()
-        fitted = CascadeClassifier(design=design).fit(dataset, "y")
-        told = {
-            "seconds": time.perf_counter() - start,
-            "cpu_seconds": time.process_time() - worked,
-            "rows": dataset.count_rows(),
-            "rounds": int(max(e.n_iter_[0] for e in fitted.estimators_)),
-            "peak_mb": _peak_mb(),
-        }
-    print(json.dumps(told))
+def main(model: str, rows: str, out: str) -> None:
+    """Decide a folder by the command line, and print the memory that it took."""
+    result = CliRunner().invoke(app, ["decide", model, rows, "--out", out, "--force"])
+    assert result.exit_code == 0, result.output
+    print(json.dumps({"peak_mb": peak_mb()}))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main(*sys.argv[1:])

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 
@@ -40,3 +44,18 @@ def best_times(*programs: Callable[[], object], rounds: int) -> list[float]:
             program()
             best[i] = min(best[i], time.perf_counter() - start)
     return best
+
+
+def apart(module: str, *arguments: str) -> dict[str, Any]:
+    """Run a module in a process of its own, and give the JSON object that it prints last."""
+    command = [sys.executable, "-m", module, *arguments]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return told
+
+
+def peak_mb() -> float:
+    """Give the most memory that this process has had."""
+    status = Path("/proc/self/status").read_text(encoding="utf-8")
+    (line,) = [line for line in status.splitlines() if line.startswith("VmHWM:")]
+    return round(int(line.split()[1]) / 1024, 1)

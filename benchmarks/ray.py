@@ -18,11 +18,8 @@ import ray
 from numpy.typing import NDArray
 from sklearn.ensemble import HistGradientBoostingClassifier
 
-from benchmarks.arrow import bare_batches as bare_batches
-from benchmarks.arrow import bare_file as bare_file
-from benchmarks.arrow import stages_of as stages_of
-from benchmarks.arrow import write_covtype as write_covtype
 from benchmarks.measure import Result, best_times
+from benchmarks.warehouse import bare_batches, bare_file, stages_of, write_covtype
 from emsco import LocalEngine
 from emsco.arrow import decide_batches
 from emsco.datasets import load_covtype

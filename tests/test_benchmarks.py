@@ -23,7 +23,7 @@ def test_ci_runs_every_benchmark():
     """It asks for the names of all that there are, so that none can be forgotten."""
     assert {path.stem for path in Path(search.__file__).parent.glob("*.py")} - {
         "__init__", "__main__", "applicants", "history", "interpreter", "measure", "problems",
-        "served", "workloads",
+        "served", "warehouse", "workloads",
     } == set(NAMES)  # fmt: skip
     asked = CI.read_text().partition("for name in $(")[2].partition("); do")[0]
     command = asked.replace('"$work/test/bin/python"', "python3")

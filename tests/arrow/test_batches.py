@@ -9,7 +9,7 @@ import pyarrow.dataset
 import pyarrow.parquet
 import pytest
 
-from benchmarks.arrow import counting
+from benchmarks.warehouse import counting
 from emsco import CascadeClassifier, Costs, InputGuard, Source, StageDesign
 from emsco.arrow import Part, decide_batches, decision_schema, open_dataset, parts_of
 from emsco.exceptions import ArtifactError, ColumnsError, DecisionsError, ValuesError
