@@ -11,7 +11,9 @@ import pytest
 from stores import MARIADB, POSTGRES, http_source, redis_source, sql_source
 
 from emsco import CascadeClassifier, Costs, InputGuard, Source, StageDesign
-from emsco.acquisition import CallableSource, LiveCascade, Sources
+from emsco.acquisition import CallableSource, KnownSource, LiveCascade, Sources
+from emsco.acquisition.comparison import compare
+from emsco.acquisition.measure import measure
 from emsco.exceptions import SourcesError
 from emsco.words.decisions import kind_of
 
@@ -326,3 +328,65 @@ def test_a_source_that_fails_elsewhere_is_left_alone(cascade):
     first, then = asyncio.run(story())
     assert first.reason[0] == "circuit open: url"
     assert kind_of(then.reason[0]) != "circuit open"
+
+
+# What callers always send
+
+
+def test_a_known_source_is_never_fetched_and_a_row_without_it_is_rejected_for_nothing(cascade):
+    """With its values rows are decided as the table does; without them they cost nothing."""
+    shop = Shop()
+
+    async def decide():
+        async with LiveCascade(cascade, shop.sources(url=KnownSource())) as live:
+            with_url = await live.decide(KEYS, FRAME[["url"]])
+            without = await live.decide(KEYS[:3])
+            return with_url, without, live.spending["url"].paid
+
+    with_url, without, paid = asyncio.run(decide())
+    same(with_url, cascade.decide(FRAME))
+    assert "url" not in {source for source, _ in shop.asked}
+    assert without.reason.tolist() == ["missing: url"] * 3
+    assert not without.accepted.any()
+    assert without.cost.tolist() == [0.0] * 3
+    assert paid == 0
+
+
+def test_a_known_source_is_neither_compared_nor_timed(cascade):
+    """There is nothing to fetch before going live either."""
+    known = Sources({"url": KnownSource()})
+    with pytest.raises(SourcesError, match="no source to measure"):
+        asyncio.run(measure(COSTS, known, KEYS))
+    compared = asyncio.run(
+        compare(
+            cascade.decider_,
+            Shop().sources(url=KnownSource()),
+            KEYS[:20],
+            {name: FRAME[name].tolist()[:20] for name in FRAME},
+        )
+    )
+    assert "url" not in {column.source for column in compared.columns}
+    assert {"page", "whois", "dns"} <= {column.source for column in compared.columns}
+
+
+def test_bytes_that_are_no_text_harm_no_other_row():
+    """A source may hold anything; what another request uses of it must not end the call."""
+    costs = Costs([Source("name", cost=0), Source("age", cost=1, requires=["name"])])
+    X = pd.DataFrame({"name": list("abc") * 60, "age": np.arange(180.0)})
+    design = StageDesign.from_stages([["name"], ["age"]])
+    cascade = CascadeClassifier(design=design, costs=costs, threshold=0.99)
+    cascade.fit(X, np.arange(180) > 90)
+
+    async def name(keys, _):
+        return {key: {"name": b"\xff" if key == "k2" else b"a"} for key in keys}
+
+    async def age(keys, values):
+        assert values["name"] == ["a", "\udcff", "a"]
+        return {key: {"age": 1.0} for key in keys}
+
+    sources = {
+        "name": CallableSource(function=name), "age": CallableSource(function=age, uses=["name"]),
+    }  # fmt: skip
+    live = LiveCascade(cascade, sources)
+    assert live.decide_now(["k1", "k2", "k3"]).accepted[[0, 2]].all()
+    live.close_now()

@@ -8,7 +8,14 @@ import string
 import pytest
 
 from emsco import Costs, Source
-from emsco.acquisition import CallableSource, HTTPSource, RedisSource, Sources, SQLSource
+from emsco.acquisition import (
+    CallableSource,
+    HTTPSource,
+    KnownSource,
+    RedisSource,
+    Sources,
+    SQLSource,
+)
 from emsco.exceptions import SourcesError
 
 FILE = """\
@@ -43,6 +50,12 @@ def read(text, folder):
     path = folder / "sources.toml"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     return Sources.from_toml(path)
+
+
+def test_a_source_that_callers_send_is_in_the_file_too(tmp_path):
+    sources = read('[url]\nkind = "known"\n', tmp_path)
+    assert sources["url"] == KnownSource()
+    assert read(sources.to_toml(), tmp_path) == sources
 
 
 def test_a_file_says_how_each_source_is_fetched(tmp_path):

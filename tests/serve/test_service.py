@@ -9,11 +9,11 @@ import uuid
 from contextlib import asynccontextmanager
 
 import pytest
-from served import CASCADE, KEYS, LABELS, QUICK, THOROUGH, Store, X, make_cascade
+from served import CASCADE, KEYS, LABELS, PAGES, QUICK, THOROUGH, Store, X, make_cascade
 from stores import REDIS
 
 from emsco import dump
-from emsco.acquisition import Sources
+from emsco.acquisition import KnownSource, Sources
 from emsco.certify import certify
 from emsco.exceptions import ArtifactError, ServiceError, SourcesError, StateError
 from emsco.serve import service as module
@@ -375,6 +375,27 @@ def test_a_model_is_refused_with_what_to_do(tmp_path, monkeypatch):
         asyncio.run(Deployed.make(Store(), Store().sources, Settings()))
     with pytest.raises(SourcesError, match="EMSCO_LOG_KEY is not set"):
         asyncio.run(load(**files, log=tmp_path / "log"))
+
+
+def test_clients_must_send_what_nobody_fetches(tmp_path):
+    """The description says so, and a row without it is rejected, not guessed."""
+    store = Store()
+    store.sources = Sources({**store.sources, "page": KnownSource()})
+
+    async def ask():
+        async with serving(tmp_path, store) as service:
+            known = {"x0": PAGES[QUICK]["x0"]}
+            sent = await service.decide(body(key=QUICK, known=known))
+            not_sent = await service.decide(body(key=QUICK))
+            return service.model()["needed"], sent["decisions"], not_sent["decisions"]
+
+    needed, (sent,), (not_sent,) = asyncio.run(ask())
+    assert needed == ["x0"]
+    assert (sent["accepted"], sent["cost"]) == (True, 0.0)
+    assert (not_sent["accepted"], not_sent["reason"], not_sent["cost"]) == (
+        False, "missing: page", 0.0,
+    )  # fmt: skip
+    assert store.asked == {"page": [], "bureau": []}
 
 
 def test_a_certificate_of_another_cascade_is_refused():

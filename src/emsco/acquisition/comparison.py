@@ -12,9 +12,10 @@ from typing import Any
 from emsco._ground.progress import tell
 from emsco.acquisition.bought import Bought
 from emsco.acquisition.difference import Difference, difference
-from emsco.acquisition.fetched import Key, key_text
+from emsco.acquisition.fetched import Key, first_places, key_text
 from emsco.acquisition.sources import Sources
 from emsco.acquisition.survey import Purse, Survey
+from emsco.acquisition.terms import Terms
 from emsco.cascade import Decider
 from emsco.exceptions import ColumnsError, SourcesError, ValuesError, quoted
 from emsco.words.costs import Costs
@@ -115,7 +116,7 @@ def align(keys: Sequence[Key], table_keys: Sequence[Key]) -> tuple[list[int], li
                 "one row per key.",
                 row=row,
             )
-    places = {key_text(key): place for place, key in reversed(list(enumerate(keys)))}
+    places = first_places(keys)
     found = sorted(place for text, place in places.items() if text in rows)
     if not found:
         raise ColumnsError(
@@ -152,8 +153,9 @@ async def compare(
         The most to spend on sources that are paid for. None: none of them may have a price.
     """
     costs = decider.costs
-    names = [name for stage in decider.plan.stages for name in stage.sources]
-    sources.check(costs, names)
+    bought = Terms(decider).bought
+    sources.check(costs, bought)
+    names = [name for name in bought if sources[name].is_fetched]
     paid = _Bill(costs, [name for name in names if sources[name].paid], sources, max_spend)
     paid.check(len(keys))
     given = dict(known or {})
@@ -254,7 +256,7 @@ class _Bill:
         return wanted if times is None else min(wanted, times)
 
     def add(self, got: Mapping[str, Sequence[Bought | None]]) -> None:
-        """Count what rows have cost; the dearest says what one may cost."""
+        """Count what rows have cost; the most expensive one says what a row may cost."""
         if not self._names:
             return
         for rows in zip(*(got[name] for name in self._names), strict=True):

@@ -13,7 +13,7 @@ import numpy as np
 
 from emsco._ground.progress import tell
 from emsco.acquisition.bought import Bought
-from emsco.acquisition.fetched import Key, key_text
+from emsco.acquisition.fetched import Key, first_places
 from emsco.acquisition.sources import Sources
 from emsco.acquisition.survey import Purse, Survey
 from emsco.exceptions import SourcesError
@@ -139,13 +139,13 @@ async def measure(
         The most to spend on sources that are paid for. None: they are not measured.
     """
     sources.check(costs, ())
-    if not len(sources):
+    timed = [name for name, source in sources.items() if source.is_fetched]
+    if not timed:
         raise SourcesError("There is no source to measure.")
     plain = {name: replace(source, ttl=None, retries=0) for name, source in sources.items()}
     given = dict(known or {})
-    first = {key_text(key): place for place, key in reversed(list(enumerate(keys)))}
-    places = sorted(first.values())
-    async with Survey(plain, costs, [*sources], given) as survey:
+    places = sorted(first_places(keys).values())
+    async with Survey(plain, costs, timed, given) as survey:
         clock = _Clock(survey, costs, sources, rounds, Purse(max_spend))
         for number in range(rounds):
             place = places[number % len(places)]

@@ -124,6 +124,11 @@ class LiveSource(ABC):
         return False
 
     @property
+    def is_fetched(self) -> bool:
+        """Whether values are fetched at all; if not, callers always send them."""
+        return True
+
+    @property
     def rows_per_call(self) -> int | None:
         """The maximum number of rows in a request. None: no limit."""
         return _MOST_ROWS

@@ -14,6 +14,7 @@ from typing import Any
 from emsco._ground.toml import toml_key, toml_value
 from emsco.acquisition.functions import CallableSource
 from emsco.acquisition.http import HTTPSource
+from emsco.acquisition.known import KnownSource
 from emsco.acquisition.redis import RedisSource
 from emsco.acquisition.source import LiveSource
 from emsco.acquisition.sql import SQLSource
@@ -21,7 +22,7 @@ from emsco.exceptions import SourcesError, nearest, quoted, refuse_unknown_keys
 from emsco.words.costs import Costs
 
 KINDS: Mapping[str, type[LiveSource]] = MappingProxyType(
-    {"redis": RedisSource, "sql": SQLSource, "http": HTTPSource}
+    {"redis": RedisSource, "sql": SQLSource, "http": HTTPSource, "known": KnownSource}
 )
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
@@ -31,6 +32,7 @@ _SECRETS = {
     RedisSource: {"url": "url_env"},
     SQLSource: {"url": "url_env"},
     HTTPSource: {"headers": "headers_env"},
+    KnownSource: {},
 }
 
 

@@ -18,10 +18,9 @@ from emsco.cascade import CascadeClassifier, Decider
 from emsco.cascade.fingerprint import fingerprint
 from emsco.certify import OlderCertificate, problem_with
 from emsco.certify.monitor import CertificateMonitor
-from emsco.exceptions import MonitorError, ServiceError, nearest
+from emsco.exceptions import ServiceError, nearest
 from emsco.io import load
 from emsco.rows.reading import ColumnReader
-from emsco.serve.events import WARNING, log_event
 from emsco.serve.parts import monitor_of
 from emsco.serve.problems import Problem
 from emsco.serve.settings import Settings
@@ -110,10 +109,10 @@ class Deployed:
         """What decides."""
         return self.cascade.decider_
 
-    @cached_property
+    @property
     def bought(self) -> list[str]:
         """The sources that the model can buy."""
-        return [name for stage in self.decider.plan.stages for name in stage.sources]
+        return list(self.live.terms.bought)
 
     def check_certificate(self) -> None:
         """Refuse a certificate that is about another cascade."""
@@ -126,16 +125,7 @@ class Deployed:
     @cached_property
     def monitor(self) -> CertificateMonitor | None:
         """A new monitor of the certificate; None where there is nothing to watch."""
-        certificate = self.certificate
-        if certificate is None or isinstance(certificate, OlderCertificate):
-            return None
-        if not certificate.certified:
-            return None
-        try:
-            return monitor_of(certificate, self.model)
-        except MonitorError as error:
-            log_event("monitor", WARNING, text=f"The certificate is not watched: {error}")
-            return None
+        return monitor_of(self.certificate, self.model)
 
     async def _warm(self) -> None:
         """Decide no row and one row, fetching nothing, so that the first request is not slow."""
@@ -146,9 +136,8 @@ class Deployed:
                 answer = self.decider.examine(made_up)
                 held |= zip(stage.features, answer.columns, strict=True)
                 stage.judge(held)
-        known = {name: self.example(name) for name in self.features} | dict.fromkeys(
-            self.needed, ""
-        )
+        known: dict[str, Any] = dict.fromkeys(self.needed, "")
+        known |= {name: self.example(name) for name in self.features}
         trial = LiveCascade(self.cascade, self.sources)  # without the log and the accounts
         try:
             for keys in ([], ["warm"]):
@@ -170,9 +159,15 @@ class Deployed:
 
     @cached_property
     def needed(self) -> tuple[str, ...]:
-        """What requests of sources use and no source yields: every client must send it."""
+        """What every client must send: what nobody fetches, and what requests of sources use."""
         used = {need for name in self.bought for need in self.sources[name].needs}
-        return tuple(sorted(used - set(self.features)))
+        sent = {
+            feature
+            for name in self.bought
+            if not self.sources[name].is_fetched
+            for feature in self.decider.costs.columns(name)
+        }
+        return tuple(sorted(sent | (used - set(self.features))))
 
     def example(self, feature: str) -> Any:
         """Make up a value of a feature."""
