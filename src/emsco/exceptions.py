@@ -1,4 +1,4 @@
-"""The errors and warnings of emsco, and a function to import optional modules."""
+"""The errors and warnings of emsco, helpers for their messages, and `require` for imports."""
 
 from __future__ import annotations
 

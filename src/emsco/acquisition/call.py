@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emsco.acquisition.bought import KNOWN, Batch
-from emsco.acquisition.fetched import Key
+from emsco.acquisition.fetched import Key, as_text
 from emsco.acquisition.gate import Gate
 from emsco.acquisition.receipt import Asked
 from emsco.acquisition.terms import Terms
@@ -100,21 +100,25 @@ class Call:
     def values(self) -> list[dict[str, Any]]:
         """Give the values that each row was decided by, as far as they were fetched."""
         found: list[dict[str, Any]] = [{} for _ in self._keys]
-        for rows, columns in self.read:
-            for feature, column in columns.items():
-                for row, value in zip(rows.tolist(), column.tolist(), strict=True):
-                    found[row][feature] = value
+        for feature, values in self._decided_by():
+            for row, value in values:
+                found[row][feature] = value
         return found
 
     def columns(self) -> dict[str, list[Any]]:
         """Give the values that rows were decided by, by feature; None where none was fetched."""
         found: dict[str, list[Any]] = {}
+        for feature, values in self._decided_by():
+            whole = found.setdefault(feature, [None] * len(self._keys))
+            for row, value in values:
+                whole[row] = value
+        return found
+
+    def _decided_by(self) -> Iterator[tuple[str, Iterator[tuple[int, Any]]]]:
+        """Give each feature that a stage was given, with rows and their values."""
         for rows, columns in self.read:
             for feature, column in columns.items():
-                whole = found.setdefault(feature, [None] * len(self._keys))
-                for row, value in zip(rows.tolist(), column.tolist(), strict=True):
-                    whole[row] = value
-        return found
+                yield feature, zip(rows.tolist(), column.tolist(), strict=True)
 
     async def answer(self, ask: Ask) -> Answer:
         """Fetch what a stage needs, each source after those that it requires."""
@@ -186,12 +190,12 @@ class Call:
         for feature in self._used.intersection(batch.columns):
             have = self._have.setdefault(feature, [None] * len(self._keys))
             for row, value in zip(rows, batch.columns[feature], strict=True):
-                have[row] = value.decode() if isinstance(value, bytes) else value
+                have[row] = as_text(value)
 
     def _afforded(
         self, name: str, rows: list[int], places: Sequence[int], failed: dict[int, str]
     ) -> tuple[Sequence[int], list[float] | None]:
-        """Leave out rows for which a source is too dear; what a setup adds, for the others."""
+        """Leave out rows that cannot pay for a source; say what a setup adds for the others."""
         source, limit = self._terms.priced[name], self._terms.max_cost
         if limit is None and source.setup is None:
             return places, None
@@ -269,7 +273,7 @@ class Call:
         kept: Sequence[int],
         reasons: dict[int, str],
     ) -> dict[str, Any]:
-        """Give a column per feature for rows without a reason; notes those of another type."""
+        """Give a column per feature for the rows kept; note values of another type as reasons."""
         columns: dict[str, Any] = {}
         for name, one in got.items():
             features = self._terms.features[name]

@@ -182,4 +182,31 @@ def key_text(key: Key) -> str:
     >>> key_text(b"a81f"), key_text(17)
     ('a81f', '17')
     """
-    return key.decode("utf-8", "surrogateescape") if isinstance(key, bytes) else str(key)
+    return str(as_text(key))
+
+
+def first_places(keys: Sequence[Key]) -> dict[str, int]:
+    """Return the place of each key, as text, where it comes first.
+
+    Examples
+    --------
+    >>> from emsco.acquisition.fetched import first_places
+    >>> first_places(["7", "x", 7])
+    {'7': 0, 'x': 1}
+    """
+    places: dict[str, int] = {}
+    for place, key in enumerate(keys):
+        places.setdefault(key_text(key), place)
+    return places
+
+
+def as_text(value: Any) -> Any:
+    r"""Return bytes as text, even if they are not valid UTF-8, and other values as they are.
+
+    Examples
+    --------
+    >>> from emsco.acquisition.fetched import as_text
+    >>> as_text(b"a81f"), as_text(b"\xff"), as_text(17)
+    ('a81f', '\udcff', 17)
+    """
+    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value

@@ -49,6 +49,8 @@ class HTTPSource(LiveSource):
         Headers whose values are secrets, read from environment variables.
     idempotency_header : str, default=None
         The header that makes the service charge a repeated request only once.
+    headers : mapping of header to value, default=None
+        Further headers; only possible in Python, not in a file.
     """
 
     url: str

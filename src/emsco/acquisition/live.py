@@ -90,7 +90,11 @@ class LiveCascade:
         accounts: Accounts | None = None,
     ) -> None:
         cascade = getattr(cascade, "best_cascade_", cascade)
-        decider: Decider = getattr(cascade, "decider_", cascade)
+        decider = getattr(cascade, "decider_", cascade)
+        if not isinstance(decider, Decider):
+            raise SourcesError(
+                f"Give a fitted cascade, got {type(cascade).__name__}, which decides nothing yet."
+            )
         if decider.layout.answers is not None:
             raise SourcesError("A cascade before logged answers decides tables, not live rows.")
         _check_limits(max_cost=max_cost, deadline=deadline)

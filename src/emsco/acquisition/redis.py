@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from emsco.acquisition.fetched import Answered, Fetched, Key, Values, key_text, match
+from emsco.acquisition.fetched import Answered, Fetched, Key, Values, as_text, key_text, match
 from emsco.acquisition.source import LiveSource, address_of, fields_of
 from emsco.acquisition.templates import Template
 from emsco.exceptions import SourcesError, require
@@ -23,7 +23,7 @@ class RedisSource(LiveSource):
     """A source in Redis, with a hash or JSON text per key.
 
     Redis replies by position. `key_field` names the field that repeats the key, by which a reply is
-    verified; without it, receipts say "key not verified".
+    verified; without it, receipts show `verified=False`.
 
     Parameters
     ----------
@@ -97,7 +97,7 @@ class RedisClient:
             # A client repeats nothing by itself and ends nothing: that is for the caller to say.
             self._pool = redis.ConnectionPool.from_url(
                 address,
-                retry=require("redis.asyncio.retry", "live").Retry(_no_backoff(), 0),
+                retry=no_retry(),
                 socket_connect_timeout=source.timeout,
                 socket_timeout=None,
             )
@@ -171,7 +171,7 @@ class RedisClient:
         if key_field is None:
             if any(None in column for column in fields.values()):
                 return None
-        elif [*map(_text, fields[key_field])] != texts:
+        elif [*map(as_text, fields[key_field])] != texts:
             return None
         ages = None
         if time_field is not None:
@@ -214,9 +214,7 @@ class RedisClient:
             await self._free.pop().disconnect()
 
 
-def _text(value: Any) -> Any:
-    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
-
-
-def _no_backoff() -> Any:
-    return require("redis.backoff", "live").NoBackoff()
+def no_retry() -> Any:
+    """Return how a client of Redis repeats requests: never."""
+    no_backoff = require("redis.backoff", "live").NoBackoff()
+    return require("redis.asyncio.retry", "live").Retry(no_backoff, 0)

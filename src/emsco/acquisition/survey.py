@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from emsco.acquisition.bought import Bought
-from emsco.acquisition.fetched import Key
+from emsco.acquisition.fetched import Key, as_text
 from emsco.acquisition.gate import Gate
 from emsco.acquisition.source import LiveSource
 from emsco.exceptions import EmscoError, SourcesError, quoted
@@ -134,8 +134,7 @@ def is_empty(value: object) -> bool:
 def _value(row: Bought | None, place: int) -> Any:
     if row is None or row.values is None:
         return None
-    value = row.values[place]
-    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
+    return as_text(row.values[place])
 
 
 def open_gate(name: str, source: LiveSource, features: Sequence[str], price: float) -> Gate:

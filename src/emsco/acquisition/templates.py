@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from emsco.acquisition.fetched import as_text
 from emsco.exceptions import SourcesError
 
 _NAME = re.compile(r"\{([^{}]*)\}")
@@ -50,11 +51,5 @@ class Template:
         """Fill in the values, each encoded."""
         filled = self.parts[0]
         for name, rest in zip(self.names, self.parts[1:], strict=True):
-            filled += encode(_text(values[name])) + rest
+            filled += encode(str(as_text(values[name]))) + rest
         return filled
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "surrogateescape")
-    return str(value)

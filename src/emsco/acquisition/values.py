@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from emsco.acquisition.fetched import as_text
 from emsco.rows.reading import TEXT, ColumnReader
 from emsco.rows.values import is_missing, is_number
 
@@ -47,7 +48,7 @@ def to_column(
         column = _numbers(values, spelled=spelled)
         if column is not None:
             return column, []
-    values = [_text(value) for value in values]
+    values = [as_text(value) for value in values]
     others: list[int] = []
     if of_number and not spelled:
         others = [i for i, value in enumerate(values) if isinstance(value, str)]
@@ -103,7 +104,3 @@ def _numbers(values: list[Any], *, spelled: bool) -> NDArray[np.float64] | None:
 
 def _is_of_numbers(kind: type) -> bool:
     return issubclass(kind, _NUMBERS) and not issubclass(kind, np.timedelta64)
-
-
-def _text(value: Any) -> Any:
-    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value

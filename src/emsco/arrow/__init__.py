@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from emsco._ground.lazy import lazy
+from emsco.exceptions import require
 
 if TYPE_CHECKING:
     from emsco.arrow.batches import FIELDS as FIELDS
@@ -16,6 +18,9 @@ if TYPE_CHECKING:
     from emsco.arrow.sample import sample_rows as sample_rows
     from emsco.rows.parts import Part as Part
     from emsco.rows.parts import parts_of as parts_of
+
+if find_spec("pyarrow") is None:
+    require("pyarrow", "arrow")  # says what to install
 
 # Loaded when asked for: commands that only open files must not wait for scikit-learn.
 NAMES = {

@@ -84,7 +84,7 @@ def decide_batches(
     >>> decided.column("label")[:3].to_pylist()
     [0, 0, 0]
     """
-    decider = _decider_of(cascade)
+    decider = decider_of(cascade)
     driver, keep = Driver(decider), list(dict.fromkeys(keep))
     names = list(dict.fromkeys([*decider.columns_read, *keep]))
     for reader in _readers(batches, names):
@@ -127,7 +127,7 @@ def decision_schema(
     >>> decision_schema(cascade, numbered=True).names[:3]
     ['row', 'label', 'accepted']
     """
-    decider = _decider_of(cascade)
+    decider = decider_of(cascade)
     keep = list(dict.fromkeys(keep))
     given = pa.schema([]) if schema is None else schema
     check_names(given, keep)
@@ -145,7 +145,8 @@ def decision_schema(
     return pa.schema(begin | fields)
 
 
-def _decider_of(cascade: Any) -> Decider:
+def decider_of(cascade: Any) -> Decider:
+    """Return what decides in a fitted cascade, or in the one that a search has chosen."""
     if isinstance(cascade, Decider):
         return cascade
     chosen = getattr(cascade, "best_cascade_", cascade)

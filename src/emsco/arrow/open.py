@@ -82,7 +82,7 @@ def _system_of(url: str) -> tuple[Any, str]:
         system, path = pa.fs.FileSystem.from_uri(url)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         scheme = url.partition("://")[0]
-        fsspec = require("fsspec")
+        fsspec = require("fsspec", "arrow")
         try:
             found, path = fsspec.core.url_to_fs(url)
         except ImportError as lacking:

@@ -1,4 +1,4 @@
-"""The scikit-learn classifier for one given design, what decides, and the one loop under it."""
+"""The scikit-learn classifier for one design, its decider, and the decision loop."""
 
 from emsco.cascade.classifier import CascadeClassifier
 from emsco.cascade.decider import Decider, Guard

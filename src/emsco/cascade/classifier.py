@@ -1,4 +1,4 @@
-"""The classifier for one given design: one fitted classifier a stage, exit as soon as sure."""
+"""The classifier for one given design: one fitted classifier per stage, exit when confident."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ from sklearn.utils.validation import check_is_fitted
 from emsco.cascade.decider import Decider, Guard, make_decider
 from emsco.exceptions import ColumnsError
 from emsco.learners import learner_of
-from emsco.learners.final_stage import check_final, logged, refuse_unused
-from emsco.learners.training import Training, check_labels
+from emsco.learners.final_stage import check_final
+from emsco.learners.given import read_given
+from emsco.learners.logistic import refuse_params
+from emsco.learners.protocol import Stages
 from emsco.rows.columns import is_dataset
 from emsco.rows.known import MOST_REMEMBERED, FittedRows
 from emsco.rows.rows import Layout, Rows
@@ -159,28 +161,18 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
             return self._fit_blocks(X, y, sample_weight, engine, params)
         if engine is not None:
             raise ColumnsError("`engine` is for the blocks of a data set; leave it out.")
-        learner = learner_of(self.estimator)
-        layout, rows = Layout.learn(self, X, y, logged(self.final))
-        labels = check_labels(y, len(rows))
-        costs = resolve_costs(self.costs, rows.names)
-        layout, rows = layout.using(rows, costs.features)
-        refuse_unused(layout.unused, self.final)
         if self.final is not None:
             check_final(self.final, self.guard)
-        training = Training(
-            learner,
-            rows.container,
-            rows.columns,
-            labels,
-            self._fit_params(sample_weight, params),
-            [costs.columns(name) for name in costs.names],
+        layout, rows, costs, training = read_given(
+            self,
+            X,
+            y,
+            learner=learner_of(self.estimator),
+            costs=self.costs,
+            final=self.final,
+            params=self._fit_params(sample_weight, params),
         )
-        design = self.design or StageDesign(np.zeros(len(costs.names), dtype=np.int64))
-        self.decider_ = make_decider(
-            training, layout, design, costs, self.threshold, guard=self.guard, final=self.final
-        )
-        self.fitted_rows_ = FittedRows.of(rows, self.decider_.readers)
-        return self
+        return self._fit_design(training, layout, rows, costs)
 
     def _fit_blocks(
         self, dataset: Any, y: Any, sample_weight: Any, engine: Any, params: dict[str, Any]
@@ -191,16 +183,21 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
 
         learner = learner_of(self.estimator)
         check_learner(learner, self.guard, self.final)
-        for name in params:
-            raise TypeError(f"The default classifier takes only sample_weight, got {name!r}.")
+        refuse_params(params)
         blocks = Blocks.of(dataset, y, sample_weight, engine)
         sample = blocks.sample(MOST_REMEMBERED, 0, blocks.names)
         layout, rows = Layout.learn(self, sample.table.to_pandas(), sample.labels)
         costs = resolve_costs(self.costs, rows.names)
         layout, rows = layout.using(rows, costs.features)
         training = BlockTraining(learner, blocks, rows.names, rows.container)
+        return self._fit_design(training, layout, rows, costs)
+
+    def _fit_design(self, stages: Stages, layout: Layout, rows: Rows, costs: Costs) -> Self:
+        """Fit the stages of the design, and remember the rows."""
         design = self.design or StageDesign(np.zeros(len(costs.names), dtype=np.int64))
-        self.decider_ = make_decider(training, layout, design, costs, self.threshold)
+        self.decider_ = make_decider(
+            stages, layout, design, costs, self.threshold, guard=self.guard, final=self.final
+        )
         self.fitted_rows_ = FittedRows.of(rows, self.decider_.readers)
         return self
 
@@ -302,7 +299,7 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
     def _fit_params(
         self, sample_weight: ArrayLike | None, params: dict[str, Any]
     ) -> dict[str, Any]:
-        """Give what the `fit` of every stage's estimator receives, by scikit-learn's routing."""
+        """Return the parameters for the `fit` of every estimator, after metadata routing."""
         given = params if sample_weight is None else {**params, "sample_weight": sample_weight}
         if get_config()["enable_metadata_routing"]:
             return dict(process_routing(self, "fit", **given).estimator.fit)

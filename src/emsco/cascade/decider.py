@@ -149,9 +149,9 @@ class Decider:
         return Answer([taken[name] for name in columns])
 
     def examine(self, columns: Columns) -> Answer:
-        """Read values of some columns, as an answer to the decision loop, and never raise.
+        """Read the values of some columns, and return them as an answer to the loop; never raise.
 
-        What cannot be judged is a reason, with a guard and without one.
+        A value that cannot be judged is a reason to reject its row, with or without a guard.
         """
         values = {name: self._read(name, column) for name, column in columns.items()}
         known = {name: column for name, column in values.items() if name in self.readers}
@@ -169,16 +169,16 @@ class Decider:
         n_classes = len(self.classes)
         for block in self._blocks(rows):
             n_rows = len(next(iter(block.values())))
-            # A row that no stage could judge, because the guard refused it, stays unknown.
+            # All classes are equally probable for a row that the guard kept from every stage.
             part = np.full((n_rows, n_classes), 1 / n_classes)
             self._decide(block, probability=part)
             parts.append(part)
         return np.concatenate(parts)
 
     def factors(self, values: Columns, decisions: Decisions) -> list[Factors]:
-        """Say for each decision what each feature contributed, where its stage is linear.
+        """Return what each feature contributed to each decision, if its stage is linear.
 
-        Reasons of rejection say why a row was not decided. Factors say what a label rests on.
+        A reason says why a row was rejected. Factors say what its label rests on.
 
         Parameters
         ----------
@@ -209,7 +209,7 @@ class Decider:
 
     def reasons(self, values: Columns) -> NDArray[np.object_] | None:
         """Return why rows must be rejected (guard or invalid value); None if no row must be."""
-        if not self.encodes:  # else they are read already
+        if not self.encodes:  # otherwise values are plain already
             values = {name: self.readers[name].plain(column) for name, column in values.items()}
         reasons: NDArray[np.object_] | None = None
         if self.guard is not None:
@@ -235,7 +235,7 @@ class Decider:
         return decide_block(self.plan, block, examine=examine, probability=probability)
 
     def _blocks(self, rows: Rows) -> Iterator[Columns]:
-        """Give rows as blocks of columns that the stages can judge, or say why not."""
+        """Return rows in blocks of columns that the stages can judge; refuse invalid values."""
         columns = rows.columns
         if is_matrix(columns):
             assert isinstance(columns, MatrixColumns)  # for the type checker
@@ -261,11 +261,11 @@ class Decider:
 
     @cached_property
     def reads_encodings(self) -> bool:
-        """Whether stages take encoded numbers; otherwise they take columns as given."""
+        """Whether the default classifier is used, which encodes its columns."""
         return any(reader.encoding is not None for reader in self.readers.values())
 
     def _refuse_invalid(self, values: Columns, given: Columns, *, first_row: int = 0) -> None:
-        """Refuse values that cannot be judged, by stage; a guard rejects their rows instead."""
+        """Refuse values that cannot be judged; with a guard, their rows are rejected instead."""
         if self.guard is not None:
             return
         for stage in self.plan.stages:
@@ -349,7 +349,7 @@ def fit_stages(
 
 
 def _fit_together(stages: Stages, sets: Iterable[tuple[str, ...]]) -> None:
-    """Fit sets in the same passes over the rows, where these are a data set."""
+    """Fit several sets in the same passes over the rows, if they are a data set."""
     fit_many = getattr(stages, "fit_many", None)
     if fit_many is not None:
         fit_many(sets)
@@ -358,22 +358,22 @@ def _fit_together(stages: Stages, sets: Iterable[tuple[str, ...]]) -> None:
 def _judge(
     stages: Stages, features: tuple[str, ...], number: int, final: Any, *, is_last: bool
 ) -> Judge:
-    """Give what judges at a stage: a final model at the last, where there is one."""
+    """Return what judges the rows of a stage; a final model, if any, is the last stage."""
     if final is not None and is_last:
         return FinalStage.of(final, stages.container, features, stages.classes)
     judge = stages.learner.judge(stages.fit(features, number), features, stages, number)
     if final is None or not stages.learner.encodes:
         return judge
-    # A final model takes columns as they are given, so they are read stage by stage.
+    # A final model takes columns as given, so each stage before it encodes its own.
     return ReadFirst(encodings_of(features, stages), judge)
 
 
 def _features(sources: Sequence[str], costs: Costs, names: Sequence[str]) -> tuple[str, ...]:
-    """Name what sources yield, in the order of X: a stage depends on the set alone."""
+    """List the features of sources in the order of X, because a stage depends only on the set."""
     chosen = {feature for source in sources for feature in costs.columns(source)}
     return tuple(name for name in names if name in chosen)
 
 
 def _one_or_each(thresholds: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Spare the loop a look-up where every class has the same threshold."""
+    """Return one threshold if all classes have the same, so that the loop need not look it up."""
     return thresholds[:1] if (thresholds == thresholds[0]).all() else thresholds

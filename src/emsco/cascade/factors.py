@@ -1,4 +1,4 @@
-"""What each feature contributed to decisions, where the stage that made them is linear."""
+"""What each feature contributed to decisions that were made by a linear stage."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from emsco.cascade.loop import Plan
 from emsco.exceptions import ColumnsError, quoted
 from emsco.learners.linear_score import LinearScore, linear_score, why_not_linear
-from emsco.rows.columns import Column, Columns
+from emsco.rows.columns import Column, Columns, object_array
 from emsco.rows.reading import ColumnReader
 from emsco.words.decisions import ACCEPTED, LOW_CONFIDENCE, Decisions
 from emsco.words.factors import Factors
@@ -22,7 +22,7 @@ _TOO_LARGE = "A value is so large that what it contributes cannot be held."
 def factors_of(
     plan: Plan, readers: Mapping[str, ColumnReader], values: Columns, decisions: Decisions
 ) -> list[Factors]:
-    """Say what each feature contributed to each decision; or why nothing can be said."""
+    """Return what each feature contributed to each decision, or why that is unknown."""
     found: list[Factors] = [
         Factors(label, stage, why_none=f"The row was rejected for the reason {reason!r}.")
         for label, stage, reason in zip(
@@ -50,20 +50,20 @@ def factors_of(
         else:
             columns = {f: readers[f].read(_taken(values, f, rows)) for f in features}
             codes = np.array([code_of[label] for label in labels], dtype=np.intp)
-            told = _told(score, columns, codes, labels, number)
+            told = _linear_factors(score, columns, codes, labels, number)
         for row, factors in zip(rows.tolist(), told, strict=True):
             found[row] = factors
     return found
 
 
-def _told(
+def _linear_factors(
     score: LinearScore,
     columns: Mapping[str, Column],
     codes: NDArray[np.intp],
     labels: Sequence[Any],
     number: int,
 ) -> list[Factors]:
-    """Say what each feature contributed to the rows of one linear stage."""
+    """Return what each feature contributed to the rows of one linear stage."""
     names = list(score.adds)
     bases, added = score.contributions(columns, codes)
     order = np.argsort(-np.abs(added), axis=0, kind="stable")
@@ -85,7 +85,5 @@ def _taken(values: Columns, name: str, rows: NDArray[np.intp]) -> Column:
         )
     column = values[name]
     if isinstance(column, list | tuple):
-        listed = np.empty(len(column), dtype=object)
-        listed[:] = column
-        column = listed
+        column = object_array(column)
     return column[rows]

@@ -1,4 +1,4 @@
-"""What tells a fitted cascade from any other: a digest of all that its decisions depend on."""
+"""The fingerprint of a fitted cascade: a digest of everything that its decisions depend on."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from emsco.learners.final import LoggedAnswers, OnnxModel
 from emsco.learners.logistic import LinearFit
 from emsco.rows.guard import InputGuard
 
-_FORMAT = "emsco cascade 2"  # another where the same cascade would get another digest
+_FORMAT = "emsco cascade 2"  # changes if the digest of a cascade changes
 _WIDEST = {"f": "<f8", "i": "<i8", "u": "<u8", "b": "|b1"}  # by kind of number
 
 
 def fingerprint(cascade: CascadeClassifier | Decider) -> str:
-    """Give the sha256 of a fitted cascade: of all that its decisions depend on.
+    """Return the sha256 of everything that the decisions of a fitted cascade depend on.
 
     Design, prices, thresholds, labels, encodings, the weights of the default classifier, what an
-    `InputGuard` has learned, and emsco's own final models count as data, bit by bit. Any other
-    stage, final model or guard counts by all that is pickled of it: there is no other way to tell
-    it from another, and another version of its library may give another digest.
+    `InputGuard` has learned, and emsco's own final models enter as data, bit by bit. Any other
+    stage, final model or guard enters by its pickled content, because there is no other way to
+    identify it; another version of its library may give another digest.
 
     Examples
     --------
@@ -47,14 +47,14 @@ def fingerprint(cascade: CascadeClassifier | Decider) -> str:
 
 
 def fingerprints(cascades: Iterable[CascadeClassifier | Decider]) -> list[str]:
-    """Give the sha256 of each of several: a classifier that they share is pickled once."""
+    """Return the fingerprints of several cascades; a classifier that they share is pickled once."""
     seen: dict[int, Pickled] = {}
     deciders = [one if isinstance(one, Decider) else one.decider_ for one in cascades]
     return [digest_of(_parts(decider, seen)) for decider in deciders]
 
 
 def _parts(decider: Decider, seen: dict[int, Pickled]) -> list[Any]:
-    """List all that decisions depend on; `seen` has what is pickled of this and other cascades."""
+    """List everything that decisions depend on; `seen` holds what was pickled before."""
     readers = decider.readers
     parts: list[Any] = [
         _FORMAT,
@@ -63,7 +63,7 @@ def _parts(decider: Decider, seen: dict[int, Pickled]) -> list[Any]:
         decider.thresholds,
         decider.classes,
         list(decider.layout.names),
-        decider.layout.named,  # or columns are read by their place
+        decider.layout.named,  # otherwise columns are read by position
         {name: reader.missing_seen for name, reader in readers.items()},
         {name: r.encoding for name, r in readers.items() if r.encoding is not None},
         decider.plan.default,
@@ -81,7 +81,7 @@ def _parts(decider: Decider, seen: dict[int, Pickled]) -> list[Any]:
 
 
 def _foreign(model: Any, seen: dict[int, Pickled]) -> Any:
-    """Tell a classifier of the user's or a final model: as data where it is emsco's own."""
+    """Return what identifies a classifier of the user or a final model: data if it is emsco's."""
     if isinstance(model, LoggedAnswers):
         return model
     if isinstance(model, OnnxModel):
@@ -90,7 +90,7 @@ def _foreign(model: Any, seen: dict[int, Pickled]) -> Any:
 
 
 def digest_of(value: Any) -> str:
-    """Give the sha256 of numbers, text, arrays, mappings, dataclasses and lists of such."""
+    """Return the sha256 of numbers, text, arrays, mappings, dataclasses and lists of these."""
     digest = sha256()
     for part in _spelled(value):
         digest.update(part)
@@ -99,16 +99,16 @@ def digest_of(value: Any) -> str:
 
 
 class Pickled:
-    """An object that is told by what pickle keeps of it."""
+    """An object that is identified by its pickled content."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
 
     @cached_property
     def digest(self) -> bytes:
-        """What pickle keeps, as a hash."""
+        """The hash of the pickled content."""
         try:
-            # A copy: what would be pickled is told, not how it happened to lie in memory.
+            # A copy, because the hash of an original may depend on its layout in memory.
             return str(joblib.hash(copy.deepcopy(self.value), hash_name="sha1")).encode()
         except Exception as error:
             raise CertificateError(
@@ -118,7 +118,7 @@ class Pickled:
 
 
 def _spelled(value: Any) -> Iterator[bytes]:
-    """Spell a value out, the same whether it came from a fit, a pickle or a file."""
+    """Yield a value as bytes, the same whether it came from a fit, a pickle or a file."""
     if isinstance(value, Pickled):
         yield value.digest
     elif isinstance(value, np.generic):

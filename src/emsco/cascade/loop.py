@@ -1,10 +1,10 @@
 """The one decision loop: it asks for values, never fetches them, and ends in `Decisions`.
 
 The loop is a generator. It yields an `Ask`: which rows are still undecided, and which sources the
-next stage needs for them. Whoever drives it fetches the values, from a matrix, a database or a
-service, and sends an `Answer` back. The loop judges, closes the rows that are confident enough and
-asks again for the rest, until all are closed or no stage is left. So every driver, offline or live,
-decides alike, and what is not needed is never asked for.
+next stage needs for them. A driver fetches the values from a matrix, a database or a service, and
+sends an `Answer` back. The loop judges, accepts the rows that are confident enough and asks again
+for the rest, until all are accepted or no stage is left. So every driver, offline or live, decides
+in the same way, and what is not needed is never asked for.
 
 >>> import numpy as np
 >>> from emsco.cascade.loop import Answer, Plan, Stage, decide_rows, drive
@@ -52,14 +52,14 @@ class Ask(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a driver found: a column for each feature asked, a value for each row asked.
+    """What a driver found: a column for each feature asked for, with a value for each row.
 
-    `reasons` says why a row cannot be judged, "" where it can; None where all can. Such a row is
+    `reasons` says why a row cannot be judged, "" if it can be; None if all can be. Such a row is
     rejected for that reason, and its values are never looked at.
 
-    `cost` and `latency` are what this stage alone took, a number a row, and `bought` says for which
-    rows something was bought at all. None: as planned, and everything was. A row for which nothing
-    is bought stays at the stage bought last.
+    `cost` and `latency` are what each row paid and waited at this stage alone, and `bought` says
+    for which rows anything was bought. None: as planned, for all rows. A row for which nothing was
+    bought keeps the exit stage that it had before.
     """
 
     columns: Sequence[Column]
@@ -70,7 +70,7 @@ class Answer(NamedTuple):
 
     @property
     def is_as_planned(self) -> bool:
-        """Whether everything was bought, for what was planned."""
+        """Whether everything was bought, at the planned cost and latency."""
         return self.cost is None and self.latency is None and self.bought is None
 
 
@@ -81,14 +81,14 @@ class Stage:
     sources: tuple[str, ...]  # bought here
     features: tuple[str, ...]  # what they yield
     judge: Judge  # every column acquired so far -> the probability of each class
-    threshold: NDArray[np.float64]  # one, or one a class
+    threshold: NDArray[np.float64]  # one, or one per class
     cost: float  # paid up to and including this stage
     latency: float = 0.0  # waited up to and including this stage
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All that the loop knows of a cascade."""
+    """Everything that the loop knows about a cascade."""
 
     stages: tuple[Stage, ...]
     classes: NDArray[Any]
@@ -96,23 +96,23 @@ class Plan:
 
     @cached_property
     def costs(self) -> NDArray[np.float64]:
-        """What is paid by a row that leaves at each stage."""
+        """The cost of a row that exits at each stage."""
         return np.array([stage.cost for stage in self.stages])
 
     @cached_property
     def latencies(self) -> NDArray[np.float64] | None:
-        """What is waited by a row that leaves at each stage; None where nobody waits."""
+        """The latency of a row that exits at each stage; None if all are 0."""
         latencies = np.array([stage.latency for stage in self.stages])
         return latencies if latencies.any() else None
 
     def unknown(self, n_rows: int) -> Verdict:
-        """Give the verdict on rows that no stage has judged."""
+        """Return the verdict on rows that no stage has judged."""
         nothing = np.zeros(n_rows)
         return Verdict(np.full(n_rows, self.default), nothing, np.zeros(n_rows, dtype=np.bool_))
 
 
 class Verdict(NamedTuple):
-    """What is known of rows: the most probable class, its probability, and whether it will do."""
+    """The most probable class of each row, its probability, and whether the row is accepted."""
 
     winner: NDArray[Any]
     confidence: NDArray[np.float64]
@@ -122,7 +122,7 @@ class Verdict(NamedTuple):
     def of(
         cls, probability: Sequence[NDArray[np.float64]], threshold: NDArray[np.float64]
     ) -> Verdict:
-        """Judge by the probability of each class; of equals the first class wins."""
+        """Judge by the probability of each class; if classes tie, the first one wins."""
         winner: NDArray[Any]
         if len(probability) == 2:
             no, yes = probability
@@ -137,7 +137,7 @@ class Verdict(NamedTuple):
 def decide_rows(
     plan: Plan, n_rows: int, *, probability: NDArray[np.float64] | None = None
 ) -> Generator[Ask, Answer, Decisions]:
-    """Decide `n_rows` rows; `probability`, rows x classes, receives each exit stage's own."""
+    """Decide rows; `probability`, rows x classes, receives the probabilities of the exit stage."""
     rows = np.arange(n_rows)
     exit_stage = np.zeros(n_rows, dtype=np.intp)
     known: Verdict | None = None
@@ -204,7 +204,7 @@ class Spending(NamedTuple):
     def before(
         cls, plan: Plan, number: int, exit_stage: NDArray[np.intp], rows: NDArray[np.intp]
     ) -> Spending:
-        """Give what rows have spent before a stage, where all of it was as planned."""
+        """Return what rows have spent before a stage, if all of it was as planned."""
         cost, latency = plan.costs.take(exit_stage), np.zeros(len(exit_stage))
         if plan.latencies is not None:
             latency = plan.latencies.take(exit_stage)
@@ -213,7 +213,7 @@ class Spending(NamedTuple):
         return cls(cost, latency)
 
     def add(self, plan: Plan, number: int, rows: NDArray[np.intp], answer: Answer) -> None:
-        """Add what a stage took of rows: as it says, else as planned where it was bought."""
+        """Add what a stage cost each row: as answered, or as planned if it was bought."""
         stage, before = plan.stages[number], plan.stages[number - 1] if number else None
         planned_cost = stage.cost - (before.cost if before else 0.0)
         planned_latency = stage.latency - (before.latency if before else 0.0)
@@ -225,7 +225,7 @@ class Spending(NamedTuple):
 
 
 def _hold(held: dict[str, Column], answer: Answer, features: tuple[str, ...], n_rows: int) -> None:
-    """Add what was answered, unless it does not fit: a short answer must not shift rows."""
+    """Store the columns of an answer; refuse an answer of the wrong length."""
     if len(answer.columns) != len(features):
         raise DecisionsError(f"A driver answered {len(answer.columns)} columns for {features}.")
     for feature, column in zip(features, answer.columns, strict=True):
@@ -244,7 +244,7 @@ def _hold(held: dict[str, Column], answer: Answer, features: tuple[str, ...], n_
 def _keep(
     kept: NDArray[np.bool_], rows: NDArray[np.intp], held: dict[str, Column]
 ) -> tuple[NDArray[np.intp], dict[str, Column]]:
-    """Keep some of the rows and of the columns held for them."""
+    """Keep some of the rows, and their values in the columns held."""
     (places,) = kept.nonzero()
     if places.size == rows.size:
         return rows, held

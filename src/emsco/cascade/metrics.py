@@ -190,7 +190,7 @@ class _Negative:
 
     scorer: Scorer
 
-    # scikit-learn hands weights on only where the signature names them.
+    # scikit-learn passes weights on only if the signature names them.
     def __call__(
         self, estimator: Any, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None
     ) -> float:
@@ -205,12 +205,12 @@ class _Negative:
 
 
 def _last(estimator: Any) -> Any:
-    """Give what decides: the last step of a pipeline, or the estimator itself."""
+    """Return the estimator that decides: the last step of a pipeline, or the estimator itself."""
     return _last(estimator[-1]) if isinstance(estimator, Pipeline) else estimator
 
 
 def _decide(estimator: Any, X: Any) -> Decisions:
-    """Decide rows, through the earlier steps of a pipeline where it is one."""
+    """Decide rows; in a pipeline, after its earlier steps."""
     if isinstance(estimator, Pipeline):
         return _decide(estimator[-1], estimator[:-1].transform(X) if len(estimator) > 1 else X)
     if not hasattr(estimator, "decide"):

@@ -1,10 +1,10 @@
 """Certificates: what a cascade keeps on fresh rows, with a confidence that survives the search.
 
-A certificate needs rows that neither the fits nor the search have seen. Every candidate stands for
-the hypothesis that it breaks one of the targets; it is certified where an exact binomial test
-rejects that. The candidate that was chosen is tested first, the others in the order of their
-selected figures, by a procedure that bounds the chance of *any* false one, so that one may choose
-freely among the certified ones.
+A certificate needs rows that neither the fits nor the search have seen. For every candidate, the
+hypothesis is that it breaks one of the targets; the candidate is certified if an exact binomial
+test rejects this. The chosen candidate is tested first, the others in the order of their selected
+figures. The procedure bounds the probability of *any* false certificate, so users may choose freely
+among the certified candidates.
 """
 
 from emsco.cascade.fingerprint import fingerprint

@@ -1,4 +1,4 @@
-"""What a certificate is asked for: questions that can be asked, of a model that can answer them."""
+"""Checks of what a certificate is asked for: the questions, the model and the labels."""
 
 from __future__ import annotations
 
@@ -11,20 +11,17 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
 from emsco.cascade import CascadeClassifier
-from emsco.certify._targets import Targets
+from emsco.certify._targets import AGREEMENT_ALONE, Targets
 from emsco.exceptions import CertificateError, ClassesError, nearest
 from emsco.search import CascadeSearchCV
 
 
 def check_shares(questions: Sequence[Targets], shares: Sequence[float] | None) -> list[float]:
-    """Check what is asked together, and how the allowed error is parted among it."""
+    """Check questions that are asked together, and return the share of the error of each."""
     if not questions or not all(isinstance(question, Targets) for question in questions):
         raise CertificateError(f"`questions` must hold at least one Targets, got {questions!r}.")
     if len({question.agreement is None for question in questions}) > 1:
-        raise CertificateError(
-            "`agreement` compares with the final model and other targets compare with labels, "
-            "so they cannot be certified together; certify them separately, on different rows."
-        )
+        raise CertificateError(AGREEMENT_ALONE)
     parts = [1 / len(questions)] * len(questions) if shares is None else list(shares)
     for part in parts:
         if not isinstance(part, Real) or not 0 < part <= 1:
@@ -40,7 +37,7 @@ def check_shares(questions: Sequence[Targets], shares: Sequence[float] | None) -
 def truth_of(
     model: CascadeSearchCV | CascadeClassifier, targets: Targets, X: Any, y: ArrayLike | None
 ) -> Any:
-    """Give what is right: what the final model answers where agreement is asked, else `y`."""
+    """Return the truth: the final model's answers if agreement is asked for, else `y`."""
     if targets.agreement is None:
         if not getattr(model, "needs_labels", True):
             raise CertificateError(
@@ -59,12 +56,12 @@ def truth_of(
 
 
 def _final_of(model: CascadeSearchCV | CascadeClassifier) -> Any:
-    """Give the final model that decides, whatever was set as a parameter since."""
+    """Return the final model that decides, even if the parameter was set to another one since."""
     return model.found_.final if isinstance(model, CascadeSearchCV) else model.decider_.final
 
 
 def check_model(model: CascadeSearchCV | CascadeClassifier, questions: Sequence[Targets]) -> None:
-    """Refuse what cannot be certified, and labels that are no classes of it."""
+    """Refuse a model that cannot be certified, and labels that are not its classes."""
     if not isinstance(model, CascadeSearchCV | CascadeClassifier):
         raise CertificateError(
             f"Only a CascadeSearchCV or a CascadeClassifier can be certified, got {model!r}."
@@ -80,7 +77,7 @@ def check_model(model: CascadeSearchCV | CascadeClassifier, questions: Sequence[
 def labels_of(
     model: CascadeSearchCV | CascadeClassifier, X: Any, y: ArrayLike | None
 ) -> NDArray[Any]:
-    """Check the truth; a label that `fit` did not see is never right."""
+    """Check the labels; one that `fit` did not see is allowed, and no answer to it is right."""
     truth: NDArray[Any] = column_or_1d(y, warn=True)
     n_rows = len(X)
     if len(truth) != n_rows or not n_rows:

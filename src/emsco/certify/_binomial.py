@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betainc, betaincinv  # type: ignore[import-untyped]  # scipy has no types
 
-_SMALLEST = 1e-300  # p-value told apart from 0
-_HALVINGS = 80  # of an interval of logarithms: far below the last digit
+_SMALLEST = 1e-300  # the smallest p-value that is distinguished from 0
+_HALVINGS = 80  # of an interval of logarithms: more precise than the last digit
 
 
 def tail(count: ArrayLike, rows: ArrayLike, share: ArrayLike) -> Any:
-    """Give the probability of at most `count` events among `rows`, each of probability `share`.
+    """Return the probability of at most `count` events among `rows`, each of probability `share`.
 
     It is the exact p-value of "the share is at least this".
 
@@ -34,14 +34,14 @@ def tail(count: ArrayLike, rows: ArrayLike, share: ArrayLike) -> Any:
 
 
 def lower(count: ArrayLike, rows: ArrayLike, level: ArrayLike) -> Any:
-    """Give Clopper and Pearson's lower bound of a share, too high with probability `level`."""
+    """Return Clopper and Pearson's lower bound of a share, too high with probability `level`."""
     count, rows = np.asarray(count), np.asarray(rows)
     inside = betaincinv(np.maximum(count, 1), rows - count + 1, level)
     return np.where(count > 0, inside, 0.0)[()]
 
 
 def upper(count: ArrayLike, rows: ArrayLike, level: ArrayLike) -> Any:
-    """Give Clopper and Pearson's upper bound of a share, too low with probability `level`."""
+    """Return Clopper and Pearson's upper bound of a share, too low with probability `level`."""
     count, rows = np.asarray(count), np.asarray(rows)
     return 1 - lower(rows - count, rows, level)
 
@@ -49,15 +49,16 @@ def upper(count: ArrayLike, rows: ArrayLike, level: ArrayLike) -> Any:
 def cost_upper(reached: ArrayLike, prices: ArrayLike, level: float) -> Any:
     """Bound the mean cost from above.
 
-    The mean cost is the first stage's price and, for every later one, its price times the share of
-    rows that reach it; so the bounds of those shares are added, each at its part of the level.
+    The mean cost is the price of the first stage, plus the price of every later stage times the
+    share of rows that reach it. So the bounds of these shares are added, each at its part of the
+    level.
 
     Parameters
     ----------
     reached : array of int, shape (..., n_stages)
-        How many rows bought each stage; all of them the first.
+        The number of rows that bought each stage; all rows buy the first.
     prices : array, shape (..., n_stages)
-        What is paid up to and including each stage.
+        The price up to and including each stage.
     level : float
         The probability that the bound may be too low.
     """
@@ -69,7 +70,7 @@ def cost_upper(reached: ArrayLike, prices: ArrayLike, level: float) -> Any:
 
 
 def cost_p_value(reached: Sequence[int], prices: Sequence[float], most: float) -> float:
-    """Give the p-value of "the mean cost is above `most`".
+    """Return the p-value of "the mean cost is above `most`".
 
     It is the smallest level at which `cost_upper` does not exceed `most`.
     """

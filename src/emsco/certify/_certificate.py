@@ -1,4 +1,4 @@
-"""What is promised of which cascades, under which assumption; or how much was lacking."""
+"""Certificates: a promise about cascades and its assumptions, or the reason why there is none."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from emsco.certify._plain import (
 )
 from emsco.certify._required import check_between
 from emsco.certify._targets import Shortfall, Targets
-from emsco.certify._told import ToldBound, bounds_asked, cells, note_of_choice, note_of_filters
+from emsco.certify._told import AskedBound, bounds_asked, cells, note_of_choice, note_of_filters
 from emsco.exceptions import CertificateError, EmscoError, nearest
 from emsco.search import CascadeSearchCV
 from emsco.words.evaluation import Evaluation
 
 __all__ = ["Bounds", "Certificate", "CertifiedCandidate", "Chosen", "problem_with"]
 
-_SINCE = ("chosen", "filters", "least_coverage")  # not in files of before
+_SINCE = ("chosen", "filters", "least_coverage")  # not in older files
 _BEST: dict[str, Callable[[Evaluation], float]] = {
     "cost": lambda evaluation: evaluation.cost,
     "coverage": lambda evaluation: -evaluation.coverage,
@@ -118,11 +118,8 @@ class Certificate:
         grouped = self.rows < self.rows_given
         chance = percent((1 - self.confidence) * self.share)
         sure = f"{100 - float(chance.removesuffix('%')):.12g}%"
-        alike = (
-            "new groups resemble the calibration groups"
-            if grouped
-            else ("new rows resemble the calibration rows")
-        )
+        unit = "groups" if grouped else "rows"
+        alike = f"new {unit} resemble the calibration {unit}"
         plain = (
             f"With {sure} confidence, {self.targets.kept(self.unit)}"
             f"{', counting one random row per group' if grouped else ''}, provided that {alike}."
@@ -183,7 +180,7 @@ class Certificate:
             )
         return min(covering, key=lambda c: _BEST[by](c.evaluation))
 
-    def bounds_asked(self, candidate: CertifiedCandidate) -> list[ToldBound]:
+    def bounds_asked(self, candidate: CertifiedCandidate) -> list[AskedBound]:
         """Return the bounds of a certified candidate on the given targets, each with a phrase."""
         return bounds_asked(self.targets, candidate.bounds, self.unit)
 
@@ -297,7 +294,7 @@ class Certificate:
         return certificate
 
     def _table(self) -> Any:
-        """Give the header, rows and caption of the table of all that are certified."""
+        """Return the header, rows and caption of the table of certified candidates."""
         caption = (
             f"All these bounds hold at once, with a confidence of their own as high as that of the "
             f"promise. They are adjusted for the {self.tried:,} candidates that could have been "
@@ -323,7 +320,7 @@ class Certificate:
 
 
 def problem_with(certificate: Any, model: CascadeClassifier | CascadeSearchCV) -> str:
-    """Say why a certificate, of any format, does not hold for a model; "" where it does."""
+    """Return why a certificate, of any format, does not hold for a model; "" if it does."""
     try:
         certificate.check(model)
     except CertificateError as error:

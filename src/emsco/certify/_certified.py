@@ -1,4 +1,4 @@
-"""What is told of one candidate: that it keeps the targets, and within which bounds; or why not."""
+"""What a certificate says about one candidate: figures and bounds, or why it is not certified."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Bounds(NamedTuple):
     coverage: tuple[float, float]
     cost: float
     missed: Mapping[Any, float]
-    rejected: Mapping[Any, float] = FrozenMapping()  # of what was asked for alone
+    rejected: Mapping[Any, float] = FrozenMapping()  # only for labels that were asked for
     precision: Mapping[Any, float] = FrozenMapping()
 
     @classmethod
@@ -50,7 +50,7 @@ class Bounds(NamedTuple):
         targets: Targets,
         level: float,
     ) -> Bounds:
-        """Give Clopper and Pearson's bounds, each false with a probability of at most its part.
+        """Return Clopper and Pearson's bounds, each false with a probability of at most its part.
 
         The level is shared evenly by all of them.
         """
@@ -116,7 +116,7 @@ class CertifiedCandidate:
     bounds: Bounds
 
     def to_data(self) -> dict[str, Any]:
-        """Tell it as plain values, none of them nested deeper than in lists."""
+        """Return the candidate as plain values and lists of them."""
         return {
             **candidate_to(self.candidate),
             "fingerprint": self.fingerprint,
@@ -137,8 +137,8 @@ class CertifiedCandidate:
 
     @classmethod
     def from_data(cls, data: Any, names: tuple[str, ...] | None) -> CertifiedCandidate:
-        """Give back what `to_data` told; `names` are those of the sources."""
-        expect_keys(data, _TOLD, _TOLD_SINCE)
+        """Rebuild it from the values of `to_data`; `names` are the names of the sources."""
+        expect_keys(data, _KEYS, _KEYS_SINCE)
         candidate = candidate_from(data, names)
         evaluation = evaluation_from(data, "fresh")
         reached = tuple(
@@ -181,12 +181,12 @@ class CertifiedCandidate:
         )
 
 
-_TOLD = [
+_KEYS = [
     "assignment", "threshold", *evaluation_keys("selected"), "fingerprint",
     *evaluation_keys("fresh"), "reached", "prices", "p_value", "least_accuracy", "coverage",
     "most_cost", "labels", "most_missed",
 ]  # fmt: skip
-_TOLD_SINCE = [
+_KEYS_SINCE = [
     *evaluation_keys_since("selected"), *evaluation_keys_since("fresh"), "rejected_labels",
     "most_rejected", "precision_labels", "least_precision",
 ]  # fmt: skip
@@ -211,12 +211,12 @@ class Chosen:
     why: str
 
     def to_data(self) -> dict[str, Any]:
-        """Tell it as plain values."""
+        """Return it as plain values."""
         return candidate_to(self.candidate) | {"tested": self.tested, "why": self.why}
 
     @classmethod
     def from_data(cls, data: Any, names: tuple[str, ...] | None) -> Chosen:
-        """Give back what `to_data` told; `names` are those of the sources."""
+        """Rebuild it from the values of `to_data`; `names` are the names of the sources."""
         expect_keys(
             data,
             ["assignment", "threshold", *evaluation_keys("selected"), "tested", "why"],

@@ -1,4 +1,4 @@
-"""Certify: take fresh rows, refuse known ones, and ask questions of them."""
+"""Certify cascades: refuse rows that are not fresh, and answer questions on the others."""
 
 from __future__ import annotations
 
@@ -223,8 +223,8 @@ def ask_together(
 ) -> tuple[Certificate, ...]:
     """Certify as `certify_together` does.
 
-    Without `chosen_first` what a search has chosen counts as any other candidate, and none is left
-    out but those that miss the targets: as `savings` asks, where nothing was chosen yet.
+    Without `chosen_first`, the chosen candidate of a search is treated like any other, and only
+    candidates that miss the targets are left out. `savings` uses this, because nothing was chosen.
     """
     check_between("confidence", confidence)
     parts = check_shares(questions, shares)
@@ -234,7 +234,7 @@ def ask_together(
     layout = model.found_.layout if isinstance(model, CascadeSearchCV) else model.decider_.layout
     known = layout.read_known(X)
     columns, fitted = known.columns, model.fitted_rows_
-    if not fitted.sets:  # nothing is known of its rows; what is asked of them can still be
+    if not fitted.sets:  # its fitted rows are unknown, but questions can still be recorded
         fitted = FittedRows(sets=(tuple(columns),), names=tuple(columns))
     hashed = fitted.look(known, keys)
     checked = check_fresh(hashed.take(drawn) if groups is not None else hashed, fitted)
@@ -242,6 +242,7 @@ def ask_together(
     rows_fingerprint = _fingerprint_of(exact, truth)
     decides = digest_of(_deciding(model))
     families = [family_of(model, targets, chosen_first=chosen_first) for targets in questions]
+    filters = [family.floors.told() for family in families]
     asked = [
         digest_of(
             [
@@ -251,11 +252,11 @@ def ask_together(
                 decides,
                 rows_fingerprint,
                 np.sort(exact[drawn]),
-                # Of what has no order to choose, questions are those of before.
-                *[family.digested()] * (family.chosen is not None or bool(family.floors.told())),
+                # Only if there is a choice or a filter, so that older questions stay the same.
+                *[family.digested()] * (family.chosen is not None or bool(filtered)),
             ]
         )
-        for targets, part, family in zip(questions, parts, families, strict=True)
+        for targets, part, family, filtered in zip(questions, parts, families, filters, strict=True)
     ]
     book = ledger_of(fitted.digest or decides)
     if ledger is not None:
@@ -284,15 +285,17 @@ def ask_together(
             unit=model.costs_.unit,
             doubts=checked.doubts + before.doubts,
             chosen=found.chosen,
-            filters=family.floors.told(),
+            filters=filtered,
             least_coverage=family.floors.coverage,
         )
-        for targets, part, family, found in zip(questions, parts, families, answers, strict=True)
+        for targets, part, family, filtered, found in zip(
+            questions, parts, families, filters, answers, strict=True
+        )
     )
 
 
 def _deciding(model: CascadeSearchCV | CascadeClassifier) -> list[Any]:
-    """List all that the decisions of a model, and of every candidate it has, depend on."""
+    """List everything that the decisions of a model, or of its candidates, depend on."""
     if isinstance(model, CascadeClassifier):
         return [fingerprint(model)]
     others = (model.estimator, model.guard, model.found_.final)
@@ -325,5 +328,5 @@ def _rows_used(n_rows: int, groups: ArrayLike | None, random_state: Any) -> NDAr
 
 
 def _fingerprint_of(values: NDArray[np.uint64], truth: NDArray[Any]) -> str:
-    """Digest rows with their labels, whatever their order."""
+    """Return a digest of rows with their labels, independent of their order."""
     return sha256(np.sort(values + hash_exactly({"label": truth})).tobytes()).hexdigest()

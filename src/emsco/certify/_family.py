@@ -1,7 +1,7 @@
-"""Who is tested, in which order, and how much of the level each holds.
+"""Which candidates are tested, in which order, and the share of the level that each has.
 
-All of it is fixed before the calibration rows are looked at, and is part of what was asked: whoever
-chooses another candidate and asks again asks another question.
+All of this is fixed before the calibration rows are looked at, and is part of the question: after
+another choice, it is another question.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ class Family(NamedTuple):
     Parameters
     ----------
     candidates : sequence of Candidate
-        In the order in which they are tested.
+        The candidates, in the order in which they are tested.
     shares : ndarray
-        The share of the level that each holds at the start.
+        The share of the level that each has at the start.
     floors : Floors
-        What others were left out by.
+        The filters by which other candidates were left out.
     chosen : Candidate or None
-        The one that was chosen, tested or not.
+        The chosen candidate, whether it is tested or not.
     why_not : str
-        Why the chosen one is not tested; "" where it is.
+        Why the chosen candidate is not tested; "" if it is.
     off_front : int
-        How many of those tested are not on the front.
+        The number of tested candidates that are not on the front.
     """
 
     candidates: Sequence[Candidate]
@@ -59,10 +59,10 @@ class Family(NamedTuple):
         targets: Targets,
         costs: Costs,
     ) -> Family:
-        """Put the candidate that was chosen first, and the others in their order.
+        """Put the chosen candidate first, and the others in their order.
 
-        Those whose selected figures miss a target or a floor are left out. Where none meets the
-        targets, the closest is tested alone.
+        Candidates whose selected figures miss a target or a floor are left out. If none meets the
+        targets, only the closest one is tested.
         """
         if chosen is not None:
             chosen = next((own for own in front if own == chosen), chosen)
@@ -87,7 +87,7 @@ class Family(NamedTuple):
         return cls(ordered, held, floors, chosen, why_not, sum(c not in front for c in first))
 
     def digested(self) -> list[Any]:
-        """List what makes one order differ from another."""
+        """List the values that distinguish one order from another."""
         order = zip(self.candidates, self.shares.tolist(), strict=True)
         own = self.chosen
         return [
@@ -99,9 +99,9 @@ class Family(NamedTuple):
 def family_of(
     model: CascadeSearchCV | CascadeClassifier, targets: Targets, *, chosen_first: bool
 ) -> Family:
-    """Say who is tested: of a search those whose selected figures allow it, else the model itself.
+    """Return the candidates to test: those of a search, or the cascade itself.
 
-    Without `chosen_first`, all of the front that meet the targets, the surest first.
+    Without `chosen_first`, these are all candidates of the front that meet the targets.
     """
     if isinstance(model, CascadeClassifier):
         itself = Candidate(model.design_, model.threshold, Evaluation(0, 0, 0, 0))
@@ -118,11 +118,11 @@ def family_of(
 def builder_of(
     model: CascadeSearchCV | CascadeClassifier,
 ) -> Callable[[Candidate], CascadeClassifier]:
-    """Say how a candidate becomes a cascade."""
+    """Return the function that builds the cascade of a candidate."""
     return (lambda _: model) if isinstance(model, CascadeClassifier) else model.cascade
 
 
 def _why_not(chosen: Candidate, targets: Targets, floors: Floors) -> str:
-    """Say why a candidate that was chosen is not to be tested; "" where it is."""
+    """Return why the chosen candidate is not tested; "" if it is."""
     asked = [f"it does not meet {bound}, which was asked for" for bound in floors.missed_by(chosen)]
     return "; ".join([*targets.missed_by(chosen.evaluation), *asked])

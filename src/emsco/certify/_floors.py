@@ -1,7 +1,7 @@
-"""What candidates of a search must show where they were selected, to be tested at all.
+"""Filters: what the selected figures of a candidate must show for it to be tested at all.
 
-These are filters: they keep a certificate from being spent on what nobody would take. None of it is
-promised, because figures that something was selected by say little about fresh rows.
+They keep a certificate from being spent on candidates that nobody would use. They promise nothing,
+because selected figures say little about fresh rows.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from emsco.search import CascadeSearchCV
 from emsco.words.front import Candidate
 from emsco.words.selection import Bounds, Figures
 
-UNSAID = 0.5  # coverage, where neither the search nor the question says any
+UNSAID = 0.5  # the coverage if neither the search nor the question states one
 _NO_BOUNDS = {"by", "error_cost"}
-_LIFTED = "min_coverage=0"
 
 
 class Floors(NamedTuple):
@@ -28,66 +27,66 @@ class Floors(NamedTuple):
 
     Parameters
     ----------
-    said : sequence of bounds
-        Those of the search and of the last choice, but the coverage.
+    bounds : sequence of bounds
+        The bounds of the search and of the last choice, except the coverage.
     coverage : float
-        The least coverage; 0: any.
+        The minimum coverage; 0: any.
     is_said : bool
-        Whether somebody has asked for that coverage.
+        Whether the user has asked for that coverage.
     """
 
-    said: Sequence[Any] = ()
+    bounds: Sequence[Any] = ()
     coverage: float = 0.0
     is_said: bool = True
 
     @classmethod
     def of(cls, search: CascadeSearchCV, targets: Targets) -> Floors:
-        """Give what a search, its last choice and a question leave candidates out by."""
+        """Return the filters that follow from a search, its last choice and a question."""
         asked = _asked_of(search)
-        said = asked.pop("min_coverage", None)
-        if said is None and isinstance(search.select, Mapping):
-            said = search.select.get("min_coverage")
+        coverage = asked.pop("min_coverage", None)
+        if coverage is None and isinstance(search.select, Mapping):
+            coverage = search.select.get("min_coverage")
         own = Bounds(max_missed=search.max_missed, max_rejected=search.max_rejected)
         bounds = dict.fromkeys([*own.asked(), *Bounds(**asked).asked()])
         if targets.min_coverage == 0:
             return cls(tuple(bounds))
-        if said is not None:
-            return cls(tuple(bounds), float(said))
-        # A final model answers every row, and a coverage that is tested needs no filter.
+        if coverage is not None:
+            return cls(tuple(bounds), float(coverage))
+        # Not needed with a final model, which answers every row, or if coverage is tested.
         is_needless = targets.min_coverage is not None or search.found_.final is not None
         return cls(tuple(bounds), 0.0 if is_needless else UNSAID, is_said=False)
 
     def kept_by(self, candidates: Sequence[Candidate]) -> NDArray[np.bool_]:
-        """Say which candidates are to be tested."""
+        """Return which candidates are to be tested."""
         figures = Figures([candidate.evaluation for candidate in candidates])
-        bounds = [*self.said, *Bounds(min_coverage=self.coverage or None).asked()]
+        bounds = [*self.bounds, *Bounds(min_coverage=self.coverage or None).asked()]
         kept = np.ones(len(candidates), dtype=np.bool_)
         for bound in bounds:
             kept &= bound.shortfalls(figures, 0.0, 1.0) == 0
         return kept
 
     def missed_by(self, candidate: Candidate) -> list[str]:
-        """Say which bounds the candidate that was chosen misses.
+        """Describe the bounds that the chosen candidate misses.
 
-        A coverage that nobody has asked for is none: whoever chose it has seen what it accepts.
+        The default coverage does not apply to it, because the user knows the chosen coverage.
         """
         figures = Figures([candidate.evaluation])
         coverage = Bounds(min_coverage=self.coverage or None).asked() if self.is_said else []
-        bounds = [*self.said, *coverage]
+        bounds = [*self.bounds, *coverage]
         return [str(bound) for bound in bounds if bound.shortfalls(figures, 0.0, 1.0)[0]]
 
     def told(self) -> tuple[str, ...]:
-        """Say each in words."""
+        """Describe each filter."""
         coverage = f"coverage >= {self.coverage:g}"
-        unsaid = f"{coverage} (the default; {_LIFTED} removes it)"
+        by_default = f"{coverage} (the default; min_coverage=0 removes it)"
         return (
-            *map(str, self.said),
-            *[coverage if self.is_said else unsaid] * bool(self.coverage),
+            *map(str, self.bounds),
+            *[coverage if self.is_said else by_default] * bool(self.coverage),
         )
 
 
 def _asked_of(search: CascadeSearchCV) -> dict[str, Any]:
-    """Give the bounds that the candidate was chosen by."""
+    """Return the bounds by which the candidate was chosen."""
     choice = search.__dict__.get("choice_")
     asked = {} if choice is None else choice.asked
     names = {field.name for field in fields(Bounds)} - _NO_BOUNDS

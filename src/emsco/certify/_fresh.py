@@ -1,4 +1,4 @@
-"""Rows that a certificate may be given on: not known to the model, and not asked of before."""
+"""Checks that calibration rows are fresh: not known to the model, and not asked about before."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ASKED = (
 
 
 class Checked(NamedTuple):
-    """What was found of calibration rows: twins of fitted ones, and what could not be told."""
+    """What was found about calibration rows: twins of fitted rows, and doubts that remain."""
 
     twins: int | None
     doubts: tuple[str, ...]
@@ -70,7 +70,7 @@ def _count_same_keys(rows: HashedRows, others: HashedRows) -> int:
 
 
 def _check_repeats(rows: HashedRows, fitted: HashedRows | None) -> list[str]:
-    """Refuse rows that are given more than once: they would count as more than they are."""
+    """Refuse rows that are given more than once, because they would count several times."""
     if rows.keys is not None:
         repeated = len(rows.keys) - len(np.unique(rows.keys))
         if repeated:
@@ -95,9 +95,9 @@ class Asked(NamedTuple):
     Parameters
     ----------
     shown : int
-        How many cascades had been shown on these rows, before any was asked about.
+        The number of cascades that were shown on these rows before the question.
     doubts : tuple of str
-        What could not be told.
+        Sentences about what could not be determined.
     """
 
     shown: int
@@ -108,9 +108,9 @@ class Asked(NamedTuple):
 def asking(
     ledger: Ledger, questions: Sequence[str], shares: Sequence[float], rows: HashedRows
 ) -> Iterator[Asked]:
-    """Write questions down before they are answered; refuse them where rows were asked before.
+    """Record questions before they are answered; refuse them if the rows were used before.
 
-    The same questions again have the same answers and are free.
+    Repeating the same questions is allowed, because the answers are the same.
     """
     wanted = [Entry(q, s, 0, rows) for q, s in zip(questions, shares, strict=True)]
     with ledger.open() as page:
@@ -138,7 +138,7 @@ def asking(
 
 
 def _earlier(entries: Sequence[Entry], rows: HashedRows) -> tuple[list[Entry], bool]:
-    """Give what was asked or shown of these rows, and whether that cannot be told of others."""
+    """Return the entries about these rows, and whether others may be about them too."""
     same, unclear = [], False
     for entry in entries:
         found = compare(rows, entry.rows)

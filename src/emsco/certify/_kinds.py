@@ -1,7 +1,7 @@
-"""The kinds of targets: what each one counts as an event, and what it is called when it is broken.
+"""The kinds of targets: what each one counts as an event, and how it is described.
 
 A target bounds the share of rows to which something bad happens. A new kind is a class like those
-here and a line in `KINDS`; `certify`, files and sentences go by that table.
+here and a line in `KINDS`, the table that `certify`, files and sentences use.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from emsco.words.evaluation import Evaluation
 
 
 class Events(NamedTuple):
-    """What a target counts: among which rows, how many events, and the share that is allowed.
+    """What a target counts: the rows, the events among them, and the share that is allowed.
 
-    `bad` says what an event does to a row.
+    `bad` is the word for a row with an event.
     """
 
     what: str
@@ -31,20 +31,20 @@ class Target(Protocol):
     """One kind of target."""
 
     def check(self, name: str, value: Any) -> None:
-        """Refuse a value that nothing can be asked for by."""
+        """Refuse an invalid value."""
 
     def events(self, value: Any, evaluation: Evaluation) -> Iterator[Events]:
         """Count the events among the rows that were evaluated."""
 
     def kept(self, value: Any) -> Iterator[str]:
-        """Say in plain words what holds if it is kept."""
+        """Describe in plain words what holds if the target is met."""
 
     def broken(self, value: Any) -> Iterator[str]:
-        """Say what a cascade does that breaks it."""
+        """Describe a cascade that breaks the target."""
 
 
 def percent(share: float) -> str:
-    """Print a share; one below all of it is never rounded to 100%."""
+    """Format a share; one below 1 is never rounded to 100%."""
     rounded = f"{100 * share:.4g}"
     return f"{100 * share:.10g}%" if rounded == "100" and share < 1 else f"{rounded}%"
 
@@ -53,12 +53,12 @@ class _Share:
     """A target that is one share."""
 
     def check(self, name: str, value: Any) -> None:
-        """Refuse what is no share."""
+        """Refuse anything but a share."""
         check_between(name, value)
 
 
 class Accuracy(_Share):
-    """The least share of accepted rows labelled right."""
+    """The minimum share of accepted rows that are labelled right."""
 
     def events(self, value: float, evaluation: Evaluation) -> Iterator[Events]:
         """Count errors among accepted rows."""
@@ -66,16 +66,16 @@ class Accuracy(_Share):
         yield Events("accepted rows", 1 - value, evaluation.accepted, errors)
 
     def kept(self, value: float) -> Iterator[str]:
-        """Say what holds if it is kept."""
+        """Describe what holds if it is met."""
         yield f"at least {percent(value)} of accepted answers are right"
 
     def broken(self, value: float) -> Iterator[str]:
-        """Say what breaks it."""
+        """Describe what breaks it."""
         yield f"is right on fewer than {percent(value)} of the rows it accepts"
 
 
 class Agreement(_Share):
-    """The least share of decisions left as the final model's."""
+    """The minimum share of decisions that are the same as the final model's."""
 
     def events(self, value: float, evaluation: Evaluation) -> Iterator[Events]:
         """Count changed decisions."""
@@ -83,25 +83,25 @@ class Agreement(_Share):
         yield Events("decisions", 1 - value, evaluation.rows, changed, "changed")
 
     def kept(self, value: float) -> Iterator[str]:
-        """Say what holds if it is kept."""
+        """Describe what holds if it is met."""
         yield f"at least {percent(value)} of decisions are the same as the final model's"
 
     def broken(self, value: float) -> Iterator[str]:
-        """Say what breaks it."""
+        """Describe what breaks it."""
         yield f"leaves fewer than {percent(value)} of decisions as the final model's"
 
 
 class ByLabel:
-    """A target that is one share a label; labels must be classes."""
+    """A target that is one share per label; labels must be classes."""
 
     def check(self, name: str, value: Mapping[Any, float]) -> None:
-        """Refuse what is no share a label."""
+        """Refuse anything but one share per label."""
         for label, share in value.items():
             check_between(f"{name} of {label!r}", share)
 
 
 class MaxMissed(ByLabel):
-    """By true class, the largest share of its rows accepted under another label."""
+    """Per true class, the maximum share of its rows accepted under another label."""
 
     def events(self, value: Mapping[Any, float], evaluation: Evaluation) -> Iterator[Events]:
         """Count the rows of each class that are accepted under another label."""
@@ -112,19 +112,19 @@ class MaxMissed(ByLabel):
             yield Events(f"rows of {label!r}", most, rows, missed)
 
     def kept(self, value: Mapping[Any, float]) -> Iterator[str]:
-        """Say what holds if it is kept."""
+        """Describe what holds if it is met."""
         for label, most in value.items():
             own = f"{percent(most)} of the rows of class {label!r}"
             yield f"at most {own} are accepted under another label"
 
     def broken(self, value: Mapping[Any, float]) -> Iterator[str]:
-        """Say what breaks it."""
+        """Describe what breaks it."""
         for label, most in value.items():
             yield f"accepts more than {percent(most)} of class {label!r} under another label"
 
 
 class MaxRejected(ByLabel):
-    """By true class, the largest share of its rows rejected."""
+    """Per true class, the maximum share of its rows rejected."""
 
     def events(self, value: Mapping[Any, float], evaluation: Evaluation) -> Iterator[Events]:
         """Count the rows of each class that are rejected."""
@@ -134,18 +134,18 @@ class MaxRejected(ByLabel):
             yield Events(f"rows of {label!r}", most, rows, rejected, "rejected")
 
     def kept(self, value: Mapping[Any, float]) -> Iterator[str]:
-        """Say what holds if it is kept."""
+        """Describe what holds if it is met."""
         for label, most in value.items():
             yield f"at most {percent(most)} of the rows of class {label!r} are rejected"
 
     def broken(self, value: Mapping[Any, float]) -> Iterator[str]:
-        """Say what breaks it."""
+        """Describe what breaks it."""
         for label, most in value.items():
             yield f"rejects more than {percent(most)} of class {label!r}"
 
 
 class MinPrecision(ByLabel):
-    """By label given, the least share of the rows accepted under it that are right."""
+    """Per assigned label, the minimum share of the rows accepted under it that are right."""
 
     def events(self, value: Mapping[Any, float], evaluation: Evaluation) -> Iterator[Events]:
         """Count the rows accepted under each label that are of another class."""
@@ -161,21 +161,21 @@ class MinPrecision(ByLabel):
             yield Events(f"rows accepted as {label!r}", 1 - least, rows, wrong)
 
     def kept(self, value: Mapping[Any, float]) -> Iterator[str]:
-        """Say what holds if it is kept."""
+        """Describe what holds if it is met."""
         for label, least in value.items():
             yield f"at least {percent(least)} of the rows accepted as {label!r} are right"
 
     def broken(self, value: Mapping[Any, float]) -> Iterator[str]:
-        """Say what breaks it."""
+        """Describe what breaks it."""
         for label, least in value.items():
             yield f"is right on fewer than {percent(least)} of the rows it accepts as {label!r}"
 
 
 class MinCoverage(_Share):
-    """The least share of rows accepted; 0 asks for nothing, and lifts what is asked unsaid."""
+    """The minimum share of rows accepted; 0 sets no target, and removes the default filter."""
 
     def check(self, name: str, value: Any) -> None:
-        """Refuse what is no share."""
+        """Refuse anything but a share."""
         if isinstance(value, bool) or value != 0:
             check_between(name, value)
 
@@ -186,18 +186,18 @@ class MinCoverage(_Share):
             yield Events("rows", 1 - value, evaluation.rows, rejected, "rejected")
 
     def kept(self, value: float) -> Iterator[str]:
-        """Say what holds if it is kept."""
+        """Describe what holds if it is met."""
         if value:
             yield f"at least {percent(value)} of all rows are accepted"
 
     def broken(self, value: float) -> Iterator[str]:
-        """Say what breaks it."""
+        """Describe what breaks it."""
         if value:
             yield f"accepts fewer than {percent(value)} of all rows"
 
 
-# What can be asked for, by name, in the order in which it is told. `max_cost` is no share of rows
-# and stands apart.
+# The targets by name, in the order in which they are described. `max_cost` is not here, because it
+# is not a share of rows.
 KINDS: dict[str, Target] = {
     "accuracy": Accuracy(),
     "agreement": Agreement(),

@@ -1,6 +1,6 @@
 """The order in which candidates are tested: fixed before the calibration rows are looked at.
 
-Strictest first would be the wrong one: the strictest accepts so few rows that its test fails.
+The strictest candidate should not be first: it may accept so few rows that its test fails.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from emsco.words.front import Candidate
 
 
 def in_order(candidates: Sequence[Candidate], targets: Targets, costs: Costs) -> list[Candidate]:
-    """Give the candidates whose selected figures meet the targets, the surest first.
+    """Return the candidates whose selected figures meet the targets, the most certain first.
 
-    That is by the p-value that they have on the rows they were selected on, which says nothing any
-    more about the truth, but orders well. Where none meets the targets, the closest one.
+    They are sorted by their p-values on the rows that they were selected on. These p-values are no
+    longer valid, but they give a good order. If none meets the targets, return the closest one.
     """
     met = [c for c in candidates if targets.met_by(c.evaluation)]
 
@@ -30,7 +30,7 @@ def in_order(candidates: Sequence[Candidate], targets: Targets, costs: Costs) ->
 
 
 def _cost_guess(candidate: Candidate, targets: Targets, costs: Costs) -> float:
-    """Guess the p-value of the cost without counts by stage, as if rows paid least or most."""
+    """Estimate the p-value of the cost without counts by stage, as if rows paid least or most."""
     most, evaluation, design = targets.max_cost, candidate.evaluation, candidate.design
     first, last = costs.of(design.stages[0]), costs.of(design.acquired(design.n_stages - 1))
     if most is None or last <= most:

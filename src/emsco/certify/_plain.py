@@ -1,4 +1,4 @@
-"""Parts of a certificate as plain values, and back: whoever reads believes nothing."""
+"""Parts of a certificate as plain values, and back; everything that is read is checked."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from emsco._ground.frozen import FrozenMapping
 from emsco.certify._kinds import KINDS
-from emsco.certify._targets import TOLD, Shortfall, Targets
+from emsco.certify._targets import COMMON, Shortfall, Targets
 from emsco.exceptions import CertificateError
 from emsco.words.design import StageDesign
 from emsco.words.evaluation import Evaluation
@@ -20,13 +20,13 @@ from emsco.words.front import Candidate
 
 _COUNTS = ("rows", "accepted", "right", "paid", "waited", "worst_latency")
 _BY_CLASS = ("class_rows", "class_accepted", "class_right")
-_BY_LABEL = ("given_labels", "label_accepted")  # not in files of before
+_BY_LABEL = ("given_labels", "label_accepted")  # not in older files
 
 
 def expect_keys(data: Any, names: Sequence[str], since: Sequence[str] = ()) -> Mapping[str, Any]:
-    """Give a mapping that must have these keys and no others.
+    """Return a mapping that must have these keys and no others.
 
-    `since` are keys that files of before have none of; of those there are all or none.
+    `since` are keys that older files lack; all or none of them must be there.
     """
     told = data if isinstance(data, Mapping) else {}
     if set(told) not in (set(names), {*names, *since}):
@@ -35,12 +35,12 @@ def expect_keys(data: Any, names: Sequence[str], since: Sequence[str] = ()) -> M
 
 
 def names_of(kind: Any) -> list[str]:
-    """Name the fields of a dataclass."""
+    """List the names of the fields of a dataclass."""
     return [field.name for field in fields(kind)]
 
 
 def number(value: Any, what: str, least: float = 0.0, most: float = inf) -> Any:
-    """Give a finite number within bounds."""
+    """Return a finite number, which must be within bounds."""
     is_one = isinstance(value, Real) and not isinstance(value, bool | np.bool_)
     if not is_one or not isfinite(value) or not least <= value <= most:
         raise CertificateError(f"A certificate's {what} cannot be {value!r:.80}.")
@@ -48,28 +48,28 @@ def number(value: Any, what: str, least: float = 0.0, most: float = inf) -> Any:
 
 
 def whole(value: Any, what: str, most: float = inf, *, least: int = 0) -> int:
-    """Give a whole number, a count unless less is allowed."""
+    """Return a whole number; it must not be negative unless `least` allows it."""
     if not isinstance(value, Integral):
         raise CertificateError(f"A certificate's {what} cannot be {value!r:.80}.")
     return int(number(value, what, least, most))
 
 
 def text(value: Any, what: str) -> str:
-    """Give a text."""
+    """Return a text."""
     if not isinstance(value, str):
         raise CertificateError(f"A certificate's {what} cannot be {value!r:.80}.")
     return value
 
 
 def listed(values: Any, what: str) -> list[Any]:
-    """Give a list."""
+    """Return a list."""
     if not isinstance(values, list):
         raise CertificateError(f"A certificate's {what} cannot be {values!r:.80}.")
     return values
 
 
 def by_label(labels: Any, values: Any, what: str) -> FrozenMapping[Any, Any]:
-    """Give numbers by label; labels and numbers are told in two lists."""
+    """Return numbers by label, from a list of labels and a list of numbers."""
     pairs = list(zip(listed(labels, what), listed(values, what), strict=False))
     found = {label: number(value, what) for label, value in pairs}
     if len(found) != len(labels) or len(found) != len(values):
@@ -78,7 +78,7 @@ def by_label(labels: Any, values: Any, what: str) -> FrozenMapping[Any, Any]:
 
 
 def evaluation_to(evaluation: Evaluation, prefix: str) -> dict[str, Any]:
-    """Tell counts, each under its own name, so that those of many candidates make a table."""
+    """Return the counts, each under its own name, so that many candidates make a table."""
     told: dict[str, Any] = {name: getattr(evaluation, name) for name in _COUNTS}
     told["labels"] = list(evaluation.class_rows)
     for name in _BY_CLASS:
@@ -89,17 +89,17 @@ def evaluation_to(evaluation: Evaluation, prefix: str) -> dict[str, Any]:
 
 
 def evaluation_keys(prefix: str) -> list[str]:
-    """Name what `evaluation_to` tells, and always has."""
+    """List the keys of `evaluation_to` that all files have."""
     return [f"{prefix}_{name}" for name in (*_COUNTS, "labels", *_BY_CLASS)]
 
 
 def evaluation_keys_since(prefix: str) -> list[str]:
-    """Name what it tells besides, which files of before do not have."""
+    """List the keys of `evaluation_to` that older files lack."""
     return [f"{prefix}_{name}" for name in _BY_LABEL]
 
 
 def evaluation_from(data: Mapping[str, Any], prefix: str) -> Evaluation:
-    """Give the counts back."""
+    """Rebuild an evaluation from its counts."""
     labels = data[f"{prefix}_labels"]
     counts = {name: number(data[f"{prefix}_{name}"], name) for name in _COUNTS}
     for name in _BY_CLASS:
@@ -111,7 +111,7 @@ def evaluation_from(data: Mapping[str, Any], prefix: str) -> Evaluation:
 
 
 def candidate_to(candidate: Candidate) -> dict[str, Any]:
-    """Tell a candidate."""
+    """Return a candidate as plain values."""
     return {
         "assignment": candidate.design.assignment.tolist(),
         "threshold": candidate.threshold,
@@ -120,7 +120,7 @@ def candidate_to(candidate: Candidate) -> dict[str, Any]:
 
 
 def candidate_from(data: Mapping[str, Any], names: tuple[str, ...] | None) -> Candidate:
-    """Give a candidate back, over sources of these names."""
+    """Rebuild a candidate; `names` are the names of the sources."""
     stages = listed(data["assignment"], "assignment")
     assignment = [whole(stage, "assignment", least=-1) for stage in stages]
     design = StageDesign(np.array(assignment, dtype=np.int64), names)
@@ -128,21 +128,21 @@ def candidate_from(data: Mapping[str, Any], names: tuple[str, ...] | None) -> Ca
 
 
 def targets_from(data: Any) -> Targets:
-    """Give targets back."""
-    own = data.keys() - set(TOLD) if isinstance(data, Mapping) else set()
-    expect_keys(data, [*TOLD, *own & KINDS.keys()])
+    """Rebuild targets."""
+    own = data.keys() - set(COMMON) if isinstance(data, Mapping) else set()
+    expect_keys(data, [*COMMON, *own & KINDS.keys()])
     if not isinstance(data["max_missed"], Mapping):
         raise CertificateError(
             f"`max_missed` must be a mapping by label, got {data['max_missed']!r:.80}."
         )
     for name, value in data.items():
-        if name in TOLD and name != "max_missed" and value is not None:
+        if name in COMMON and name != "max_missed" and value is not None:
             number(value, name)
     return Targets(**data)
 
 
 def shortfall_from(data: Any) -> Shortfall:
-    """Give back what was lacking."""
+    """Rebuild a shortfall."""
     *always, bad = Shortfall._fields
     expect_keys(data, always, [bad])
     counts = {

@@ -1,4 +1,4 @@
-"""How many rows a certificate takes."""
+"""The number of rows that a certificate needs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from emsco.certify._binomial import tail
 from emsco.exceptions import CertificateError
 
 _MOST_ROWS = 2**40  # more than anybody has
-_LEAPS = 20  # of power, looked at beyond the first that suffices
+_LEAPS = 20  # in power that are checked beyond the first that suffices
 
 
 def required_rows(
@@ -63,21 +63,21 @@ def required_rows(
 
 
 def check_between(name: str, value: object) -> None:
-    """Refuse what is no share strictly between none and all."""
+    """Refuse anything but a number strictly between 0 and 1."""
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < 1:
         raise CertificateError(f"`{name}` must be a number between 0 and 1, got {value!r}.")
 
 
 def rows_for(share: float, level: float, events: int) -> int:
-    """Give the fewest rows among which so many events speak against a share at this level."""
+    """Return the fewest rows among which `events` events reject a share at this level."""
     return _fewest(lambda rows: bool(tail(events, rows, share) <= level), events + 1)
 
 
 def rows_for_power(share: float, level: float, true_share: float, power: float) -> int:
-    """Give the fewest rows from which on a smaller true share is told apart with this power.
+    """Return the fewest rows from which on a smaller true share is detected with this power.
 
-    Power falls with every row until one more event is allowed, then leaps; so what counts is the
-    last row before each leap.
+    Power falls with every row until one more event is allowed, and then leaps up. So what counts is
+    the power just before each leap.
     """
 
     def suffices(events: int) -> bool:
@@ -85,14 +85,14 @@ def rows_for_power(share: float, level: float, true_share: float, power: float) 
         return bool(tail(events, last, true_share) >= power)
 
     events = _fewest(suffices, 0)
-    # The lows before the leaps rise but for rounding, which matters near the power asked for.
+    # The power before the leaps rises, except for rounding, which matters near the target.
     while not all(suffices(events + more) for more in range(1, _LEAPS)):
         events += 1
     return rows_for(share, level, events)
 
 
 def _fewest(holds: Callable[[int], bool], least: int) -> int:
-    """Find the smallest number at which something begins to hold."""
+    """Return the smallest number from which on a condition holds."""
     most = max(least, 1)
     while not holds(most):
         least, most = most + 1, 2 * most

@@ -1,21 +1,20 @@
-"""Which of many candidates pass, so that the chance of any false one stays bounded.
+"""Which of many candidates pass, so that the probability of any false one is bounded.
 
-Candidates stand in an order fixed beforehand, and each holds a share of the level. One whose
-p-value is at most what it holds passes, and hands that on to the next that has not passed; after
-the last comes the first again. Whatever the p-values depend on, the chance that any candidate
-passes that should not is at most the level (Wiens 2003, the fallback procedure; Bretz, Maurer,
-Brannath and Posch 2009, of which this is the graph that runs in a ring).
+Candidates have an order that is fixed beforehand, and each has a share of the level. A candidate
+whose p-value is at most its share passes, and hands its share to the next one that has not passed;
+after the last comes the first again. However the p-values depend on each other, the probability
+that any candidate passes that should not is at most the level (Wiens 2003, the fallback procedure;
+Bretz, Maurer, Brannath and Posch 2009, of which this is the graph that forms a ring).
 
-Much of the level is held by the first candidate: a fixed sequence, strong where the order is good.
-The rest is spread evenly, so that a bad first candidate does not stop everything. Those left out of
-the order, because the search itself saw them break a target, hold nothing: what Holm's procedure
-over the whole front would begin by giving to each of them is the first candidate's, and never less
-than half. So where at most half of the front is tested, all that Holm's first step would certify of
-it is certified here too.
+The first candidate has a large share, as in a fixed sequence, which is powerful if the order is
+good. The rest is divided evenly, so that a bad first candidate does not stop everything. Candidates
+that are left out, because their selected figures break a target, have no share: what Holm's
+procedure over the whole front would give them at the start goes to the first candidate, which has
+at least half. So if at most half of the front is tested, all candidates that Holm's first step
+would certify are certified here too.
 
-A candidate that was chosen comes before all others and holds half of the level; the others share
-the other half in the same way. Whatever the shares at the start are, they sum to the level, so that
-the bound holds.
+A chosen candidate comes before all others and has half of the level; the others share the other
+half in the same way. The bound holds for any initial shares that sum to the level.
 
 >>> from emsco.certify._sequence import passed, shares
 >>> p_values = [0.002, 0.006, 0.5, 0.0001]
@@ -35,7 +34,7 @@ _CHOSEN = 0.5  # of the level, for the candidate that was chosen
 
 
 def shares_with_chosen(n_others: int, among: int) -> NDArray[np.float64]:
-    """Give the shares of a candidate that was chosen, which is the first, and of the others.
+    """Return the shares of the chosen candidate, which is the first, and of the others.
 
     Examples
     --------
@@ -49,7 +48,7 @@ def shares_with_chosen(n_others: int, among: int) -> NDArray[np.float64]:
 
 
 def shares(n_candidates: int, among: int) -> NDArray[np.float64]:
-    """Give the share of the level that each candidate holds at the start, of a front of `among`."""
+    """Return each candidate's share of the level at the start, for a front of size `among`."""
     first = max(_LEAST, 1 - n_candidates / among)
     held = np.full(n_candidates, (1 - first) / n_candidates)
     held[0] += first
@@ -57,14 +56,14 @@ def shares(n_candidates: int, among: int) -> NDArray[np.float64]:
 
 
 def passed(levels: NDArray[np.float64], p_value: Callable[[int], float]) -> list[int]:
-    """Give the places of the candidates that pass, in order.
+    """Return the positions of the candidates that pass, in order.
 
-    `p_value` is asked once of every candidate that comes to hold anything.
+    `p_value` is called once for every candidate that gets a share.
     """
     n_candidates = len(levels)
     held: list[float] = levels.tolist()
     p_values: dict[int, float] = {}
-    following = [*range(1, n_candidates), 0]  # in the ring; those that passed are stepped over
+    following = [*range(1, n_candidates), 0]  # in the ring; those that passed are skipped
     through = [False] * n_candidates
     asked = [place for place in reversed(range(n_candidates)) if held[place]]
     while asked:

@@ -1,4 +1,4 @@
-"""What is asked of a cascade, all of it at once, as one test."""
+"""The targets of a certificate, tested together as one hypothesis."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ from emsco.certify._required import rows_for
 from emsco.exceptions import CertificateError, quoted
 from emsco.words.evaluation import Evaluation
 
-TOLD = ("accuracy", "agreement", "max_missed", "min_coverage", "max_cost")  # by every certificate
+COMMON = ("accuracy", "agreement", "max_missed", "min_coverage", "max_cost")  # in every certificate
+AGREEMENT_ALONE = (
+    "`agreement` compares with the final model and other targets compare with labels, so they "
+    "cannot be certified together; certify them separately, on different rows."
+)
 
 
 class Targets:
@@ -49,7 +53,7 @@ class Targets:
     accuracy: float | None
     agreement: float | None
     max_missed: Mapping[Any, float]
-    # Told only where they are asked for: certificates and questions of before had none.
+    # Stored only if they are given, because older certificates and questions have none.
     max_rejected: Mapping[Any, float] = FrozenMapping()
     min_precision: Mapping[Any, float] = FrozenMapping()
     min_coverage: float | None
@@ -87,10 +91,7 @@ class Targets:
                 "`min_precision`, alone or together, or `agreement`."
             )
         if agreement is not None and (accuracy is not None or self.max_missed or own):
-            raise CertificateError(
-                "`agreement` compares with the final model and other targets compare with labels, "
-                "so they cannot be certified together; certify them separately, on different rows."
-            )
+            raise CertificateError(AGREEMENT_ALONE)
         for name, value in self._asked().items():
             KINDS[name].check(name, value)
         if max_cost is not None and not max_cost >= 0:
@@ -100,13 +101,13 @@ class Targets:
         raise AttributeError(f"Targets are immutable; {name!r} cannot be set.")
 
     def to_dict(self) -> dict[str, Any]:
-        """Give what is asked by name: all that every certificate tells, and what else is asked."""
+        """Return the targets by name: those in every certificate, and all others that are given."""
         return dict(self.__dict__)
 
     def digested(self) -> list[Any]:
-        """List what makes one question differ from another; what is asked beyond has its name."""
+        """List the values that distinguish questions; targets beyond `COMMON` have their names."""
         told = self.to_dict()
-        return [*(told.pop(name) for name in TOLD), *(list(other) for other in told.items())]
+        return [*(told.pop(name) for name in COMMON), *(list(other) for other in told.items())]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Targets) and self.to_dict() == other.to_dict()
@@ -119,20 +120,20 @@ class Targets:
         return f"Targets({told})"
 
     def labels(self) -> Iterator[tuple[str, Any]]:
-        """Give every label that is named, with the target that names it."""
+        """Yield every label that a target names, with the name of the target."""
         for name, value in self._asked().items():
             if isinstance(KINDS[name], ByLabel):
                 yield from ((name, label) for label in value)
 
     def _asked(self) -> dict[str, Any]:
-        """Give what is asked for, but the cost."""
+        """Return the targets that are given, except the cost."""
         given = {name: self.__dict__.get(name) for name in KINDS}
         return {name: v for name, v in given.items() if v is not None and v != {}}
 
     def p_value(self, evaluation: Evaluation, cost: float) -> float:
-        """Give the p-value of "some target is broken": the largest of one a target.
+        """Return the p-value of "some target is broken": the largest p-value of all targets.
 
-        Each test is exact whatever the number of accepted rows, or of rows of a class, came out as.
+        Each test is exact for any number of accepted rows, or of rows of a class.
 
         Parameters
         ----------
@@ -147,11 +148,11 @@ class Targets:
         return max(p_values)
 
     def met_by(self, evaluation: Evaluation) -> bool:
-        """Say whether figures reach the targets, as they are."""
+        """Return whether figures, as counted, meet the targets."""
         return not self.missed_by(evaluation)
 
     def missed_by(self, evaluation: Evaluation) -> list[str]:
-        """Say which targets figures miss, as they are; those of no rows show nothing."""
+        """Describe the targets that figures, as counted, miss; a share of no rows misses all."""
         missed = [
             f"{events:,.10g} of {rows:,.10g} {what} are {bad}, but at most {percent(share)} may be"
             if rows
@@ -164,12 +165,12 @@ class Targets:
         return missed
 
     def _events(self, evaluation: Evaluation) -> list[Events]:
-        """Give what each target counts."""
+        """Return the events that each target counts."""
         asked = self._asked().items()
         return [found for name, value in asked for found in KINDS[name].events(value, evaluation)]
 
     def shortfalls(self, evaluation: Evaluation, cost: float, level: float) -> list[Shortfall]:
-        """Say for each target that fails how many rows it would have taken, with as many events.
+        """Return each target that fails, with the rows needed for the same number of events.
 
         `cost` is an upper bound of the mean cost.
         """
@@ -183,7 +184,7 @@ class Targets:
         return found
 
     def kept(self, unit: str = "") -> str:
-        """Say in plain words what holds if all of them are kept."""
+        """Describe in plain words what holds if all targets are met."""
         asked = self._asked().items()
         parts = [part for name, value in asked for part in KINDS[name].kept(value)]
         if self.max_cost is not None:
@@ -191,7 +192,7 @@ class Targets:
         return _joined(parts, "and")
 
     def broken(self, unit: str = "") -> str:
-        """Say what a cascade does that breaks at least one of them."""
+        """Describe a cascade that breaks at least one of the targets."""
         asked = self._asked().items()
         parts = [part for name, value in asked for part in KINDS[name].broken(value)]
         if self.max_cost is not None:
@@ -201,7 +202,7 @@ class Targets:
 
 
 def _joined(parts: list[str], word: str) -> str:
-    """Join phrases as in a list of a sentence."""
+    """Join phrases with commas and a last word."""
     return f" {word} ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
@@ -217,7 +218,7 @@ class Shortfall(NamedTuple):
     rows: int
     events: int | None
     needed: int | None
-    bad: str = ""  # not in files of before
+    bad: str = ""  # not in older files
 
     def __str__(self) -> str:
         if self.needed is None:

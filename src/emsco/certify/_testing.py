@@ -1,4 +1,4 @@
-"""Candidates tested on calibration rows, in order, and what is told of those that pass."""
+"""Test candidates on calibration rows, in order, and bound the figures of those that pass."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from emsco.words.front import Candidate
 
 
 class Answer(NamedTuple):
-    """How many were tried, those certified, or what the closest lacks; and the one chosen."""
+    """The number of candidates tried, those certified or what the closest lacks, and the choice."""
 
     tried: int
     candidates: tuple[CertifiedCandidate, ...]
@@ -39,11 +39,11 @@ def answer(
     X: Any,
     truth: NDArray[Any],
 ) -> Answer:
-    """Test candidates; `counted` has what was counted of some of them already.
+    """Test candidates; `counted` has the counts of those that were tested before.
 
-    Where these rows have shown how many candidates do, each of them has its part of the level, and
-    none hands it on: what is asked may have been chosen by what was seen. What was not on the front
-    was not shown, and has a part besides.
+    If these rows have shown the figures of `shown` candidates, each has an equal part of the level
+    and hands it to no other, because the question may have been chosen by what was seen. A tested
+    candidate that is not on the front was not shown, and has an additional part.
     """
     n_candidates = len(family.candidates)
     tried = max(n_candidates, shown + family.off_front if shown else 0)
@@ -64,8 +64,8 @@ def answer(
         levels = level * family.shares
         places = passed(levels, p_value)
     certified = [tested[place] for place in places]
-    # One for every candidate that might be listed, shared by all bounds told of it: the worst must
-    # hold too.
+    # The level is divided among all candidates that might be listed, and then among the bounds of
+    # each, so that all bounds hold at once.
     told = fingerprints(one.counted.cascade for one in certified)
     listed = [
         one.certified(targets, level / tried, own) for one, own in zip(certified, told, strict=True)
@@ -82,7 +82,7 @@ def _chosen(
     levels: NDArray[np.float64],
     places: Sequence[int],
 ) -> Chosen | None:
-    """Say what became of the candidate that was chosen."""
+    """Return the result of the chosen candidate."""
     if family.chosen is None:
         return None
     if family.why_not:
@@ -93,7 +93,7 @@ def _chosen(
 
 
 class Counted(NamedTuple):
-    """A candidate, its cascade, and what was counted of it on the calibration rows."""
+    """A candidate, its cascade, and its counts on the calibration rows."""
 
     candidate: Candidate
     cascade: CascadeClassifier
@@ -102,7 +102,7 @@ class Counted(NamedTuple):
 
     @property
     def prices(self) -> tuple[float, ...]:
-        """What a row has paid that bought each stage."""
+        """The price up to and including each stage."""
         return tuple(self.cascade.decider_.plan.costs.tolist())
 
     def tested(self, targets: Targets) -> _Tested:
@@ -113,18 +113,18 @@ class Counted(NamedTuple):
 
 
 class _Tested(NamedTuple):
-    """A candidate that was counted, and the p-value of the hypothesis that it breaks a target."""
+    """A candidate with its counts, and the p-value of the hypothesis that it breaks a target."""
 
     counted: Counted
     p_value: float
 
     def certified(self, targets: Targets, level: float, own: str) -> CertifiedCandidate:
-        """Tell all about one that passed, with bounds of which any is false at most at `level`.
+        """Return the certified candidate; any of its bounds is false with at most `level`.
 
-        `own` is its cascade's fingerprint.
+        `own` is the fingerprint of its cascade.
         """
         candidate, cascade, evaluation, reached = self.counted
-        if not candidate.evaluation.rows:  # a cascade by itself was not selected by anything
+        if not candidate.evaluation.rows:  # a single cascade has no selected figures
             candidate = Candidate(candidate.design, candidate.threshold, evaluation)
         prices, labels = self.counted.prices, cascade.classes_.tolist()
         return CertifiedCandidate(
@@ -141,7 +141,7 @@ class _Tested(NamedTuple):
 def _lacking(
     tested: Mapping[int, _Tested], targets: Targets, levels: NDArray[np.float64]
 ) -> tuple[Shortfall, ...]:
-    """Say what the closest candidate lacks, where none has passed."""
+    """Return what the closest candidate lacks, if none has passed."""
     place = min(tested, key=lambda place: tested[place].p_value / levels[place])
     closest, level = tested[place].counted, levels[place]
     cost = float(cost_upper(closest.reached, closest.prices, level))

@@ -1,4 +1,4 @@
-"""A certificate as people read it: what was chosen beside what is certified, and the bounds."""
+"""A certificate as text: the chosen candidate, the certified ones, and their bounds."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from emsco.certify._certified import Bounds, CertifiedCandidate, Chosen
 from emsco.certify._targets import Targets
 
 
-class ToldBound(NamedTuple):
-    """One bound that was asked for: its name, which way it goes, its value, and a phrase."""
+class AskedBound(NamedTuple):
+    """One bound that was asked for: its name, label, sign, value, and a phrase."""
 
     name: str
     label: Any
@@ -21,13 +21,13 @@ class ToldBound(NamedTuple):
 
     @property
     def head(self) -> str:
-        """Name it in a table."""
+        """The header of its column in a table."""
         own = self.name if self.label is None else f"{self.name} {self.label}"
         return f"{own} {self.sign}"
 
 
-def bounds_asked(targets: Targets, bounds: Bounds, unit: str = "") -> list[ToldBound]:
-    """Give the bounds on what was asked for; the others hold as well, and are not told.
+def bounds_asked(targets: Targets, bounds: Bounds, unit: str = "") -> list[AskedBound]:
+    """Return the bounds on what was asked for; the others hold as well, but are not shown.
 
     Examples
     --------
@@ -40,26 +40,26 @@ def bounds_asked(targets: Targets, bounds: Bounds, unit: str = "") -> list[ToldB
     found = []
     if targets.accuracy is not None:
         phrase = f"is right on at least {bounds.accuracy:.1%} of the rows it accepts"
-        found.append(ToldBound("accuracy", None, ">=", bounds.accuracy, phrase))
+        found.append(AskedBound("accuracy", None, ">=", bounds.accuracy, phrase))
     if targets.agreement is not None:
         phrase = f"leaves at least {bounds.accuracy:.1%} of decisions as the final model's"
-        found.append(ToldBound("agreement", None, ">=", bounds.accuracy, phrase))
+        found.append(AskedBound("agreement", None, ">=", bounds.accuracy, phrase))
     missed = {c: share for c, share in bounds.missed.items() if c in targets.max_missed}
     for label, share in missed.items():
         phrase = f"accepts at most {share:.1%} of class {label!r} under another label"
-        found.append(ToldBound("missed", label, "<=", share, phrase))
+        found.append(AskedBound("missed", label, "<=", share, phrase))
     for label, share in bounds.rejected.items():
         phrase = f"rejects at most {share:.1%} of class {label!r}"
-        found.append(ToldBound("rejected", label, "<=", share, phrase))
+        found.append(AskedBound("rejected", label, "<=", share, phrase))
     for label, share in bounds.precision.items():
         phrase = f"is right on at least {share:.1%} of the rows it accepts as {label!r}"
-        found.append(ToldBound("precision", label, ">=", share, phrase))
+        found.append(AskedBound("precision", label, ">=", share, phrase))
     if targets.min_coverage:
         phrase = f"accepts at least {bounds.coverage[0]:.1%} of all rows"
-        found.append(ToldBound("coverage", None, ">=", bounds.coverage[0], phrase))
+        found.append(AskedBound("coverage", None, ">=", bounds.coverage[0], phrase))
     if targets.max_cost is not None:
         phrase = f"costs at most {f'{bounds.cost:.4g} {unit}'.rstrip()} per row on average"
-        found.append(ToldBound("cost", None, "<=", bounds.cost, phrase))
+        found.append(AskedBound("cost", None, "<=", bounds.cost, phrase))
     return found
 
 
@@ -68,7 +68,7 @@ def cells(
     candidates: Sequence[CertifiedCandidate],
     chosen: CertifiedCandidate | None,
 ) -> tuple[list[str], list[list[object] | None]]:
-    """Give the header and the rows of a table; a star marks the candidate that was chosen.
+    """Return the header and the rows of a table; a star marks the chosen candidate.
 
     Figures are as counted on the calibration rows, by class too; bounds come last.
     """
@@ -105,7 +105,7 @@ def cells(
 
 
 def note_of_choice(chosen: Chosen | None, certified: CertifiedCandidate | None) -> list[str]:
-    """Say what was chosen, with its selected figures, and what became of it."""
+    """Describe the chosen candidate, its selected figures, and its result."""
     if chosen is None:
         return []
     own = chosen.candidate
@@ -120,7 +120,7 @@ def note_of_choice(chosen: Chosen | None, certified: CertifiedCandidate | None) 
 
 
 def note_of_filters(filters: Sequence[str]) -> list[str]:
-    """Say who was left out, and that nothing is promised by that."""
+    """Describe which candidates were left out, and that this is not a promise."""
     if not filters:
         return []
     return [

@@ -1,4 +1,4 @@
-"""What cheaper stages in front of a model that is there already would have saved, and changed."""
+"""What cheaper stages before an existing model would have saved, and which decisions change."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from emsco.certify._certify import ask_together
 from emsco.exceptions import CertificateError
 from emsco.search import CascadeSearchCV
 
-_MOST_ROWS = 50_000  # to search, and to certify on: more would change no figure that people look at
+_MOST_ROWS = 50_000  # to search on, and to certify on: more would hardly change any figure
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Saving:
         answers: NDArray[Any],
         rows: NDArray[np.intp],
     ) -> Saving:
-        """Decide the rows certified on by the cheapest candidate that is certified, if any is."""
+        """Decide the calibration rows with the cheapest certified candidate, if there is one."""
         if not certificate.certified:
             none = answers[:0]
             return cls(agreement, certificate, None, search.costs_.total, 0.0, rows[:0], none, none)

@@ -55,7 +55,7 @@ def load_cascade(path: Path, trusted: Sequence[str] | None = None) -> CascadeCla
     """Load the cascade of a run, of a file, or the one that a search has chosen."""
     from emsco import CascadeClassifier
 
-    model = load_any(path / MODEL if path.is_dir() else path, trusted)
+    model = load_any(model_file(path), trusted)
     model = getattr(model, "best_cascade_", model)
     if not isinstance(model, CascadeClassifier):
         raise ArtifactError(f"{path} does not contain a cascade.")
@@ -65,6 +65,11 @@ def load_cascade(path: Path, trusted: Sequence[str] | None = None) -> CascadeCla
 def file_of(path: Path) -> Path:
     """Name the file, or the search of a run folder."""
     return path / SEARCH if path.is_dir() else path
+
+
+def model_file(path: Path) -> Path:
+    """Name the file, or the model of a run folder."""
+    return path / MODEL if path.is_dir() else path
 
 
 def load_any(path: Path, trusted: Sequence[str] | None = None) -> Any:

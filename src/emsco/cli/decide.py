@@ -55,7 +55,7 @@ def decide(
     from emsco._ground.atomic import write_whole
     from emsco.arrow import is_url
     from emsco.cli._deciding import Tally, decided, schema_of
-    from emsco.cli._models import MODEL, load_cascade
+    from emsco.cli._models import load_cascade, model_file
     from emsco.cli._outputs import check_outputs, refuse_inside
     from emsco.cli._print import print_bytes
     from emsco.cli._tables import open_rows
@@ -68,7 +68,7 @@ def decide(
         _decide_on_ray(model, rows, out, kept, trust, force, address)
         return
     file = None if out is None else Path(out)
-    check_outputs([file], [model / MODEL if model.is_dir() else model, here], force=force)
+    check_outputs([file], [model_file(model), here], force=force)
     refuse_inside(file, here)
     make_parts = csv_parts if file is None else parts_for(file)
     cascade = load_cascade(model, trust)

@@ -64,19 +64,18 @@ def decide(
     from emsco.acquisition.survey import check_open
     from emsco.acquisition.tally import Tally
     from emsco.cli._keys import as_known, needs_of, read_keys
-    from emsco.cli._models import MODEL, load_cascade
+    from emsco.cli._models import load_cascade, model_file
     from emsco.cli._outputs import check_outputs
     from emsco.cli._print import print_bytes
     from emsco.cli._writing import csv_parts, parts_for
 
-    folder = model / MODEL if model.is_dir() else model
-    check_outputs([out], [folder, sources, keys], force=force)
+    check_outputs([out], [model_file(model), sources, keys], force=force)
     make_parts = csv_parts if out is None else parts_for(out)
     described = Sources.from_toml(sources)
     cascade = load_cascade(model, trust)
     decider = cascade.decider_
     live = LiveCascade(cascade, described, deadline=deadline, max_cost=max_cost)
-    asyncio.run(check_open(described, decider.costs, _bought(decider)))
+    asyncio.run(check_open(described, decider.costs, live.terms.bought))
     read = read_keys(keys, key_column, {*decider.costs.features, *needs_of(described)})
     read = read._replace(given=as_known(read.given, decider.readers))
     schema, tally = _schema(decider, read), Tally(decider.costs.unit)
@@ -114,6 +113,7 @@ def compare(
     from emsco.acquisition import Sources
     from emsco.acquisition.comparison import align
     from emsco.acquisition.comparison import compare as compare_live
+    from emsco.acquisition.terms import Terms
     from emsco.cli._frames import read_features
     from emsco.cli._keys import needs_of, read_keys
     from emsco.cli._models import load_cascade
@@ -121,7 +121,7 @@ def compare(
 
     described = Sources.from_toml(sources)
     decider = load_cascade(model, trust).decider_
-    described.check(decider.costs, _bought(decider))
+    described.check(decider.costs, Terms(decider).bought)
     read = read_keys(keys, key_column, needs_of(described))
     places, rows = align(read.keys, read_keys(table, read.column, ()).keys)
     if len(places) < len(read.keys):
@@ -141,10 +141,6 @@ def compare(
     print_text("\n".join(_lines(found, decider.costs.unit)))
     if not found.is_same:
         raise typer.Exit(DIFFERS)
-
-
-def _bought(decider: Any) -> list[str]:
-    return [name for stage in decider.plan.stages for name in stage.sources]
 
 
 def _schema(decider: Any, read: Keys) -> pa.Schema:

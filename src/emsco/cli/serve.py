@@ -112,13 +112,13 @@ def serve(
     sources anew; files that are refused leave the model in use in place. Events are JSON lines on
     standard error.
     """
-    from emsco.cli._models import MODEL
+    from emsco.cli._models import model_file
     from emsco.cli._telling import hush
     from emsco.serve.process import run
     from emsco.serve.settings import Settings
 
     settings = Settings(
-        model=model / MODEL if model.is_dir() else model,
+        model=model_file(model),
         sources=sources,
         host=host,
         port=port,
@@ -131,7 +131,7 @@ def serve(
         log_values=log_values,
         on_log_failure=on_log_failure,
         shadow=shadow,
-        canary=None if canary is None else canary / MODEL if canary.is_dir() else canary,
+        canary=None if canary is None else model_file(canary),
         share=share,
         concurrency=concurrency,
         queue=queue,

@@ -58,8 +58,6 @@ _PLAIN = (
     "threshold", "max_stages", "allow_unused", "max_missed", "max_rejected", "cv", "max_rows",
     "select", "luck", "refit", "target", "n_jobs", "random_state", "verbose",
 )  # fmt: skip
-
-
 _ASKED = {"rule", "asked"}  # keys that older files do not have
 _KEYS = (
     "costs", "parameters", "estimator", "guard", "strategy", "rows", "measured_on", "n_front",

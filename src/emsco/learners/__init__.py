@@ -7,8 +7,8 @@ from typing import Any
 
 from emsco.learners.protocol import Learner
 
-# Each learner and its module. A user's estimator may provide its own learner by a method
-# `emsco_learner()`.
+# Each learner and its module. An estimator may provide its own learner by a method
+# `emsco_learner()`, as `MaskedClassifier` does.
 LEARNERS = {
     "LogisticLearner": "logistic",  # estimator=None
     "EstimatorLearner": "estimator",  # any classifier

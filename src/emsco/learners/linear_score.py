@@ -87,7 +87,7 @@ def why_not_linear(judge: Judge, number: int) -> str:
         return f"Stage {number} is a final model, and only its answer is known."
     return (
         "Contributions are known for the default classifier, and for LogisticRegression alone or "
-        f"after StandardScaler; stage {number} is judged by {_told(judge.estimator)}."
+        f"after StandardScaler; stage {number} is judged by {_describe(judge.estimator)}."
     )
 
 
@@ -145,7 +145,7 @@ def _scaler_and_model(estimator: Any) -> tuple[StandardScaler | None, LogisticRe
     return (steps[0] if len(steps) == 2 else None), model
 
 
-def _told(estimator: Any) -> str:
+def _describe(estimator: Any) -> str:
     if not isinstance(estimator, Pipeline):
         return type(estimator).__name__
     return f"Pipeline({', '.join(type(step).__name__ for _, step in estimator.steps)})"

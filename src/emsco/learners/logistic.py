@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import isnan
@@ -265,8 +265,7 @@ class LogisticLearner:
 
     def fits(self, training: Training, folds: Sequence[Fold]) -> SetFits:
         """Prepare to fit many sets at once."""
-        for name in training.params.keys() - {"sample_weight"}:
-            raise TypeError(f"The default classifier takes only sample_weight, got {name!r}.")
+        refuse_params(training.params)
         return BatchedLogistic.learn(
             training.columns, training.labels, folds, training.sources, **training.params
         )
@@ -274,6 +273,13 @@ class LogisticLearner:
     def separate(self) -> LogisticLearner:
         """Return itself: it fits every set separately."""
         return self
+
+
+def refuse_params(names: Iterable[str]) -> None:
+    """Refuse parameters of `fit` that the default classifier does not take."""
+    for name in names:
+        if name != "sample_weight":
+            raise TypeError(f"The default classifier takes only sample_weight, got {name!r}.")
 
 
 def encodings_of(features: Sequence[str], stages: Stages) -> Encodings:

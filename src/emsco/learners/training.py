@@ -21,7 +21,7 @@ from emsco.exceptions import ClassesError, ColumnsError, ValuesError
 from emsco.learners.protocol import Learner
 from emsco.rows.columns import (
     Columns,
-    as_objects,
+    as_categories,
     has_missing,
     is_category,
     plain,
@@ -174,7 +174,7 @@ class Training:
         # A guard must know declared categories, even if their values are numbers.
         fitted.fit(
             {
-                name: as_objects(values) if is_category(self.columns[name]) else values
+                name: as_categories(values) if is_category(self.columns[name]) else values
                 for name, values in ((name, self.values(name)) for name in used)
             }
         )

@@ -23,5 +23,5 @@ PLOTS = {
     "SourcesDisplay": "plotting._sources",
 }
 
-__all__ = sorted(PLOTS)  # derived from the table above
+__all__ = sorted(PLOTS)
 __getattr__, __dir__ = lazy(__name__, PLOTS)

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from emsco._ground.table import cell
 from emsco.exceptions import DecisionsError, quoted
 from emsco.plotting._style import (
     BLUE,
@@ -21,6 +20,7 @@ from emsco.plotting._style import (
     RED,
     axes,
     class_lines,
+    money,
     money_of,
     named,
     plain,
@@ -219,7 +219,7 @@ class FlowDisplay:
 
     def _told(self, way: Exit) -> str:
         """Return the text of an exit: its rows, their cost, and its share of each class."""
-        paid = f"{cell(float(way.cost))} {self.costs.unit}".rstrip()
+        paid = money(way.cost, self.costs.unit)
         total = sum(each.rows for each in self.exits)
         rows = f"{way.rows:,} rows ({way.rows / total:.1%})"
         lines = [way.sentence, f"{rows}, paid {paid} each" if way.rows else rows]
@@ -287,11 +287,11 @@ class FlowDisplay:
         paid = [source for earlier in self.stages[:stage] for source in earlier]
         price = self.costs.of(self.stages[stage], paid=paid)
         names = [_cut(str(name)) for name in self.stages[stage]]
-        named = ", ".join(names[:_MOST_NAMED])
+        bought = ", ".join(names[:_MOST_NAMED])
         if len(names) > _MOST_NAMED:
-            named += f" and {len(names) - _MOST_NAMED} more"
-        money = f"{cell(price)} {self.costs.unit}".rstrip()
-        parts = [f"stage {stage}: {rows:,} rows", f"buy {named}", f"for {money}"]
+            bought += f" and {len(names) - _MOST_NAMED} more"
+        paid_here = money(price, self.costs.unit)
+        parts = [f"stage {stage}: {rows:,} rows", f"buy {bought}", f"for {paid_here}"]
         return plain("\n".join(line for part in parts for line in textwrap.wrap(part, _WIDTH)))
 
 

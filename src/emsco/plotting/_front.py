@@ -132,7 +132,19 @@ class FrontDisplay:
         ax: Any = None,
         scale: str | None = None,
     ) -> Self:
-        """Draw a front, and mark other evaluations in the same plot."""
+        """Draw a front, and mark other evaluations in the same plot.
+
+        Parameters
+        ----------
+        front : ParetoFront
+            The front.
+        chosen, references
+            As for the class.
+        ax : matplotlib Axes, default=None
+            The axes to draw on. None: a new figure.
+        scale : {"linear", "log", "symlog"}, default=None
+            The scale of the cost axis. None: as in `plot`.
+        """
         evaluations = [candidate.evaluation for candidate in front]
         display = cls(
             cost=np.array([evaluation.cost for evaluation in evaluations]),

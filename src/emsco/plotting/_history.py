@@ -39,6 +39,8 @@ class HistoryDisplay:
         beginning of the search, and the hypervolume reached.
     figure_, ax_ : matplotlib Figure and Axes
         The figure and the axes drawn on.
+    thresholds_ : matplotlib SecondaryAxis
+        The axis that names the thresholds, above the plot.
 
     Examples
     --------

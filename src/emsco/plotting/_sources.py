@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from emsco._ground.table import cell
 from emsco.exceptions import SelectionError, require
-from emsco.plotting._style import axes, cost_label, plain, spread_ticks
+from emsco.plotting._style import axes, cost_label, money, plain, spread_ticks
 from emsco.words.costs import Costs
 from emsco.words.front import ParetoFront
 
@@ -78,7 +78,15 @@ class SourcesDisplay:
 
     @classmethod
     def from_front(cls, front: ParetoFront, *, ax: Any = None) -> Self:
-        """Draw a front."""
+        """Draw a front.
+
+        Parameters
+        ----------
+        front : ParetoFront
+            The front.
+        ax : matplotlib Axes, default=None
+            The axes to draw on. None: a new figure.
+        """
         if not len(front):
             raise SelectionError("The front is empty: no candidate accepts any row.")
         bought = np.array([candidate.design.assignment >= 0 for candidate in front]).T
@@ -121,4 +129,4 @@ class SourcesDisplay:
         return self
 
     def _price(self, source: str) -> str:
-        return f"{cell(self.costs.of([source]))} {self.costs.unit}".rstrip()
+        return money(self.costs.of([source]), self.costs.unit)

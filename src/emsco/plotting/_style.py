@@ -66,13 +66,18 @@ def named(label: object, width: int = _WIDTH) -> str:
     return text if len(text) <= width else f"{text[: width - 7]}...{text[-4:]}"
 
 
+def money(amount: float, unit: str) -> str:
+    """Return an amount as text, with its unit."""
+    return f"{cell(float(amount))} {unit}".rstrip()
+
+
 def money_of(cost: float, coverage: float, unit: str, review: float) -> str:
     """Return the mean cost of a row as text, with its review if that has a price."""
     if not review:
-        return f"{cell(float(cost))} {unit}".rstrip()
+        return money(cost, unit)
     reviewed = review * (1 - coverage)
     told = f"{cell(float(cost))} for sources + {cell(reviewed)} for review"
-    return f"{told} = {cell(cost + reviewed)} {unit}".rstrip()
+    return f"{told} = {money(cost + reviewed, unit)}"
 
 
 def class_lines(evaluation: Evaluation) -> list[str]:

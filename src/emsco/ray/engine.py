@@ -50,7 +50,7 @@ class RayEngine:
     The engine connects at first use. Use it in a `with` block, or call `close`, to disconnect; this
     ends the cluster if the engine has started it. Otherwise it ends with the process.
 
-    Starting a cluster takes 10 to 30 seconds, so fits of less than a minute in all are faster with
+    Starting a cluster takes 5 to 30 seconds, so a search of less than a few minutes is faster with
     `LocalEngine`.
 
     Examples

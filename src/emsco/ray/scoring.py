@@ -15,6 +15,7 @@ import pyarrow.parquet
 
 from emsco._ground.progress import tell
 from emsco.arrow import decide_batches, decision_schema, is_url, open_dataset, parts_of
+from emsco.arrow.batches import decider_of
 from emsco.cascade.fingerprint import fingerprint
 from emsco.exceptions import ArtifactError, ValuesError
 from emsco.ray.engine import RayEngine
@@ -125,7 +126,7 @@ def decide_dataset(
     if isinstance(dataset, str | os.PathLike):
         # Workers have other working folders.
         dataset = open_dataset(dataset if is_url(dataset) else os.path.abspath(dataset))
-    decider = getattr(getattr(cascade, "best_cascade_", cascade), "decider_", cascade)
+    decider = decider_of(cascade)
     keep = tuple(dict.fromkeys(keep))
     check_names(dataset.schema, [*decider.columns_read, *keep])
     decision_schema(decider, dataset.schema, keep=keep)  # refuses what cannot be kept

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from emsco.exceptions import ValuesError
-from emsco.rows.columns import numbers
+from emsco.rows.columns import numbers, object_array
 from emsco.rows.encoding import Category
 from emsco.rows.reading import CATEGORY, DATE, TEXT, ColumnReader
 from emsco.rows.values import BOOLEANS, MISSING, UNREADABLE, reader_like, to_number
@@ -30,7 +30,16 @@ _NUMERALS = pa.array([repr(number) for number in BOOLEANS.values()])
 
 def is_text(column: pa.Array) -> bool:
     """Return whether a column holds text, as it is or dictionary-encoded."""
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    return is_text_type(value_type(column.type))
+
+
+def value_type(kind: pa.DataType) -> pa.DataType:
+    """Return the type of the values, which may be dictionary-encoded."""
+    return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def is_text_type(kind: pa.DataType) -> bool:
+    """Return whether a type is text."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
@@ -45,7 +54,7 @@ def as_numbers(column: pa.Array) -> NDArray[np.float64]:
         column = column.cast(pa.string())  # a cast to float would round twice
     if is_text(column):
         column = _parse(column)
-    elif not _is_number(column.type):
+    elif not is_number_type(column.type):
         raise pa.ArrowInvalid(f"a column of {column.type}")
     floats: NDArray[np.float64] = column.cast(pa.float64(), safe=False).to_numpy(
         zero_copy_only=False
@@ -53,7 +62,8 @@ def as_numbers(column: pa.Array) -> NDArray[np.float64]:
     return floats
 
 
-def _is_number(kind: pa.DataType) -> bool:
+def is_number_type(kind: pa.DataType) -> bool:
+    """Return whether a type holds numbers or booleans, or only missing values."""
     types = pa.types
     return bool(
         types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
@@ -83,9 +93,7 @@ def known_cells(column: pa.Array) -> pa.Array:
 
 def as_objects(column: pa.Array) -> NDArray[np.object_]:
     """Return values as Python objects."""
-    objects = np.empty(len(column), dtype=object)
-    objects[:] = column.to_pylist()
-    return objects
+    return object_array(column.to_pylist())
 
 
 class Texts(NamedTuple):
@@ -101,12 +109,15 @@ class Texts(NamedTuple):
         Dates and other types become the text that Arrow writes for them.
         """
         if not pa.types.is_dictionary(column.type):
-            if not is_text(column) and not _is_number(column.type):
+            if not is_text(column) and not is_number_type(column.type):
                 column = column.cast(pa.string())
             column = column.dictionary_encode()
-        read = reader_like(levels or ("text",))
-        words = np.empty(len(column.dictionary) + 1, dtype=object)
-        words[:-1] = [read(word) for word in column.dictionary.to_pylist()]
+        return cls.decode(column, reader_like(levels or ("text",)))
+
+    @classmethod
+    def decode(cls, column: pa.DictionaryArray, read: Callable[[object], Any]) -> Texts:
+        """Read each value of the dictionary once, with a function."""
+        words = object_array([*(read(word) for word in column.dictionary.to_pylist()), None])
         places = column.indices.fill_null(len(words) - 1).cast(pa.int64()).to_numpy()
         return cls(words, places)
 

@@ -1,8 +1,8 @@
 """A data set to fit on, larger than memory: its labels, a sample, and how its columns are read.
 
-Whatever is learned is summed over chunks of parts. A chunk's sums are a pure function of the chunk
-and of shared parameters, so an engine may compute them where the data are. Chunks depend on the
-data set alone, and their results are put together in order: any engine gives the same.
+Whatever is learned is a sum over chunks of parts. The sums of a chunk are a pure function of the
+chunk and of shared parameters, so an engine may compute them where the data are. Chunks depend only
+on the data set, and their results are merged in order, so every engine gives the same result.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
@@ -18,7 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from emsco.exceptions import ClassesError, ColumnsError, ValuesError
-from emsco.rows.arrow import as_numbers, is_text, read_labels
+from emsco.rows.arrow import as_numbers, is_text, is_text_type, read_labels, value_type
 from emsco.rows.encoding import Array
 from emsco.rows.parts import Part, check_names, parts_of
 from emsco.rows.reading import CATEGORY, NUMERIC_CATEGORY, TEXT, ColumnReader
@@ -38,7 +38,7 @@ from emsco.rows.summaries import (
     value_of,
 )
 
-MOST_CHUNKS = 64  # whose results are held at a time
+MOST_CHUNKS = 64  # all their results are held at the same time
 _TEXT_LABELS: NDArray[Any] = np.array([], dtype=object)
 
 Chunk: TypeAlias = tuple[Part, ...]
@@ -67,7 +67,7 @@ class Roles(NamedTuple):
 
     @property
     def names(self) -> list[str]:
-        """Those columns."""
+        """The names of these columns."""
         return [self.label] if self.weight is None else [self.label, self.weight]
 
     def read_weight(self, batch: pa.RecordBatch, first_row: int) -> Array | None:
@@ -150,12 +150,12 @@ class Blocks:
 
     @property
     def names(self) -> list[str]:
-        """The columns, but those of labels and weights."""
+        """The columns without those of labels and weights."""
         return [name for name in self.schema.names if name not in self.roles.names]
 
     @cached_property
     def counts(self) -> dict[Any, int]:
-        """How many rows each class has, in the order of labels."""
+        """The number of rows of each class, in the order of labels."""
         found: Counter[Any] = Counter()
         for counted in self.engine.map(_count_labels, self.chunks, shared=self.roles):
             found.update(counted)
@@ -171,10 +171,8 @@ class Blocks:
 
     @property
     def _label_dtype(self) -> Any:
-        kind = self.schema.field(self.roles.label).type
-        kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-        is_words = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-        return object if is_words else kind.to_pandas_dtype()
+        kind = value_type(self.schema.field(self.roles.label).type)
+        return object if is_text_type(kind) else kind.to_pandas_dtype()
 
     def sample(
         self, n_rows: int, seed: int, names: Sequence[str], *, every_class: bool = False
@@ -227,7 +225,7 @@ class Blocks:
             for name, summary in summaries.items()
             if isinstance(summary, NumberSummary) and summary.has_missing
         }
-        # In memory, a column without any value has 0 for one.
+        # As for rows in memory, the median of a column without any value is 0.
         medians = {name: 0.0 for name, half in halves.items() if not half}
         intervals = {name: WIDEST for name in halves if name not in medians}
         while intervals:
@@ -244,7 +242,7 @@ class Blocks:
 
 
 def batches_of(chunk: Chunk, columns: Sequence[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Give the batches of a chunk, each with the number of its first row."""
+    """Yield the batches of a chunk, each with the number of its first row."""
     for part in chunk:
         first_row = part.first_row
         for batch in part.batches(list(dict.fromkeys(columns))):
@@ -253,7 +251,7 @@ def batches_of(chunk: Chunk, columns: Sequence[str]) -> Iterator[tuple[int, pa.R
 
 
 class Labels(NamedTuple):
-    """The labels of a block: the different ones, and each row's place among them."""
+    """The labels of a block: the distinct ones, and each row's index in them."""
 
     words: list[Any]
     places: NDArray[np.intp]
@@ -276,7 +274,7 @@ class Labels(NamedTuple):
         return cls(words.tolist(), encoded.indices.cast(pa.int64()).to_numpy())
 
     def codes(self, classes: NDArray[Any]) -> NDArray[np.intp]:
-        """Give the place of each row's label among all classes."""
+        """Return the position of each row's label among all classes."""
         place = {label: code for code, label in enumerate(classes.tolist())}
         return np.array([place.get(word, -1) for word in self.words], dtype=np.intp)[self.places]
 
@@ -303,7 +301,7 @@ def _draw(chunk: Chunk, shared: tuple[Roles, dict[Any, int], int]) -> dict[Any, 
         for code, (label, quota) in enumerate(quotas.items()):
             own = np.flatnonzero(codes == code)
             held = drawn[label]
-            if len(held.keys) >= quota:  # most rows are above all that are held
+            if len(held.keys) >= quota:  # most keys are larger than those held
                 own = own[keys[own] < held.keys.max(initial=0)]
             if own.size:
                 drawn[label] = merge_drawn([held, Drawn(keys[own], first_row + own)], quota)
@@ -350,4 +348,4 @@ def _count(chunk: Chunk, shared: tuple[Roles, dict[str, Interval]]) -> dict[str,
 
 def _add_into(counted: dict[str, Counted], others: Mapping[str, Counted]) -> None:
     for name, other in others.items():
-        counted[name] = reduce(add_counted, [counted[name], other]) if name in counted else other
+        counted[name] = add_counted(counted[name], other) if name in counted else other

@@ -144,7 +144,7 @@ def _plain_values(given: list[Any]) -> NDArray[Any]:
     values = [None if is_missing(value) else value for value in given]
     if all(value is None or is_number(value) for value in values):
         return np.array([to_number(value) for value in values], dtype=np.float64)
-    return _objects(values)
+    return object_array(values)
 
 
 def _words(column: Column) -> tuple[list[Any], NDArray[np.intp]] | None:
@@ -175,12 +175,12 @@ def categories(column: Column, read: Callable[[object], Any]) -> NDArray[np.obje
     words = _words(column)
     if words is not None:
         given, places = words
-        return _objects([read(value) for value in given])[places]
+        return object_array([read(value) for value in given])[places]
     values = listed(column)
     distinct = _distinct(values)
     if distinct is not None and all(read(value) is value for value in distinct):
-        return _objects(values)
-    return _objects([read(value) for value in values])
+        return object_array(values)
+    return object_array([read(value) for value in values])
 
 
 def _distinct(values: list[Any]) -> set[Any] | None:
@@ -206,7 +206,8 @@ def _is_polars(column: Column) -> bool:
     return hasattr(column.dtype, "is_numeric")
 
 
-def _objects(values: list[Any]) -> NDArray[np.object_]:
+def object_array(values: Sequence[Any]) -> NDArray[np.object_]:
+    """Return an array of objects with these values."""
     objects = np.empty(len(values), dtype=object)
     objects[:] = values
     return objects
@@ -228,8 +229,8 @@ def narrow(array: NDArray[Any]) -> NDArray[Any]:
         return array.astype(np.float64)
 
 
-def as_objects(values: NDArray[Any]) -> NDArray[np.object_]:
-    """Turn plain numbers into objects with None for missing values, as for categories."""
+def as_categories(values: NDArray[Any]) -> NDArray[np.object_]:
+    """Turn plain values into categories: objects, with None for missing values."""
     objects = values.astype(object)
     if values.dtype.kind in NUMERIC:
         objects[np.isnan(values.astype(np.float64))] = None
@@ -262,7 +263,7 @@ def _plain_foreign(column: Column) -> NDArray[Any]:
         is_plain = column.dtype.is_numeric() and not column.dtype.is_decimal()
         if is_plain or str(column.dtype) == "Boolean":
             return np.asarray(column.to_numpy(), dtype=np.float64)
-        return _objects(column.to_list())
+        return object_array(column.to_list())
     if getattr(column.dtype, "kind", "O") in NUMERIC:
         return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
     return np.asarray(column.to_numpy(dtype=object))

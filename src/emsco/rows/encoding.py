@@ -1,10 +1,10 @@
-"""Columns to blocks of numbers, for the default classifier: learned once, then only arithmetic.
+"""Encode columns as blocks of numbers for the default classifier: learned once, then arithmetic.
 
-A number is centred and scaled; where training had missing values, the median stands for them and
-an indicator tells. Text and categories are one-hot, rare values pooled. The same encoding serves
-training, as a block of columns (`encode`), and deciding, as what one column adds to a linear score
-(`term`). A term works on each row by itself, in a fixed order, so that a row's score never depends
-on the rows it came with.
+A number is centred and scaled; if training had missing values, they are replaced by the median and
+marked by a second column. Text and categories are one-hot, with rare values pooled. The same
+encoding is used in training, as a block of columns (`encode`), and for decisions, as what a column
+adds to a linear score (`term`). A term works on each row by itself, in a fixed order, so that the
+score of a row never depends on other rows.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ from emsco.rows.values import reader_like
 
 Array: TypeAlias = NDArray[np.float64]
 
-MOST_LEVELS = 100  # of a category; the rest are rare
+MOST_LEVELS = 100  # of a column of categories; other values are rare
 
 
 @dataclass(frozen=True)
 class Number:
-    """How a column of numbers is encoded: scaled, and told apart where it is missing."""
+    """How a column of numbers is encoded: scaled, with a mark for missing values."""
 
     centre: float
     scale: float
-    median: float | None  # stands for a missing value; None where training had none
+    median: float | None  # replaces a missing value; None if training had none
 
     @property
     def width(self) -> int:
-        """How many encoded columns there are."""
+        """The number of encoded columns."""
         return 1 if self.median is None else 2
 
     @property
@@ -52,7 +52,7 @@ class Number:
         return self.median is not None
 
     def encode(self, values: NDArray[Any]) -> Array:
-        """Give the block of encoded columns, rows x width."""
+        """Return the block of encoded columns, rows x width."""
         if self.median is None:
             return ((values - self.centre) / self.scale)[:, None]
         missing = np.isnan(values)
@@ -61,15 +61,15 @@ class Number:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the column adds slope * value and a constant, and nothing else.
+        """Whether the column adds slope * value plus a constant to a score.
 
-        Not where it may be missing, and not where it lies so far from 0 that the constant would
-        eat its digits: 1e6 scales away leaves ten.
+        It does not if values may be missing. It should not if values are so far from 0 that the
+        constant would cost digits: at a distance of 1e6 scales, ten digits are left.
         """
         return self.median is None and abs(self.centre) <= 1e6 * self.scale
 
     def term(self, weights: Array) -> NumberTerm:
-        """Give what the column adds to the scores that have these weights, scores x width."""
+        """Return what the column adds to scores with these weights, scores x width."""
         slope = weights[:, :1] / self.scale
         if self.median is None:
             return NumberTerm(self.centre, slope, None)
@@ -85,7 +85,7 @@ class NumberTerm:
     missing: Array | None  # what a missing value adds, scores x 1
 
     def __call__(self, values: NDArray[Any]) -> Array:
-        """Give scores x rows."""
+        """Return scores x rows."""
         added = self.slope * (values - self.centre)
         if self.missing is None:
             return added
@@ -93,7 +93,7 @@ class NumberTerm:
 
 
 class Codes(NDArray[np.intp]):
-    """Values that are codes already, marked by their type: a column may hold whole numbers too."""
+    """Codes of categories; the type distinguishes them from values that are whole numbers."""
 
 
 @dataclass(frozen=True)
@@ -101,12 +101,12 @@ class Category:
     """How a column of text or categories is encoded: one-hot, rare values in one column."""
 
     levels: tuple[Any, ...]
-    pooled: bool  # a column for rare values, which unseen ones join
-    missing_seen: bool  # a column for missing values
+    pooled: bool  # whether there is a column for rare values, also for unseen ones
+    missing_seen: bool  # whether there is a column for missing values
 
     @property
     def width(self) -> int:
-        """How many encoded columns there are."""
+        """The number of encoded columns."""
         return len(self.levels) + self.pooled + self.missing_seen
 
     @cached_property
@@ -117,9 +117,9 @@ class Category:
         return codes
 
     def codes(self, values: NDArray[Any]) -> NDArray[np.intp]:
-        """Give the encoded column that each value sets; `width` where it sets none.
+        """Return the encoded column that each value sets; `width` if it sets none.
 
-        A reader of dictionaries, which looks every value up but once, gives `Codes`.
+        Values may be `Codes` already, if each distinct value was looked up only once.
         """
         if isinstance(values, Codes):
             return values
@@ -128,11 +128,11 @@ class Category:
         return np.array([find(value, unseen) for value in values.tolist()], dtype=np.intp)
 
     def encode(self, values: NDArray[Any]) -> Array:
-        """Give the block of encoded columns, rows x width."""
+        """Return the block of encoded columns, rows x width."""
         return np.eye(self.width + 1, self.width)[self.codes(values)]
 
     def term(self, weights: Array) -> CategoryTerm:
-        """Give what the column adds to the scores that have these weights, scores x width."""
+        """Return what the column adds to scores with these weights, scores x width."""
         return CategoryTerm(self, np.column_stack([weights, np.zeros(len(weights))]))
 
 
@@ -144,7 +144,7 @@ class CategoryTerm:
     table: Array  # scores x (width + 1): what each code adds
 
     def __call__(self, values: NDArray[Any]) -> Array:
-        """Give scores x rows."""
+        """Return scores x rows."""
         return self.table[:, self.category.codes(values)]
 
 
@@ -157,8 +157,8 @@ def learn(
 ) -> ColumnEncoding:
     """Learn how to encode a column from its training rows, each counting as its weight says.
 
-    A value may be missing where one of these rows lacks it, or where the caller says so: some fold
-    may hold every row that does.
+    Values may be missing if one of these rows lacks a value, or if the caller says so, because the
+    rows that lack one may all be in another fold.
     """
     values = plain(column)
     refuse_unknown(values, name)
@@ -168,9 +168,9 @@ def learn(
 
 
 def read(encoding: ColumnEncoding, column: Column, levels: Sequence[Any] = ()) -> NDArray[Any]:
-    """Give the values of a column as its encoding needs them.
+    """Return the values of a column as its encoding needs them.
 
-    `levels` are other values that training held, where the encoding keeps none.
+    `levels` are values that training had, for an encoding that keeps none.
     """
     if isinstance(encoding, Category):
         return categories(column, reader_like(encoding.levels or levels))
@@ -194,13 +194,13 @@ def _learn_number(values: Array, weight: Array, may_be_missing: bool) -> Number:
 
 def number_of(centre: float, scale: float, size: float, median: float | None) -> Number:
     """Make the encoding of numbers from their mean and deviation, both as shares of `size`."""
-    # Up to rounding; and a scale that small would turn a weight into infinity.
+    # Constant up to rounding; and a smaller scale would turn a weight into infinity.
     constant = scale <= 1e-12 * abs(centre) or scale * size < 1e-150
     return Number(centre * size, 1.0 if constant else scale * size, median)
 
 
 def _median(values: Array, weight: Array) -> float:
-    """Give the lower weighted median: a row of weight 2 counts as two rows."""
+    """Return the lower weighted median: a row of weight 2 counts as two rows."""
     if not len(values):
         return 0.0
     order = np.argsort(values, kind="stable")
@@ -220,7 +220,7 @@ def _learn_category(values: NDArray[Any], weight: Array, missing_seen: bool) -> 
 
 def category_of(counts: Mapping[Any, float], total: float, *, missing_seen: bool) -> Category:
     """Make the encoding of categories from how much each value counts, and all rows together."""
-    # A value needs a few rows to be worth a column: 2 at least, 10 at most, 1% in between.
+    # A value gets its own column if 1% of the rows have it, or 10 rows, but at least 2 rows.
     enough = max(2.0, min(10.0, total / 100))
     frequent = sorted(
         (value for value, count in counts.items() if count >= enough),

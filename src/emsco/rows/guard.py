@@ -1,4 +1,4 @@
-"""A guard for inputs: it learns what training looked like, and rejects rows that look otherwise."""
+"""A guard for inputs: it learns the values of training, and rejects rows with unlike values."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ from emsco.words.decisions import (
 
 AUTO = "auto"  # columns with many values are pooled
 _LARGEST = float(np.finfo(np.float64).max)
-# A normal column's range is at most some 12 deviations, of 0.8 mean distances each, however many
-# rows there are; what is longer has a tail.
+# The range of normal values is at most about 12 standard deviations, which are 15 mean distances
+# from the median, for any realistic number of rows. A longer range is due to a tail.
 _LONG_TAIL = 15.0
 _WIDER = 4.0
-# Of a limit: a number that went through single precision is still the same number.
+# As a share of a limit: a number that was rounded to single precision is still the same number.
 _ROUNDING = 1e-6
-# Of clean rows, rejected for a column's unseen values: from here on the user is told.
+# The share of valid rows with an unseen value in a column, above which the user is warned.
 _MANY_UNSEEN = 0.01
 
 Found: TypeAlias = tuple[NDArray[np.intp], list[str]]  # rows, and the kind of fault of each
@@ -68,7 +68,7 @@ class Range:
 
     @classmethod
     def learn(cls, values: NDArray[Any], margin: float) -> Range:
-        """Widen the range of training by a margin, a wider one where a tail is long."""
+        """Widen the range of training by a margin, which is larger if there is a long tail."""
         values = values.astype(np.float64, copy=False)
         values = values[~np.isnan(values)]
         if not values.size:
@@ -82,7 +82,7 @@ class Range:
             added = 2 * (margin * (most / 2 - least / 2))  # halves, because all might overflow
             added += _ROUNDING * max(abs(least), abs(most))
             low, high = least - added, most + added
-        # Counts, prices and lengths have a sign: where training saw one only, so does the range.
+        # Counts, prices and lengths have one sign: if training saw only one, so does the range.
         if least >= 0:
             low = max(low, 0.0)
         if most <= 0:
@@ -90,14 +90,14 @@ class Range:
         return cls(max(low, -_LARGEST), min(high, _LARGEST))
 
     def faults(self, values: NDArray[Any]) -> Found | None:
-        """Find what lies outside; a missing value lies nowhere."""
+        """Find values outside the range; a missing value is not a fault."""
         if values.dtype.kind not in NUMERIC:
             values = numbers(values)
         if len(values) == 1:
             value = values.item()
             if self.low <= value <= self.high or value != value:
                 return None
-        # In a block without a fault, and that is nearly every one, two reductions are all.
+        # Nearly every block is without a fault, and then two reductions are enough.
         elif not len(values) or (
             self.low <= float(values.min()) and float(values.max()) <= self.high
         ):
@@ -112,18 +112,19 @@ class Range:
 
 @dataclass(frozen=True)
 class Categories:
-    """The values of text or categories that training held."""
+    """The texts or categories that training had."""
 
     values: tuple[Any, ...]
 
     @classmethod
     def learn(cls, values: NDArray[Any], name: str, *, pool: bool) -> Categories | Anything:
-        """Keep every value; where fresh ones will often be others, warn, or `pool` them."""
+        """Keep every value; if fresh rows will often have other values, warn, or `pool` them."""
         counts: dict[Any, int] = {}
         present = [value for value in values.tolist() if not is_missing(value)]
         for value in present:
             counts[value] = counts.get(value, 0) + 1
-        # Good and Turing: as many fresh rows hold an unseen value as rows here hold one alone.
+        # Good and Turing: the share of fresh rows with an unseen value is estimated by the share
+        # of rows here whose value occurs only once.
         unseen = sum(count == 1 for count in counts.values()) / max(len(present), 1)
         if unseen > _MANY_UNSEEN and pool:
             warn(
@@ -146,16 +147,16 @@ class Categories:
         return frozenset(self.values)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Without that set: a guard that has been used is pickled like one that has not.
+        # Without the cached set, so that a guard is pickled in the same way before and after use.
         return Categories, (self.values,)
 
     def faults(self, values: NDArray[Any]) -> Found | None:
-        """Find what training did not hold; what is missing is not looked for."""
+        """Find values that training did not have; a missing value is not a fault."""
         given = values.tolist()
         try:
             if self._seen.issuperset(given):
                 return None
-        except TypeError:  # a list, or another value that cannot be looked up
+        except TypeError:  # a value that cannot be hashed, such as a list
             pass
         reasons = {row: self._fault(value) for row, value in enumerate(given)}
         found = {row: reason for row, reason in reasons.items() if reason}
@@ -169,7 +170,7 @@ class Categories:
 
 @dataclass(frozen=True)
 class Anything:
-    """Values that are not looked at."""
+    """A column that is not checked."""
 
     def faults(self, values: NDArray[Any]) -> Found | None:  # noqa: ARG002
         """Find nothing."""
@@ -177,7 +178,7 @@ class Anything:
 
 
 def _learned_from(name: str, told: Any) -> Range | Categories | Anything:
-    """Give back what was learned of a column; what no column teaches would judge rows wrongly."""
+    """Rebuild what was learned about a column; refuse what no column can have taught."""
     if isinstance(told, dict) and not told:
         return Anything()
     if isinstance(told, dict) and told.keys() == {"low", "high"}:
@@ -248,7 +249,7 @@ class InputGuard(BaseEstimator):
     'x0'
     """
 
-    # Its public path, in what is pickled of it and so in digests; wherever the code stands.
+    # Its public path, which pickles and so digests contain, wherever the code is.
     __module__ = "emsco.guard"
 
     _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012  # scikit-learn's own shape
@@ -347,7 +348,7 @@ class InputGuard(BaseEstimator):
         return Range.learn(values, self.margin)
 
     def _faults(self, columns: Mapping[str, Column]) -> Iterator[tuple[str, NDArray[Any], Found]]:
-        """Give the columns that hold faults, their values and the faults."""
+        """Yield the columns with faults, their values and the faults."""
         if not hasattr(self, "learned_"):
             check_is_fitted(self)
         for name, column in columns.items():

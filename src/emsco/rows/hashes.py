@@ -1,7 +1,7 @@
-"""Hashes of rows that do not depend on the form in which their values are kept.
+"""Hashes of rows that do not depend on the types in which their values are stored.
 
-A number is the same as float64, float32, integer, boolean or text, and with 15 digits; a row is
-hashed as a whole, never column by column.
+A number has the same hash as float64, float32, integer, boolean or text, and with 15 digits. A row
+is hashed as a whole, never column by column.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from emsco.rows.values import to_number
 
 Hashes = NDArray[np.uint64]
 
-CELLS = (256, 8)  # of the middle half of a column: the rough resolutions
+CELLS = (256, 8)  # cells per spread of a column: the coarse resolutions
 
 _DATE = re.compile(r"\d{4}-\d\d-\d\d([T ]\d\d:\d\d(:\d\d(\.\d{1,9})?)?)?")
 _MISSING = np.uint64(0x5BD1E9955BD1E995)
 
 
 def hash_exactly(columns: Columns) -> Hashes:
-    """Give a hash of each row's values to the last bit; names matter, the order of columns not."""
+    """Hash the exact values of each row; the names of columns matter, their order does not."""
     total = np.zeros(1, dtype=np.uint64)
     for name, column in columns.items():
         total = total + _mix(_hash(plain(column)) ^ _hash(np.array([name], dtype=object)))
@@ -37,9 +37,9 @@ def hash_exactly(columns: Columns) -> Hashes:
 
 
 def hash_keys(X: Any, keys: ArrayLike | None = None) -> Hashes | None:
-    """Give a hash of each row's key: of those given, or else of a frame's index.
+    """Hash the key of each row: the given keys, or else the index of a frame.
 
-    None where rows have no keys: the index that pandas numbers rows by says nothing of them.
+    Returns None if rows have no keys; an index that only numbers the rows is not one.
     """
     if keys is not None:
         given = np.asarray(keys)
@@ -56,14 +56,14 @@ def hash_keys(X: Any, keys: ArrayLike | None = None) -> Hashes | None:
 
 @dataclass(frozen=True)
 class Values:
-    """A column as numbers, and as hashes of words where it has any."""
+    """A column as numbers, and as hashes of its words if it has any."""
 
     numbers: NDArray[np.float64]  # NaN: missing, or a word
     words: Hashes | None  # 0: a number, or missing
 
     @classmethod
     def read(cls, column: Any) -> Values:
-        """Read a column as what its values spell."""
+        """Read a column; a text that spells a number is that number."""
         values = plain(column)
         if values.dtype.kind in NUMERIC:
             return cls(values.astype(np.float64), None)
@@ -76,11 +76,11 @@ class Values:
         return cls(numbers, words if words.any() else None)
 
     def take(self, rows: NDArray[np.intp]) -> Values:
-        """Give some of the rows."""
+        """Return some of the rows."""
         return Values(self.numbers[rows], None if self.words is None else self.words[rows])
 
     def spread(self) -> float:
-        """Give how far apart the middle half of the numbers lies; 0 where it does not."""
+        """Return the interquartile range of the numbers, or their deviation if it is 0."""
         known = self.numbers[np.isfinite(self.numbers)]
         if not known.size:
             return 0.0
@@ -89,12 +89,12 @@ class Values:
         return spread if np.isfinite(spread) else 0.0
 
     def hashes(self, name: bytes, cell: float) -> Hashes:
-        """Hash numbers rounded to a cell, or as float32 tells them apart where that is 0."""
+        """Hash numbers rounded to multiples of a cell; a cell of 0 keeps the digits of float32."""
         if cell:
             with np.errstate(over="ignore"):
                 rounded = np.rint(self.numbers / cell)
         else:
-            # Below the smallest numbers of float32 all is 0.
+            # Numbers below the smallest normal float32 count as 0.
             large = np.where(np.abs(self.numbers) < 2.0**-126, 0.0, self.numbers)
             mantissa, exponent = np.frexp(large)
             rounded = np.ldexp(np.rint(mantissa * 2.0**24), exponent - 24)
@@ -124,17 +124,17 @@ def hash_rows(
 
 
 def _distinct(values: list[Any]) -> tuple[NDArray[np.intp], list[Any]]:
-    """Give the place of each value among those that differ, and these."""
+    """Return the index of each value among the distinct ones, and the distinct ones."""
     known: dict[Any, int] = {}
     try:
         places = [known.setdefault(value, len(known)) for value in values]
-    except TypeError:  # a list, say, which cannot be looked up
+    except TypeError:  # a value that cannot be hashed, such as a list
         return _distinct([str(value) for value in values])
     return np.array(places, dtype=np.intp), list(known)
 
 
 def _read_value(value: Any) -> tuple[float, int]:
-    """Give a value as a number, or else as the hash of a word."""
+    """Return a value as a number, or else the hash of a word."""
     if isinstance(value, str):
         value = value.strip()
         if _DATE.fullmatch(value):
@@ -143,42 +143,46 @@ def _read_value(value: Any) -> tuple[float, int]:
             except ValueError:  # no such day
                 pass
     number = to_number(value)
-    if isinf(number):  # it cannot be read as one
+    if isinf(number):  # not a number
         return np.nan, int(_hash_bytes(str(value).encode()))
     return number, 0
 
 
 def _times(values: NDArray[Any]) -> Hashes:
-    """Hash times, whatever their unit."""
+    """Hash times; the unit does not matter."""
     whole = values.astype(f"{values.dtype.kind}8[ns]").view(np.int64)
     return np.where(np.isnat(values), np.uint64(0), _mix(whole.view(np.uint64)))
 
 
 def digest_of_names(names: Sequence[str]) -> str:
-    """Name a set of columns."""
+    """Return a digest that identifies a set of columns."""
     return sha256("\n".join(sorted(names)).encode()).hexdigest()[:16]
 
 
 def _hash_bytes(data: bytes) -> np.uint64:
-    # Never 0, which stands for no word.
+    # Never 0, which means that there is no word.
     return np.uint64(int.from_bytes(blake2b(data, digest_size=8).digest(), "little") | 1)
 
 
 def _mix(bits: Hashes) -> Hashes:
-    """Spread every bit over all of them, as splitmix64 does."""
-    bits = bits + np.uint64(0x9E3779B97F4A7C15)
+    """Mix all bits of every number, as splitmix64 does."""
+    return finalise(bits + np.uint64(0x9E3779B97F4A7C15))
+
+
+def finalise(bits: Hashes) -> Hashes:
+    """Apply the last step of splitmix64, after which every bit depends on all others."""
     bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return bits ^ (bits >> np.uint64(31))
 
 
 def _hash(values: NDArray[Any]) -> Hashes:
-    """Hash values so that equal ones are equal, whole numbers of any type included."""
+    """Hash values so that equal ones have equal hashes, also whole numbers of different types."""
     if values.dtype.kind in "mM":  # whatever the unit
         values = values.astype(f"{values.dtype.kind}8[ns]").view(np.int64)
     if values.dtype.kind in "iub":
         number = values.astype(np.float64)
-        # What a double cannot hold of a long number, such as a card's.
+        # The part of a long number, such as that of a card, that a double cannot hold.
         held = np.clip(number, -(2.0**63), 2.0**63 - 2**10).astype(np.int64)
         lost = values.astype(np.uint64) - held.astype(np.uint64)
         return _mix(_bits(number) + _mix(lost))
@@ -196,6 +200,6 @@ def _hash(values: NDArray[Any]) -> Hashes:
 
 
 def _bits(number: NDArray[np.float64]) -> Hashes:
-    # One zero and one NaN, whatever their bits.
+    # Both zeros become one, and so do all NaNs.
     same = np.where(np.isnan(number), np.nan, number) + 0.0
     return np.ascontiguousarray(same).view(np.uint64)

@@ -1,14 +1,14 @@
 """What makes two rows the same, and which rows a model knows: hashes of rows, never values.
 
-Two rows are the same where every column holds the same value, in whatever form: a number is the
-same as float64, float32, integer, boolean or text, and with 15 digits. A row is hashed as a whole,
-over all columns and over those that a cascade uses, at three resolutions: as float32 tells numbers
-apart, and rounded to 1/256 and to 1/8 of the spread that a column's middle half has. The rough ones
-know a row again that was written with fewer digits, or measured again.
+Two rows are the same if every column has the same value, in whatever type: a number is the same as
+float64, float32, integer, boolean or text, and with 15 digits. A row is hashed as a whole, over all
+columns and over those that a cascade uses, at three resolutions: with the digits of float32, and
+rounded to 1/256 and to 1/8 of the interquartile range of each column. The coarse resolutions
+recognise a row that was written with fewer digits, or measured again.
 
-Equal values alone prove nothing, because some tables repeat themselves. How many twins chance
-explains is seen from the rows themselves: among rows drawn alike, those that have a twin in the
-other table are as frequent as those that have one in their own.
+Equal values alone prove nothing, because some tables contain repeated rows. How many equal rows
+(twins) chance explains is estimated from the rows themselves: among rows drawn in the same way, a
+twin in the other table is as frequent as a twin in their own.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from emsco.rows.columns import Columns
 from emsco.rows.hashes import Hashes, Values, digest_of_names, hash_rows
 from emsco.rows.rows import Rows
 
-MOST_REMEMBERED = 100_000  # fitted rows whose hashes are kept; of more, so many are drawn
+MOST_REMEMBERED = 100_000  # fitted rows whose hashes are kept; a sample if there are more
 
-_CHANCE = 1e-4  # of seeing so many twins without any row being known
-_ENOUGH = 20  # different rows: two tables with the same ones are the same table
+_CHANCE = 1e-4  # probability of so many twins although no row is known
+_ENOUGH = 20  # distinct rows: two tables with the same ones are the same table
 
 
 @dataclass(frozen=True)
 class View:
-    """Rows as some columns show them.
+    """Hashes of rows over one set of columns.
 
     Parameters
     ----------
     columns : str
-        Which columns these are, as a digest of their names.
+        A digest of the names of these columns.
     hashes : tuple of arrays
-        A hash a row, one array a resolution, the finest first.
+        One array per resolution, the finest first, with one hash per row.
     """
 
     columns: str
@@ -50,26 +50,26 @@ class View:
 
 @dataclass(frozen=True)
 class HashedRows:
-    """Rows that were fitted on, asked on or shown, as a model's hashes tell them.
+    """Hashes of rows that were fitted on, asked about or shown.
 
     Parameters
     ----------
     views : tuple of View
-        The rows as sets of columns show them, the widest first.
+        The hashes over several sets of columns, the largest set first.
     keys : array of hashes or None
-        A hash of each row's key, where rows have keys.
+        A hash of each row's key; None if rows have no keys.
     """
 
     views: tuple[View, ...] = ()
     keys: Hashes | None = None
 
     def take(self, rows: NDArray[np.intp]) -> HashedRows:
-        """Give some of the rows."""
+        """Return some of the rows."""
         views = tuple(View(v.columns, tuple(h[rows] for h in v.hashes)) for v in self.views)
         return HashedRows(views, None if self.keys is None else self.keys[rows])
 
     def in_no_order(self) -> HashedRows:
-        """Give the same hashes sorted, so that nothing tells which belong to one row."""
+        """Return the same hashes, sorted, so that it is not known which belong to one row."""
         views = tuple(View(v.columns, tuple(map(np.sort, v.hashes))) for v in self.views)
         return HashedRows(views, None if self.keys is None else np.sort(self.keys))
 
@@ -83,12 +83,12 @@ class Likeness(NamedTuple):
     Parameters
     ----------
     twins : int or None
-        How many have a twin among the others, to the last digit of float32; None where no columns
-        can be compared.
+        The number of rows with a twin among the others, to the digits of float32; None if no
+        columns can be compared.
     beyond : int
-        How many have one, where that is more than chance explains; else 0.
+        The number of rows with a twin, if chance does not explain it; else 0.
     rounded : bool
-        Whether those are twins but for rounding only.
+        Whether those are twins only after rounding.
     tells : bool
         Whether it would have been noticed if half of the rows were among the others.
     """
@@ -100,7 +100,7 @@ class Likeness(NamedTuple):
 
 
 def compare(rows: HashedRows, others: HashedRows) -> Likeness:
-    """Say whether rows are among others, or what cannot be told of it."""
+    """Compare rows with others, to find out whether they are among them."""
     twins, tells = None, False
     beyond: dict[bool, int] = {}  # by whether rounded
     known = {view.columns: view for view in others.views}
@@ -125,10 +125,10 @@ def compare(rows: HashedRows, others: HashedRows) -> Likeness:
 
 
 def compare_within(rows: HashedRows, others: HashedRows | None) -> Likeness:
-    """Say whether rows repeat one another more than chance explains.
+    """Compare rows with one another, to find out whether they repeat more than chance explains.
 
-    Rows drawn alike repeat one another as often as they repeat `others`, and as others repeat one
-    another.
+    Rows drawn in the same way repeat one another as often as they repeat `others`, and as the
+    others repeat one another.
     """
     view = rows.views[0]
     own = view.hashes[0]
@@ -148,9 +148,9 @@ def compare_within(rows: HashedRows, others: HashedRows | None) -> Likeness:
 
 
 def _beyond_chance(found: int, events: int, ratio: float) -> bool:
-    """Say whether so many were found, where chance gives at most `ratio` of them for each event.
+    """Return whether more were found than chance explains: at most `ratio` for each event.
 
-    Of rare things counted together, each is one of those found with the same probability.
+    If both are rare, each of all that were counted is one of those found with the same probability.
     """
     if not found:
         return False
@@ -159,7 +159,7 @@ def _beyond_chance(found: int, events: int, ratio: float) -> bool:
 
 
 def _is_same_table(own: Hashes, other: Hashes) -> bool:
-    """Say whether these are the very same rows, however often values repeat."""
+    """Return whether two tables have exactly the same rows, however often values repeat."""
     if len(own) != len(other):
         return False
     ordered = np.sort(own)
@@ -168,7 +168,7 @@ def _is_same_table(own: Hashes, other: Hashes) -> bool:
 
 
 def _repeated(hashes: Hashes) -> int:
-    """Count the rows with a twin among them."""
+    """Count the rows that have a twin in the same table."""
     counts = np.unique(hashes, return_counts=True)[1]
     return int(counts[counts > 1].sum())
 
@@ -180,15 +180,15 @@ class FittedRows:
     Parameters
     ----------
     digest : str, default=""
-        Which rows these are, in whatever order and form; "" where nothing is known of them.
+        Identifies the rows, in any order and with any types; "" if they are unknown.
     names : tuple of str, default=()
         The columns.
     spreads : mapping of str to float, default={}
-        The spread of numbers in the middle half of a column, which rounding goes by.
+        The spread of the numbers of each column, by which they are rounded.
     sets : tuple of tuple of str, default=()
-        The sets of columns that rows are hashed over, all of them first.
+        The sets of columns over which rows are hashed; the set of all columns comes first.
     rows : HashedRows or None, default=None
-        The rows themselves; None where they were left out of a file.
+        The hashes of the rows; None if they were left out of a file.
     """
 
     digest: str = ""
@@ -199,7 +199,7 @@ class FittedRows:
 
     @classmethod
     def of(cls, rows: Rows, used: Iterable[str]) -> FittedRows:
-        """Remember rows, over all columns and over those that are used."""
+        """Hash rows over all columns, and over the columns used."""
         columns = rows.columns
         values = {name: Values.read(column) for name, column in columns.items()}
         fine = hash_rows(values, tuple(columns), {}, b"", resolutions=1)[0]
@@ -209,7 +209,7 @@ class FittedRows:
         return fitted._over(values, (tuple(columns), tuple(used)), rows.hash_keys())
 
     def using(self, columns: Columns, used: Iterable[str]) -> FittedRows:
-        """Remember the same rows over the columns that another cascade uses."""
+        """Hash the same rows over the columns that another cascade uses."""
         sets = tuple(dict.fromkeys((self.names, tuple(used))))
         if sets == self.sets or self.rows is None:
             return self
@@ -223,10 +223,10 @@ class FittedRows:
         keys: Hashes | None,
         known: tuple[View, ...] = (),
     ) -> FittedRows:
-        """Remember rows over sets of columns; `known` are views of the same rows."""
+        """Hash rows over sets of columns; `known` are views of the same rows."""
         fitted = replace(self, sets=tuple(dict.fromkeys(sets)))
         kept = np.arange(len(next(iter(values.values())).numbers))
-        if keys is not None:  # drawn twice, as by a bootstrap, a row is one row
+        if keys is not None:  # a row drawn twice, as in a bootstrap, counts once
             kept = np.sort(np.unique(keys, return_index=True)[1])
         if len(kept) > MOST_REMEMBERED:
             seed = int(self.digest[:16], 16)
@@ -236,7 +236,7 @@ class FittedRows:
         return replace(fitted, rows=HashedRows(fitted._views(some, known), keys))
 
     def look(self, rows: Rows, keys: ArrayLike | None = None) -> HashedRows:
-        """Hash other rows as these were, over each set of columns that they have."""
+        """Hash other rows in the same way, over each set of columns that they have."""
         columns = rows.columns
         values = {name: Values.read(columns[name]) for name in self.names if name in columns}
         return HashedRows(self._views(values), rows.hash_keys(keys))

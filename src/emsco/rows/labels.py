@@ -1,4 +1,4 @@
-"""Labels as users give them: in arrays, lists and columns, of which none may be missing."""
+"""Labels as users give them, in arrays, lists and columns; none may be missing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from emsco.rows.values import is_missing
 
 
 def read_given_labels(y: Any) -> Any:
-    """Give labels without the types that only pandas has; refuse rows without a label.
+    """Return labels without types that only pandas has; refuse rows without a label.
 
     Examples
     --------
@@ -29,7 +29,7 @@ def read_given_labels(y: Any) -> Any:
         return y.to_numpy(dtype=nullable)
     try:
         values = np.asarray(y)
-    except ValueError:  # lists of several lengths, say, which scikit-learn refuses
+    except ValueError:  # such as lists of different lengths, which scikit-learn refuses
         return y
     if values.ndim != 1:
         return y

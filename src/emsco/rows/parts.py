@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 
 from emsco.exceptions import ArtifactError, ColumnsError, nearest, quoted
 
-BLOCK_ROWS = 2**15  # decided at a time: few enough to stay in the cache
-BATCH_ROWS = 2**16  # fitted on at a time
+BLOCK_ROWS = 2**15  # rows decided at a time: few enough to stay in the cache
+BATCH_ROWS = 2**16  # rows fitted on at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +33,7 @@ class Part:
     schema : pyarrow.Schema
         The columns of the data set, with those that its folders name.
     path : str
-        The file; "" where there is none.
+        The file; "" if there is none.
     row_group : int or None
         The row group of a Parquet file; None: everything in the file.
     first_row, n_rows : int
@@ -48,7 +48,7 @@ class Part:
     n_rows: int
 
     def readers(self, columns: Sequence[str], *, rows: int = BLOCK_ROWS) -> Iterator[Block | Batch]:
-        """Give the rows in blocks to decide; `columns` are all that may be asked for.
+        """Yield the rows in blocks to decide; `columns` are all that may be asked for.
 
         A column of a Parquet file is read when a block first asks for it.
         """
@@ -63,7 +63,7 @@ class Part:
     def batches(
         self, columns: Sequence[str], *, rows: int = BATCH_ROWS
     ) -> Iterator[pa.RecordBatch]:
-        """Give columns of all rows in record batches of at most so many rows."""
+        """Yield columns of all rows in record batches of at most `rows` rows."""
         with _reading(self.path):
             scanned = self.fragment.to_batches(
                 schema=self.schema,
@@ -87,14 +87,14 @@ class Part:
 
 
 class RowGroup:
-    """A row group, and the columns of it that were asked for so far."""
+    """A row group, with the columns that were read so far."""
 
     def __init__(self, part: Part) -> None:
         self._part = part
         self._held: dict[str, pa.Array] = {}
 
     def columns(self, names: Sequence[str]) -> list[pa.Array]:
-        """Give columns, reading those that are not held yet."""
+        """Return columns, and read those that are not held yet."""
         lacking = [name for name in names if name not in self._held]
         if lacking:
             table = self._part.table(lacking)
@@ -131,14 +131,14 @@ class Batch:
         return int(self.batch.num_rows)
 
     def read(self, columns: Sequence[str], rows: NDArray[np.intp] | None) -> pa.RecordBatch:
-        """Give columns of some rows; None: of all."""
+        """Return columns of some rows; None: of all."""
         check_names(self.batch.schema, columns, "The batch")
         chosen = self.batch.select(list(columns))
         return chosen if rows is None else chosen.take(pa.array(rows))
 
 
 def parts_of(dataset: Any) -> list[Part]:
-    """Give the parts of a data set, in order.
+    """Return the parts of a data set, in order.
 
     Parameters
     ----------
@@ -193,13 +193,13 @@ def check_names(schema: pa.Schema, wanted: Sequence[str], what: str = "The data 
 
 
 def whole(column: pa.ChunkedArray) -> pa.Array:
-    """Give a column in one piece."""
+    """Return a column as one array."""
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
 @contextmanager
 def _reading(path: str) -> Iterator[None]:
-    """Say which file cannot be read, and why."""
+    """Raise an error that names the file if it cannot be read."""
     try:
         yield
     except (pa.ArrowException, OSError) as error:

@@ -1,4 +1,4 @@
-"""What a column is, and how it is read for that ever after: as what it held in training."""
+"""What kind of column it is, and how its values are read: as the type that they had in training."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ TEXT = "text"
 DATE = "date"
 CATEGORY = "category"
 NUMERIC_CATEGORY = "numeric category"  # numbers that were declared to be categories
-UNKNOWN = ""  # the first files do not tell
+UNKNOWN = ""  # in the earliest files
 KINDS = (NUMBER, BOOLEAN, TEXT, DATE, CATEGORY, NUMERIC_CATEGORY, UNKNOWN)
 _FLOAT = np.dtype(np.float64)
 
 
 def kind_of(column: Column, values: NDArray[Any]) -> str:
-    """Say what a column is, as it was given and as plain values."""
+    """Return the kind of a column, from the column as given and its plain values."""
     is_number = values.dtype.kind in NUMERIC
     if is_category(column):
         return NUMERIC_CATEGORY if is_number else CATEGORY
@@ -54,9 +54,9 @@ class ColumnReader:
     missing_seen : bool
         Whether a value may be missing.
     encoding : Number or Category, default=None
-        How the default classifier reads it; None where a classifier takes it as it is.
+        How the default classifier encodes it; None if the classifier takes it as given.
     levels : sequence, default=()
-        Its values, where the encoding keeps none because all of them are rare, and a guard does.
+        The values that a guard has learned, for an encoding that keeps none as all are rare.
     """
 
     kind: str
@@ -66,7 +66,7 @@ class ColumnReader:
 
     @property
     def is_number(self) -> bool | None:
-        """Whether it holds numbers that are no categories; None where that is not known."""
+        """Whether it holds numbers that are not categories; None if this is unknown."""
         if self.kind == UNKNOWN:
             return None
         return self.kind in (NUMBER, BOOLEAN)
@@ -78,27 +78,27 @@ class ColumnReader:
         return own or self.levels
 
     def read(self, column: Column) -> Column:
-        """Read values as training had them; an own classifier has text and categories as given."""
+        """Read values as in training; the user's classifiers get text and categories as given."""
         if (
             type(column) is np.ndarray
             and column.dtype is _FLOAT
             and isinstance(self.encoding, Number)
         ):
-            return column  # in live use, where rows come one by one, anything more takes long
+            return column  # rows come one by one in live use, so this must be fast
         if self.encoding is not None:
             return read(self.encoding, column, self.levels)
         return numbers(column) if self.is_number else column
 
     def plain(self, values: Column) -> NDArray[Any]:
-        """Give what was read as plain values, for checks and guards."""
+        """Return values that were read as plain values, for checks and guards."""
         return values if self.encoding is not None else plain(values)
 
     def invalid(self, values: Column) -> NDArray[np.bool_] | None:
-        """Mark values, as they were read, that cannot be judged; None where all can."""
+        """Mark values that cannot be judged, after they were read; None if all can be."""
         return invalid(values, missing_seen=self.missing_seen)
 
     def refuse_invalid(self, values: Column, name: str, given: Column, first_row: int = 0) -> None:
-        """Raise for the first value that cannot be judged, naming its row and column."""
+        """Raise an error that names row and column of the first value that cannot be judged."""
         refuse_invalid(
             self.plain(values),
             name,
@@ -108,5 +108,5 @@ class ColumnReader:
         )
 
     def refuse_unjudged(self, column: Column, name: str) -> None:
-        """Raise for the first value of a column as it is given that cannot be judged."""
+        """Raise such an error for a column as it was given."""
         refuse_invalid(plain(column), name, missing_seen=self.missing_seen, given=column)

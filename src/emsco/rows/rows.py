@@ -1,6 +1,6 @@
-"""X, read once: columns by name, what holds them, and the answers of a final model apart.
+"""X, read once: its columns by name, their container, and the answers of a final model.
 
-Everything else takes `Rows`; only this room looks into arrays and frames.
+All other packages take `Rows`; only this one looks into arrays and frames.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ class Rows:
     names : tuple of str
         The columns, in their order.
     container : str
-        What X came in: "array", "pandas" or "polars".
+        The container of X: "array", "pandas" or "polars".
     given : array or frame
-        X itself, without the answers of a final model: splitters and guards of the user's take it.
+        X itself, without the answers of a final model, for splitters of the user.
     columns : mapping of str to column
         The columns by name.
     answers : column, default=None
-        What a final model has answered, where that stands in a column of X.
+        The answers of a final model, if they are a column of X.
     """
 
     names: tuple[str, ...]
@@ -58,22 +58,22 @@ class Rows:
         return int(self.given.shape[0])
 
     def only(self, names: Sequence[str]) -> Rows:
-        """Give the same rows with some of their columns."""
+        """Return the same rows with some of their columns."""
         columns = {name: self.columns[name] for name in names}
         return replace(self, names=tuple(names), columns=columns)
 
     @property
     def index(self) -> Any:
-        """The index of a pandas frame; None where rows have none."""
+        """The index of a pandas frame; None for other containers."""
         return self.given.index if self.container == "pandas" else None
 
     def hash_keys(self, keys: ArrayLike | None = None) -> Hashes | None:
-        """Hash what names each row: `keys`, or a frame's index that does not merely number rows."""
+        """Hash the key of each row: `keys`, or the index of a frame if it is more than a number."""
         return hash_keys(self.given, keys)
 
 
 class MatrixColumns(Mapping[str, Column]):
-    """The columns of a matrix, each taken when it is asked for."""
+    """The columns of a matrix by name; each is taken when it is used."""
 
     def __init__(self, matrix: NDArray[Any], names: Sequence[str]) -> None:
         self.matrix = matrix
@@ -95,18 +95,18 @@ class MatrixColumns(Mapping[str, Column]):
 
 @dataclass(frozen=True)
 class Layout:
-    """How X is laid out: the columns that `fit` saw, and one of answers beside them, if there is.
+    """The columns of X that `fit` saw, and the column with logged answers, if there is one.
 
     Parameters
     ----------
     names : tuple of str
         The columns, in the order of X.
     named : bool
-        Whether X named them; else they are known by their place.
+        Whether X had these names; otherwise columns are matched by position.
     answers : str, default=None
-        The column that holds what a final model has answered.
+        The column with the answers of a final model.
     unused : tuple of str, default=()
-        Columns that no source yields: X may hold them, and nothing reads them.
+        Columns that belong to no source; X has them, but they are never read.
     """
 
     names: tuple[str, ...]
@@ -116,9 +116,9 @@ class Layout:
 
     @classmethod
     def learn(cls, owner: Any, X: Any, y: Any, answers: str | None = None) -> tuple[Layout, Rows]:
-        """Read rows to fit on; `owner` learns what scikit-learn wants to know of X.
+        """Read rows to fit on, and check `y` as scikit-learn does.
 
-        `owner` is the estimator that is being fitted, and `y` goes through scikit-learn's checks.
+        `owner` is the estimator that is being fitted; it gets `n_features_in_` and the like.
         """
         X, logged = _apart(X, answers)
         y = None if y is None else read_given_labels(y)
@@ -138,7 +138,7 @@ class Layout:
         return layout, Rows(layout.names, container, X, read_columns(X, names), logged)
 
     def using(self, rows: Rows, features: Iterable[str]) -> tuple[Layout, Rows]:
-        """Leave the columns unread that are none of these features."""
+        """Leave out the columns that are not among these features."""
         wanted = set(features)
         layout = replace(self, unused=tuple(name for name in self.names if name not in wanted))
         return (layout, rows.only(layout.used)) if layout.unused else (self, rows)
@@ -150,10 +150,10 @@ class Layout:
         return tuple(name for name in self.names if name not in unused)
 
     def read(self, owner: Any, X: Any, wanted: Iterable[str], *, by_name: bool = False) -> Rows:
-        """Read other rows, of which some columns are wanted.
+        """Read other rows, of which the columns `wanted` are used.
 
         An array is read by position. A frame must have the columns that `fit` saw, in their order;
-        `by_name`, only those wanted, and others are ignored.
+        with `by_name`, it needs only those wanted, and other columns are ignored.
         """
         container = container_of(X)
         if container == "array":
@@ -171,12 +171,12 @@ class Layout:
         return Rows(self.names, container, rest, read_columns(rest, self.names), logged)
 
     def check(self, owner: Any, X: Any) -> None:
-        """Refuse X where its columns are not those that `fit` saw."""
+        """Refuse X if its columns are not those that `fit` saw."""
         if len(getattr(X, "shape", ())) == 2:
             validate_data(owner, _apart(X, self.answers)[0], reset=False, skip_check_array=True)
 
     def read_known(self, X: Any) -> Rows:
-        """Read what X has of the columns of sources: a frame may lack some of them."""
+        """Read the columns of sources that X has; a frame may lack some of them."""
         container = container_of(X)
         if container == "array":
             X = np.asarray(X)
@@ -194,7 +194,7 @@ class Layout:
 
 
 def _apart(X: Any, answers: str | None) -> tuple[Any, Column | None]:
-    """Take the column of a final model's answers out of X, where there is to be one."""
+    """Split off the column with a final model's answers, if there is one."""
     if answers is None:
         return X, None
     logged = read_answers(X, answers)
@@ -203,7 +203,7 @@ def _apart(X: Any, answers: str | None) -> tuple[Any, Column | None]:
 
 
 def read_answers(X: Any, column: str) -> Column:
-    """Read the column of a frame that holds what a final model has answered."""
+    """Read the column of a frame that holds the answers of a final model."""
     if container_of(X) == "array":
         raise ColumnsError(
             f"Answers are logged in the column {column!r}; give X as a frame that has it."
@@ -212,7 +212,7 @@ def read_answers(X: Any, column: str) -> Column:
 
 
 def read_matrix(owner: Any, X: Any, *labels: Any, reset: bool = True) -> Any:
-    """Read X, and labels with it, as one matrix of numbers, missing ones among them."""
+    """Read X as a matrix of numbers, which may be missing, and labels with it."""
     return validate_data(
         owner, X, *labels, dtype=np.float64, ensure_all_finite="allow-nan", reset=reset
     )
@@ -224,5 +224,5 @@ def pick(X: Any, names: Sequence[str]) -> Columns:
 
 
 def is_matrix(columns: Columns) -> bool:
-    """Say whether columns are those of one matrix of numbers."""
+    """Return whether columns are those of one matrix of numbers."""
     return isinstance(columns, MatrixColumns) and columns.matrix.dtype.kind in NUMERIC

@@ -1,7 +1,8 @@
 """Rows drawn from a data set, with classes in proportion, whatever its blocks are.
 
-Every row has a random key, made of a seed and its number. Of each class, the rows with the smallest
-keys are drawn: the same rows in any order of reading, and for any division into files and blocks.
+Every row has a random key, made from a seed and the row's number. Of each class, the rows with the
+smallest keys are drawn. These are the same rows in any order of reading and for any division into
+files and blocks.
 """
 
 from __future__ import annotations
@@ -13,20 +14,16 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from emsco.rows.hashes import finalise
 from emsco.rows.parts import Part
 
 
 def row_keys(first_row: int, n_rows: int, seed: int) -> NDArray[np.uint64]:
-    """Give the random key of each row: numbers scrambled by the finaliser of SplitMix64."""
+    """Return the random key of each row, made from the seed and the row's number."""
+    numbers = np.arange(first_row + 1, first_row + n_rows + 1, dtype=np.uint64)
     with np.errstate(over="ignore"):
-        key = np.arange(first_row + 1, first_row + n_rows + 1, dtype=np.uint64)
-        key = (key + np.uint64(seed) * np.uint64(0xD1342543DE82EF95)) * np.uint64(
-            0x9E3779B97F4A7C15
-        )
-        key = (key ^ (key >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        key = (key ^ (key >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        mixed: NDArray[np.uint64] = key ^ (key >> np.uint64(31))
-    return mixed
+        start = np.uint64(seed) * np.uint64(0xD1342543DE82EF95)
+    return finalise((numbers + start) * np.uint64(0x9E3779B97F4A7C15))
 
 
 class Drawn(NamedTuple):
@@ -36,7 +33,7 @@ class Drawn(NamedTuple):
     rows: NDArray[np.int64]
 
     def smallest(self, n: int) -> Drawn:
-        """Keep so many; of equal keys, the earlier row."""
+        """Keep the n smallest; of equal keys, the earlier row."""
         if len(self.keys) <= n:
             return self
         order = np.lexsort((self.rows, self.keys))[:n]
@@ -44,13 +41,13 @@ class Drawn(NamedTuple):
 
 
 def merge_drawn(parts: Sequence[Drawn], n: int) -> Drawn:
-    """Keep the rows with the smallest keys of several."""
+    """Merge rows drawn from several parts, and keep those with the n smallest keys."""
     keys = np.concatenate([part.keys for part in parts])
     return Drawn(keys, np.concatenate([part.rows for part in parts])).smallest(n)
 
 
 def share_out(counts: Mapping[Any, int], n_rows: int) -> dict[Any, int]:
-    """Divide rows among classes in proportion, by largest remainders."""
+    """Divide rows among classes in proportion to their counts, by largest remainders."""
     total = sum(counts.values())
     if n_rows >= total:
         return dict(counts)

@@ -1,13 +1,14 @@
-"""What a column's encoding is learned from, summed block by block, and exact medians by passes.
+"""What the encoding of a column is learned from, summed block by block; medians take more passes.
 
-Sums of blocks are merged in a fixed order. They give the encoding that all rows in memory give, up
-to the rounding of sums; medians and levels are the same.
+Sums of blocks are merged in a fixed order. They give the same encoding as all rows in memory, up to
+the rounding of sums; medians and levels are exactly the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import isnan
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -15,42 +16,36 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from emsco.exceptions import ValuesError
-from emsco.rows.arrow import Texts, as_numbers, is_text
+from emsco.rows.arrow import Texts, as_numbers, is_number_type, is_text, is_text_type
 from emsco.rows.columns import refuse_invalid
 from emsco.rows.encoding import Array, Category, Number, category_of, number_of
 from emsco.rows.reading import BOOLEAN, CATEGORY, NUMBER, NUMERIC_CATEGORY, TEXT
 from emsco.rows.values import to_number
 
-MOST_VALUES = 2**20  # different ones of a column of text
+MOST_VALUES = 2**20  # distinct values of a column of text
 _BINS = 2**12  # of values in a pass
 _FEW = 2**16  # values that are sorted instead of counted again
 _SIGN = np.uint64(2**63)
 
 
 def kind_of_type(kind: pa.DataType, name: str) -> str:
-    """Say what a column of an Arrow type is, or refuse it."""
-    types = pa.types
-    if types.is_dictionary(kind):
-        return CATEGORY if _is_text(kind.value_type) else NUMERIC_CATEGORY
-    if _is_text(kind):
+    """Return the kind of a column of an Arrow type, or refuse it."""
+    if pa.types.is_dictionary(kind):
+        return CATEGORY if is_text_type(kind.value_type) else NUMERIC_CATEGORY
+    if is_text_type(kind):
         return TEXT
-    if types.is_boolean(kind):
+    if pa.types.is_boolean(kind):
         return BOOLEAN
-    numeric = (types.is_integer, types.is_floating, types.is_decimal, types.is_null)
-    if any(test(kind) for test in numeric):
+    if is_number_type(kind):
         return NUMBER
     raise ValuesError(
         f"Column {name!r} holds {kind}; convert it to numbers, text or booleans.", column=name
     )
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
 @dataclass(frozen=True)
 class NumberSummary:
-    """Numbers summed up: weight, mean and squared distances from it, as shares of the largest."""
+    """A sum of numbers: weight, mean and squared deviations, relative to the largest (`size`)."""
 
     weight: float = 0.0
     size: float = 0.0
@@ -61,7 +56,7 @@ class NumberSummary:
 
     @classmethod
     def of(cls, column: pa.Array, name: str, weight: Array | None, first_row: int) -> NumberSummary:
-        """Sum up a block; infinity raises."""
+        """Sum up a block; infinity raises an error."""
         values = as_numbers(column)
         refuse_invalid(values, name, missing_seen=True, first_row=first_row)
         absent = np.isnan(values)
@@ -98,7 +93,7 @@ class NumberSummary:
         )
 
     def encoding(self, median: float | None) -> Number:
-        """Give the encoding; the median stands for missing values, where there are any."""
+        """Return the encoding; the median replaces missing values if there are any."""
         summed = self
         if self.has_missing:
             assert median is not None  # found by further passes
@@ -113,7 +108,7 @@ class NumberSummary:
 
 @dataclass(frozen=True)
 class CategorySummary:
-    """Text or categories summed up: how much each value counts."""
+    """A sum of text or categories: the total weight of each value."""
 
     counts: Mapping[Any, float]
     total: float
@@ -124,8 +119,8 @@ class CategorySummary:
         cls, column: pa.Array, name: str, weight: Array | None, first_row: int
     ) -> CategorySummary:
         """Count the values of a block."""
-        del name, first_row  # no text is at fault
-        texts = Texts.read(column) if is_text(column) else _numeric_texts(column)
+        del name, first_row  # no text is invalid
+        texts = Texts.read(column) if is_text(column) else Texts.decode(column, _number_or_none)
         weights = np.ones(len(texts.places)) if weight is None else weight
         counted = np.bincount(texts.places, weights, minlength=len(texts.words))
         seen = np.bincount(texts.places, minlength=len(texts.words)) > 0
@@ -148,7 +143,7 @@ class CategorySummary:
         )
 
     def encoding(self, median: float | None) -> Category:
-        """Give the encoding."""
+        """Return the encoding."""
         del median
         return category_of(self.counts, self.total, missing_seen=self.has_missing)
 
@@ -167,32 +162,29 @@ def refuse_identifiers(summaries: Mapping[str, Summary]) -> None:
             )
 
 
-def _numeric_texts(column: pa.Array) -> Texts:
-    """Read categories that are numbers."""
-    words = np.empty(len(column.dictionary) + 1, dtype=object)
-    numbers = [to_number(value) for value in column.dictionary.to_pylist()]
-    words[:-1] = [None if number != number else number for number in numbers]
-    places = column.indices.fill_null(len(words) - 1).cast(pa.int64()).to_numpy()
-    return Texts(words, places)
+def _number_or_none(value: object) -> float | None:
+    """Read a category that is a number; a missing one becomes None."""
+    number = to_number(value)
+    return None if isnan(number) else number
 
 
 class Interval(NamedTuple):
-    """Where a median lies: between two keys; `below` is the weight of all smaller values.
+    """The interval of keys in which a median lies; `below` is the weight of all smaller values.
 
-    A key is a number as an integer of the same order.
+    The key of a number is an integer; keys have the same order as the numbers.
     """
 
     low: int
     high: int
     below: float
-    n_values: int  # in it; as many as there are, where that is not counted yet
+    n_values: int  # in the interval; very large as long as they are not counted
 
 
 WIDEST = Interval(0, 2**64 - 1, 0.0, 2**63)
 
 
 class Counted(NamedTuple):
-    """What a block has of an interval: weights and numbers of values by bin, or the values."""
+    """The values of a block in an interval: weights and counts by bin, or the values as keys."""
 
     weights: Array
     n_values: NDArray[np.int64]
@@ -200,7 +192,7 @@ class Counted(NamedTuple):
 
 
 def count_between(column: pa.Array, interval: Interval, weight: Array | None) -> Counted:
-    """Count the values of a block in an interval, or list them where they are few."""
+    """Count the values of a block in an interval, or list them if they are few."""
     values = as_numbers(column)
     weights = np.ones(len(values)) if weight is None else weight
     present = ~np.isnan(values) & (weights > 0)
@@ -226,7 +218,7 @@ def add_counted(first: Counted, second: Counted) -> Counted:
 
 
 def narrow_median(interval: Interval, counted: Counted, half: float) -> Interval:
-    """Narrow the interval of a lower median; half of the weight of all values lies at or below."""
+    """Narrow the interval of a lower median, at or below which `half` of the weight lies."""
     if counted.keys is not None:
         order = np.argsort(counted.keys, kind="stable")
         reached = interval.below + np.cumsum(counted.weights[order])
@@ -242,7 +234,7 @@ def narrow_median(interval: Interval, counted: Counted, half: float) -> Interval
 
 
 def value_of(interval: Interval) -> float | None:
-    """Give the only value of an interval; None where there may be several."""
+    """Return the only value of an interval; None if it may have several."""
     if interval.low != interval.high:
         return None
     key = np.array([interval.low], dtype=np.uint64)
@@ -255,6 +247,6 @@ def _width(interval: Interval) -> int:
 
 
 def _keys(values: Array) -> NDArray[np.uint64]:
-    """Give numbers as integers of the same order: the bits, turned round below 0."""
+    """Return integers in the same order as the numbers: their bits, inverted for negative ones."""
     bits = np.ascontiguousarray(values, dtype=np.float64).view(np.uint64)
     return np.where(bits >= _SIGN, ~bits, bits | _SIGN)

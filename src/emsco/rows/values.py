@@ -1,8 +1,8 @@
-"""One value as what its column held in training: a number, a text or a category.
+"""Read one value as the type that its column had in training: a number, a text or a category.
 
-The same rule holds in every container and every file, for a row alone and among others. Where
-training had numbers, a text is the number that it spells; where it had text, a number is the text
-that spells it. What is neither cannot be judged, and `UNREADABLE` stands for it.
+The same rules apply to every container and file, and to one row as to many. If training had
+numbers, a text is the number that it spells; if it had text, a number is the text that spells it. A
+value that is neither cannot be judged, and becomes `UNREADABLE`.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ import numpy as np
 
 from emsco.exceptions import ValuesError
 
-# Infinity, because no value that can be judged is that: a guard and a check need look for no more.
+# Infinity, because a value that can be judged is finite: checks and guards need no other test.
 UNREADABLE = inf
 
-# Where a number is expected, these stand for none; in a column of text only an empty one does.
+# Texts that stand for a missing number; in a column of text, only an empty text is missing.
 MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "#N/A")
 BOOLEANS = {"true": 1.0, "false": 0.0}  # in any case
 
@@ -31,7 +31,7 @@ _NAN = re.compile(r"[+-]?nan(\(\w*\))?", re.ASCII | re.IGNORECASE)  # as C write
 
 
 def is_missing(value: object) -> bool:
-    """Say whether a value stands for none."""
+    """Return whether a value is missing."""
     if isinstance(value, str):
         return False
     if value is None or type(value).__name__ in ("NAType", "MaskedConstant"):
@@ -40,17 +40,17 @@ def is_missing(value: object) -> bool:
         return bool(value != value)
     except InvalidOperation:  # a signalling NaN
         return True
-    except Exception:  # an array, or whatever else will not say
+    except Exception:  # an array, or another value that has no such comparison
         return False
 
 
 def is_number(value: object) -> bool:
-    """Say whether a value has the type of a number: whole, boolean, float or decimal."""
+    """Return whether a value has the type of a number: integer, boolean, float or decimal."""
     return isinstance(value, Real | Decimal | np.bool_) and not isinstance(value, np.timedelta64)
 
 
 def to_number(value: object) -> float:
-    """Read a value where numbers are expected: NaN where it is missing."""
+    """Read a value of a column of numbers; a missing value becomes NaN."""
     if isinstance(value, str):
         return _spelled(value.strip())
     if is_missing(value):
@@ -59,9 +59,9 @@ def to_number(value: object) -> float:
 
 
 def reader_like(levels: Sequence[Any]) -> Callable[[object], Any]:
-    """Give what reads a value as a category, where these are known: None where it is missing.
+    """Return a function that reads a value as a category; a missing value becomes None.
 
-    An empty text is missing too, unless it is one of them.
+    `levels` are the known categories. An empty text is missing too, unless it is one of them.
     """
     if not levels:
         return _to_either
@@ -71,7 +71,7 @@ def reader_like(levels: Sequence[Any]) -> Callable[[object], Any]:
 
 
 def unjudged(value: object, name: str, row: int, *, missing: bool, held: str) -> ValuesError:
-    """Make the error for a value that cannot be judged; `held` says what training had."""
+    """Return the error for a value that cannot be judged; `held` is what training had."""
     if missing:
         message = (
             f"Row {row} of column {name!r} is missing (NaN), but training had no missing value "
@@ -94,7 +94,7 @@ def _to_float(value: Any) -> float:
 
 
 def _spelled(word: str) -> float:
-    """Give the number that a text spells."""
+    """Return the number that a text spells."""
     if _NUMERAL.fullmatch(word):
         return float(word)
     if word in MISSING or _NAN.fullmatch(word):
@@ -119,12 +119,12 @@ def _to_text_or_empty(value: object) -> Any:
     if not isfinite(number):
         return UNREADABLE
     if isinstance(value, Integral) or (number.is_integer() and abs(number) < 2**53):
-        return str(int(value))  # type: ignore[call-overload]  # a number, as asked above
+        return str(int(value))  # type: ignore[call-overload]  # a number, as checked above
     return repr(number)
 
 
 def _to_category(value: object) -> Any:
-    """Read a value where numbers are categories: a text is the number it spells, or another."""
+    """Read a value where numbers are categories: a text is the number it spells, or a text."""
     if isinstance(value, str):
         number = _spelled(value.strip())
         return value if number == UNREADABLE else None if isnan(number) else number

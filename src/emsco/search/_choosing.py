@@ -1,4 +1,4 @@
-"""Choosing from what was found, when it is found and whenever asked again."""
+"""Choosing a candidate of the front, in `fit` and later."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sklearn.utils.validation import check_is_fitted
 from emsco.cascade import CascadeClassifier
 from emsco.exceptions import SelectionError
 from emsco.learners import learner_of
-from emsco.search._fresh import HeldAgainstTruth
+from emsco.search._fresh import FreshRowsMixin
 from emsco.search._separate import STAGES, check_refit, most_alike
 from emsco.search._thresholds import AUTO
 from emsco.search.choice import Selected, check_bounds, select_as_asked
@@ -18,8 +18,8 @@ from emsco.search.found import Choice, Found
 from emsco.words.front import Candidate, ParetoFront
 
 
-class Chooses(HeldAgainstTruth):
-    """Which candidate of a front is taken, and the cascade of any of them."""
+class ChoosingMixin(FreshRowsMixin):
+    """Methods that choose a candidate of the front, or build the cascade of one."""
 
     estimator: Any
     threshold: Any
@@ -84,7 +84,7 @@ class Chooses(HeldAgainstTruth):
             rule=rule,
             asked=asked,
         )
-        self.found_, self.choice_ = found, choice  # or all stays as it was
+        self.found_, self.choice_ = found, choice  # last, so that an error changes nothing
 
     def _select(self, select: Any, found: Found) -> Selected:
         return select_as_asked(

@@ -1,4 +1,4 @@
-"""What a search takes from a data set larger than memory: a sample, and all rows for its refit."""
+"""A data set larger than memory: a sample of its rows to search on, and all rows to refit on."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from emsco.learners.blocks import BlockTraining, check_learner
 from emsco.learners.protocol import Learner
 from emsco.rows.blocks import Blocks, Mapper
 
-SEARCHED_ROWS = 200_000  # at most, where `max_rows` is None: coverage is then known to 0.1 point
+SEARCHED_ROWS = 200_000  # at most, if `max_rows` is None: coverage is then known to 0.1 point
 _GROUPS = "groups"
 _WEIGHT = "sample_weight"
 
 
 class Drawn(NamedTuple):
-    """Rows to search on, as if they had been given, and the data set that they are from."""
+    """Rows to search on, as if the user had given them, and their data set."""
 
     X: Any
     y: NDArray[Any]
@@ -27,7 +27,7 @@ class Drawn(NamedTuple):
     learner: Learner
 
     def training(self, names: tuple[str, ...]) -> BlockTraining:
-        """Give all rows to fit the chosen stages on; `names` are the columns of sources."""
+        """Return all rows, to fit the chosen stages on; `names` are the columns of sources."""
         return BlockTraining(self.learner, self.blocks, names)
 
 

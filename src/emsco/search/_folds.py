@@ -1,4 +1,4 @@
-"""Which rows a search fits on and evaluates: the folds of a splitter, of all rows or of some."""
+"""The folds of a search: the rows to fit on and to evaluate, of all rows or of some."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from emsco.learners.folds import Fold
 def make_folds(
     splits: Iterable[tuple[Any, Any]], labels: NDArray[Any], max_rows: int | None, seeds: Any
 ) -> list[Fold]:
-    """Leave in each split of all rows those that the search may use."""
+    """Make folds from splits; with `max_rows`, keep only rows that are drawn."""
     parts = [
         (np.asarray(train, dtype=np.intp), np.asarray(test, dtype=np.intp))
         for train, test in splits

@@ -1,4 +1,4 @@
-"""A search held against the truth: labels, or what its final model answers; and fresh rows."""
+"""A search compared with the truth: labels or the answers of its final model, on fresh rows."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from emsco._ground.progress import followed
 from emsco.cascade.fingerprint import digest_of
 from emsco.exceptions import ClassesError
 from emsco.rows.ledger import Entry, ledger_of
-from emsco.search._shown import ShowsWhatItFound
+from emsco.search._shown import ResultMixin
 from emsco.search._summary import sentences_of_choice, sentences_of_fresh
+from emsco.search.found import check_lengths
 from emsco.words.evaluation import Evaluation, evaluate, weighted_as, weights_of
 from emsco.words.front import Candidate
 from emsco.words.scored import ScoredCandidate, ScoredFront, differences
 
 
-class HeldAgainstTruth(ShowsWhatItFound):
-    """What is right for a row, and how a search does on rows that it has not seen."""
+class FreshRowsMixin(ResultMixin):
+    """Methods about the truth of rows, and about rows that the search has not seen."""
 
     target: str
     final: Any
@@ -103,7 +104,7 @@ class HeldAgainstTruth(ShowsWhatItFound):
         selected = choice.candidate.evaluation
         self._note_shown(X, [] if choice.candidate in front else [choice.candidate])
         decisions = cascade.decide(X)
-        _check_as_many(len(decisions), len(truth))
+        check_lengths(len(decisions), len(truth))
         fresh = sentences_of_fresh(
             evaluate(decisions, truth, population=population),
             len(truth),
@@ -128,22 +129,21 @@ class HeldAgainstTruth(ShowsWhatItFound):
         *,
         population: Mapping[Any, float] | None = None,
     ) -> ScoredFront:
-        """Hold every candidate of the front against fresh rows.
+        """Evaluate every candidate of the front on fresh rows.
 
-        What was selected looks better than it is; the table puts both figures side by side, with
-        the optimism between them. Each source set is fitted once, whatever the candidates.
+        Selected figures look better than they are; the table shows both side by side, with the
+        optimism between them. Each source set is fitted once, however many candidates use it.
 
         Parameters
         ----------
         X : numpy array, pandas or polars frame
             The fresh rows.
         y : array, default=None
-            Their labels; where the target is agreement there are none.
+            Their labels; None if the target is agreement.
         population : mapping of label to float, default=None
-            The share that classes have among the rows to come, where X was drawn otherwise, as in
-            `evaluate`; fresh figures are for it, and optimism is then also what the other shares
-            make of accuracy. Selected figures are as the searched rows were drawn: fronts take no
-            population, and neither do certificates.
+            The shares of classes among future rows, if X has other shares, as in `evaluate`. Fresh
+            figures are weighted to them, so the optimism then also includes the effect of other
+            shares. Selected figures are not weighted, and certificates take no population.
         """
         check_is_fitted(self, "front_")
         truth = self._known_truth(X, y, population)
@@ -161,7 +161,7 @@ class HeldAgainstTruth(ShowsWhatItFound):
     def _afresh(
         self, X: Any, truth: NDArray[Any], population: Mapping[Any, float] | None
     ) -> list[Evaluation]:
-        """Evaluate the front on fresh rows; counts do not tell what each class pays, rows do."""
+        """Evaluate the front on fresh rows; for a population, by decisions, not by counts."""
         if not len(self.front_):
             return []
         if population is None:
@@ -169,14 +169,14 @@ class HeldAgainstTruth(ShowsWhatItFound):
         evaluations = []
         for candidate in followed(self.front_, "decide fresh rows by every candidate"):
             decisions = self.found_.cascade(candidate, self.refit, self.guard).decide(X)
-            _check_as_many(len(decisions), len(truth))
+            check_lengths(len(decisions), len(truth))
             evaluations.append(evaluate(decisions, truth, population=population))
         return evaluations
 
     def _known_truth(
         self, X: Any, y: ArrayLike | None, population: Mapping[Any, float] | None
     ) -> NDArray[Any]:
-        """Give what is right for fresh rows; refuse classes that `fit` or a population lacks."""
+        """Return the truth of fresh rows; refuse classes that `fit` or the population lacks."""
         truth = self.truth(X, y)
         labels, counts = np.unique(truth, return_counts=True)
         unknown = set(labels.tolist()) - set(self.classes_.tolist())
@@ -188,10 +188,10 @@ class HeldAgainstTruth(ShowsWhatItFound):
         return truth
 
     def _note_shown(self, X: Any, more: Sequence[Candidate] = ()) -> None:
-        """Write down which rows show how the front does, before they do.
+        """Record in the ledger that these rows show figures of the front, before they do.
 
-        Whoever then certifies one cascade on them may have chosen it by what was seen. Also where
-        one alone was seen: by that, any other may be chosen.
+        A cascade that is later certified on them may have been chosen because of these figures,
+        even if they were the figures of another candidate.
         """
         fitted = self.found_.rows
         if not fitted.digest:
@@ -200,8 +200,3 @@ class HeldAgainstTruth(ShowsWhatItFound):
         front = [[c.design.assignment, c.threshold] for c in (*self.front_, *more)]
         with ledger_of(fitted.digest).open() as page:
             page.append([Entry(digest_of(["shown", front]), 0.0, len(front), rows)])
-
-
-def _check_as_many(n_rows: int, n_labels: int) -> None:
-    if n_rows != n_labels:
-        raise ClassesError(f"X has {n_rows} rows but `y` has {n_labels}.")

@@ -1,8 +1,8 @@
-"""Compiled loops over packed bits: chains of source sets evaluated, and every chain walked.
+"""Compiled loops over packed bits, which evaluate given chains of source sets or all chains.
 
-Rows are bits, 64 to a word. For a source set, `accepted` has the rows whose confidence reaches the
-threshold and `right`, within it, those labelled right. Along a chain S1 < S2 < ... the rows still
-undecided are an AND of rejected bits, and all that an evaluation needs are population counts.
+Rows are bits, 64 to a word. For a source set, `accepted` marks the rows whose confidence reaches
+the threshold, and `right` those of them that are labelled right. Along a chain S1 < S2 < ... the
+rows still undecided are an AND of rejected bits, and an evaluation needs only population counts.
 
 Importing this module imports numba: import it where a kernel runs, not before.
 """
@@ -59,7 +59,7 @@ def evaluate_chains(
     for d in range(begins.shape[0] - 1):
         if positions[begins[d]] < 0:
             continue
-        for w in range(words):  # by a slice, numba compiles what would tell of its shape: 6 s
+        for w in range(words):  # a slice takes numba 6 s more to compile, for its errors
             undecided[w] = everyone[w]
         n_accepted = 0
         n_right = 0
@@ -114,7 +114,7 @@ def count_labels(
 
 @compiled(inline="always")
 def _buy(open_rows: Any, s: Any, accepted: Any, right: Any, left_open: Any) -> Any:
-    """Buy the set `s` for the open rows: how many it accepts, and how many of them it has right."""
+    """Buy the set `s` for the open rows; return how many it accepts, and how many of them right."""
     n_accepted = 0
     n_right = 0
     for w in range(open_rows.shape[0]):
@@ -128,7 +128,7 @@ def _buy(open_rows: Any, s: Any, accepted: Any, right: Any, left_open: Any) -> A
 
 @compiled(inline="always")
 def _judge(open_rows: Any, s: Any, accepted: Any, right: Any) -> Any:
-    """Buy the last set of a chain: as `_buy`, where nobody asks which rows stay open."""
+    """Buy the last set of a chain: like `_buy`, but the rows that stay open are not needed."""
     n_accepted = 0
     n_right = 0
     for w in range(open_rows.shape[0]):
@@ -140,9 +140,10 @@ def _judge(open_rows: Any, s: Any, accepted: Any, right: Any) -> Any:
 
 @compiled(inline="always")
 def _buy_two(open_rows: Any, s: Any, last: Any, accepted: Any, right: Any) -> Any:
-    """Buy the set `s`, then the set `last` for what stays open: what `s` accepts, and both counts.
+    """Buy the set `s`, then the set `last` for the rows that stay open.
 
-    No row is accepted twice, so one count of bits takes both sets together.
+    Returns how many rows `s` accepts, and how many both accept and get right. No row is accepted
+    twice, so the bits of both sets are counted together.
     """
     n_first = 0
     n_accepted = 0
@@ -160,7 +161,7 @@ def _buy_two(open_rows: Any, s: Any, last: Any, accepted: Any, right: Any) -> An
 @compiled(inline="always")
 def _miss(so_far: Any, open_rows: Any, s: Any, accepted: Any, right: Any, masks: Any, most: Any,
           missed: Any) -> Any:  # fmt: skip
-    """Add the rows of each limited class that `s` misses; say whether one is beyond its limit."""
+    """Add the rows of each limited class that `s` misses; return whether a limit is exceeded."""
     beyond = False
     for c in range(most.shape[0]):
         wrong = so_far[c]
@@ -173,9 +174,9 @@ def _miss(so_far: Any, open_rows: Any, s: Any, accepted: Any, right: Any, masks:
 
 @compiled(inline="always")
 def _rejects(open_rows: Any, s: Any, last: Any, accepted: Any, masks: Any, most: Any) -> Any:
-    """Say whether a design that ends with `s`, then `last`, rejects more of a class than it may.
+    """Return whether a design that ends with `s`, then `last`, rejects too much of a class.
 
-    Whatever a chain buys next leaves fewer rows open, so no chain is given up for this.
+    Longer chains leave fewer rows open, so no chain is abandoned because of this.
     """
     beyond = False
     for c in range(most.shape[0]):
@@ -189,9 +190,10 @@ def _rejects(open_rows: Any, s: Any, last: Any, accepted: Any, masks: Any, most:
 
 @compiled(inline="always")
 def _place(n_accepted: Any, n_wrong: Any, width: Any, step: Any) -> Any:
-    """Find the place in `least` that tells whether a design is beaten; -1 where none can.
+    """Return the place in `least` that shows whether a design is dominated; -1 if there is none.
 
-    Dense: its own cell. Listed: the coarse place of designs that accept more and have fewer wrong.
+    In a dense table, this is its own cell. For a list, it is the coarse place of designs that
+    accept more rows and get fewer wrong.
     """
     if step == 0:
         return n_accepted * width + n_wrong
@@ -202,9 +204,9 @@ def _place(n_accepted: Any, n_wrong: Any, width: Any, step: Any) -> Any:
 @compiled(inline="always")
 def _note(place: Any, n_accepted: Any, n_right: Any, paid: Any, n_stages: Any, key: Any,
           least: Any, cells: Any, keys: Any, step: Any, used: Any) -> Any:  # fmt: skip
-    """Note a design that is not beaten: in its cell, or as one more of a list.
+    """Store a design that is not dominated: in its cell, or at the end of a list.
 
-    A cell keeps the least paid, counts the designs that share it and remembers the simplest.
+    A cell has the lowest cost, the number of designs that share it, and the simplest of them.
     """
     if step > 0:
         cells[used, 0] = paid
@@ -235,30 +237,30 @@ def walk(
     right: Any,
     price: Any,
     exists: Any,  # whether a set is closed under what its sources require
-    spread: Any,  # a set with four bits a source, the first source highest
+    spread: Any,  # a set with four bits per source, the first source highest
     everyone: Any,
-    missed_masks: Any,  # classes with a limit to what is missed x words
-    most_missed: Any,  # the most rows of each
-    rejected_masks: Any,  # the same of what is rejected; None where nothing is limited, so that
-    most_rejected: Any,  # nothing of it is compiled into the loops and slows them down
-    least: Any,  # paid by the best design of each place; above it a design is beaten
+    missed_masks: Any,  # classes with a limit on missed rows x words
+    most_missed: Any,  # the limit of each
+    rejected_masks: Any,  # the same for what is rejected; None if nothing is limited, so that
+    most_rejected: Any,  # the check is not compiled into the loops
+    least: Any,  # the lowest cost at each place; a design that costs more is dominated
     width: Any,  # of `least`, as a square
-    step: Any,  # counts that share a place; 0 where every pair (accepted, wrong) has its own
+    step: Any,  # counts that share a place; 0 if every pair (accepted, wrong) has its own
     cells: Any,
     keys: Any,
-    state: Any,  # where the walk stands: next first, depth, designs walked, list entries used
+    state: Any,  # of the walk: next first, depth, designs walked, list entries used
     chain: Any,
     rest: Any,
     following: Any,
     undecided: Any,  # (max_stages + 1) x words
     sums: Any,  # (max_stages + 1) x (accepted, right, paid, rows left)
-    missed: Any,  # (max_stages + 1) x classes with a limit to it
+    missed: Any,  # (max_stages + 1) x classes with a limit on missed rows
     spreads: Any,
 ) -> Any:
-    """Walk every chain of sets that starts with one of `firsts`; say whether the end is reached.
+    """Walk every chain of sets that starts with one of `firsts`; return whether it is finished.
 
-    A list may fill up: then the walk stops before its next loop, to be called again with the same
-    arrays once there is room.
+    If a list fills up, the walk stops before its next loop; it is called again with the same arrays
+    once there is room.
     """
     full = accepted.shape[0] - 1
     room = cells.shape[0] - accepted.shape[0] - 2
@@ -327,7 +329,7 @@ def walk(
                 key = np.uint64(depth + 1) * spread[full] - spreads[depth]
                 used = _note(place, got, got_right, all_paid, depth + 1, key, least, cells, keys,
                              step, used)  # fmt: skip
-        # What may follow; the last loop of a chain, nearly all of the work, is written out.
+        # The sets that may follow. The last loop of a chain, nearly all of the work, is inlined.
         others = full & ~s
         room_for = max_stages - depth - (1 if use_all else 0)
         if others == 0 or room_for <= 0:
@@ -342,7 +344,7 @@ def walk(
         all_price = price[full]
         t = (others - 1) & others if use_all else others
         while t != 0:
-            s_next = np.uint64(s | t)  # unsigned: else every index is first tested for its sign
+            s_next = np.uint64(s | t)  # unsigned, so that no index is tested for its sign
             t = (t - 1) & others
             if not exists[s_next]:
                 continue
@@ -372,7 +374,7 @@ def walk(
                 last = np.uint64(full) if use_all else s_next
                 if _rejects(open_rows, s_next, last, accepted, rejected_masks, most_rejected):
                     continue
-            # Four bits a source: n_stages + 1 less the number of sets that hold it, so stage + 1.
+            # Four bits per source: n_stages + 1 minus the number of sets with it, so stage + 1.
             key = np.uint64(depth + 1) * spread[s_next] - spreads[depth]
             n_stages = depth + 1
             if use_all:

@@ -1,9 +1,9 @@
-"""How much of what a search finds is luck: search again without some rows, and look at those.
+"""How much of what a search finds is luck: repeat it without some rows, and look at those rows.
 
 The best of many candidates is best partly because the rows at hand happen to suit it. A search
-without a part of the rows is fooled in the same way, and the part left out shows by how much. No
-source set is fitted for that: what the sets say about the rows is known, and only the choice among
-designs and thresholds is made again.
+without a part of the rows is misled in the same way, and the part left out shows by how much. No
+source set is fitted for this: the outcomes of all sets are known, and only designs and thresholds
+are chosen again.
 """
 
 from __future__ import annotations
@@ -24,16 +24,17 @@ from emsco.search.strategies.local import LocalSearch
 _PARTS = 5
 _COVERAGES = (0.8, 0.85, 0.9, 0.95)
 _BELOW_BEST = (0.0, 0.01, 0.02, 0.03, 0.04, 0.06)
-# Designs that a search again evaluates at each threshold, and with a threshold of each stage's own:
-# the fewest, which suffice where every set is fitted, and the most. In between a twentieth of what
-# the search itself did, so that the five parts together take a quarter of it. With less freedom
-# than the search had, less luck is seen: with 57 sources (spambase), 200 designs a threshold see
-# 0.5 standard errors where 1,000 see 1.2, and four times as many with own thresholds 1.5.
+# The number of designs that a repeated search evaluates at each threshold, and with separate
+# thresholds per stage: the minimum, which is enough if every set is fitted, and the maximum. In
+# between, it is a twentieth of what the search itself evaluated, so that five parts take a quarter
+# of its time. A search with less freedom shows less luck: with 57 sources (spambase), 200 designs
+# per threshold show 0.5 standard errors, 1,000 show 1.2, and four times as many designs with
+# separate thresholds 1.5.
 _LEAST = (200, 15_000)
 _MOST = (3_000, 50_000)
 _SHARE = 20
-# Where few sets are fitted of many that there are, a search among them sees little of what the
-# search itself could choose by, and takes long to find designs that it can evaluate.
+# If only few of many sets are fitted, a repeated search has too little choice among them, and takes
+# long to find designs that it can evaluate.
 _MOST_SOURCES = 100
 _SETS_A_SOURCE = 4
 
@@ -41,10 +42,10 @@ _SETS_A_SOURCE = 4
 def parts_of(
     folds: list[Fold], labels: NDArray[np.intp], groups: ArrayLike | None
 ) -> list[NDArray[np.bool_]]:
-    """Say for each part which evaluation rows are in it: test folds, where they are 3 to 10.
+    """Return for each part which evaluation rows are in it: the test folds, if there are 3 to 10.
 
-    Else five parts of distinct rows, with classes in proportion and groups whole. A row that
-    several folds test is in a part with all its copies.
+    Otherwise there are five parts of distinct rows, with classes in proportion and whole groups. A
+    row that is in several test folds is in one part with all its copies.
     """
     tested = np.concatenate([fold.test for fold in folds])
     if 3 <= len(folds) <= 10:
@@ -58,7 +59,7 @@ def parts_of(
 def _stratified(
     labels: NDArray[np.intp], rows: NDArray[np.intp], groups: ArrayLike | None
 ) -> list[NDArray[np.intp]]:
-    """Part rows, which classes may be too rare to be in every part of."""
+    """Divide rows into parts; a class may be too rare to be in every part."""
     if groups is not None:
         named = np.asarray(groups)[rows]
         n_parts = min(_PARTS, len(np.unique(named)))
@@ -68,7 +69,7 @@ def _stratified(
         return [held_out for _, held_out in splitter.split(rows, labels, named)]
     if len(rows) < 2 * _PARTS:
         return []
-    # Rows of a class are dealt out in turn, in an order that is drawn.
+    # The rows of each class are dealt out to the parts in turn, in random order.
     order = np.random.default_rng(0).permutation(len(rows))
     order = order[np.argsort(labels[order], kind="stable")]
     return [np.sort(order[part::_PARTS]) for part in range(_PARTS)]
@@ -77,26 +78,26 @@ def _stratified(
 def measure_luck(
     problem: Problem, parts: list[NDArray[np.bool_]], n_designs: int | None, *, by_stage: bool
 ) -> float | None:
-    """Give the optimism of choices, in standard errors of accuracy; None where it cannot be seen.
+    """Return the optimism of choices in standard errors of accuracy; None if it is unknown.
 
-    That is where there are no choices, more than 100 sources, or fewer than four fitted sets a
-    source and not all of them.
+    It is unknown if there is nothing to choose from, with more than 100 sources, and if fewer than
+    four source sets per source are fitted, unless these are all.
 
     Parameters
     ----------
     problem : Problem
-        What was searched; source sets are looked up in its table, and none is fitted.
+        The problem that was searched; no source sets are fitted beyond those in its table.
     parts : list of bool arrays
-        Which rows each search leaves out.
+        The rows that each repeated search leaves out.
     n_designs : int or None
-        How many designs the search evaluated at a threshold; None: every one, so that all sets are
-        fitted.
+        The number of designs that the search evaluated at a threshold. None: all of them, so that
+        all sets are fitted.
     by_stage : bool
-        Whether every stage may have a threshold of its own.
+        Whether every stage may have its own threshold.
     """
     if n_designs is not None and not _sees_enough(problem):
         return None
-    rng = np.random.default_rng(0)  # its own: nothing else depends on whether luck is measured
+    rng = np.random.default_rng(0)  # separate, so that measuring luck changes nothing else
     evaluations = _effort(n_designs, problem.n_thresholds)
     gained = errors = 0.0
     for part in parts:
@@ -119,7 +120,7 @@ def measure_luck(
 
 
 def _sees_enough(problem: Problem) -> bool:
-    """Say whether enough sets are fitted for searching again among them."""
+    """Return whether enough sets are fitted to repeat the search among them."""
     every = count_sets(problem)
     needed = _SETS_A_SOURCE * problem.n_sources
     needed = needed if every is None else min(every, needed)
@@ -127,7 +128,7 @@ def _sees_enough(problem: Problem) -> bool:
 
 
 def _effort(n_designs: int | None, n_thresholds: int) -> tuple[int, int]:
-    """Say how many designs a search again may evaluate: a share of what the search did."""
+    """Return how many designs a repeated search may evaluate: a share of what the search did."""
     did = (0, 0) if n_designs is None else (n_designs, n_designs * n_thresholds)
     at_threshold, own = (
         min(max(each // _SHARE, least), most)
@@ -139,7 +140,7 @@ def _effort(n_designs: int | None, n_thresholds: int) -> tuple[int, int]:
 def _search(
     problem: Problem, evaluations: tuple[int, int], rng: np.random.Generator, *, by_stage: bool
 ) -> NDArray[np.int8]:
-    """Search shortly; rows are a design, then the place of each stage's threshold."""
+    """Run a short search; a row is a design, followed by the position of each stage's threshold."""
     at_threshold, own = evaluations
     local = LocalSearch(at_threshold, fits=0)
     first, shares = local.begin(problem)

@@ -1,18 +1,17 @@
-"""What every source set accepts and has right: fitted once a set, then only bits.
+"""The table of outcomes: the rows that every source set accepts and gets right, as bits.
 
-A stage's classifier depends on the set of sources acquired so far and on nothing else, so a set is
-fitted once, whatever the number of designs, stages and thresholds that use it. What is kept of it,
-for every threshold, are two bits a row: accepted, and accepted under the true label. With three
-classes and more these do not tell a wrong label; then a few bits a row tell the label too.
+A stage's classifier depends only on the set of sources acquired so far. So a set is fitted once,
+however many designs, stages and thresholds use it. For every threshold, two bits per row are kept:
+accepted, and accepted under the true label. With three or more classes these do not determine a
+wrong label, so a few more bits per row hold the label.
 
-Memory: two bits a row, a set and a threshold, for as long as the table lives. Beside them the
-confidence and the label, nine bytes a row and set, so that a threshold can be moved without a fit;
-these are kept for the first sets fitted, up to `memory` bytes, and fitted again where they are
-asked for beyond that.
+Memory: two bits per row, set and threshold, as long as the table exists. In addition, confidences
+and labels, nine bytes per row and set, so that other thresholds need no fit. These are kept for the
+first sets fitted, up to `memory` bytes; other sets are fitted again if they are needed.
 
-A run that was interrupted is run again from its beginning, over what the earlier one had fitted: a
-table that is given such a past begins empty all the same, because searches look at what is fitted
-already, and takes the sets asked for from there, in the same order, instead of fitting them.
+An interrupted run is repeated from its start, with the fits of the earlier run. Its table starts
+empty, because searches look at which sets are fitted, and takes the sets that it is asked for from
+those fits, in the same order, instead of fitting them.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ from emsco.learners.protocol import SetFits, parts_of
 if TYPE_CHECKING:
     from emsco.learners.protocol import Outcomes
 
-Sets = NDArray[np.bool_]  # one source set a row, one source a column
+Sets = NDArray[np.bool_]  # one row per source set, one column per source
 Words = NDArray[np.uint64]
 
 MEMORY = 2**30  # bytes of confidences and labels
-_AT_ONCE = 2**26  # bytes of confidences and labels that are fitted before they are packed
-_TOLD = 16  # tasks a worker after which progress is told, at least
-_DIRECT = 20  # sources up to which a place for every set is kept
+_AT_ONCE = 2**26  # bytes of confidences and labels that are computed before they are packed
+_TASKS_PER_REPORT = 16  # tasks per worker, at most, between two reports of progress
+_DIRECT = 20  # most sources for which the index is an array with an entry for every set
 
 
 def pack(bits: NDArray[np.bool_]) -> Words:
@@ -49,7 +48,7 @@ def pack(bits: NDArray[np.bool_]) -> Words:
 
 
 def keys_of(sets: Sets) -> NDArray[Any]:
-    """Give each source set a key that sorts and compares: its words, as one value."""
+    """Return a key for each source set that can be sorted and compared: its words as one value."""
     words: NDArray[Any] = pack(sets)
     if words.shape[1] == 1:
         return words[:, 0]
@@ -63,7 +62,7 @@ def _fit_chunk(task: tuple[int, Sets], fits: Sequence[SetFits]) -> Outcomes:
 
 
 class _DirectIndex:
-    """Where each set stands, looked up by its number: for few sources."""
+    """The position of each set, looked up by its number: for few sources."""
 
     def __init__(self, n_sources: int) -> None:
         self._places = np.full(2**n_sources, -1, dtype=np.int64)
@@ -77,7 +76,7 @@ class _DirectIndex:
 
 
 class _HashIndex:
-    """Where each set stands, looked up by its words: for any number of sources."""
+    """The position of each set, looked up by its words: for any number of sources."""
 
     def __init__(self) -> None:
         self._places: dict[Any, int] = {}
@@ -92,35 +91,34 @@ class _HashIndex:
 
 
 class FitRecord(NamedTuple):
-    """What an earlier run has fitted, in the order in which it was asked for."""
+    """What an earlier run has fitted, in the order in which it was needed."""
 
     sets: Words  # sets x words
     accepted: Words  # thresholds x sets x words
     right: Words
     labels: Words  # bits of the label's code x sets x words; none with two classes
-    kept: dict[int, tuple[NDArray[np.float64], NDArray[np.uint8]]]  # by place; only of some sets
+    kept: dict[int, tuple[NDArray[np.float64], NDArray[np.uint8]]]  # by position; of some sets
 
 
 class OutcomeTable:
-    """Source set -> accepted and right, as bits of the evaluation rows.
+    """For each source set, the rows that it accepts and those it gets right, as bits.
 
     Parameters
     ----------
     fitter : SetFits
-        Gives the confidence and the label of every evaluation row for any source sets.
+        Returns the confidence and the label of every evaluation row for any source sets.
     truth : array of int
         The class of each evaluation row.
     n_sources : int
-        How many sources there are.
+        The number of sources.
     thresholds : array of shape (n_thresholds, n_classes)
-        The alternatives, each a number a class.
+        The alternative thresholds, with one number per class.
     engine : Engine, default=None
         What runs the fits. None: this process alone.
     memory : int, default=2**30
         Bytes of confidences and labels kept.
     on_fit : callable, default=None
-        Told how many sets are fitted, whenever some more are.
-
+        Called with the number of fitted sets whenever it has grown.
     """
 
     def __init__(
@@ -158,12 +156,12 @@ class OutcomeTable:
 
     @property
     def n_rows(self) -> int:
-        """How many evaluation rows there are."""
+        """The number of evaluation rows."""
         return len(self.truth)
 
     @property
     def batched(self) -> bool:
-        """Whether sets are fitted many at a time, which is fast."""
+        """Whether many sets are fitted at a time, which is fast."""
         return self.fitter.chunk > 1
 
     def __len__(self) -> int:
@@ -183,12 +181,12 @@ class OutcomeTable:
     def labels(self) -> Words:
         """The bits of the label's code: bits x sets, in the order of positions, x words.
 
-        With two classes there are none: accepted and right tell the label.
+        With two classes there are none, because accepted and right determine the label.
         """
         return self._labels[:, : len(self)]
 
     def watch(self, on_fit: Callable[[int], None]) -> None:
-        """Let one more be told how many sets are fitted, whenever some more are, the last first."""
+        """Also call this function with the number of fitted sets, before those added earlier."""
         before = self._on_fit
 
         def both(n_sets: int) -> None:
@@ -199,13 +197,14 @@ class OutcomeTable:
         self._on_fit = both
 
     def resume(self, past: FitRecord) -> None:
-        """Take what an earlier run has fitted; what is asked for otherwise is fitted anew."""
+        """Use the fits of an earlier run, as long as the same sets are needed in the same order."""
         self._past = past
 
     def record(self) -> FitRecord:
-        """Give what is fitted by now, as a later run needs it.
+        """Return what is fitted so far, for a later run.
 
-        Confidences only of all sources and of single ones, which are looked at after a search.
+        It has confidences only for all sources together and for each single one, because only
+        these are used after a search.
         """
         sets = self._sets[: len(self)]
         n_members = np.unpackbits(sets.view(np.uint8), axis=1).sum(axis=1)
@@ -214,10 +213,10 @@ class OutcomeTable:
         return FitRecord(sets, self.accepted, self.right, self.labels, kept)
 
     def could_hold(self, past: FitRecord) -> bool:
-        """Say whether fits over these rows can have left such a past: nothing contradicts them.
+        """Return whether a record is consistent with these rows.
 
-        That is: only rows that there are, and accepted ones, are right; labels say so too; and
-        where confidences and labels are there, the bits are those that follow from them.
+        Accepted rows must exist, right rows must be accepted, labels must agree with both, and
+        bits must be those that follow from the confidences and labels that were kept.
         """
         is_true = np.full(past.sets.shape[:1] + self.everyone.shape, ~np.uint64(0))
         for of_label, of_truth in zip(past.labels, self._code_bits(self.truth), strict=True):
@@ -239,11 +238,11 @@ class OutcomeTable:
         return True
 
     def has(self, sets: Sets) -> NDArray[np.bool_]:
-        """Say which sets are fitted already."""
+        """Return which sets are fitted already."""
         return self._index.find(keys_of(sets)) >= 0
 
     def positions(self, sets: Sets) -> NDArray[np.int64]:
-        """Say where sets stand in the table, fitting those it lacks."""
+        """Return the positions of sets in the table; sets that it lacks are fitted."""
         keys = keys_of(sets)
         found = self._index.find(keys)
         lacking = np.flatnonzero(found < 0)
@@ -254,7 +253,7 @@ class OutcomeTable:
         return self._index.find(keys)
 
     def outcomes(self, sets: Sets) -> tuple[NDArray[np.float64], NDArray[np.uint8]]:
-        """Give confidence and label of every row, sets x rows; fits again what was not kept."""
+        """Return confidences and labels, sets x rows; sets that were not kept are fitted again."""
         positions = self.positions(sets)
         confidence = np.empty((len(sets), self.n_rows))
         label = np.empty((len(sets), self.n_rows), dtype=np.uint8)
@@ -269,13 +268,13 @@ class OutcomeTable:
 
     @cached_property
     def _parts(self) -> Sequence[SetFits]:
-        """The same object for every call of the engine, which may keep what it has sent."""
+        """The parts to fit: always the same object, because an engine may keep what it has sent."""
         return parts_of(self.fitter)
 
     def _fit(self, sets: Sets) -> tuple[NDArray[np.float64], NDArray[np.uint8]]:
-        """Fit sets in tasks of a part of the rows and a chunk of the sets.
+        """Fit sets; a task is one part of the rows and one chunk of the sets.
 
-        Tasks are the same for any number of workers, and so are their results.
+        Tasks, and so their results, are the same for any number of workers.
         """
         size, parts = self.fitter.chunk, self._parts
         starts = range(0, len(sets), size)
@@ -293,10 +292,10 @@ class OutcomeTable:
         return confidence, label
 
     def _add(self, sets: Sets, keys: NDArray[Any]) -> None:
-        """Fit sets and pack what they accept; a bounded number at a time."""
+        """Fit sets and pack their outcomes, a limited number at a time."""
         size = self.fitter.chunk
-        told = 1 if self.fitter.is_slow else _TOLD
-        tasks = min(_AT_ONCE // (9 * self.n_rows) // size, told * self.engine.n_workers)
+        per_worker = 1 if self.fitter.is_slow else _TASKS_PER_REPORT
+        tasks = min(_AT_ONCE // (9 * self.n_rows) // size, per_worker * self.engine.n_workers)
         at_once = max(tasks, 1) * size
         self._reserve(len(self) + len(sets))
         remembered = self._remember(sets, keys)
@@ -310,9 +309,9 @@ class OutcomeTable:
             self._count(part, keys[start : start + at_once])
 
     def _remember(self, sets: Sets, keys: NDArray[Any]) -> int:
-        """Take from the past as many of these sets as it has, and say how many.
+        """Take as many of these sets as possible from the earlier run, and return how many.
 
-        Sets of one task have their fits begin from one another, so a task is taken whole or not.
+        The fits of a task depend on one another, so only whole tasks are taken.
         """
         if self._past is None:
             return 0
@@ -330,22 +329,22 @@ class OutcomeTable:
             kept = self._past.kept.items()
             self._kept.update(item for item in kept if first <= item[0] < first + same)
         if same < len(sets):
-            self._past = None  # at its end, or no longer the same
+            self._past = None  # it has ended, or this run differs from here on
         if same:
             self._count(sets[:same], keys[:same])
         return same
 
     def _count(self, sets: Sets, keys: NDArray[Any]) -> None:
-        """Let sets whose bits are there be known, and tell that they are."""
+        """Mark sets as fitted, once their bits are stored, and report progress."""
         first = len(self)
         self._sets[first : first + len(sets)] = pack(sets)
         self._index.add(keys, first)
-        self._n_sets += len(sets)  # last: whatever interrupts, what is counted is complete
+        self._n_sets += len(sets)  # last, so that an interruption leaves no incomplete set
         if self._on_fit is not None:
             self._on_fit(self._n_sets)
 
     def _reserve(self, n_sets: int) -> None:
-        """Make room for so many sets, doubling so that growing stays cheap."""
+        """Make room for `n_sets` sets; at least double the room, so that growing stays cheap."""
         capacity = self._accepted.shape[1]
         if n_sets <= capacity:
             return
@@ -364,14 +363,14 @@ class OutcomeTable:
         self._labels[:, places] = self._code_bits(label)
 
     def _code_bits(self, label: NDArray[Any]) -> Words:
-        """Pack the bits of labels' codes, the lowest bit first, as many as the table keeps."""
+        """Pack the bits of label codes, the lowest bit first, as many as the table keeps."""
         planes = np.arange(len(self._labels)).reshape(-1, *[1] * label.ndim)
         return pack((label >> planes & 1).astype(np.bool_))
 
     def _bits(
         self, confidence: NDArray[np.float64], label: NDArray[np.uint8]
     ) -> Iterator[tuple[Words, Words]]:
-        """Give the accepted and the right bits at each threshold."""
+        """Yield the accepted and the right bits at each threshold."""
         is_true = label == self.truth
         for by_class in self.thresholds:
             sure = confidence >= by_class[label]

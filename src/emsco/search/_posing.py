@@ -1,4 +1,4 @@
-"""A problem posed: prices, folds and limits put together with what fits."""
+"""What defines the problem of a search: prices, folds, thresholds and limits."""
 
 from __future__ import annotations
 
@@ -24,32 +24,32 @@ from emsco.words.threshold import StageThreshold
 
 
 class Given(NamedTuple):
-    """What a search was given, read: all that later steps take."""
+    """What a search was given, after it was read."""
 
     layout: Layout
     rows: Rows
     costs: Costs
     training: Training
-    answers: NDArray[Any] | None  # of a final model, a row each
-    all_rows: Stages | None = None  # where rows are drawn from a data set: what is refitted on
+    answers: NDArray[Any] | None  # of a final model, one per row
+    all_rows: Stages | None = None  # for the refit, if the rows are a sample of a data set
 
 
 @dataclass(frozen=True)
 class Posing:
-    """All that makes a problem but what fits.
+    """Everything that defines a problem, except what fits.
 
     Parameters
     ----------
     costs : Costs
         The prices.
     folds : list of Fold
-        Which rows are fitted on and evaluated.
+        The rows to fit on and to evaluate.
     answers : array or None
-        What a final model says of every row, where there is one.
+        The answer of a final model to every row, if there is one.
     threshold, max_stages, allow_unused, max_missed, max_rejected
-        As `CascadeSearchCV` was given them.
+        The parameters of `CascadeSearchCV`.
     needs_labels : bool
-        Whether labels say what is right; else the final model's answers do.
+        Whether labels define what is right; otherwise the final model's answers do.
     engine, n_jobs : Engine or None, int or None
         What runs the fits.
     """
@@ -67,7 +67,7 @@ class Posing:
     n_jobs: int | None
 
     def problem(self, training: Training) -> Problem:
-        """Pose the problem for what these rows are fitted by."""
+        """Return the problem for the learner of these training rows."""
         classes = training.classes.tolist()
         tested = np.concatenate([fold.test for fold in self.folds])
         answers = None if self.answers is None else self.answers[tested]
@@ -88,7 +88,7 @@ class Posing:
 
 
 def _check_shares(name: str, shares: Mapping[Any, float], classes: list[Any]) -> None:
-    """Refuse what is not a share by class; `name` is the parameter's."""
+    """Refuse a parameter that is not a mapping of class to share."""
     for label, most in shares.items():
         if label not in classes:
             known = nearest(label, map(str, classes))

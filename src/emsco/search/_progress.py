@@ -1,4 +1,4 @@
-"""Tells how a search goes: to a callback at every event, and to the terminal now and then."""
+"""Progress of a search: reported to a callback at every event, and to the terminal at times."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from typing import Any, TextIO
 State = dict[str, Any]
 
 _BAR_WIDTH = 12
-_BAR_EVERY = 0.1  # seconds between two looks of the bar: more are not seen
+_BAR_EVERY = 0.1  # seconds between two updates of the bar
 _LINES_EVERY = 2.0
-_KNOWN_FROM = (0.01, 0.5)  # share and seconds of a phase before which its end is anyone's guess
-_LEFT_OUT_FIRST = ("hypervolume", "source_sets", "seconds", "front")  # where a line is too long
+_KNOWN_FROM = (0.01, 0.5)  # share and seconds of a phase before its end can be estimated
+_LEFT_OUT_FIRST = ("hypervolume", "source_sets", "seconds", "front")  # if a line is too long
 
 
 class Progress:
-    """What is known of a running search; told at every event, and closed however the search ends.
+    """The progress of a running search, as a context manager around it.
 
     Parameters
     ----------
     callback : callable, default=None
-        Given a fresh dict at every event: `phase` ("fit", "search", "thresholds", "refit" or
-        "done"), `source_sets` fitted, `designs` evaluated, the size of the `front` and its
-        `hypervolume` as last known, the share `done` of the phase, `seconds` since the start, and
-        `seconds_left` of the phase, None while unknown. What it raises stops the search.
+        Called with a new dict at every event: `phase` ("fit", "search", "thresholds", "luck",
+        "refit" or "done"), `source_sets` fitted, `designs` evaluated, the size of the `front` and
+        its `hypervolume` as last known, the share `done` of the phase, `seconds` since the start,
+        and `seconds_left` of the phase, None while unknown. An exception in it stops the search.
     verbose : int, default=0
-        0 prints nothing; 1 shows a bar where standard error is a terminal and rich is installed,
-        else a line every two seconds; 2 prints a line at every event. All on standard error.
+        0 prints nothing; 1 shows a bar if standard error is a terminal and rich is installed,
+        otherwise a line every two seconds; 2 prints a line at every event, on standard error.
     total_sets : int, default=None
-        How many source sets there will be at most; None where unknown.
+        The maximum number of source sets; None if unknown.
     clock : callable, default=time.monotonic
-        Gives seconds.
+        Returns seconds.
 
     Examples
     --------
@@ -90,23 +90,23 @@ class Progress:
                 self._output.close()
 
     def goes_on(self, source_sets: int) -> None:
-        """Tell that an earlier run has fitted so many source sets, which will soon be met again."""
+        """Report how many source sets a checkpoint has, which need not be fitted again."""
         self._past = source_sets
         if self._output is not None:
             self._output.say(f"emsco: goes on from a checkpoint with {source_sets:,} source sets")
 
     def fitted(self, source_sets: int) -> None:
-        """Tell that so many source sets are fitted by now."""
+        """Report how many source sets are fitted so far."""
         now = self._clock()
         self._source_sets = int(source_sets)
         if self._phase == "fit" and self._total_sets:
             self._advance(source_sets / self._total_sets, now)
-        if source_sets <= self._past:  # none is fitted yet: what is left takes longer than these
+        if source_sets <= self._past:  # from the checkpoint, faster than what is left
             self._since, self._done_before = now, self._done
         self._report(now)
 
     def searched(self, entry: Mapping[str, Any]) -> None:
-        """Tell an entry of a search's history; what it lacks stays as it was."""
+        """Report an entry of a search's history; values that it lacks stay as they were."""
         now = self._clock()
         if self._phase == "fit":
             self._begin("search", self._last)  # it has been searching since the last fit
@@ -118,22 +118,22 @@ class Progress:
         self._report(now)
 
     def phase(self, name: str) -> None:
-        """Tell that another phase begins."""
+        """Report that another phase begins."""
         now = self._clock()
         self._begin(name, now)
         if name == "done":
             self._advance(1.0, now)
-        # A bar would show the phase before until the next event, which may be long in coming.
+        # Otherwise a bar would show the previous phase until the next event, perhaps for long.
         self._report(now, always=name == "done" or isinstance(self._output, _Bar))
 
     def _begin(self, phase: str, since: float) -> None:
         self._phase, self._since = phase, since
         self._done = 0.0  # share of the phase
-        self._done_before = 0.0  # the part of it that a checkpoint spared
+        self._done_before = 0.0  # the part that came from a checkpoint
         self._expected = 0.0  # seconds that the phase takes from `since` to its end
 
     def _advance(self, done: float, now: float) -> None:
-        # Only where the share grows: between two steps, time passing is no sign of slowness.
+        # Only if the share grows: time that passes between two steps does not mean slowness.
         if done > self._done:
             self._done = min(float(done), 1.0)
             share = (self._done - self._done_before) / (1 - self._done_before)
@@ -143,7 +143,7 @@ class Progress:
         threshold = entry.get("threshold", self._threshold)
         designs = int(entry.get("designs", 0))
         here = self._designs - self._designs_before
-        # A count that falls is a new one too: of another search at the same threshold.
+        # A smaller count also starts anew: it is of another search at the same threshold.
         if threshold != self._threshold or 0 < designs < here:
             self._threshold, self._designs_before, here = threshold, self._designs, 0
         self._designs = self._designs_before + max(here, designs)
@@ -154,7 +154,7 @@ class Progress:
         elapsed, gained = now - self._since, self._done - self._done_before
         if gained < _KNOWN_FROM[0] or elapsed < _KNOWN_FROM[1]:
             return None
-        # A step that is overdue makes the rest longer again, instead of "0 left" for minutes.
+        # If a step is overdue, the estimate grows again, instead of "0 left" for minutes.
         overdue = elapsed * (1 - self._done) / gained / 2
         return max(self._expected - elapsed, overdue)
 
@@ -181,7 +181,7 @@ class Progress:
 
 
 class _Lines:
-    """States as lines of text, so many seconds apart at least."""
+    """Progress as lines of text, at least `every` seconds apart."""
 
     def __init__(self, stream: TextIO, every: float) -> None:
         self.stream, self.every = stream, every
@@ -199,7 +199,7 @@ class _Lines:
 
 
 class _Bar:
-    """States as one bar of rich, which goes when the search ends; a line stays if it ended well."""
+    """Progress as a bar of rich, replaced by a line of text when the search has succeeded."""
 
     every = _BAR_EVERY
 
@@ -213,7 +213,7 @@ class _Bar:
             console=console,
             transient=True,
             auto_refresh=False,  # no thread: user code may fork
-            # What is printed goes above the bar; but what is written to a file stays there.
+            # Text printed to a terminal goes above the bar; a file still gets what is written.
             redirect_stdout=sys.stdout is not None and sys.stdout.isatty(),
         )
         self.task = self.bar.add_task("", total=1.0, told="")
@@ -238,7 +238,7 @@ class _Bar:
 
 
 def _output(verbose: int) -> _Lines | _Bar | None:
-    """Choose how to print; rich is a wish, never a need."""
+    """Choose the output; rich is used if it is installed."""
     if verbose < 1 or sys.stderr is None:
         return None
     if verbose < 2 and sys.stderr.isatty():
@@ -263,7 +263,7 @@ def _head(state: State) -> str:
 
 
 def _known(state: State, width: int | None = None) -> str:
-    """Spell out what is known, leaving out what matters least until it fits."""
+    """Describe what is known; leave out the least important parts until it fits."""
     parts = {"source_sets": f"{state['source_sets']:,} source sets"}
     if state["designs"]:
         parts["designs"] = f"{state['designs']:,} designs"

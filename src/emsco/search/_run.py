@@ -1,4 +1,4 @@
-"""What tells one run of a search from another: all that its fits and its path depend on."""
+"""What identifies a run of a search: everything that its fits and its path depend on."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from emsco.learners.training import Training
 from emsco.rows.hashes import hash_exactly
 from emsco.search._problem import Problem, Search
 
-_LIBRARIES = ("emsco", "numpy", "scipy", "sklearn")  # by which the default classifier is fitted
+_LIBRARIES = ("emsco", "numpy", "scipy", "sklearn")  # that fit the default classifier
 
 
 def describe_run(
@@ -28,16 +28,16 @@ def describe_run(
     problem: Problem,
     search: Search,
 ) -> dict[str, str]:
-    """Tell a run by name: text where it is short, else a digest.
+    """Describe a run by name and value: short values as text, others by a digest.
 
-    `answers` are those of a final model, which is told by them alone. Workers and engines are not
-    part of a run, nor what comes after a search: `select`, `refit` and `guard` may differ.
+    `answers` are those of a final model, which is identified by them alone. Workers and engines are
+    not part of a run, nor is what comes after a search: `select`, `refit` and `guard` may differ.
     """
     columns, estimator = training.columns, training.learner.estimator
     dtypes = [repr(getattr(column, "dtype", None)) for column in columns.values()]
     libraries = {*_LIBRARIES, type(estimator).__module__.partition(".")[0]}
     versions = {name: getattr(sys.modules.get(name), "__version__", None) for name in libraries}
-    # Told only where it is given, so that checkpoints from before there was one stay good.
+    # Only if it is given, so that checkpoints from before it existed stay valid.
     rejected = problem.max_rejected
     return {
         "rows": digest_of([list(columns), dtypes, hash_exactly(columns)]),
@@ -60,12 +60,12 @@ def describe_run(
 
 
 def _digest_classes(labels: NDArray[Any]) -> str:
-    """Tell labels by what they are, once, and where."""
+    """Digest labels: the distinct ones, and the code of each row."""
     return digest_of(np.unique(labels, return_inverse=True))
 
 
 def identify(value: Any) -> str:
-    """Tell a number, a text or None as it is, and any other object by a digest of all it holds."""
+    """Return a number, a text or None as text, and a digest of any other object."""
     if value is None or isinstance(value, bool | int | float | str | np.generic):
         return str(value)
     try:

@@ -1,4 +1,4 @@
-"""A search run: designs first, then a threshold of each stage's own."""
+"""Run a search: first designs, then separate thresholds per stage."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ def run_search(
     progress: Progress,
     by_stage: bool,
 ) -> SearchResult:
-    """Find the front; with `by_stage`, let every stage have a threshold of its own."""
+    """Find the front; with `by_stage`, every stage may have its own threshold."""
     result = strategy.run(problem, rng, progress.searched)
     if not by_stage or problem.max_stages == 1:
         return result
     progress.phase("thresholds")
-    # Where every design was walked, only thresholds are left to be found.
+    # If every design was evaluated, only thresholds are left to be found.
     walked = isinstance(strategy, Exhaustive)
     with watching(lambda _, done: progress.searched({"done": done})):
         front = thresholds_by_stage(problem, result.front, rng, designs=not walked)

@@ -1,4 +1,4 @@
-"""The estimator that most users meet: a table with prices in, a chosen cascade out."""
+"""The estimator that most users need: a table with prices in, a chosen cascade out."""
 
 from __future__ import annotations
 
@@ -21,13 +21,12 @@ from emsco.cascade import Guard
 from emsco.engine import resolve_engine
 from emsco.exceptions import SearchError
 from emsco.learners import learner_of
-from emsco.learners.final_stage import check_final, logged, refuse_unused
+from emsco.learners.final_stage import check_final
 from emsco.learners.folds import Fold
-from emsco.learners.training import Training, check_labels
+from emsco.learners.given import read_given
 from emsco.rows.columns import is_dataset
-from emsco.rows.rows import Layout
 from emsco.search._calibration import warn_overconfident
-from emsco.search._choosing import Chooses
+from emsco.search._choosing import ChoosingMixin
 from emsco.search._expected import warn_slow
 from emsco.search._folds import make_folds
 from emsco.search._luck import measure_luck, parts_of
@@ -45,14 +44,13 @@ from emsco.search.strategies.exhaustive import Exhaustive, count_sets
 from emsco.search.strategies.hybrid import default_search
 from emsco.words.costs import Costs
 from emsco.words.front import Candidate, ParetoFront
-from emsco.words.pricing import resolve_costs
 from emsco.words.threshold import StageThreshold
 
 if TYPE_CHECKING:  # it imports pyarrow
     from emsco.search._drawn import Drawn
 
 
-class CascadeSearchCV(Chooses, ClassifierMixin, BaseEstimator):
+class CascadeSearchCV(ChoosingMixin, ClassifierMixin, BaseEstimator):
     """Search which sources to buy in which order, choose one cascade, and decide with it.
 
     Every design is evaluated on rows that its classifiers were not fitted on: the test folds of
@@ -179,7 +177,7 @@ class CascadeSearchCV(Chooses, ClassifierMixin, BaseEstimator):
         "target": [StrOptions({"labels", "agreement"})],
         "checkpoint": [str, PathLike, None],
         "n_jobs": [Integral, None],
-        "engine": [object],  # checked by name where it is taken
+        "engine": [object],  # checked by `resolve_engine`
         "random_state": ["random_state"],
         "callback": [callable, None],
         "verbose": ["verbose"],
@@ -298,7 +296,7 @@ class CascadeSearchCV(Chooses, ClassifierMixin, BaseEstimator):
         return self
 
     def _check(self) -> None:
-        """Refuse parameters that do not go together, before anything takes long."""
+        """Refuse parameters that contradict each other, before anything takes long."""
         if isinstance(self.select, Mapping):
             check_bounds(self.select)
         check_refit(self.refit, learner_of(self.estimator))
@@ -318,35 +316,31 @@ class CascadeSearchCV(Chooses, ClassifierMixin, BaseEstimator):
         )
 
     def _read(self, X: Any, y: ArrayLike | str | None, params: dict[str, Any]) -> Given:
-        """Read the rows, and ask a final model what it says of them."""
+        """Read the rows, and get the answers of a final model to them."""
         answers = None if self.final is None else np.asarray(self.final.predict(X))
         truth = y if self.needs_labels else answers
-        layout, rows = Layout.learn(self, X, truth, logged(self.final))
-        labels = check_labels(truth, len(rows))
-        costs = resolve_costs(self.costs, rows.names)
-        layout, rows = layout.using(rows, costs.features)
-        refuse_unused(layout.unused, self.final)
-        training = Training(
-            learner_of(self.estimator),
-            rows.container,
-            rows.columns,
-            labels,
-            params,
-            [costs.columns(name) for name in costs.names],
+        layout, rows, costs, training = read_given(
+            self,
+            X,
+            truth,
+            learner=learner_of(self.estimator),
+            costs=self.costs,
+            final=self.final,
+            params=params,
         )
         for name in rows.names:
-            training.values(name)  # before any fit: infinity raises
+            training.values(name)  # before any fit: infinity raises an error
         return Given(layout, rows, costs, training, answers)
 
     def _fold(self, given: Given, split_params: dict[str, Any], seeds: Any) -> list[Fold]:
-        """Say which rows are fitted on, and which ones designs are evaluated on."""
+        """Return the folds: the rows to fit on, and the rows to evaluate designs on."""
         labels = given.training.labels
         splitter = check_cv(self.cv, labels, classifier=True)
         splits = splitter.split(given.rows.given, labels, **split_params)
         return make_folds(splits, labels, self.max_rows, seeds)
 
     def _pose(self, given: Given, folds: list[Fold]) -> Posing:
-        """Say what is asked."""
+        """Collect everything that defines the problem, except what fits."""
         return Posing(
             costs=given.costs,
             folds=folds,

@@ -1,4 +1,4 @@
-"""What a fitted search shows: parts of what it found, and the decisions of what was chosen."""
+"""What a fitted search shows: parts of its result, and decisions of the chosen cascade."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from emsco.words.evaluation import Evaluation
 from emsco.words.front import Candidate, ParetoFront
 
 
-class ShowsWhatItFound:
+class ResultMixin:
     """Views of `found_` and `choice_`, which `fit` and `choose` set and nothing else changes."""
 
     found_: Found
@@ -117,7 +117,7 @@ class ShowsWhatItFound:
             raise NotFittedError("No candidate of the front was chosen yet; call choose(...).")
 
     def _chosen(self, X: Any = None) -> CascadeClassifier:
-        """Give the chosen cascade; X, where given, must have the columns that `fit` saw."""
+        """Return the chosen cascade; X, if given, must have the columns that `fit` saw."""
         self._check_is_chosen()
         if not hasattr(self, "best_cascade_"):
             raise NotFittedError(

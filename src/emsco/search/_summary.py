@@ -1,4 +1,4 @@
-"""What was chosen, by which rule, whom it serves and how well, in plain words."""
+"""Describe in plain words what was chosen, by which rule, and its figures by class."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ def sentences_of_choice(
     rule: str = "",
     asked: Mapping[str, Any] | None = None,
 ) -> str:
-    """Say what each stage buys, by which rule, what it pays and whom it rejects and misses.
+    """Describe the stages, the rule, the cost, and the figures by class of what was chosen.
 
-    All sources at once stand beside it. `asked` are the bounds that it was chosen by.
+    All sources at once are described for comparison. `asked` are the bounds of the choice.
     """
     costs = front.costs
     lines = [f"Chosen from {len(front):,} candidates on the front:"]
@@ -55,7 +55,7 @@ def sentences_of_fresh(
     asked: Mapping[str, Any],
     population: Mapping[Any, float] | None,
 ) -> str:
-    """Say how what was chosen does on fresh rows, and what differs from where it was selected."""
+    """Describe the chosen cascade on fresh rows, and how it differs from the selected figures."""
     where = f"On {n_rows:,} fresh rows{weighted_as(population)}"
     lines = [_sentence(fresh, costs, f"{where} it"), *_by_class(fresh)]
     lines += _loss_there(fresh, selected, costs, asked)
@@ -76,7 +76,7 @@ def sentences_of_fresh(
 
 
 def measured_on(n_rows: int, n_splits: int, *, needs_labels: bool) -> str:
-    """Say which rows figures were measured on, that they were selected there, and what is right."""
+    """Describe the rows that figures were measured on, and what counts as right."""
     how = "one split" if n_splits == 1 else f"{n_splits} folds"
     fresh = "score_front(X, y)" if needs_labels else "score_front(X)"
     right = "" if needs_labels else " An answer is right if the final model gives the same one."
@@ -107,7 +107,7 @@ def _money(price: float, costs: Costs) -> str:
 
 
 def _price(evaluation: Evaluation, costs: Costs) -> str:
-    """Say what a row costs on the mean, with what its review does where that has a price."""
+    """Describe the mean cost of a row, including its review if that has a price."""
     share = f"{evaluation.cost / costs.total:.1%} of the full price" if costs.total else ""
     if costs.review is None or not costs.review.cost:
         told = f"{_money(evaluation.cost, costs)} per row"
@@ -129,7 +129,7 @@ def _sentence(evaluation: Evaluation, costs: Costs, subject: str) -> str:
 
 
 def _by_class(evaluation: Evaluation) -> list[str]:
-    """Give a line a class, aligned."""
+    """Return one line per class, aligned."""
     told = {f"of {label!r}": words for label, words in evaluation.by_class(width=6).items()}
     width = max(map(len, told), default=0)
     return [f"  {name:<{width}} {words}" for name, words in told.items()]
@@ -138,7 +138,7 @@ def _by_class(evaluation: Evaluation) -> list[str]:
 def _losses(
     chosen: Evaluation, reference: Evaluation, costs: Costs, asked: Mapping[str, Any]
 ) -> list[str]:
-    """Say what errors make of it, where a choice was made by the loss."""
+    """Describe the loss, if a choice was made by it."""
     if asked.get("by") != "loss":
         return []
     error_cost = asked.get("error_cost") or 0.0
@@ -175,7 +175,7 @@ def _loss(evaluation: Evaluation, costs: Costs, asked: Mapping[str, Any]) -> str
 
 
 def _luck(luck: float | None) -> list[str]:
-    """Say how much of what was found is luck, and what follows."""
+    """Describe the measured luck and the margin that follows from it."""
     if luck is None:
         return []
     z = standard_errors(AUTO, luck)

@@ -1,4 +1,4 @@
-"""Rows turned into a table that designs are read off: of a search's folds, or of fresh rows."""
+"""Make tables of outcomes: for the folds of a search, or for fresh rows."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def make_table(
     engine: Engine | None,
     n_jobs: int | None,
 ) -> OutcomeTable:
-    """Make the table of what source sets say about the rows that folds test.
+    """Make the table of the outcomes of source sets on the test rows of folds.
 
-    `truth` holds the labels of these rows, and `answers` what the final model says of them.
+    `truth` has the labels of these rows, and `answers` the final model's answers to them.
     """
     fits = training.learner.fits(training, folds)
     if answers is not None:
         fits = FitsWithFinal(fits, answer_codes(answers, training.classes))
-    # Compiled batches share memory; a user's estimator may hold Python's lock.
+    # Batched fits release Python's lock, so threads suffice; a user's estimator may hold it.
     engine = resolve_engine(engine, n_jobs, threads=fits.chunk > 1)
     classes = training.classes.tolist()
     resolved = np.vstack([resolve(threshold, classes, 1) for threshold in thresholds])
@@ -55,7 +55,7 @@ def evaluate_afresh(
 ) -> list[Evaluation]:
     """Evaluate a front on other rows, as its cascades fitted on `training` would decide them.
 
-    Each source set is fitted once, whatever the candidates: one fold trains on everything.
+    Each source set is fitted once, on all training rows, however many candidates use it.
     """
     fold = Fold(np.arange(len(training.labels)), np.arange(len(truth)), columns)
     by_stage = [_thresholds(candidate) for candidate in front]
@@ -67,9 +67,9 @@ def evaluate_afresh(
 
 
 def compared(problem: Problem, front: ParetoFront) -> ParetoFront:
-    """Count for a front's candidates what they and all sources at once have right together.
+    """Add to a front's evaluations the rows that both they and all sources at once get right.
 
-    A search knows no reference, and fits no set for one; so this comes after it.
+    This is done after the search, which knows nothing about the reference.
     """
     if not len(front):
         return front
@@ -79,7 +79,7 @@ def compared(problem: Problem, front: ParetoFront) -> ParetoFront:
 
 
 def _rows_of(front: ParetoFront, problem: Problem) -> tuple[NDArray[np.int8], NDArray[np.int64]]:
-    """Give a front's designs, and which of a problem's thresholds each stage has."""
+    """Return a front's designs, and which of the problem's thresholds each stage has."""
     place = {threshold: at for at, threshold in enumerate(problem.thresholds)}
     which = np.zeros((len(front), problem.max_stages), dtype=np.int64)
     for row, candidate in zip(which, front, strict=True):
@@ -89,6 +89,6 @@ def _rows_of(front: ParetoFront, problem: Problem) -> tuple[NDArray[np.int8], ND
 
 
 def _thresholds(candidate: Candidate) -> tuple[StageThreshold, ...]:
-    """Give the threshold of each stage."""
+    """Return the threshold of each stage."""
     threshold = candidate.threshold
     return threshold if isinstance(threshold, tuple) else (threshold,) * candidate.design.n_stages

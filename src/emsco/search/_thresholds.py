@@ -1,4 +1,4 @@
-"""Alternative thresholds, and one of each stage's own: moved on the table, without a fit."""
+"""Alternative thresholds, and separate thresholds per stage, found without further fits."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from emsco.words.front import ParetoFront
 from emsco.words.threshold import StageThreshold, freeze_stage, lowest
 
 AUTO = "auto"
-# Close together where confidences are high, and classes many.
+# Closer together where confidences are high; the lowest are for many classes.
 _GRID = (
     0.1, 0.2, 0.3, 0.4, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.93, 0.96, 0.98, 0.99,
 )  # fmt: skip
-# Where a final model answers the rest, few changed decisions are wanted: closer still.
+# With a final model, few decisions should change, so high thresholds matter more.
 _FINAL_GRID = (
     0.6, 0.7, 0.8, 0.85, 0.9, 0.93, 0.95, 0.97, 0.98, 0.985, 0.99, 0.993, 0.996, 0.998,
 )  # fmt: skip
-_AT_ONCE = 64  # candidates looked around in a round
+_AT_ONCE = 64  # candidates whose neighbours are evaluated in a round
 
 
 def alternatives(threshold: Any, n_classes: int, *, final: bool = False) -> list[StageThreshold]:
     """List the thresholds to search at: one, those given, or a grid for "auto".
 
-    The grid begins where every row is answered, so that a cascade that rejects none is found too.
+    The grid starts where every row is accepted, so that cascades that reject none are found too.
 
     Examples
     --------
@@ -68,24 +68,24 @@ def thresholds_by_stage(
     designs: bool = False,
     evaluations: int = 1_000_000,
 ) -> ParetoFront:
-    """Let every stage of a front's designs have its own of the problem's alternative thresholds.
+    """Search separate thresholds for every stage of a front's designs.
 
-    Coordinate descent towards the front: one stage's threshold at a time is set to every
-    alternative, what is not dominated stays and is looked around in turn.
+    This is coordinate descent: the threshold of one stage at a time is set to every alternative;
+    what is not dominated is kept, and its neighbours are evaluated in turn.
 
     Parameters
     ----------
     problem : Problem
         Its alternative thresholds are the grid.
     front : ParetoFront
-        Candidates of this problem, each with one of those thresholds.
+        Candidates of this problem, each with one of these thresholds.
     rng : Generator
-        Draws the order in which candidates are looked around.
+        Draws the order in which the neighbours of candidates are evaluated.
     designs : bool, default=False
-        Whether designs around are tried too, of source sets that are fitted: what is best with one
-        threshold for all stages need not be best with several.
+        Whether neighbouring designs are tried too, if their source sets are fitted: the best
+        design with one threshold for all stages need not be the best with several.
     evaluations : int, default=1_000_000
-        The most pairs of a design and its thresholds to evaluate.
+        The maximum number of pairs of a design and its thresholds to evaluate.
     """
     n_sources = problem.n_sources
     starts = np.array(
@@ -108,9 +108,9 @@ def descend_by_stage(
     designs: bool,
     evaluations: int,
 ) -> NDArray[np.int8]:
-    """Descend as `thresholds_by_stage` does; rows are a design, then a threshold's place a stage.
+    """Descend as `thresholds_by_stage` does, and return the non-dominated rows.
 
-    Gives the rows that no other dominates.
+    A row is a design, followed by the position of each stage's threshold.
     """
     archive = Archive(starts.shape[1])
     seen: set[bytes] = set()
@@ -139,7 +139,7 @@ def _evaluate(problem: Problem, rows: NDArray[np.int8]) -> Counts:
 def _other_designs(
     problem: Problem, rows: NDArray[np.int8], rng: np.random.Generator
 ) -> NDArray[np.int8]:
-    """Change the design by a step, as far as its sets are fitted; stages keep their thresholds."""
+    """Change the design by one step, if its sets are fitted; stages keep their thresholds."""
     old = rows[:, : problem.n_sources]
     designs, near = neighbours(old, problem.max_stages, problem.allow_unused, 0, rng)
     known = problem.lacking(designs) == 0

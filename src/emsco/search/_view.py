@@ -1,4 +1,4 @@
-"""What source sets say about some of a table's rows: for searching again without the others."""
+"""The outcomes of a part of a table's rows, for a search that leaves out the others."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from emsco.search._outcomes import OutcomeTable, Sets, pack
 
 
 class TableView(OutcomeTable):
-    """A table with some of its rows, as it is now: nothing is fitted through it.
+    """A table restricted to some of its rows; it cannot fit.
 
-    Bits stay where they are, those of other rows too; but only rows within are open to begin with.
+    The bits of all rows stay in place, but only these rows are undecided at the start.
     """
 
     def __init__(self, table: OutcomeTable, within: NDArray[np.bool_]) -> None:
@@ -24,7 +24,7 @@ class TableView(OutcomeTable):
         self.class_masks = table.class_masks & self.everyone
 
     def outcomes(self, sets: Sets) -> Any:
-        """Refuse: confidences are of all rows."""
+        """Refuse, because confidences are those of all rows."""
         raise SearchError(f"A view has bits, no confidences of {len(sets)} source sets.")
 
     def _add(self, sets: Sets, keys: NDArray[Any]) -> None:  # noqa: ARG002

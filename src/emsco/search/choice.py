@@ -1,4 +1,4 @@
-"""The choice from a front, as asked or by default, and what it is held against."""
+"""The choice from a front, by bounds or by default, and the reference it is compared with."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ FEW_ROWS = 500
 
 @dataclass(frozen=True)
 class AllSources:
-    """All sources bought at once: what a cascade is held against, on the same rows and folds."""
+    """All sources bought at once: the reference for a cascade, on the same rows and folds."""
 
     costs: Costs
     classes: Sequence[Any]
-    truth: NDArray[np.intp]  # from the surest row to the least sure
+    truth: NDArray[np.intp]  # from the most to the least confident row
     right: NDArray[np.bool_]
-    label: NDArray[np.intp] | None = None  # what they say; None: not known
+    label: NDArray[np.intp] | None = None  # the label given; None: unknown
 
     @classmethod
     def of(cls, problem: Problem) -> AllSources:
@@ -46,12 +46,12 @@ class AllSources:
         return cls(problem.costs, problem.classes, truth, said == truth, said)
 
     def answering(self) -> Candidate:
-        """Answer every row."""
+        """Return the candidate that answers every row."""
         design = StageDesign(np.zeros(len(self.costs.names), dtype=np.int64), self.costs.names)
         return Candidate(design, lowest(len(self.classes)), self.at(1.0))
 
     def at(self, coverage: float) -> Evaluation:
-        """Reject the least sure rows, down to a coverage; they are paid for as well."""
+        """Evaluate at a coverage: the least confident rows are rejected, but paid for."""
         n_rows = len(self.truth)
         accepted = round(coverage * n_rows)
         truth, right = self.truth[:accepted], self.right[:accepted]
@@ -75,7 +75,7 @@ class AllSources:
 
 
 class Selected(NamedTuple):
-    """A candidate, by which rule it was chosen, and the bounds that were asked for."""
+    """A candidate, the rule by which it was chosen, and the bounds that were asked for."""
 
     candidate: Candidate
     rule: str
@@ -99,11 +99,11 @@ def select_as_asked(
     *,
     agreement: bool,
 ) -> Selected:
-    """Give the candidate asked for: itself, by bounds, by a function of the front, or by default.
+    """Choose as `select` says: a candidate, bounds, a function of the front, or None (the default).
 
-    By default, where the target is `agreement` with a final model, the cheapest that agrees enough.
-    `limits` are what every design of the front keeps to, by name. Caution alone is no bound: it
-    says how carefully the default chooses.
+    With the target `agreement`, the default is the cheapest candidate that agrees often enough with
+    the final model. `limits` are the limits that every design of the front meets, by name.
+    `caution` alone is not a bound: it is the margin of the default choice.
     """
     told = " and ".join(f"{name}={dict(shares)}" for name, shares in limits.items() if shares)
     if told and not len(front):
@@ -133,11 +133,12 @@ def select_as_asked(
 def better_by(
     figures: Figures, reference: Evaluation, z: float, repeats: float
 ) -> NDArray[np.bool_]:
-    """Say which candidates are better than a reference by `z` standard errors, in every class too.
+    """Return which candidates beat a reference by `z` standard errors, overall and in every class.
 
-    On the same rows, so that what both have right or wrong makes no difference: the paired test of
-    shares. A class also passes where every accepted row of it that the reference has right is right
-    here too. Where it is not known what both have right, they are taken for independent.
+    Both are compared on the same rows by the paired test of shares, so rows that both get right or
+    both get wrong make no difference. A class also passes if the candidate gets all its accepted
+    rows right that the reference gets right. If it is unknown which rows both get right, they are
+    taken as independent.
     """
     labels = reference.class_rows
     known = figures.class_both.keys() >= labels.keys()
@@ -171,9 +172,9 @@ def better_by(
 def _paired(
     m: Shares, r: Shares, n: float, right: float, u: Any, x: Any, z: float, repeats: float
 ) -> NDArray[np.bool_]:
-    """Compare the share right of `m` accepted rows with that of a reference on all `n`.
+    """Compare the share right (`r`) of `m` accepted rows with that of a reference on all `n` rows.
 
-    `u` of the accepted rows the reference has right, and `x` both.
+    Of the accepted rows, the reference gets `u` right, and both get `x` right.
     """
     m, n = m / repeats, n / repeats
     a, b = shares_of(r / repeats, m), right / repeats / n if n else 0.0
@@ -186,9 +187,9 @@ def _paired(
 
 
 def turns_away(figures: Figures, label: Any) -> NDArray[np.bool_]:
-    """Say which candidates reject a class more than twice as often as rows at large.
+    """Return which candidates reject a class more than twice as often as all rows.
 
-    By more than a standard error: a class of few rows may be unlucky.
+    The excess must be more than a standard error, because a class with few rows may be unlucky.
     """
     rows = figures.class_rows[label]
     rejected = shares_of(figures.rows - figures.accepted, figures.rows)
@@ -198,18 +199,19 @@ def turns_away(figures: Figures, label: Any) -> NDArray[np.bool_]:
 
 
 class AsGood(NamedTuple):
-    """The cheapest that is as good as a reference, and the classes that it turns away."""
+    """The cheapest candidate that is as good as a reference, and the classes it turns away."""
 
     candidate: Candidate
     turned_away: list[Any]
 
 
 def cheapest_as_good(front: ParetoFront, reference: Candidate, z: float) -> AsGood | None:
-    """Choose the cheapest that answers most rows, turns no class away and beats the reference.
+    """Choose the cheapest candidate that accepts most rows and beats the reference.
 
-    That is: coverage of 0.8 at least, no class rejected twice as often as all rows, and accuracy
-    and every class's recall above those of the reference by `z` standard errors. None where there
-    is none; where every such candidate turns a class away, that is allowed, and told.
+    It must have a coverage of at least 0.8, reject no class more than twice as often as all rows,
+    and exceed the accuracy and the recall of every class of the reference by `z` standard errors.
+    If every such candidate turns a class away, this is allowed, with a warning. None: no candidate
+    beats the reference.
     """
     if not len(front):
         return None
@@ -241,7 +243,7 @@ def cheapest_as_good(front: ParetoFront, reference: Candidate, z: float) -> AsGo
 def select_by_agreement(
     front: ParetoFront, final: Candidate, asked: Mapping[str, Any], z: float
 ) -> Selected:
-    """Choose the cheapest that agrees enough with the final model; else that alone."""
+    """Choose the cheapest candidate that agrees often enough, or else the final model alone."""
     rule = Bounds(min_accuracy=LEAST_AGREEMENT).sentence(z, len(front))
     try:
         return Selected(front.select(**asked, min_accuracy=LEAST_AGREEMENT), rule, {})
@@ -259,10 +261,10 @@ def select_by_agreement(
 def select_by_default(
     front: ParetoFront, all_sources: Candidate, n_rows: int, limits: str, z: float
 ) -> Selected:
-    """Choose the cheapest that is as good as all sources, or these, and warn of what is doubtful.
+    """Choose the cheapest candidate that is as good as all sources, or else all sources.
 
-    `n_rows` is how many the choice is made on. With `limits`, falling back to all sources could
-    break these limits, so it is not done.
+    `n_rows` is the number of rows that the choice is based on. With `limits`, falling back to all
+    sources could break these limits, so it is not done.
     """
     if n_rows < FEW_ROWS:
         warn(
@@ -300,7 +302,7 @@ def select_by_default(
 
 
 def _rule(front: ParetoFront, z: float, turned_away: Sequence[Any] = ()) -> str:
-    """Say by which rule the default is chosen."""
+    """Describe the rule of the default choice."""
     margin = f"by {margin_text(z)} on the same rows" if z else "as counted"
     fair = ", rejects no class more than twice as often as all rows"
     if turned_away:

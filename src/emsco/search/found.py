@@ -1,4 +1,4 @@
-"""What a search found, frozen: the front, what it is held against, and the stages behind it."""
+"""The result of a search, frozen: the front, the reference, and the stages behind them."""
 
 from __future__ import annotations
 
@@ -33,39 +33,39 @@ from emsco.words.front import Candidate, ParetoFront
 
 @dataclass(frozen=True)
 class Found:
-    """What a search found: all of it of the same classifiers.
+    """The result of a search; all of its figures are about the same classifiers.
 
     Parameters
     ----------
     front : ParetoFront
-        The candidates that no other beats.
+        The non-dominated candidates.
     reference : AllSources
         All sources bought at once, on the same rows and folds.
     all_sources : Candidate
-        That, answering every row.
+        The reference as a candidate that answers every row.
     stages : Stages
-        What stages are fitted on: `Training`, or `BlockTraining` where that is a data set; after a
-        file, those that were fitted.
+        What stages are fitted on: `Training`, or `BlockTraining` for a data set; the fitted stages
+        if the search was loaded from a file.
     evaluated : Training, FittedStages or None
-        Where there was one split, what the stages that were evaluated were fitted on.
+        With one split, what the evaluated stages were fitted on.
     layout : Layout
         How X is laid out.
     rows : FittedRows
-        Which rows were searched and fitted on.
+        The rows that were searched and fitted on.
     n_splits, n_rows : int
-        How many folds there were, and how many rows the figures of the front are of.
+        The number of folds, and of the rows that the figures of the front are about.
     strategy : Search
         The search that was run.
     history : list of dict
-        How it went.
+        The progress of the search.
     final : model or None
-        The last stage, where it is a model that was there already.
+        The last stage, if it is an existing model.
     posing : Posing or None, default=None
-        How the problem was posed; None after a file, which keeps no rows.
+        What defined the problem; None if loaded from a file, which keeps no rows.
     before : Found or None, default=None
-        What was found by one model for all sets, where these stages are fitted each by itself.
+        The result with one model for all sets, if these stages were fitted separately.
     searched : Training or None, default=None
-        The rows that were searched on, where they are a sample of a data set.
+        The rows that were searched, if they are a sample of a data set.
     """
 
     front: ParetoFront
@@ -95,7 +95,7 @@ class Found:
         final: Any,
         luck: float | None,
     ) -> Found:
-        """Put together what a search gave and what it was given."""
+        """Combine the result of a search with what the search was given."""
         folds = posing.folds
         tested = np.concatenate([fold.test for fold in folds])
         n_rows = len(np.unique(tested))
@@ -131,11 +131,11 @@ class Found:
         return self.stages.classes
 
     def fitted_on(self, refit: bool | str) -> Stages:
-        """Give what stages are fitted on: all rows, or those that the evaluated ones had."""
+        """Return what stages are fitted on: all rows, or those of the evaluated stages."""
         return self.stages if refit or self.evaluated is None else self.evaluated
 
     def holding(self, candidate: Any) -> Found:
-        """Give what a candidate is of: this, or what was found before stages were separated."""
+        """Return the result that a candidate is from: this one, or the one before separate fits."""
         is_here = isinstance(candidate, Candidate) and candidate in self.front
         return self if is_here or self.before is None else self.before
 
@@ -162,19 +162,19 @@ class Found:
         )
 
     def fit_stages(self, refit: bool | str) -> None:
-        """Fit every stage of every candidate, so that their cascades can be made without rows."""
+        """Fit every stage of every candidate, so that cascades can be built without rows."""
         designs = dict.fromkeys(c.design for c in (*self.front, self.all_sources))
         fit_stages(self.fitted_on(refit), designs, self.costs, final=self.final is not None)
 
     def _rows_of(self, decider: Decider, stages: Stages) -> FittedRows:
-        """Tell rows by the columns that a cascade uses; a file has no rows to tell anew."""
+        """Return the fitted rows, hashed over the columns of a cascade if the rows are known."""
         known = self.stages if self.searched is None else self.searched
         if isinstance(stages, FittedStages) or not isinstance(known, Training):
             return self.rows
         return self.rows.using(known.columns, tuple(decider.readers))
 
     def separate(self, design: StageDesign, *, by_stage: bool) -> Found:
-        """Evaluate a design whose stages are fitted each by itself, on the same folds."""
+        """Evaluate a design with separately fitted stages, on the same folds."""
         if self.posing is None or not isinstance(self.stages, Training):
             raise SearchError("Training rows are not in files: fit the search again.")
         stages = self.stages.by(self.stages.learner.separate())
@@ -208,16 +208,15 @@ class Found:
         """
         stages = self.fitted_on(refit)
         if guard is not None or not isinstance(stages, Training) or self.posing is None:
-            # A guard sees rows, not bits; a file has stages, but no rows to fit others on. Stages
-            # of a data set are fitted to more rows than there are in memory.
+            # A guard needs rows, not bits; a file has no rows to fit other stages on; and stages of
+            # a data set are fitted to more rows than are in memory.
             if self.searched is not None:
                 self.fit_stages(refit)  # all of them in the same passes
             front = followed(self.front, "decide fresh rows by every candidate")
             cascades = (self.cascade(candidate, refit, guard) for candidate in front)
             return [evaluate(cascade.decide(X), truth) for cascade in cascades]
         rows = self.layout.read(owner, X, self.layout.used, by_name=True)
-        if len(rows) != len(truth):
-            raise ClassesError(f"X has {len(rows)} rows but `y` has {len(truth)}.")
+        check_lengths(len(rows), len(truth))
         for name in self.layout.used:
             self.stages.reader(name).refuse_unjudged(rows.columns[name], name)
         answers = None if self.final is None else np.asarray(self.final.predict(X))
@@ -229,22 +228,22 @@ class Found:
 
 @dataclass(frozen=True)
 class Choice:
-    """One candidate chosen, and the cascade of it, where one was fitted.
+    """The chosen candidate, and its cascade if one was fitted.
 
     Parameters
     ----------
     candidate : Candidate
-        The one chosen.
+        The chosen candidate.
     cascade : CascadeClassifier or None
         Its cascade; None until one is fitted.
     decider : Decider or None
-        What that cascade decided by when it was made: a user may fit it anew.
+        The decider of that cascade when it was built; the user may fit the cascade again.
     is_refitted : bool
-        Whether it was fitted on all rows; else it is the very one that was evaluated.
+        Whether it was fitted on all rows; otherwise it is the one that was evaluated.
     rule : str
-        By which rule it was chosen, in a sentence.
+        The rule by which it was chosen, as a sentence.
     asked : mapping
-        The bounds that it was chosen by, as `ParetoFront.select` takes them; none by default.
+        The bounds by which it was chosen, as keywords of `ParetoFront.select`; none by default.
     """
 
     candidate: Candidate
@@ -255,13 +254,19 @@ class Choice:
     asked: Mapping[str, Any] = field(default_factory=dict)
 
 
+def check_lengths(n_rows: int, n_labels: int) -> None:
+    """Refuse labels that are more or fewer than the rows."""
+    if n_rows != n_labels:
+        raise ClassesError(f"X has {n_rows} rows but `y` has {n_labels}.")
+
+
 def evaluated_on(stages: Training, folds: list[Fold]) -> Training | None:
-    """Give the rows that the evaluated stages were fitted on, where there is one split."""
+    """Return the rows that the evaluated stages were fitted on, if there is one split."""
     return stages.take(folds[0].train) if len(folds) == 1 else None
 
 
 def _used_by(front: Iterable[Candidate], costs: Costs, names: list[str]) -> list[str]:
-    """Name the columns that some candidate uses."""
+    """List the columns that some candidate uses."""
     sources = {s for c in front for s in c.design.acquired(c.design.n_stages - 1)}
     used = {column for source in sources for column in costs.columns(source)}
     return [name for name in names if name in used] or names

@@ -124,11 +124,11 @@ class Door:
         Who may ask for what.
     service : Service
         Whose metrics count what is refused.
-    decide : ASGI application
+    decide : DecideEndpoint
         What answers `POST /v1/decide`.
     """
 
-    def __init__(self, app: Any, tokens: Tokens, service: Service, decide: Any) -> None:
+    def __init__(self, app: Any, tokens: Tokens, service: Service, decide: DecideEndpoint) -> None:
         self._app, self._tokens, self._service, self._decide = app, tokens, service, decide
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:

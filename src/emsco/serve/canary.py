@@ -13,7 +13,6 @@ import json
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeVar
 
 from emsco.acquisition import Sources
@@ -23,7 +22,7 @@ from emsco.certify.monitor import Alarm
 from emsco.exceptions import ServiceError, quoted
 from emsco.io import load
 from emsco.serve.deployed import Deployed, cascade_of
-from emsco.serve.events import WARNING, log_event, where
+from emsco.serve.events import WARNING, log_event, now_text, where
 from emsco.serve.settings import Settings
 from emsco.serve.shared import shared_secret
 from emsco.serve.state.protocol import State
@@ -108,7 +107,7 @@ class Canary:
         self.deployed, self.draw = deployed, draw
         self.withdrawn: Withdrawn | None = None
         self.is_settled = False  # whether it was taken back, and the state keeps that
-        self.since = _now()
+        self.since = now_text()
         self._state = state
         monitor = deployed.monitor
         # Another certificate makes other promises: its alarms are not those of the one before.
@@ -140,7 +139,7 @@ class Canary:
             If the state does not answer; what this process knows counts all the same.
         """
         if alarms and self.withdrawn is None:
-            self._withdraw(Withdrawn(_now(), alarms[0].what, alarms[0].message))
+            self._withdraw(Withdrawn(now_text(), alarms[0].what, alarms[0].message))
         if self.withdrawn is not None:
             text = json.dumps(vars(self.withdrawn))
             await self._state.keep(self._name, text, was=0)  # who was first has told why
@@ -321,10 +320,6 @@ async def keep_looking(
     while not canary.is_settled:
         try:
             await canary.look(alarms(canary.deployed.digest))
-        except Exception as error:  # a canary that nobody looks after must not go on
+        except Exception as error:  # it must go on: nobody else would take the canary back
             log_event("watch failed", WARNING, error=where(error))
         await asyncio.sleep(seconds)
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

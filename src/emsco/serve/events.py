@@ -37,6 +37,11 @@ def log_event(event: str, level: str = INFO, **told: Any) -> None:
         sys.stderr.flush()
 
 
+def now_text() -> str:
+    """Return the time as text: in UTC, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
 def where(error: BaseException) -> str:
     """Name the type of an error and the line that raised it, without its text.
 

@@ -59,7 +59,7 @@ class Models:
         self._introduce(self)
 
     def _introduce(self, models: Iterable[Deployed]) -> None:
-        """Tell those who watch of models."""
+        """Let the watch follow models, and the metrics show them."""
         for model in models:
             if self.watch is not None:
                 self.watch.follow(model.digest, model.monitor, model.decider.classes.tolist())

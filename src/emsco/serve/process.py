@@ -269,7 +269,7 @@ class Parent:
                     os.kill(worker.process.pid, signal.SIGHUP)
 
     def _bury(self) -> int | None:
-        """Look for workers that have ended; an exit code, if no other one would do better."""
+        """Remove workers that have ended; return an exit code if none is to be started again."""
         for worker in [one for one in self._workers if not one.process.is_alive()]:
             self._workers.remove(worker)
             code = worker.process.exitcode

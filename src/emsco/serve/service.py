@@ -7,7 +7,6 @@ import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
 
 from pydantic_core import from_json
@@ -18,7 +17,7 @@ from emsco.serve.answers import dumped
 from emsco.serve.bodies import DecideBody, FeedbackBody
 from emsco.serve.canary import Canary, load_models
 from emsco.serve.deployed import Deployed
-from emsco.serve.events import WARNING, log_event, where
+from emsco.serve.events import WARNING, log_event, now_text, where
 from emsco.serve.limits import Queue
 from emsco.serve.models import Models, no_state
 from emsco.serve.problems import Problem, problem
@@ -78,7 +77,7 @@ class Service:
         self._running: dict[str, _Running] = {}
         self._background: list[asyncio.Task[None]] = []
         self._reloading = asyncio.Lock()
-        self._since = _now()
+        self._since = now_text()
         self._refused: dict[str, str] | None = None
 
     @property
@@ -259,7 +258,7 @@ class Service:
                 new, canary = await load_models(self.settings, self.state, again=True)
             except Exception as error:
                 why = str(error) if isinstance(error, EmscoError) else where(error)
-                self._refused = {"at": _now(), "why": why}
+                self._refused = {"at": now_text(), "why": why}
                 log_event("refused", WARNING, why=why, model=self.deployed.digest)
                 return False
             self.replace(new, canary)
@@ -269,7 +268,7 @@ class Service:
         """Decide by other models from now on; those before close after their last request."""
         before = list(self.models)
         self.models.use(new, canary)
-        self._since, self._refused = _now(), None
+        self._since, self._refused = now_text(), None
         for old in before:
             old.retire()
         self.models.look()
@@ -305,10 +304,6 @@ class Service:
             if self.watch is not None:
                 self.metrics.watch(self.watch)
             await asyncio.sleep(1.0)
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 async def _end(tasks: Sequence[asyncio.Task[Any]]) -> None:

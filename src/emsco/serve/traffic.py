@@ -31,9 +31,7 @@ class Load:
     accepted: list[bool] = field(default_factory=list)
     stages: list[int] = field(default_factory=list)
     costs: list[float] = field(default_factory=list)
-    failed: list[int] = field(
-        default_factory=list
-    )  # the places of rows that failing sources reject
+    failed: list[int] = field(default_factory=list)  # places of rows that failing sources reject
 
     def __len__(self) -> int:
         return len(self.accepted)
@@ -90,7 +88,7 @@ class Traffic:
         worker : str
             Which process they are of.
         number : int
-            The how manieth load of that process this is.
+            The number of this load among those of the process, from 1.
         rng : Generator
             Draws the further way of rows that failed.
         """

@@ -7,7 +7,7 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from emsco.acquisition.fetched import Fetched, Key, Values
+from emsco.acquisition.fetched import Fetched, Key, Values, as_text
 from emsco.acquisition.source import Client, LiveSource
 from emsco.exceptions import ContractError
 from emsco.testing._demand import demand
@@ -128,8 +128,7 @@ class _Asker:
 
 def _same(found: Any, wanted: Any) -> bool:
     """Compare values, a number also with the text that spells it: some stores have only text."""
-    if isinstance(found, bytes):
-        found = found.decode("utf-8", "surrogateescape")
+    found = as_text(found)
     if isinstance(found, str) and isinstance(wanted, int | float):
         return float(found) == wanted
     return bool(found == wanted)

@@ -1,7 +1,7 @@
-"""How much better a figure must be than what is asked, because it was measured on few rows.
+"""The margin by which a figure must meet a bound, because it was measured on few rows.
 
-The best of many candidates is best partly by luck. A margin of so many standard errors, as many as
-searching again has shown luck to be worth, makes up for it in the mean.
+The best of many candidates is best partly by luck. A margin of as many standard errors as luck was
+measured to be worth makes up for that on average.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from numpy.typing import ArrayLike, NDArray
 from emsco.exceptions import SelectionError
 
 AUTO = "auto"
-_LEAST = 1.0  # standard errors, where luck is not known or less: what is chosen is never unlucky
+_LEAST = 1.0  # standard errors, if luck is smaller or unknown: what is chosen is never unlucky
 
 Shares = NDArray[np.float64]
 
 
 def standard_errors(caution: Any, luck: float | None) -> float:
-    """Say how many standard errors a margin has: as many as given, or by luck.
+    """Return the margin in standard errors: the number given, or that of the measured luck.
 
     Examples
     --------
@@ -39,14 +39,14 @@ def standard_errors(caution: Any, luck: float | None) -> float:
 
 
 def shares_of(part: ArrayLike, whole: ArrayLike) -> Shares:
-    """Divide counts; nothing of nothing is 0."""
+    """Divide counts; a share of no rows is 0."""
     counts = np.asarray(whole, dtype=np.float64)
     divided: Shares = np.divide(part, counts, out=np.zeros_like(counts), where=counts > 0)
     return divided
 
 
 def less_margin(part: ArrayLike, whole: ArrayLike, z: float) -> Shares:
-    """Give a share less so many standard errors, which are never 0.
+    """Return shares minus `z` standard errors, which are never 0.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def less_margin(part: ArrayLike, whole: ArrayLike, z: float) -> Shares:
 
 
 def wilson(part: ArrayLike, whole: ArrayLike, z: float) -> tuple[Shares, Shares]:
-    """Give Wilson's bounds of a share, so many standard errors wide; of nothing, none and all.
+    """Return Wilson's bounds of shares, `z` standard errors wide; for no rows they are 0 and 1.
 
     Examples
     --------
@@ -75,7 +75,7 @@ def wilson(part: ArrayLike, whole: ArrayLike, z: float) -> tuple[Shares, Shares]
     if not z:
         return share, share
     with np.errstate(divide="ignore", invalid="ignore"):
-        # Products, not powers: these round alike everywhere, in the report's page too.
+        # Products, not powers: they round in the same way in the script of the report.
         centre = share + z * z / (2 * counts)
         half = z * np.sqrt(share * (1 - share) / counts + z * z / (4 * counts * counts))
         low, high = (centre - half) / (1 + z * z / counts), (centre + half) / (1 + z * z / counts)

@@ -19,10 +19,7 @@ from emsco._ground.toml import fields_beside, toml_key, toml_value
 from emsco.exceptions import ColumnsError, CostsError, nearest, quoted, refuse_unknown_keys
 from emsco.words.waiting import in_order, longest_wait
 
-# What a TOML file may hold, and what a source and the review of one may.
-_PARTS = ("sources", "setups", "review", "unit")
-_OF_SOURCE = ("cost", "features", "setup", "latency", "requires")
-_OF_REVIEW = ("cost", "accuracy", "latency")
+_PARTS = ("sources", "setups", "review", "unit")  # of a TOML file
 
 
 def _amount(value: object, what: str) -> float:

@@ -17,7 +17,7 @@ LOW_CONFIDENCE = "low confidence"
 INVALID_VALUE = "invalid value"
 OUT_OF_RANGE = "out of range"
 UNSEEN_CATEGORY = "unseen category"
-# What happens where sources are fetched live.
+# For sources that are fetched live.
 TIMEOUT = "timeout"
 ERROR = "error"
 MISSING = "missing"
@@ -198,7 +198,7 @@ class Decisions:
         return waited
 
     def _given(self, name: str) -> Any:
-        """Give a field that may be left out; None where it follows from the others."""
+        """Return a field that may be left out; None if it follows from the others."""
         return self.__dict__.get(name)
 
     @classmethod
@@ -229,7 +229,7 @@ class Decisions:
         return named
 
     def receipted(self, receipts: Sequence[Any]) -> Decisions:
-        """Give the same decisions with a receipt per row."""
+        """Return the same decisions with a receipt per row."""
         live = Decisions.__new__(Decisions)
         live.__dict__.update(self.__dict__, receipts=receipts)
         return live

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf, isclose
 from numbers import Real
@@ -100,7 +100,7 @@ class Evaluation:
     def _freeze_label_accepted(self) -> None:
         given = FrozenMapping(self.label_accepted)
         if not given and len(self.class_rows) == 2:
-            # What is accepted under a label is what is right, and what the other class is wrong on.
+            # Accepted under a label: the right rows of its class, the wrong ones of the other.
             first, second = self.class_rows
             wrong = {c: self.class_accepted[c] - self.class_right[c] for c in self.class_rows}
             right = self.class_right
@@ -113,7 +113,7 @@ class Evaluation:
         if not isclose(sum(given.values()), self.accepted, rel_tol=1e-5, abs_tol=1e-8):
             raise DecisionsError(f"label_accepted must sum to accepted: {self!r}.")
         for label, count in self.class_right.items():
-            # Weights are summed in another order here than there.
+            # The two counts sum the same weights in different orders.
             if given.get(label, 0) < count * (1 - 1e-9):
                 raise DecisionsError(f"More are right than accepted as {label!r}: {self!r}.")
 
@@ -148,22 +148,12 @@ class Evaluation:
     @property
     def missed(self) -> Mapping[Any, float]:
         """Per true class, the share of its rows accepted under another label."""
-        return FrozenMapping(
-            {
-                label: _share(self.class_accepted[label] - self.class_right[label], rows)
-                for label, rows in self.class_rows.items()
-            }
-        )
+        return self._shares("missed", self.class_rows)
 
     @property
     def rejected(self) -> Mapping[Any, float]:
         """Per true class, the share of its rows rejected."""
-        return FrozenMapping(
-            {
-                label: _share(rows - self.class_accepted[label], rows)
-                for label, rows in self.class_rows.items()
-            }
-        )
+        return self._shares("rejected", self.class_rows)
 
     @property
     def precision(self) -> Mapping[Any, float]:
@@ -171,22 +161,15 @@ class Evaluation:
 
         Empty if the number of rows accepted under each label is unknown.
         """
-        return FrozenMapping(
-            {
-                label: _share(self.class_right.get(label, 0), accepted)
-                for label, accepted in self.label_accepted.items()
-            }
-        )
+        return self._shares("precision", self.label_accepted)
 
     @property
     def recall(self) -> Mapping[Any, float]:
         """Per true class, the share of its accepted rows labelled right; 0 if none is."""
-        return FrozenMapping(
-            {
-                label: _share(self.class_right[label], accepted)
-                for label, accepted in self.class_accepted.items()
-            }
-        )
+        return self._shares("recall", self.class_rows)
+
+    def _shares(self, word: str, labels: Iterable[Any]) -> Mapping[Any, float]:
+        return FrozenMapping({label: _share(*share_counts(self, word, label)) for label in labels})
 
     @property
     def latency(self) -> float:
@@ -236,8 +219,24 @@ class Evaluation:
         )
 
 
+def share_counts(counts: Any, word: str, label: Any) -> tuple[Any, Any]:
+    """Return how many rows a share by class counts, and out of how many.
+
+    `counts` is an evaluation, or has arrays under the names of one.
+    """
+    rows, accepted = counts.class_rows.get(label, 0.0), counts.class_accepted.get(label, 0.0)
+    if word == "rejected":
+        return rows - accepted, rows
+    right = counts.class_right.get(label, 0.0)
+    if word == "missed":
+        return accepted - right, rows
+    if word == "recall":
+        return right, accepted
+    return right, counts.label_accepted.get(label, 0.0)
+
+
 def total_loss(counts: Any, review: Review | None, error_cost: float | Mapping[Any, float]) -> Any:
-    """Add up what was paid, for review too, and what errors cost; a review errs as well.
+    """Add up what was paid for sources and reviews and what errors cost, those of reviews too.
 
     `counts` is an evaluation, or has arrays under the names of one.
     """

@@ -1,4 +1,4 @@
-"""What a decision rests on: how much each feature spoke for the label, where that is a sum."""
+"""What a decision rests on: how much each feature contributed to the score of its label."""
 
 from __future__ import annotations
 

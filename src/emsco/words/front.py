@@ -47,7 +47,7 @@ class Candidate:
 
     @property
     def _rank(self) -> tuple[int, tuple[int, ...], tuple[float, ...]]:
-        """The order among candidates of one evaluation: the simplest first."""
+        """The sort key among candidates with equal evaluations: the simplest comes first."""
         return (
             self.design.n_stages,
             tuple(self.design.assignment.tolist()),
@@ -166,7 +166,7 @@ class ParetoFront(Sequence[Candidate]):
 
     @property
     def figures(self) -> Figures:
-        """The counts of all candidates, a number each, read when something is first selected."""
+        """The counts of all candidates as arrays, read when something is first selected."""
         if self._figures is None:
             self._figures = Figures([c.evaluation for c in self._candidates])
         return self._figures
@@ -298,7 +298,7 @@ class ParetoFront(Sequence[Candidate]):
         return self._candidates[place]
 
     def _columns(self) -> dict[str, list[Any]]:
-        """Give the table of the front, a column a word."""
+        """Return the columns of the table of the front, by name."""
         columns: dict[str, list[Any]] = {
             "design": [str(c.design) for c in self._candidates],
             "threshold": [c.threshold for c in self._candidates],

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from emsco.exceptions import ColumnsError, nearest, quoted
+from emsco.exceptions import ColumnsError, nearest, quoted, warn
 from emsco.words.costs import Costs
 
 
@@ -40,10 +39,10 @@ def resolve_costs(
     if not owned:
         raise ColumnsError(f"`costs` has no price for any column of X: {quoted(unowned)}.")
     if unowned:
-        warnings.warn(
+        warn(
             f"Columns left out, because `costs` has no price for them: {quoted(unowned)}. Give a "
             "column the price 0 if it is free.",
-            stacklevel=3,
+            UserWarning,
         )
     if isinstance(costs, Mapping):
         return Costs.per_feature(costs, [name for name in feature_names if name in yielded])

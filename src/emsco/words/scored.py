@@ -13,10 +13,10 @@ from numpy.typing import ArrayLike
 from emsco._ground.table import cell, html_table, shown, text_table
 from emsco.exceptions import require
 from emsco.words.decisions import Decisions
-from emsco.words.evaluation import Evaluation, evaluate
+from emsco.words.evaluation import Evaluation, evaluate, share_counts
 from emsco.words.front import Candidate
 
-_MANY_ERRORS = 2.0  # standard errors, beyond which a figure is told to differ
+_MANY_ERRORS = 2.0  # standard errors; a figure that differs by more is listed
 _BY_CLASS = ("rejected", "missed", "recall", "precision")
 
 
@@ -116,7 +116,7 @@ class ScoredFront(Sequence[ScoredCandidate]):
 
 
 def _share_of(evaluation: Evaluation, word: str, label: Any) -> float | None:
-    """Give a share by class; not a number where there is no row of the class, None if not known."""
+    """Return a share by class: NaN if the class has no rows, None if it is unknown."""
     shares: Mapping[Any, float] = getattr(evaluation, word)
     if not evaluation.class_rows.get(label):  # fresh rows may hold none; nothing is known then
         return float("nan")
@@ -207,7 +207,7 @@ def differences(
 def _compared(
     word: str, label: Any, selected: Evaluation, fresh: Evaluation, repeats: float
 ) -> list[Difference]:
-    """Compare a share; nothing where one of the two is of no rows."""
+    """Compare a share; the list is empty if one of the two is a share of no rows."""
     part, whole = (count / repeats for count in _counts(selected, word, label))
     fresh_part, fresh_whole = _counts(fresh, word, label)
     if not whole or not fresh_whole:
@@ -219,19 +219,12 @@ def _compared(
 
 
 def _counts(e: Evaluation, word: str, label: Any) -> tuple[float, float]:
-    """Give how many rows a share is of, and of how many."""
+    """Return how many rows a share counts, and out of how many."""
     if word == "accuracy":
         return e.right, e.accepted
     if word == "coverage":
         return e.accepted, e.rows
-    rows, accepted = e.class_rows.get(label, 0.0), e.class_accepted.get(label, 0.0)
-    right = e.class_right.get(label, 0.0)
-    return {
-        "rejected": (rows - accepted, rows),
-        "missed": (accepted - right, rows),
-        "recall": (right, accepted),
-        "precision": (right, e.label_accepted.get(label, 0.0)),
-    }[word]
+    return share_counts(e, word, label)
 
 
 def _compared_costs(selected: Evaluation, decisions: Decisions, repeats: float) -> list[Difference]:
@@ -239,7 +232,7 @@ def _compared_costs(selected: Evaluation, decisions: Decisions, repeats: float) 
     n_before, n_now = selected.rows / repeats, len(decisions)
     if not n_before or not n_now or isclose(before, now, rel_tol=1e-9, abs_tol=1e-12):
         return []
-    # As if one sample: its spread is that within each part, and that between the two.
+    # The variance of both samples as one: within the samples, and between their means.
     share = n_now / (n_before + n_now)
     variance = float(np.var(decisions.cost)) + share * (1 - share) * (now - before) ** 2
     error = sqrt(variance * (1 / n_before + 1 / n_now))

@@ -1,4 +1,4 @@
-"""The choice among candidates: bounds, held with a margin, and what is best within them."""
+"""The choice among candidates: bounds that must be met with a margin, and the best within them."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from emsco._ground.table import cell
 from emsco.exceptions import SelectionError, nearest
 from emsco.words.caution import Shares, less_margin, shares_of, wilson
 from emsco.words.costs import Costs
-from emsco.words.evaluation import Evaluation, total_loss
+from emsco.words.evaluation import Evaluation, share_counts, total_loss
 
-# What a choice may be the best by, and how each is said in the sentence of a choice.
+# What a choice may optimise, and the words for it in the sentence about a choice.
 BEST = {
     "cost": "the cheapest",
     "accuracy": "the most accurate",
@@ -28,7 +28,7 @@ BEST = {
 
 
 class _ByLabel(Mapping[Any, Shares]):
-    """One count by class of many evaluations, read when it is asked for."""
+    """One count by class of many evaluations, as an array per label, read when it is first used."""
 
     def __init__(self, name: str, evaluations: Sequence[Evaluation]) -> None:
         self._name, self._evaluations = name, evaluations
@@ -48,7 +48,7 @@ class _ByLabel(Mapping[Any, Shares]):
 
 
 class Figures:
-    """The counts of many evaluations, under the names that one has, a number each."""
+    """The counts of many evaluations, as arrays under the names of `Evaluation`."""
 
     def __init__(self, evaluations: Sequence[Evaluation]) -> None:
         self._evaluations = evaluations
@@ -69,12 +69,12 @@ class Figures:
         return len(self._evaluations)
 
     def take(self, places: NDArray[np.intp]) -> Figures:
-        """Give the figures of some."""
+        """Return the figures of some of the evaluations."""
         return Figures([self._evaluations[place] for place in places.tolist()])
 
 
 class _Bound(NamedTuple):
-    """One bound: what it is on, of which class, and +1 where more is worse."""
+    """One bound: the figure, the limit, the class, and a sign: +1 if a larger figure is worse."""
 
     word: str
     bound: float
@@ -86,15 +86,15 @@ class _Bound(NamedTuple):
         return self.word if self.label is None else f"{self.word} {self.label}"
 
     def margin(self, z: float) -> float:
-        """Give the standard errors it is held with.
+        """Return the margin of this bound in standard errors.
 
-        Coverage, cost and latency are as counted: luck changes them little. So is a bound of none
-        or all, for which no number of rows would do.
+        Coverage, cost and latency are used as counted, because luck changes them little. So are
+        bounds of 0 and 1, which could not be met with a margin by any number of rows.
         """
         return 0.0 if self.word in _AS_COUNTED or self.bound in (0, 1) else z
 
     def values(self, figures: Figures, z: float, repeats: float) -> Shares:
-        """Give what is held against the bound, with a margin."""
+        """Return the figures, moved by the margin, that are compared with the bound."""
         if self.word in _AS_COUNTED:
             return _AS_COUNTED[self.word](figures)
         own = self.margin(z)
@@ -105,7 +105,7 @@ class _Bound(NamedTuple):
         return wilson(part / k, whole / k, own)[max(self.sign, 0)]
 
     def shortfalls(self, figures: Figures, z: float, repeats: float) -> Shares:
-        """Say by how much each candidate fails; 0 where it does not."""
+        """Return by how much each candidate misses the bound; 0 if it meets it."""
         short: Shares = np.maximum(0.0, self.sign * (self.values(figures, z, repeats) - self.bound))
         return short
 
@@ -122,7 +122,7 @@ _AS_COUNTED: dict[str, Callable[[Figures], Shares]] = {
 
 @dataclass(frozen=True)
 class Bounds:
-    """What a chosen candidate must keep to, and what is best within that."""
+    """The bounds that a chosen candidate must meet, and what to optimise within them."""
 
     max_cost: float | None = None
     min_coverage: float | None = None
@@ -175,7 +175,7 @@ class Bounds:
         return found
 
     def choose(self, figures: Figures, costs: Costs, z: float, repeats: float) -> int | None:
-        """Give the place of the best within the bounds, None where there is none."""
+        """Return the position of the best candidate within the bounds; None if there is none."""
         met = [bound.shortfalls(figures, z, repeats) == 0 for bound in self.asked()]
         within = np.flatnonzero(_all_of(met, len(figures)))
         if not within.size:
@@ -194,7 +194,7 @@ class Bounds:
             score = -np.hypot(np.hypot(accuracy, coverage), saved)
         else:
             score = self._loss(figures.take(within), costs)
-        # Of equals the more accurate, then the more covering, then the first.
+        # Ties: the lower cost, the higher accuracy, the higher coverage, then the first.
         return int(within[np.lexsort([-coverage, -accuracy, cost, score])[0]])
 
     def _loss(self, figures: Figures, costs: Costs) -> Shares:
@@ -202,7 +202,7 @@ class Bounds:
         return shares_of(total_loss(figures, costs.review, error_cost), figures.rows)
 
     def sentence(self, z: float, n_front: int) -> str:
-        """Say by which rule a candidate is chosen."""
+        """Describe the rule by which a candidate is chosen."""
         asked = self.asked()
         within = f" with {' and '.join(map(str, asked))}" if asked else ""
         told = f"Rule: {BEST[self.by]} of {n_front:,} candidates{within}"
@@ -221,9 +221,10 @@ def why_not(
     repeats: float,
     name_of: Callable[[int], object],
 ) -> tuple[str, int]:
-    """Say what cannot be met, the best of each bound with the others fixed; and what is closest.
+    """Explain why no candidate meets the bounds, and return the position of the closest one.
 
-    `name_of` tells a candidate by its place.
+    For each bound, the explanation has the best value with the other bounds as given. `name_of`
+    describes the candidate at a position.
     """
     asked = bounds.asked()
     short = [bound.shortfalls(figures, z, repeats) for bound in asked]
@@ -272,32 +273,28 @@ def _all_of(met: Sequence[NDArray[np.bool_]], n_candidates: int) -> NDArray[np.b
 
 
 def margin_text(z: float) -> str:
-    """Say how wide a margin is."""
+    """Describe the width of a margin."""
     return f"{z:.2g} standard error{'s' * (z != 1)}"
 
 
 def _accuracy(figures: Figures, z: float, repeats: float) -> Shares:
-    """Give accuracy less a margin; without one, as counted to the last bit."""
+    """Return accuracy minus a margin; without a margin, exactly as counted."""
     k = repeats if z else 1.0
     return less_margin(figures.right / k, figures.accepted / k, z)
 
 
 def _counts_of(word: str, label: Any, figures: Figures) -> tuple[Shares, Shares]:
-    """Give how many rows a share of a class is of, and how many those are."""
+    """Return how many rows a share of a class counts, and out of how many."""
     parameter = "min_precision" if word == "precision" else f"max_{word}"
     if label not in figures.class_rows:
         raise SelectionError(
             f"`{parameter}` names {label!r}, which is not a class"
             + nearest(label, [str(known) for known in figures.class_rows])
         )
-    accepted, right = figures.class_accepted[label], figures.class_right[label]
-    if word == "missed":
-        return accepted - right, figures.class_rows[label]
-    if word == "rejected":
-        return figures.class_rows[label] - accepted, figures.class_rows[label]
-    if label not in figures.label_accepted:
+    if word == "precision" and label not in figures.label_accepted:
         raise SelectionError(
             "`min_precision` needs the number of rows accepted under each label, which the file of "
             "this front does not contain; run the search again."
         )
-    return right, figures.label_accepted[label]
+    counts: tuple[Shares, Shares] = share_counts(figures, word, label)
+    return counts

@@ -1,4 +1,4 @@
-"""The confidence needed to accept: one number, one a class, or one of those a stage."""
+"""The confidence needed to accept: one number, one per class, or one of those per stage."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def freeze(threshold: Threshold) -> Threshold:
 
 
 def freeze_stage(threshold: StageThreshold) -> StageThreshold:
-    """Copy what one stage needs."""
+    """Copy the threshold of one stage into a value that never changes."""
     if isinstance(threshold, Mapping):
         return FrozenMapping({label: _number(value) for label, value in threshold.items()})
     return _number(threshold)
@@ -37,7 +37,7 @@ def _number(value: object) -> float:
 
 
 def lowest(n_classes: int) -> float:
-    """Give the threshold that every row meets but one with no inclination at all."""
+    """Return the threshold that every row meets, except one with equal probabilities."""
     return float(np.nextafter(1 / n_classes, 1))
 
 
@@ -80,7 +80,7 @@ def _by_class(threshold: StageThreshold, classes: Sequence[Any]) -> list[float]:
 
 
 def sort_key(threshold: Threshold) -> tuple[float, ...]:
-    """Order thresholds of one kind from low to high."""
+    """Return a key that sorts thresholds of one kind from low to high."""
     if isinstance(threshold, tuple):
         return tuple(number for stage in threshold for number in sort_key(stage))
     if isinstance(threshold, Mapping):

@@ -1,4 +1,4 @@
-"""Who waits for whom: a source is fetched once those that it requires have answered."""
+"""Which source waits for which: it is fetched once those that it requires have answered."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def in_order(sources: Sequence[Source]) -> tuple[Source, ...]:
     Raises
     ------
     CostsError
-        Where sources require one another in a circle: none of them could be fetched first.
+        If sources require one another in a circle: none of them could be fetched first.
     """
     by_name = {source.name: source for source in sources}
     needs = {source.name: source.requires for source in sources}

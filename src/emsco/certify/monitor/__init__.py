@@ -1,4 +1,4 @@
-"""Alarms when what was promised of a cascade no longer holds, valid whenever one looks."""
+"""Alarms when a promise about a cascade no longer holds, valid however often you look."""
 
 from emsco.certify.monitor._monitor import CertificateMonitor
 from emsco.certify.monitor._watching import Alarm

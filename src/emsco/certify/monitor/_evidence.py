@@ -1,13 +1,13 @@
-"""Evidence that a mean exceeds a bound, gathered number by number and valid whenever one looks.
+"""Evidence that a mean exceeds a bound, gathered number by number, valid however often you look.
 
-A gambler holds 1 and bets that the next number exceeds the bound: a stake s turns a wealth of W
-into W * (1 + s * (x - bound)). As long as the mean does not exceed the bound, whatever came before,
-no such bet is favourable, and a wealth of 1/alpha is ever reached with a probability of at most
-alpha (Ville 1939). So the wealth is the evidence, and looking often costs nothing.
+A gambler starts with 1 and bets that the next number exceeds the bound: a stake s turns a wealth of
+W into W * (1 + s * (x - bound)). As long as the mean does not exceed the bound, whatever came
+before, no such bet is favourable, and the probability that the wealth ever reaches 1 / alpha is at
+most alpha (Ville 1939). So the wealth is the evidence, and looking often costs nothing.
 
-One gambler would need the right stake, and be ruined by a long good time before things turn bad. So
-the first wealth is shared out: over stakes from bold to timid, and over gamblers who begin later,
-one lot at every 100th number. What all of them hold together is evidence of the same kind.
+One gambler would need the right stake, and would be ruined by a long good time before a change. So
+the initial wealth is divided: over stakes from large to small, and over gamblers who start later, a
+group of them after every 100 numbers (a lot). Their total wealth is evidence of the same kind.
 
 >>> import numpy as np
 >>> from emsco.certify.monitor._evidence import Evidence
@@ -27,13 +27,13 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-EVERY = 100  # numbers, until new gamblers begin
-RECENT = 10  # such lots are remembered, to say what the mean was of late, at most
-# Stakes, as shares of what ruins a gambler when the number is 0; the best stake against a mean of
-# bound + share * (1 - bound), so from small to large changes.
+EVERY = 100  # numbers in a lot, after which new gamblers start
+RECENT = 10  # lots, at most, whose sums are kept for the recent mean
+# Stakes, as shares of the stake that ruins a gambler if the number is 0. Each is the best stake
+# against a mean of bound + share * (1 - bound), so together they cover small and large changes.
 SHARES = 0.5 ** np.arange(1, 10)
-_TOGETHER = 100  # lots, as many as fit the cache
-_LEAST_BOUND = 1e-9  # of 0, the first number above it would be infinite evidence
+_TOGETHER = 100  # lots that are added at a time: as many as fit into the cache
+_LEAST_BOUND = 1e-9  # with a bound of 0, one larger number would be infinite evidence
 
 
 class Evidence:
@@ -49,8 +49,8 @@ class Evidence:
         self.bound = max(bound, _LEAST_BOUND)
         self.seen = 0
         self._stakes = SHARES / self.bound
-        # What the gamblers of each stake held when some began last, what they gained since, both
-        # as logarithms, and the sum of the numbers since.
+        # The wealth of the gamblers of each stake at the start of the lot and their gain since, as
+        # logarithms, and the sum of the numbers of the lot.
         self._held = np.full(len(SHARES), log(0.5 / len(SHARES)))
         self._gained = np.zeros(len(SHARES))
         self._sum = 0.0
@@ -58,12 +58,12 @@ class Evidence:
 
     @property
     def log_evidence(self) -> float:
-        """The logarithm of what all gamblers hold."""
+        """The logarithm of the total wealth of all gamblers."""
         return float(np.logaddexp(_log_sum(self._held + self._gained), self._reserve))
 
     @property
     def recent(self) -> tuple[float, int]:
-        """The mean of late, and of how many numbers: of those that say most against the bound."""
+        """The recent mean that deviates most from the bound, and its number of values."""
         sums = np.cumsum([self._sum, *reversed(self._sums)])
         counts = self.seen % EVERY + EVERY * np.arange(len(sums))
         means = sums / np.maximum(counts, 1)
@@ -72,15 +72,15 @@ class Evidence:
         return float(means[since]), int(counts[since])
 
     def add(self, numbers: ArrayLike) -> NDArray[np.float64]:
-        """Take numbers in; give the logarithm of the evidence after each of them.
+        """Add numbers, and return the logarithm of the evidence after each of them.
 
-        In whatever portions they come, the outcome is the same to the last bit.
+        The result is the same to the last bit, in whatever portions the numbers are added.
         """
         values = np.asarray(numbers, dtype=np.float64)
         path = np.empty(len(values))
         done = 0
         while done < len(values):
-            # What completes a lot, or whole lots together, or what begins one.
+            # The rest of a lot, or several whole lots, or the start of one.
             begun = self.seen % EVERY
             n_lots = 1 if begun else max(min((len(values) - done) // EVERY, _TOGETHER), 1)
             taken = values[done : done + n_lots * EVERY - begun]
@@ -89,7 +89,7 @@ class Evidence:
         return path
 
     def _add_lots(self, lots: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Take in whole lots, or numbers within a single one."""
+        """Add whole lots, or numbers within a single lot."""
         gains = np.log1p(self._stakes[:, None, None] * (lots - self.bound))
         gains[:, 0, 0] += self._gained
         wealth = np.cumsum(gains, axis=2)  # stakes x lots x numbers
@@ -108,13 +108,13 @@ class Evidence:
 
     @property
     def _reserve(self) -> float:
-        """The logarithm of what is set aside for gamblers yet to begin."""
+        """The logarithm of the wealth that is kept for gamblers who start later."""
         return log(0.5 / log2(self.seen // EVERY + 2))
 
     def _begin_anew(self) -> None:
-        """Let new gamblers begin, with a part of the other half of the first wealth.
+        """Start new gamblers, with a part of the other half of the initial wealth.
 
-        The parts fall off as slowly as parts of one whole can, so that late changes are found too.
+        The parts decrease as slowly as their sum allows, so that late changes are found too.
         """
         lot = self.seen // EVERY
         part = 0.5 / log2(lot + 1) - 0.5 / log2(lot + 2)
@@ -124,7 +124,7 @@ class Evidence:
         self._sum = 0.0
 
     def state(self) -> dict[str, Any]:
-        """Give all that changes, as plain values."""
+        """Return everything that changes, as plain values."""
         return {
             "seen": self.seen,
             "held": self._held.tolist(),
@@ -134,7 +134,7 @@ class Evidence:
         }
 
     def restore(self, state: dict[str, Any]) -> Self:
-        """Go on where another one was."""
+        """Continue from the `state` of another one."""
         self.seen = int(state["seen"])
         self._held, self._gained = (
             np.array(state[name], dtype=np.float64) for name in ("held", "gained")
@@ -149,7 +149,7 @@ class Evidence:
 
 
 def _log_sum(logs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Give the logarithm of a sum over the first axis, of numbers given as logarithms."""
+    """Return the logarithm of a sum over the first axis, of numbers given as logarithms."""
     most = logs.max(axis=0)
     total = np.zeros_like(most)
     for own in logs:
@@ -159,7 +159,7 @@ def _log_sum(logs: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def upper_bound(share: float, rows: float, delta: float) -> float:
-    """Bound a mean of numbers from 0 to 1 by its estimate: exceeded with probability `delta`.
+    """Return an upper bound of a mean of numbers from 0 to 1, too low with probability `delta`.
 
     Chernoff's bound: rows * KL(share, bound) = log(1 / delta).
 
@@ -178,7 +178,7 @@ def upper_bound(share: float, rows: float, delta: float) -> float:
 
 
 def _divergence(share: float, other: float) -> float:
-    """Give Kullback and Leibler's divergence of two coins, for other >= share."""
+    """Return the Kullback-Leibler divergence of two Bernoulli variables, for other >= share."""
     heads = share * log(share / other) if share else 0.0
     if share == 1 or other == 1:
         return 0.0 if share == other else float("inf")

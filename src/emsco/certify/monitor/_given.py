@@ -1,4 +1,4 @@
-"""Keys and labels as a monitor is given them: listed, and refused before anything is counted."""
+"""Keys and labels as a monitor is given them, checked before anything is counted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TEXT, NUMBERS = "text", "numbers"
 
 
 def listed(values: Any, what: str) -> list[Any]:
-    """List values as Python's own."""
+    """Return values as a list of Python's own types."""
     if hasattr(values, "tolist"):
         values = values.tolist()
     if not isinstance(values, Iterable):
@@ -27,7 +27,7 @@ def listed(values: Any, what: str) -> list[Any]:
 
 
 def listed_keys(values: Any) -> list[Any]:
-    """List keys, each of which JSON gives back as it was."""
+    """Return keys as a list; JSON must be able to store them unchanged."""
     keys = listed(values, "keys")
     for key in keys:
         if not isinstance(key, int | str) and not (isinstance(key, float) and isfinite(key)):
@@ -39,7 +39,7 @@ def listed_keys(values: Any) -> list[Any]:
 
 
 def listed_labels(values: Any, keys: Sequence[Any], kind: str | None) -> list[Any]:
-    """List the labels of rows, None where there is none; all of the kind that the classes are."""
+    """Return labels as a list, None for missing ones; they must have the type of the classes."""
     labels = listed(values, "labels")
     if len(labels) != len(keys):
         raise MonitorError(f"There are {len(keys)} keys but {len(labels)} labels.")
@@ -47,14 +47,14 @@ def listed_labels(values: Any, keys: Sequence[Any], kind: str | None) -> list[An
     for place, label in enumerate(labels):
         if not isinstance(label, str | int) and np.ndim(label) == 0 and is_missing(label):
             labels[place] = None
-        elif type(label) is not known:  # what was looked at once is not looked at for every row
+        elif type(label) is not known:  # a type is checked once, not for every row
             kind, known = same_kind(label, kind, f" for row {keys[place]!r}"), type(label)
     return labels
 
 
 def kind_of(labels: NDArray[Any], kind: str | None) -> str | None:
-    """Say what decided labels are, text or numbers; they must be what `kind` says."""
-    if labels.dtype.kind in NUMERIC or labels.dtype.kind == "U":  # all of them are as the first
+    """Return whether decided labels are text or numbers; they must be of the given kind."""
+    if labels.dtype.kind in NUMERIC or labels.dtype.kind == "U":  # all have the type of the first
         labels = labels[:1]
     for label in labels.tolist():
         kind = same_kind(label, kind)
@@ -62,7 +62,7 @@ def kind_of(labels: NDArray[Any], kind: str | None) -> str | None:
 
 
 def same_kind(label: Any, kind: str | None, where: str = "") -> str:
-    """Say whether a label is text or a number; it must be what `kind` says, if that is known."""
+    """Return whether a label is text or a number; it must be of the given kind, if any."""
     own = TEXT if isinstance(label, str) else NUMBERS if isinstance(label, Number) else None
     if kind is not None and own != kind:
         raise MonitorError(

@@ -1,4 +1,4 @@
-"""A watch over a cascade at work: it alarms when what was promised no longer holds."""
+"""A monitor of a cascade in use, which raises an alarm when a promise no longer holds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from emsco.certify.monitor._watching import Alarm, Raised, Watching
 from emsco.exceptions import MonitorError, MonitorWarning, warn
 from emsco.words.decisions import Decisions
 
-_FORMAT = 2  # of the state; another number where an older state could not be read any more
+_FORMAT = 2  # of the state; changes if an older state can no longer be read
 _DRAWN = {
     DRAWN_ANSWERS: "the final model's answer",
     DRAWN_LABELS: "a label, which rejected rows need too",
@@ -175,7 +175,7 @@ class CertificateMonitor:
         self._kind = kind_of(np.array(named, dtype=object), None)  # of labels: text, or numbers
 
     def _warn_lacking(self) -> None:
-        """Say at once what was promised and is not watched."""
+        """Warn about promises that are not watched."""
         for what, reason in self._promises.lacking.items():
             warn(f"Not watched: {what}, which {reason.removeprefix('it ')}.", MonitorWarning)
 
@@ -238,7 +238,7 @@ class CertificateMonitor:
 
     @property
     def _rows(self) -> dict[str, Accepted | Sample]:
-        """The rows that wait, by what makes them count."""
+        """The waiting rows, by what they wait for."""
         return {LABELS: self._accepted, **self._samples}
 
     @property
@@ -273,7 +273,7 @@ class CertificateMonitor:
         if "accuracy" in self._watching.watches:
             self._accepted.decided(decisions, listed)
         for name, sample in self._samples.items():
-            # The final model is the last stage: rows that left there agree with it.
+            # The final model is the last stage: rows that exit there agree with it.
             last = (self._promises.stages or 0) - 1 if name == DRAWN_ANSWERS else None
             rows = sample.decided(decisions, listed, first, last)
             raised += self._watching.counted(name, rows)
@@ -363,7 +363,7 @@ class CertificateMonitor:
         return text_table(header, self._watching.cells(self.not_watched))
 
     def _raise(self, raised: Sequence[Raised]) -> tuple[Alarm, ...]:
-        """Keep new alarms; each also says what is not watched when the call ends."""
+        """Store new alarms; each one also says what is not watched at the end of the call."""
         if not raised:
             return ()
         lacking = [what for what, why in self.not_watched.items() if why != UNBREAKABLE]
@@ -372,7 +372,7 @@ class CertificateMonitor:
     def _learn_truth(
         self, used: str, by: Sequence[str], keys: list[Any], truths: list[Any]
     ) -> tuple[Alarm, ...]:
-        """Tell waiting rows what is true of them, and count those that can be counted."""
+        """Set the truth of waiting rows, and count those that can be counted."""
         waiting = {name: own for name, own in self._rows.items() if name in by}
         counted: dict[str, list[Counted]] = {name: [] for name in waiting}
         for place, (key, truth) in enumerate(zip(keys, truths, strict=True)):
@@ -387,7 +387,7 @@ class CertificateMonitor:
         )
 
     def _refuse_foreign(self, decisions: Decisions) -> None:
-        """Refuse decisions that cannot be those of the cascade that is watched."""
+        """Refuse decisions that cannot come from the cascade that is watched."""
         stages = self._promises.stages
         if stages is not None and decisions.exit_stage.max(initial=0) >= stages:
             raise MonitorError(

@@ -1,4 +1,4 @@
-"""What is promised of a cascade at work, and which of it can be watched."""
+"""The promises about a cascade in use, and which of them can be watched."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ UNBREAKABLE = "it cannot be broken"
 
 @dataclass(frozen=True)
 class Promises:
-    """What a monitor is told; its parameters say what each one is.
+    """The parameters of a `CertificateMonitor`, and what else a certificate promises.
 
-    Besides these, `min_coverage` and `max_cost` are what a certificate promised, exactly, where
-    `coverage` and `cost` are what its rows showed; `left_out` names what it promised and the user
-    does not want to be watched, and `without_watch` what it promised and nothing here can watch.
+    `min_coverage` and `max_cost` are what a certificate promised, whereas `coverage` and `cost` are
+    what its rows showed. `left_out` names promises that the user does not want to be watched, and
+    `without_watch` promises that no monitor can watch.
     """
 
     accuracy: float | None = None
@@ -70,7 +70,7 @@ class Promises:
 
     @classmethod
     def of(cls, certificate: Any, cascade: Any, options: Mapping[str, Any]) -> Promises:
-        """Give what a certificate promises and its rows showed; `options` replace it."""
+        """Return what a certificate promises and what its rows showed; `options` override it."""
         certified, targets = certificate.check(cascade), certificate.targets
         reached, total = np.array([*certified.reached, 0]), certified.prices[-1]
         promised = {
@@ -174,7 +174,7 @@ class Promises:
             )
 
     def _given(self) -> list[str]:
-        """Name what is promised."""
+        """List the names of what is promised."""
         names = [name for name in ("accuracy", "agreement") if getattr(self, name) is not None]
         names += [missed_name(label) for label, _ in self.max_missed]
         single = ("coverage", "cost", "exits")
@@ -182,12 +182,12 @@ class Promises:
 
     @property
     def lacking(self) -> dict[str, str]:
-        """Say which promises lack what they could be watched by."""
+        """The promises that lack what they could be watched by, with the reason."""
         return self._lacking_share | dict.fromkeys(self.without_watch, NO_WATCH)
 
     @property
     def _lacking_share(self) -> dict[str, str]:
-        """Say which promises lack a share of rows to be watched by."""
+        """The promises that lack a share of rows to be watched by, with the reason."""
         if self.share is not None:
             return {}
         lacking = {} if self.agreement is None else {"agreement": ANSWERS_NEEDED}
@@ -195,16 +195,16 @@ class Promises:
 
     @property
     def not_watched(self) -> dict[str, str]:
-        """Say why promises are not watched, by their name."""
+        """The reasons why promises are not watched, by name."""
         watched = {watch.what for watch in self.watches()}
         unbreakable = {name: UNBREAKABLE for name in self._given() if name not in watched}
         return dict.fromkeys(self.left_out, LEFT_OUT) | unbreakable | self.lacking
 
     def watches(self) -> list[Watch]:
-        """Make what watches each of them; `alpha` is shared evenly."""
+        """Return a watch for each promise; `alpha` is divided evenly among them."""
         n_watched = len(self._given()) - len(self._lacking_share)
         alpha = self.alpha / max(n_watched, 1)
-        # An alarm without a change needs a bad estimate or bad evidence: half of alpha for each.
+        # A false alarm needs a wrong estimate or false evidence: half of alpha for each.
         after_estimate = alpha if self.rows is None else alpha / 2
 
         def bound(share: float, parts: int = 1) -> float:
@@ -244,19 +244,19 @@ class Promises:
 
 
 def missed_name(label: Any) -> str:
-    """Name the promise about a class."""
+    """Return the name of the promise about a class."""
     return f"missed {label}"
 
 
 def _names(target: str, value: Any) -> list[str]:
-    """Name promises that a target makes, one a label where it has labels."""
+    """Return the names of the promises of a target, one per label if it has labels."""
     word = target.removeprefix("max_").removeprefix("min_")
     labels = value if isinstance(value, Mapping) else ()
     return [f"{word} {label}" for label in labels] or [word]
 
 
 def _pairs(max_missed: Mapping[Any, float] | Iterable[Any]) -> tuple[tuple[Any, float], ...]:
-    """Give classes with their shares; classes are text, or numbers, all of them."""
+    """Return pairs of a class and its share; classes must be all text or all numbers."""
     given = max_missed.items() if isinstance(max_missed, Mapping) else max_missed
     plain = [(c.item() if isinstance(c, np.generic) else c, share) for c, share in given]
     kind = None

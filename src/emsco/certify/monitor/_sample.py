@@ -1,13 +1,13 @@
-"""Rows that wait for what is true of them: accepted ones, and a random share of all.
+"""Rows that wait for their truth: accepted rows, and a random share of all rows.
 
-Accepted rows count as their labels come. Rows drawn count in the order of their decisions, because
-truth comes sooner for some than for others: a rejected row is reviewed the same day, an accepted
-one audited a month later. As it comes, it would come in clumps whose mean is not that of the rows,
-and evidence against a promise would grow while the promise holds. In the order of the decisions
-each row is as likely to be wrong as the next, whatever the delays.
+Accepted rows count when their labels arrive. Drawn rows count in the order of their decisions,
+because the truth arrives sooner for some than for others: a rejected row is reviewed on the same
+day, an accepted one audited a month later. In the order of arrival, labels would come in clumps
+with other means, and evidence against a promise would grow although the promise holds. In the order
+of decisions, each row is as likely to be wrong as the next, whatever the delays.
 
-A row whose truth never comes is given up in the end, and counts as right: that may hide a change,
-but it never makes an alarm.
+A row whose truth never arrives is given up in the end, and counts as right: this may hide a change,
+but it never causes an alarm.
 
 >>> from emsco.certify.monitor._sample import Sample
 >>> from emsco import Decisions
@@ -37,9 +37,9 @@ _COUNTS = ("asked", "counted", "given_up")
 
 @dataclass(slots=True)
 class Row:
-    """A row that was drawn; one that is done without a truth was given up.
+    """A row that was drawn; if it is done without a truth, it was given up.
 
-    One that is not `asked` had its truth from the start.
+    If it is not `asked`, its truth was known from the start.
     """
 
     key: Any
@@ -50,17 +50,17 @@ class Row:
     done: bool = False
 
 
-# The place of what made a row count, among the rows of a call, and the row.
+# The position, among the rows of a call, of the row that made this one count, and this row.
 Counted = tuple[int, Row]
 
 
 class Accepted:
-    """Accepted rows that wait for a label, and count as it comes.
+    """Accepted rows that wait for a label, and count when it arrives.
 
     Parameters
     ----------
     keep : int
-        How many rows are kept; beyond it the oldest is forgotten.
+        The number of rows kept; beyond it, the oldest is forgotten.
     """
 
     def __init__(self, keep: int) -> None:
@@ -71,12 +71,12 @@ class Accepted:
 
     @property
     def lacking(self) -> str:
-        """Say where no label has come yet, else ""."""
+        """That no label has arrived yet; "" if one has, or no row waits."""
         has_waited = self.waiting or self.forgotten
         return "no label of an accepted row has arrived" if has_waited and not self.counted else ""
 
     def decided(self, decisions: Decisions, keys: Sequence[Any]) -> None:
-        """Remember what accepted rows were told."""
+        """Store the labels that accepted rows were given."""
         told = zip(keys, decisions.label.tolist(), decisions.accepted.tolist(), strict=True)
         for key, label, accepted in told:
             if key in self.waiting:  # decided again: the last decision is the one that counts
@@ -89,17 +89,17 @@ class Accepted:
                 self.forgotten += 1
 
     def learn_truth(self, place: int, key: Any, truth: Any) -> list[Counted]:
-        """Tell the label of a row that waits for it; give the row."""
+        """Set the true label of a waiting row, and return the row."""
         self.counted += 1
         return [(place, Row(key, self.waiting.pop(key), accepted=True, truth=truth))]
 
     def state(self) -> dict[str, Any]:
-        """Give all that changes, as plain values."""
+        """Return everything that changes, as plain values."""
         rows = [list(row) for row in self.waiting.items()]
         return {"counted": self.counted, "forgotten": self.forgotten, "rows": rows}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on where another one was."""
+        """Continue from the `state` of another one."""
         self.counted, self.forgotten = int(state["counted"]), int(state["forgotten"])
         self.waiting.update((key, label) for key, label in state["rows"])
 
@@ -112,9 +112,9 @@ class Sample:
     share : float
         The probability that a row is drawn.
     seed : int
-        Which rows are drawn; a row is drawn by its number, in whatever portions rows come.
+        The seed of the draw; it depends on a row's number, not on the portions rows come in.
     keep : int
-        How many rows are kept; beyond it the oldest is given up.
+        The number of rows kept; beyond it, the oldest is given up.
     needs : str, default="its truth"
         What a row waits for, in words.
     """
@@ -124,7 +124,7 @@ class Sample:
         self.seed = seed
         self.keep = keep
         self.needs = needs
-        self.asked = 0  # so many rows for their truth, of which so many have counted by it
+        self.asked = 0  # rows that were asked for their truth; `counted`: those that got it
         self.counted = 0
         self.given_up = 0
         self.waiting: dict[Any, Row] = {}
@@ -132,7 +132,7 @@ class Sample:
 
     @property
     def lacking(self) -> str:
-        """Say what is lacking where fewer than half of the rows asked for have counted, else ""."""
+        """What is lacking if fewer than half of the rows asked for have counted; else ""."""
         if 2 * self.counted >= self.asked:
             return ""
         return (
@@ -143,9 +143,9 @@ class Sample:
     def decided(
         self, decisions: Decisions, keys: Sequence[Any], number: int, last: int | None = None
     ) -> list[Counted]:
-        """Draw among rows, the first of which has that number; give those that count now.
+        """Draw among rows, the first of which has this number; return rows that count now.
 
-        The truth of rows that left at the stage `last` is their label.
+        The truth of rows that exit at the stage `last` is their label.
         """
         bits = np.random.PCG64(self.seed).advance(number)  # a row is drawn by its number alone
         drawn = np.random.Generator(bits).random(len(decisions)) < self.share
@@ -169,12 +169,12 @@ class Sample:
         return counted
 
     def learn_truth(self, place: int, key: Any, truth: Any) -> list[Counted]:
-        """Tell what is true of a row that waits for it; give the rows that count now."""
+        """Set the truth of a waiting row, and return the rows that count now."""
         self._done(key, truth)
         return self._take(place)
 
     def gave_up(self, place: int, key: Any) -> list[Counted]:
-        """Wait no longer for the truth of a row; give the rows that count now."""
+        """Stop waiting for the truth of a row, and return the rows that count now."""
         if key in self.waiting:
             self._done(key)
         return self._take(place)
@@ -189,7 +189,7 @@ class Sample:
         row.truth, row.done = truth, True
 
     def _take(self, place: int) -> list[Counted]:
-        """Take out rows that can be counted, in the order of their decisions."""
+        """Remove and return the rows that can be counted, in the order of their decisions."""
         counted = []
         while self._rows and (self._rows[0].done or len(self._rows) > self.keep):
             row = self._rows.popleft()
@@ -201,14 +201,14 @@ class Sample:
         return counted
 
     def state(self) -> dict[str, Any]:
-        """Give all that changes, as plain values."""
+        """Return everything that changes, as plain values."""
         return {
             **{name: getattr(self, name) for name in _COUNTS},
             "rows": [list(astuple(row)) for row in self._rows],
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on where another one was."""
+        """Continue from the `state` of another one."""
         for name in _COUNTS:
             setattr(self, name, int(state[name]))
         for kept in state["rows"]:

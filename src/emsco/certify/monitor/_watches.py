@@ -1,4 +1,4 @@
-"""Promises as means of numbers from 0 to 1 that must not exceed a bound, with evidence on each."""
+"""Promises as means of numbers from 0 to 1 that must not exceed a bound, with evidence."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from emsco.certify.monitor._evidence import Evidence
 from emsco.certify.monitor._sample import Row
 from emsco.words.decisions import Decisions
 
-# What the numbers of a mean come with.
+# What the numbers of a mean are computed from.
 DECISIONS, LABELS, DRAWN_LABELS, DRAWN_ANSWERS = "decisions", "labels", "drawn labels", "answers"
 
 
@@ -27,15 +27,15 @@ class Mean:
         self.evidence = Evidence(bound)
 
     def numbers(self, decisions: Decisions) -> NDArray[Any]:
-        """Give the numbers that decisions add."""
+        """Return the numbers that decisions add."""
         raise NotImplementedError
 
     def number(self, row: Row) -> bool | None:
-        """Give the number that a row with its truth adds; None: it is not about such a row."""
+        """Return the number that a row with its truth adds; None if the mean is not about it."""
         raise NotImplementedError
 
     def sentence(self) -> str:
-        """Say what the mean was of late, and what it should be."""
+        """Describe the recent mean and its bound."""
         return self._sentence(*self.evidence.recent)
 
     def _sentence(self, mean: float, count: int) -> str:
@@ -43,12 +43,12 @@ class Mean:
 
 
 class Errors(Mean):
-    """The share of accepted rows labelled wrong; labels come by themselves, not with decisions."""
+    """The share of accepted rows labelled wrong; labels arrive separately from decisions."""
 
     comes_with = LABELS
 
     def number(self, row: Row) -> bool:
-        """Give 1 for a row labelled wrong."""
+        """Return 1 for a row labelled wrong."""
         return bool(row.label != row.truth)
 
     def _sentence(self, mean: float, count: int) -> str:
@@ -59,12 +59,12 @@ class Errors(Mean):
 
 
 class Changed(Mean):
-    """The share of rows decided otherwise than the final model answers."""
+    """The share of rows decided differently from the final model."""
 
     comes_with = DRAWN_ANSWERS
 
     def number(self, row: Row) -> bool:
-        """Give 1 for a row that was decided otherwise; one that was given up counts as agreed."""
+        """Return 1 for a row decided differently; a row that was given up counts as the same."""
         return row.truth is not None and not (row.accepted and row.label == row.truth)
 
     def _sentence(self, mean: float, count: int) -> str:
@@ -84,7 +84,7 @@ class Missed(Mean):
         self.label = label
 
     def number(self, row: Row) -> bool | None:
-        """Give 1 for a row of the class that was missed; one that was given up counts as not."""
+        """Return 1 for a missed row of the class; a row that was given up counts as not missed."""
         if row.truth is None:
             return False
         return row.accepted and row.label != self.label if row.truth == self.label else None
@@ -100,7 +100,7 @@ class Rejected(Mean):
     """The share of rows rejected."""
 
     def numbers(self, decisions: Decisions) -> NDArray[Any]:
-        """Give 1 for a rejected row."""
+        """Return 1 for a rejected row."""
         return ~decisions.accepted
 
     def _sentence(self, mean: float, count: int) -> str:
@@ -118,7 +118,7 @@ class Paid(Mean):
         self.total = total
 
     def numbers(self, decisions: Decisions) -> NDArray[Any]:
-        """Give what each row paid; one that pays more than everything counts as everything."""
+        """Return the share of the total that each row paid, at most 1."""
         return (decisions.cost / self.total).clip(0, 1)
 
     def _sentence(self, mean: float, count: int) -> str:
@@ -137,7 +137,7 @@ class Traffic(Mean):
         self.more = more
 
     def numbers(self, decisions: Decisions) -> NDArray[Any]:
-        """Give 1 for a row that reaches the stage, or for one that does not."""
+        """Return 1 for a row that reaches the stage, or for one that does not."""
         reached: NDArray[np.bool_] = decisions.exit_stage >= self.stage
         return reached if self.more else ~reached
 
@@ -157,9 +157,9 @@ class Watch:
     what : str
         The name of the promise.
     means : sequence of Mean
-        What must hold together; what always holds is left out.
+        The means that must hold together; those that always hold are left out.
     alpha : float
-        The probability of ever gathering enough evidence although all holds.
+        The probability of an alarm, ever, although all means hold.
     """
 
     def __init__(self, what: str, means: Sequence[Mean], alpha: float) -> None:
@@ -169,12 +169,12 @@ class Watch:
 
     @property
     def comes_with(self) -> str:
-        """What its numbers come with."""
+        """What its numbers are computed from."""
         return self.means[0].comes_with
 
     @property
     def seen(self) -> int:
-        """How many numbers it was given, one a mean and row."""
+        """The number of rows that it has seen."""
         return self.means[0].evidence.seen
 
     @property
@@ -184,10 +184,10 @@ class Watch:
         return float(np.logaddexp.reduce(logs)) - log(len(logs))
 
     def add(self, numbers: Sequence[NDArray[Any]]) -> tuple[int, float, str] | None:
-        """Take in numbers, one array a mean.
+        """Add numbers, one array per mean.
 
-        Where evidence suffices: say after how many of them first, its logarithm then, and what the
-        mean was of late that says most.
+        If there is enough evidence for an alarm: return after how many numbers, the logarithm of
+        the evidence then, and a sentence about the mean with the most evidence.
         """
         before = [mean.evidence.state() for mean in self.means]
         path = self.follow(numbers)
@@ -195,7 +195,7 @@ class Watch:
         if not enough.size:
             return None
         first = int(enough[0]) + 1
-        # Back to that very number: what is told must not depend on how many came together.
+        # Repeat up to that number, because the sentence must not depend on later numbers.
         for mean, state in zip(self.means, before, strict=True):
             mean.evidence.restore(state)
         self.follow([own[:first] for own in numbers])
@@ -204,11 +204,11 @@ class Watch:
         return first, float(path[first - 1]), told
 
     def sentence(self) -> str:
-        """Say what the mean was of late that says most."""
+        """Describe the mean with the most evidence."""
         return max(self.means, key=lambda mean: mean.evidence.log_evidence).sentence()
 
     def follow(self, numbers: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
-        """Take in numbers, one array a mean; give the logarithm of the evidence after each."""
+        """Add numbers, one array per mean, and return the logarithm of the evidence after each."""
         paths = [mean.evidence.add(own) for mean, own in zip(self.means, numbers, strict=True)]
         path: NDArray[np.float64] = np.logaddexp.reduce(paths, axis=0) - log(len(paths))
         return path

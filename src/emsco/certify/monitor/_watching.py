@@ -1,4 +1,4 @@
-"""All watches of a monitor together, and the alarms that they raise, in the order of rows."""
+"""All watches of a monitor, and the alarms that they raise, in the order of rows."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Alarm:
     message: str
 
 
-# The place of the row that raised an alarm, among those of a call, and the alarm.
+# The position, among the rows of a call, of the row that raised an alarm, and the alarm.
 Raised = tuple[int, Alarm]
 
 
@@ -63,7 +63,7 @@ class Watching:
         return {what: _exp(watch.log_evidence) for what, watch in self.watches.items()}
 
     def decided(self, decisions: Decisions) -> list[Raised]:
-        """Take in what decisions themselves tell."""
+        """Add decisions to the watches that need nothing else."""
         raised: list[Raised] = []
         for watch in self.watches.values():
             if watch.comes_with == DECISIONS:
@@ -71,7 +71,7 @@ class Watching:
         return raised
 
     def counted(self, comes_with: str, rows: Sequence[Counted]) -> list[Raised]:
-        """Take in rows whose truth is known, or which were given up."""
+        """Add rows whose truth is known, or that were given up."""
         raised: list[Raised] = []
         for watch in self.watches.values():
             if watch.comes_with == comes_with:
@@ -85,9 +85,9 @@ class Watching:
     def _add(
         self, watch: Watch, numbers: Sequence[NDArray[Any]], places: Sequence[int] | None = None
     ) -> list[Raised]:
-        """Take numbers in; give the alarm, if it is the first.
+        """Add numbers, and return the alarm if it is the first of this watch.
 
-        `places` says which row of the call brought each number; None: each its own.
+        `places` has the row of the call that each number belongs to; None: one number per row.
         """
         first = watch.seen
         if watch.what in self.alarms:
@@ -101,7 +101,7 @@ class Watching:
         return [(after - 1 if places is None else places[after - 1], alarm)]
 
     def keep(self, raised: Sequence[Raised], not_watched: Sequence[str]) -> tuple[Alarm, ...]:
-        """Keep new alarms, in the order that single rows would have raised them."""
+        """Store new alarms, in the order in which single rows would have raised them."""
         order = list(self.watches)
         in_order = sorted(raised, key=lambda one: (one[0], order.index(one[1].what)))
         alarms = []
@@ -113,7 +113,7 @@ class Watching:
         return tuple(alarms)
 
     def cells(self, not_watched: Mapping[str, str]) -> list[list[object]]:
-        """Tell of each promise its evidence, when it alarms and has, and the mean of late."""
+        """Return the rows of a table of promises: evidence, alarm level, alarm and recent mean."""
         rest = dict(not_watched)
         cells: list[list[object]] = []
         for what, watch in self.watches.items():
@@ -124,7 +124,7 @@ class Watching:
         return cells + [[what, "", "", "", f"not watched: {why}"] for what, why in rest.items()]
 
     def state(self) -> dict[str, Any]:
-        """Give all that changes, as plain values."""
+        """Return everything that changes, as plain values."""
         return {
             "evidence": {
                 what: [mean.evidence.state() for mean in watch.means]
@@ -134,7 +134,7 @@ class Watching:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on where others were."""
+        """Continue from the `state` of another one."""
         for what, watch in self.watches.items():
             for mean, kept in zip(watch.means, state["evidence"][what], strict=True):
                 mean.evidence.restore(kept)

@@ -1,4 +1,4 @@
-"""The undominated evaluations met so far, one proposal each, and which were looked around."""
+"""The non-dominated proposals so far, one per evaluation, and which of them were explored."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ MAXIMISE = [True, True, False]  # accepted, accuracy, paid
 
 
 def points_of(counts: Counts) -> NDArray[np.float64]:
-    """Give each evaluation as accepted, accuracy, paid."""
+    """Return each evaluation as (accepted, accuracy, paid)."""
     accuracy = counts.right / np.maximum(counts.accepted, 1)
     return np.column_stack([counts.accepted, accuracy, counts.paid])
 
 
 class Archive:
-    """Proposals, as rows of small integers, that no other met so far dominates."""
+    """The proposals, as rows of small integers, that no other one dominates so far."""
 
     def __init__(self, width: int) -> None:
         self.rows: NDArray[np.int8] = np.empty((0, width), dtype=np.int8)
@@ -27,10 +27,10 @@ class Archive:
         self.explored = np.empty(0, dtype=np.bool_)
 
     def add(self, rows: NDArray[np.int8], keys: NDArray[Any], counts: Counts) -> None:
-        """Take what is not dominated; of equal evaluations the one with the smallest key stays.
+        """Add non-dominated proposals; of those with equal evaluations, the smallest key is kept.
 
-        What is in the archive already stays where a newcomer only equals it: it may have been
-        looked around, and what is around equals differs little.
+        A proposal in the archive is not replaced by a new one with an equal evaluation: it may have
+        been explored, and the neighbours of the two differ little.
         """
         import moocore
 
@@ -39,7 +39,7 @@ class Archive:
         points = np.vstack([self.points, points_of(counts)[good]])
         if not len(points):
             return
-        # Of duplicates moocore keeps the first: the archive's own, then the smallest key.
+        # Of duplicates, moocore keeps the first: the one in the archive, or the smallest key.
         kept = moocore.is_nondominated(points, maximise=MAXIMISE)
         self.rows = np.vstack([self.rows, rows[good]])[kept]
         self.points = points[kept]
@@ -47,14 +47,14 @@ class Archive:
         self.explored = np.concatenate([self.explored, unexplored])[kept]
 
     def counts(self) -> Counts:
-        """Give the evaluations held, as counts."""
+        """Return the evaluations in the archive as counts."""
         accepted, accuracy, paid = self.points.T
         right = np.rint(accepted * accuracy).astype(np.int64)
         feasible = np.ones(len(paid), dtype=np.bool_)
         return Counts(feasible, accepted.astype(np.int64), right, paid.astype(np.int64))
 
     def pick_unexplored(self, most: int, rng: np.random.Generator) -> NDArray[np.int8]:
-        """Give some rows that were not looked around yet, and count them as looked around."""
+        """Return some rows that were not explored yet, and mark them as explored."""
         picked = rng.permutation(np.flatnonzero(~self.explored))[:most]
         self.explored[picked] = True
         rows: NDArray[np.int8] = self.rows[picked]

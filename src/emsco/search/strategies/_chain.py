@@ -1,7 +1,7 @@
-"""A chain of nested source sets, grown greedily: each takes in what tells most for its price.
+"""A chain of nested source sets, grown greedily by the most informative source for its price.
 
-Any few sets of a chain are the stages of a design, so that one chain is a start for every number of
-stages and sources, at the price of few fits: the gains of the step before say which sources are
+Any few sets of a chain are the stages of a design, so one chain is a start for every number of
+stages and sources. It needs few fits, because the gains of the previous step show which sources are
 worth trying next.
 """
 
@@ -17,14 +17,14 @@ from emsco.search._problem import Assignments, Problem
 
 _TRIED = 3  # sources at each step
 _CUTS = 16  # places of the chain where a stage may end
-_MOST_STAGES = 4  # or there are too many to be evaluated
-_LEAST_PRICE = 1e-3  # of all sources: what is free is not worth infinitely much
+_MOST_STAGES = 4  # with more, there would be too many designs to evaluate
+_LEAST_PRICE = 1e-3  # of the total, so that a free source is not worth infinitely much
 
 
 def designs_along_chain(problem: Problem, most_sets: int) -> Assignments:
-    """Grow a chain with so many fits at most, and give the designs whose stages end along it.
+    """Grow a chain with at most `most_sets` fits, and return the designs made of its sets.
 
-    None where the fits do not suffice for trying every source by itself.
+    There are none if the fits are too few to try every single source.
     """
     if problem.n_sources > most_sets:
         return np.empty((0, problem.n_sources), dtype=np.int8)
@@ -45,13 +45,13 @@ def designs_along_chain(problem: Problem, most_sets: int) -> Assignments:
 
 
 def _grow(problem: Problem, most_sets: int) -> NDArray[np.intp]:
-    """Say at which step each source joins the chain."""
+    """Return the step at which each source joins the chain."""
     n_sources = problem.n_sources
     least = _LEAST_PRICE * problem.total
     needs = _closure(problem)
     now = np.zeros(n_sources, dtype=np.bool_)
     value, price = _ignorance(problem), 0
-    worth = np.full(n_sources, np.inf)  # by what a source was worth when last tried
+    worth = np.full(n_sources, np.inf)  # gain for the price of each source when last tried
     ranks = np.zeros(n_sources, dtype=np.intp)
     limit = len(problem.table) + most_sets
     tried = np.arange(n_sources)
@@ -76,10 +76,10 @@ def _grow(problem: Problem, most_sets: int) -> NDArray[np.intp]:
 
 
 def _closure(problem: Problem) -> Sets:
-    """Give for each source the set that has it and all that it requires, directly or not."""
+    """Return for each source the set of itself and all that it requires, directly or not."""
     names = problem.costs.names
     needs = np.eye(len(names), dtype=np.bool_)
-    for _ in names:  # as often as requirements may follow one another
+    for _ in names:  # the longest possible chain of requirements
         for i, source in enumerate(problem.costs.sources):
             for name in source.requires:
                 needs[i] |= needs[names.index(name)]
@@ -87,9 +87,9 @@ def _closure(problem: Problem) -> Sets:
 
 
 def _values(problem: Problem, sets: Sets) -> NDArray[np.float64]:
-    """Give the mean logarithm of the probability that each set gives to the truth.
+    """Return the mean logarithm of the probability that each set gives to the true label.
 
-    Of the labels that were not chosen only the sum is known; it is shared among them.
+    Of the other labels only the sum of probabilities is known; it is divided evenly among them.
     """
     confidence, label = problem.table.outcomes(sets)
     others = (1 - confidence) / max(len(problem.classes) - 1, 1)
@@ -99,6 +99,6 @@ def _values(problem: Problem, sets: Sets) -> NDArray[np.float64]:
 
 
 def _ignorance(problem: Problem) -> float:
-    """Give the value of no source: the shares of the classes."""
+    """Return the value of buying nothing: a prediction by the shares of the classes."""
     shares = np.bincount(problem.table.truth, minlength=1) / problem.n_rows
     return float((shares * np.log(np.maximum(shares, 1e-6))).sum())

@@ -1,8 +1,8 @@
 """The designs one change away from others, for many designs at once.
 
-A source moves to another stage, to a new one of its own, or out; two stages are exchanged or
-merged; a stage is split; and two that follow one another, or the last one and the unused, are
-divided anew, which replaces one source set of the chain by another between its neighbours.
+A source moves to another stage, to a new stage, or out; two stages are exchanged or merged; a stage
+is split; or two consecutive stages, or the last stage and the unused sources, are divided in
+another way, which replaces one source set of the chain.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from emsco.search.strategies._operators import compress, stage_counts
+from emsco.search.strategies._operators import Assignments, compress, stage_counts
 
-Assignments = NDArray[np.int8]
 Places = NDArray[np.int8]  # 0 unused, 2 the first stage, 4 the second, ...; odd for a new stage
 
 
@@ -23,9 +22,9 @@ def neighbours(
     divisions: int,
     rng: np.random.Generator,
 ) -> tuple[Assignments, NDArray[np.intp]]:
-    """Give designs one change away, and which of `designs` each is near; some more than once.
+    """Return designs one change away, and of which design each is a neighbour; some are repeated.
 
-    Every move, exchange and merger is among them, and as many random divisions as asked for.
+    They include every move, exchange and merger, and `divisions` random divisions per design.
     """
     places = (2 * (designs + 1)).astype(np.int8)
     last = places.max(axis=1)
@@ -42,7 +41,7 @@ def neighbours(
 def perturbed(
     designs: Assignments, max_stages: int, allow_unused: bool, rng: np.random.Generator
 ) -> Assignments:
-    """Move one to four sources of each design anywhere; where that makes no design, none."""
+    """Move about one to four sources of each design at random; leave out invalid results."""
     places = (2 * (designs + 1)).astype(np.int8)
     lowest = 0 if allow_unused else 1
     targets = rng.integers(lowest, places.max(axis=1)[:, None] + 2, size=designs.shape)
@@ -54,14 +53,14 @@ def perturbed(
 
 
 def _moved(places: Places, last: NDArray[np.int8], allow_unused: bool) -> Places:
-    """Move each source to each place there is, and to each between them."""
+    """Move each source to each existing place, and to a new stage between any two."""
     n_designs, n_sources = places.shape
     targets = np.arange(0 if allow_unused else 1, last.max() + 2, dtype=np.int8)
     moved = np.broadcast_to(
         places[:, None, None, :], (n_designs, n_sources, len(targets), n_sources)
     ).copy()
     source = np.arange(n_sources)
-    # A place behind a shorter design's last stage is one and the same new stage.
+    # All places behind the last stage of a shorter design are the same new stage.
     moved[:, source, :, source] = np.minimum(targets, last[:, None] + np.int8(1))
     return moved.reshape(n_designs, -1, n_sources)
 
@@ -75,7 +74,7 @@ def _exchanged(places: Places, last: NDArray[np.int8]) -> Places:
 
 
 def _merged(places: Places, last: NDArray[np.int8]) -> Places:
-    """Merge each stage with the one behind it."""
+    """Merge each stage with the one before it."""
     late = np.arange(4, last.max() + 1, 2, dtype=np.int8)[:, None]
     here = places[:, None, :]
     return np.where(here == late, late - np.int8(2), here)
@@ -88,13 +87,13 @@ def _divided(
     divisions: int,
     rng: np.random.Generator,
 ) -> Places:
-    """Split a stage, or divide two neighbouring ones anew, at random."""
+    """Split a stage, or divide two neighbouring ones in another way, at random."""
     n_designs, n_sources = places.shape
     shape = (n_designs, divisions, 1)
     n_stages = (last // 2)[:, None, None]
     early = 2 * rng.integers(1, n_stages + 1, size=shape)
-    # Half of the time the stage is divided in two, else it shares with the one that follows it:
-    # for the last stage that is what is unused.
+    # Half of the time the stage is split, otherwise it is divided anew with the one after it; for
+    # the last stage, these are the unused sources.
     late = early + rng.integers(1, 3, size=shape)
     behind = late > 2 * n_stages + 1
     late = np.where(behind, 0 if allow_unused else early + 1, late)

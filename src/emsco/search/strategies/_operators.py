@@ -1,7 +1,7 @@
-"""How designs change and are chosen: the paper's operators, on a whole population at once.
+"""The paper's operators, which select and change designs, on a whole population at once.
 
-A population is an int8 array, one design a row, one source a column; -1 is unused. Every operator
-takes such arrays and gives such arrays, and draws what is random from the `rng` it is given.
+A population is an int8 array with one row per design and one column per source; -1 is unused. Every
+operator takes and returns such arrays, and draws all randomness from the given `rng`.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ def stage_counts(assignments: Assignments) -> NDArray[np.int64]:
 
 
 def sort_keys(assignments: Assignments) -> NDArray[np.bytes_]:
-    """Give every design a key that sorts by stage count, then by assignment."""
+    """Return a key for every design that sorts by stage count, then by assignment."""
     counts = stage_counts(assignments).astype(np.int8)
     return row_keys(np.column_stack([counts - np.int8(1), assignments]))
 
 
 def row_keys(rows: NDArray[np.int8]) -> NDArray[np.bytes_]:
-    """Give rows of numbers from -1 on keys that sort as the rows do."""
-    # Bytes sort as unsigned numbers, so -1 becomes 0 and 127 stays above 126.
+    """Return keys that sort like the rows, which hold numbers >= -1."""
+    # Bytes sort as unsigned numbers: -1 becomes 0, and 127 becomes 128 by overflow.
     shifted = np.ascontiguousarray(rows + np.int8(1))
     return shifted.view(f"S{shifted.shape[1]}").ravel()
 
@@ -59,7 +59,7 @@ def row_keys(rows: NDArray[np.int8]) -> NDArray[np.bytes_]:
 def initial_population(
     size: int, n_sources: int, max_stages: int, rng: np.random.Generator
 ) -> Assignments:
-    """Draw designs of two stages; the one-stage design where there are no others."""
+    """Draw designs of two stages; if only one stage is possible, return that design."""
     if n_sources == 1 or max_stages == 1:
         return np.zeros((size, n_sources), dtype=np.int8)
     drawn = rng.integers(0, 2, (size, n_sources), dtype=np.int8)
@@ -82,7 +82,7 @@ def transfer(
     >>> transfer(np.array([0, 1, 2, 3, -1]), 4, 2).tolist()
     [0, 0, 1, 1, -1]
     """
-    # Multiplied before it is divided: halves stay halves, and rint sees them as the paper's round.
+    # Multiplied before it is divided, so that halves are exact and rint rounds them as the paper.
     scaled = np.rint((stages + 1.0) * child_stages / parent_stages) - 1
     return np.where(stages < 0, -1, np.maximum(scaled, 0)).astype(np.int8)
 
@@ -108,7 +108,7 @@ def crossover(
 
 
 def mutation_probabilities(n_stages: int, beta: float) -> Floats:
-    """Give the probability of every stage 0..|Q| that a mutating index may be assigned.
+    """Return the probability of every stage 0..|Q| to which a mutating index may be assigned.
 
     The beta-binomial with alpha = 1, C(|Q|, j) B(j + 1, |Q| - j + beta) / B(1, beta): it starts at
     beta / (|Q| + beta), and each term is the one before times (|Q| - j) / (|Q| - j - 1 + beta).
@@ -124,7 +124,7 @@ def mutation_probabilities(n_stages: int, beta: float) -> Floats:
 
 
 def increment_probability(n_stages: int, n_sources: int, rate: float, beta: float) -> float:
-    """Give the paper's P_incr = 1 - (1 - m p)^n, that mutating a design opens a new stage."""
+    """Return the paper's P_incr = 1 - (1 - m p)^n, that mutating a design opens a new stage."""
     opens = mutation_probabilities(n_stages, beta)[-1]
     return float(1 - (1 - rate * opens) ** n_sources)
 
@@ -134,7 +134,7 @@ def _cumulative(max_stages: int, beta: float) -> Floats:
     """Stack the cumulative mutation probabilities over 0..0, 0..1, ..., 0..max_stages - 1."""
     table = np.ones((max_stages, max_stages))
     for last in range(max_stages):
-        # The last entry stays exactly 1, so that no draw below 1 falls beyond it.
+        # The last entry is exactly 1, so that every draw below 1 finds a stage.
         table[last, :last] = np.cumsum(mutation_probabilities(last, beta))[:last]
     table.flags.writeable = False
     return table
@@ -168,10 +168,10 @@ def mutate(
 def domination_levels(
     accepted: NDArray[np.int64], accuracy: Floats, paid: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Give each evaluation's non-domination level: 0 where no other dominates it."""
+    """Return the non-domination level of each evaluation: 0 if no other dominates it."""
     import moocore
 
-    # The order of prices instead of prices: whole numbers of any size stay exact as floats.
+    # Ranks instead of prices: whole numbers of any size, which floats may not represent exactly.
     price_order = np.unique(paid, return_inverse=True)[1]
     ranks = moocore.pareto_rank(np.column_stack([-accepted, -accuracy, price_order]))
     levels: NDArray[np.int64] = np.asarray(ranks, dtype=np.int64)
@@ -179,7 +179,7 @@ def domination_levels(
 
 
 def log_fitness(ranks: NDArray[np.integer], norms: Floats, epsilon: float) -> Floats:
-    """Give log f = rank x log gamma + log norm, gamma = largest norm / smallest norm + epsilon.
+    """Return log f = rank x log gamma + log norm, gamma = largest norm / smallest norm + epsilon.
 
     `ranks` are the paper's: the best designs have the highest. In log space, since gamma^rank
     overflows when there are many levels.
@@ -190,7 +190,7 @@ def log_fitness(ranks: NDArray[np.integer], norms: Floats, epsilon: float) -> Fl
 
 
 def log_selection_probabilities(fitness: Floats) -> Floats:
-    """Give the log of each design's chance on the roulette wheel, from its log fitness."""
+    """Return the log of each design's probability on the roulette wheel, from its log fitness."""
     relative = fitness - fitness.max()
     logs: Floats = relative - np.log(np.exp(relative).sum())
     return logs

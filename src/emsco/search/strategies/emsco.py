@@ -222,7 +222,7 @@ class EMSCO:
         ranks, norms = _judged(counts, problem)
         keys = operators.sort_keys(assignments)
         accepted, right, paid = (np.where(counts.feasible, count, 0) for count in counts[1:])
-        # Ties of fitness: evaluations side by side, and in each the simplest design first.
+        # Ties in fitness are ordered by evaluation, and then the simplest design comes first.
         order = np.lexsort((keys, paid, right, accepted, -norms, -ranks))
         told_apart = (keys,) if self.elite == "designs" else (accepted, right, paid)
         distinct = counts.feasible[order] & _starts(*(what[order] for what in told_apart))
@@ -296,7 +296,7 @@ def _starts(*columns: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def _judged(counts: Counts, problem: Problem) -> tuple[NDArray[np.int64], Floats]:
-    """Give the paper's ranks, the best highest and the infeasible 0, and the norms."""
+    """Return the paper's ranks (the best is the highest, infeasible ones are 0) and the norms."""
     ranks, norms = np.zeros(len(counts.feasible), dtype=np.int64), np.ones(len(counts.feasible))
     if not counts.feasible.any():
         return ranks, norms
@@ -313,7 +313,7 @@ def _judged(counts: Counts, problem: Problem) -> tuple[NDArray[np.int64], Floats
 
 
 def _summary(generation: Generation, problem: Problem) -> dict[str, Any]:
-    """Tell a generation as an entry of the history."""
+    """Return a generation as an entry of the history."""
     kept = np.flatnonzero(generation.front & generation.evaluations)
     stages = np.bincount(operators.stage_counts(generation.assignments), minlength=2)
     return {

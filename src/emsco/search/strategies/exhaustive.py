@@ -19,14 +19,15 @@ from emsco.engine import LocalEngine, local_threads
 from emsco.exceptions import SearchError
 from emsco.search._outcomes import Sets, Words
 from emsco.search._problem import Counts, Problem, SearchResult
+from emsco.search.strategies._archive import MAXIMISE, points_of
 
 MOST_SOURCES = 16  # four bits each in a key of 64, and 2**16 source sets
 DENSE_BYTES = 2**28
 _LIST_ENTRIES = 2**20
 _CELL_BYTES = 32  # least paid, ties, stages and key
-_PART = 2e9  # designs times words walked between two words of progress: some seconds
+_PART = 2e9  # designs times words between two reports of progress: a few seconds
 _MOST_PARTS = 32
-_SIEVE = 256  # rows and columns of the coarse table that spares a list the beaten
+_SIEVE = 256  # rows and columns of the coarse table that keeps dominated designs off a list
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ class Exhaustive:
 
 @dataclass(frozen=True)
 class _Found:
-    """Designs by their counts: one a cell, or one an entry."""
+    """Designs with their counts, one per cell of the table or entry of the list."""
 
     accepted: NDArray[np.int64]
     right: NDArray[np.int64]
@@ -135,7 +136,7 @@ class _Found:
         )  # fmt: skip
 
     def front(self) -> _Found:
-        """Keep one design an evaluation, the simplest, and of those the undominated ones."""
+        """Keep the simplest design of each evaluation, and of these the non-dominated ones."""
         import moocore
 
         order = np.lexsort((self.keys, self.stages, self.paid, self.right, self.accepted))
@@ -147,17 +148,16 @@ class _Found:
         simplest = self._take(order[starts], ties[counts[0][first] > 0])
         if not len(starts):
             return simplest
-        accuracy = simplest.right / simplest.accepted
-        points = np.column_stack([simplest.accepted, accuracy, simplest.paid])
-        kept = np.flatnonzero(moocore.is_nondominated(points, maximise=[True, True, False]))
+        points = points_of(simplest.counts())
+        kept = np.flatnonzero(moocore.is_nondominated(points, maximise=MAXIMISE))
         return simplest._take(kept, simplest.ties[kept])
 
     def counts(self) -> Counts:
-        """Give the evaluations alone."""
+        """Return the evaluations as counts."""
         return Counts(self.accepted > 0, self.accepted, self.right, self.paid)
 
     def assignments(self, n_sources: int) -> NDArray[np.int8]:
-        """Read the designs out of their keys: four bits a source, the first source highest."""
+        """Decode the designs from their keys: four bits per source, the first source highest."""
         shifts = np.uint64(4) * (np.uint64(15) - np.arange(n_sources, dtype=np.uint64))
         stages: NDArray[np.uint64] = (self.keys[:, None] >> shifts) & np.uint64(15)
         return stages.astype(np.int8) - np.int8(1)
@@ -165,7 +165,7 @@ class _Found:
 
 @dataclass(frozen=True)
 class _Walk:
-    """The bits of every source set, at the place that its own bits name."""
+    """All source sets with their prices; the position of a set is the number that its bits form."""
 
     problem: Problem
     sets: Sets
@@ -180,7 +180,7 @@ class _Walk:
         places = np.arange(problem.n_sources, dtype=np.uint64)
         sets = ((numbers[:, None] >> places) & np.uint64(1)).astype(np.bool_)
         exists = problem.exist(sets)
-        exists[0] = False  # nothing bought is no stage
+        exists[0] = False  # the empty set is not a stage
         positions = np.zeros(len(sets), dtype=np.int64)
         positions[exists] = problem.table.positions(sets[exists])
         nibbles = np.uint64(1) << (np.uint64(4) * (np.uint64(15) - places))
@@ -189,21 +189,21 @@ class _Walk:
 
     @property
     def threads(self) -> int:
-        """How many walk at the same time, in this process, which has the bits."""
+        """The number of threads that walk, in this process, which has the bits."""
         return local_threads(self.problem.table.engine)
 
     def run(self, threshold: int) -> Iterator[tuple[_Found, int, float]]:
-        """Walk every design at one threshold on every core asked for.
+        """Evaluate every design at one threshold, on as many threads as requested.
 
-        Gives, as often as a long walk is worth a word, the front up to there, how many designs that
-        was, and which share of the first sets.
+        Yields, from time to time, the front so far, the number of designs evaluated, and the share
+        of the work that is done.
         """
         table = self.problem.table
         accepted = table.accepted[threshold, self.positions]
         right = table.right[threshold, self.positions]
         workers = LocalEngine(self.threads)
         firsts = np.flatnonzero(self.exists)
-        # Sets of one size have as many followers: taking turns among them shares the work evenly.
+        # Sets of the same size take the same time, so dealing them out in turn balances the work.
         firsts = firsts[np.argsort(self.sets[firsts].sum(axis=1), kind="stable")]
         n_parts = self._n_parts()
         fronts: list[_Found] = []
@@ -222,7 +222,7 @@ class _Walk:
         return int(np.clip(words / _PART, 1, min(_MOST_PARTS, self.exists.sum())))
 
     def _limited(self, most: NDArray[np.int64]) -> tuple[Words, NDArray[np.int64]]:
-        """Give the masks of the classes of which not every row may be so, and the most rows."""
+        """Return the masks of the classes with a limit, and their maximum numbers of rows."""
         limited = most < self.problem.class_rows
         return self.problem.table.class_masks[limited], most[limited]
 
@@ -231,7 +231,7 @@ class _Walk:
     ) -> tuple[_Found, int]:
         import emsco.search._kernels as _kernels
 
-        walk: Any = _kernels.walk  # compiled: its arguments have no names
+        walk: Any = _kernels.walk  # compiled, so its arguments are positional
         problem = self.problem
         depths, n_rows = problem.max_stages + 2, problem.n_rows
         masks, most_missed = self._limited(problem.most_missed)
@@ -270,7 +270,7 @@ class _Walk:
 
 
 def _fill_sieve(sieve: NDArray[np.int64], step: int, found: _Found) -> None:
-    """Let each place hold the least paid by a design that accepts as many and errs as little."""
+    """Set each place to the lowest cost of designs that accept as many rows with as few errors."""
     wrong = found.accepted - found.right
     np.minimum.at(sieve, (found.accepted // step, wrong // step), found.paid)
     best = np.minimum.accumulate(sieve[::-1], axis=0)[::-1]

@@ -14,7 +14,7 @@ from emsco.search.strategies.exhaustive import MOST_SOURCES, Exhaustive
 from emsco.search.strategies.local import LocalSearch
 
 # Designs times thresholds times words of 64 rows that an exhaustive search may walk by default: a
-# minute or two. Twelve sources are that many with 1,000 rows.
+# minute or two. Twelve sources and 1,200 rows are about as many.
 _EXHAUSTIVE = 5e10
 _LEAST_EVALUATIONS = 50_000  # that the default search spends on one threshold
 _FITTED_ONE_BY_ONE = 1_024  # sets: a few minutes where a fit takes a tenth of a second
@@ -49,10 +49,10 @@ class Hybrid:
         candidates = []
         first, shares = local.begin(problem)
         found = first[:0]
-        bred = 0  # source sets that the genetic search fitted, beside the other's budget
+        bred = 0  # source sets fitted by the genetic search; the budget does not include them
         for threshold in range(problem.n_thresholds):
             begin, end = problem.span(threshold)
-            middle = begin + (end - begin) / 10  # the genetic search is short beside the other
+            middle = begin + (end - begin) / 10  # the genetic search is the shorter one
             before = len(problem.table)
             evolved = emsco.breed(problem, rng, threshold, history, callback, (begin, middle))
             bred += len(problem.table) - before

@@ -23,11 +23,11 @@ from emsco.search.strategies._chain import designs_along_chain
 from emsco.search.strategies._neighbours import neighbours, perturbed
 from emsco.search.strategies._operators import sort_keys
 
-_LOOKED_AROUND = 8  # designs of the archive a round
+_LOOKED_AROUND = 8  # designs of the archive that are explored in a round
 _WALKERS = 16
-_DIVISIONS = 128  # ways to divide stages anew that are tried around a design
-FITS = 4_096  # by default: twice as many make a front little better
-_NEW_SETS = 512  # designs a round that need a fit, where not every set can be fitted
+_DIVISIONS = 128  # random divisions of stages that are tried per design
+FITS = 4_096  # by default: twice as many make a front only a little better
+_NEW_SETS = 512  # designs per round that need a fit, if not every set can be fitted
 
 
 @dataclass(frozen=True)
@@ -131,8 +131,8 @@ class _Descent:
         self.seen: set[Any] = set()
         self.evaluated = evaluated
         self.most = max(search.evaluations, evaluated + len(starts))
-        self.recorded = evaluated  # designs evaluated when the history was last told
-        self.idle = 0  # rounds in which nothing new was met
+        self.recorded = evaluated  # designs evaluated at the last entry of the history
+        self.idle = 0  # rounds without a new design
         self.deadline = np.inf if search.seconds is None else time.monotonic() + search.seconds
         self.most_sets, self.sets_before, self.span = most_sets, len(problem.table), span
         self.is_frugal = 2.0**problem.n_sources > most_sets
@@ -141,7 +141,7 @@ class _Descent:
         self.weights = np.empty((0, 3))
 
     def is_spent(self) -> bool:
-        """Say whether the budget is used up, or nothing new is there or has been met for long."""
+        """Return whether the budget is used up, or no new designs are left or were met for long."""
         return (
             self.evaluated >= self.most
             or len(self.seen) >= self.problem.n_designs
@@ -151,13 +151,13 @@ class _Descent:
         )
 
     def _spent(self) -> float:
-        """Say which share of the budget is used up: of designs, or of fits where more of those."""
+        """Return the share of the budget that is used up: of designs or of fits, the larger one."""
         fits = max(self.most_sets - self.sets_before, 1)
         share = (len(self.problem.table) - self.sets_before) / fits if self.is_frugal else 0.0
         return min(max(self.evaluated / self.most, share), 1.0)
 
     def evaluate(self, designs: Assignments) -> tuple[NDArray[np.intp], Counts]:
-        """Evaluate the designs not seen before; say which those are."""
+        """Evaluate the designs that are new, and return which they are."""
         keys = _keys(designs)
         first = {key: i for i, key in enumerate(keys) if key not in self.seen}
         chosen = self._affordable(designs, np.array(list(first.values()), dtype=np.intp))
@@ -169,7 +169,7 @@ class _Descent:
         return chosen, counts
 
     def _affordable(self, designs: Assignments, fresh: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Choose what to evaluate: what needs no fit, and some of what needs one more set."""
+        """Choose the designs to evaluate: those that need no fit, and some that need the fewest."""
         if self.is_frugal and len(fresh):
             lacking = self.problem.lacking(designs[fresh])
             free, dear = fresh[lacking == 0], fresh[lacking > 0]
@@ -180,11 +180,11 @@ class _Descent:
         return fresh[: self.most - self.evaluated]
 
     def step(self) -> None:
-        """Look around some of the archive and around every walker."""
+        """Evaluate the neighbours of some designs of the archive and of every walker."""
         looked = self.archive.pick_unexplored(_LOOKED_AROUND, self.rng)
         self._start_walkers()
         centres = np.vstack([looked, self.walkers])
-        if not len(centres):  # where few designs can be, walkers may find no place to start from
+        if not len(centres):  # with few possible designs, walkers may find no start
             self.idle += 1
             return
         problem = self.problem
@@ -195,11 +195,11 @@ class _Descent:
         self._walk(made[chosen], near[chosen] - len(looked), counts)
 
     def _start_walkers(self) -> None:
-        """Let walkers that have arrived start anew, near a design of the archive."""
+        """Replace walkers that have stopped by new ones, near designs of the archive."""
         missing = _WALKERS - len(self.walkers)
         if not missing:
             return
-        # Before anything feasible is met, the archive is empty.
+        # The archive is empty until a feasible design is found.
         near = self.archive.rows if len(self.archive.rows) else self.starts
         chosen = near[self.rng.integers(len(near), size=missing)]
         starts = perturbed(chosen, self.problem.max_stages, self.problem.allow_unused, self.rng)
@@ -208,7 +208,7 @@ class _Descent:
         self.weights = np.vstack([self.weights, self.rng.dirichlet(np.ones(3), len(starts))])
 
     def _walk(self, made: Assignments, walker: NDArray[np.intp], counts: Counts) -> None:
-        """Let each walker go to the best design around it; those that find none better arrive."""
+        """Move each walker to its best neighbour; those without a better one stop."""
         n_rows = self.problem.n_rows
         met = self.archive.points
         ideal = np.array(
@@ -221,7 +221,7 @@ class _Descent:
             near = np.flatnonzero((walker == i) & counts.feasible)
             if not near.size:
                 continue
-            # The worst of the weighted shortfalls, so that hollows of the front are reached too.
+            # The largest weighted shortfall, so that concave parts of the front are reached too.
             weighted = short[near] * self.weights[i]
             scores = weighted.max(axis=1) + 0.05 * weighted.sum(axis=1)
             lowest = int(np.argmin(scores))
@@ -239,7 +239,7 @@ class _Descent:
         *,
         always: bool = False,
     ) -> None:
-        """Record how it goes, about every hundredth of the way."""
+        """Add an entry to the history, about every hundredth of the way."""
         if not always and self.evaluated - self.recorded < self.most / 100:
             return
         self.recorded = self.evaluated
@@ -259,7 +259,7 @@ class _Descent:
 
 
 def _keys(designs: Assignments) -> list[Any]:
-    """Give each design something small that tells it from others."""
+    """Return a small key for each design that distinguishes it from others."""
     if designs.shape[1] <= 16 and designs.max(initial=0) < 15:
         nibbles = np.uint64(1) << (np.uint64(4) * np.arange(designs.shape[1], dtype=np.uint64))
         numbers: list[Any] = ((designs + 1).astype(np.uint64) @ nibbles).tolist()

@@ -18,7 +18,6 @@ NEW, DONE, OTHER, RUNNING, DIED = "new", "done", "other", "running", "died"
 KEEP_FOR = 7 * 86_400.0  # seconds for which ids are kept
 UNSEEN_FOR = 86_400.0  # seconds for which a label waits for the mark of its row
 PAUSE = 1.0  # seconds between trial calls to a failing source
-DAY = 86_400.0
 
 
 @dataclass(frozen=True)

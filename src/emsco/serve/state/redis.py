@@ -10,6 +10,7 @@ from hashlib import sha1
 from typing import Any
 
 from emsco.acquisition.accounts import Intent
+from emsco.acquisition.redis import no_retry
 from emsco.exceptions import StateError, require
 from emsco.serve.state import scripts
 from emsco.serve.state.base import (
@@ -77,14 +78,11 @@ class RedisState(BaseState):
         super().__init__()
         redis = require("redis.asyncio", "live")
         # A client repeats nothing by itself: a script may have been run although no reply came.
-        no_retry = require("redis.asyncio.retry", "live").Retry(
-            require("redis.backoff", "live").NoBackoff(), 0
-        )
         try:
             self._redis = redis.Redis.from_url(
                 address,
                 decode_responses=True,
-                retry=no_retry,
+                retry=no_retry(),
                 socket_timeout=timeout,
                 socket_connect_timeout=timeout,
             )
