@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from emsco._ground.lazy import lazy
+from importlib import import_module
+from typing import Any
+
 from emsco._ground.names import PUBLIC
 from emsco.search._outcomes import OutcomeTable
 from emsco.search._problem import Counts, Problem, Search, SearchResult
@@ -22,13 +24,14 @@ __all__ = [
 ]
 
 
-_STRATEGIES = {
-    name: place for name, place in PUBLIC.items() if place.startswith("search.strategies.")
-}
-
-__getattr__, __dir__ = lazy(__name__, _STRATEGIES)
-
-
 def strategies() -> dict[str, type]:
     """Return every strategy of the package, by name."""
-    return {name: __getattr__(name) for name in _STRATEGIES}
+    here = [name for name, place in PUBLIC.items() if place.startswith("search.strategies.")]
+    return {name: getattr(import_module(f"emsco.{PUBLIC[name]}"), name) for name in here}
+
+
+def __getattr__(name: str) -> Any:
+    known = strategies()
+    if name in known:
+        return known[name]
+    raise AttributeError(f"module 'emsco.search' has no attribute {name!r}")
