@@ -7,6 +7,7 @@ other hosts.
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -68,15 +69,39 @@ copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
 if any((ROOT / "examples").glob("*.py")):
+    from sphinx_gallery.sorting import ExplicitOrder
+
+    # From questions that everybody has to those of operators.
+    GALLERY = [
+        "clinic",
+        "phishing",
+        "intrusion",
+        "credit_bureau",
+        "money_and_time",
+        "unequal_harms",
+        "fraud_review",
+        "drift",
+        "redis",
+        "warehouse",
+        "text_cascade",
+    ]
+    # Pages run in their own folder, and programs that they start must find the package there.
+    os.environ["PYTHONPATH"] = str(ROOT / "src")
+    html_css_files.append("gallery.css")
     extensions.append("sphinx_gallery.gen_gallery")
     sphinx_gallery_conf = {
-        "examples_dirs": str(ROOT / "examples"),
+        "examples_dirs": str(ROOT / "examples"),  # of its folders, those with a GALLERY_HEADER
         "gallery_dirs": "gallery",
         "filename_pattern": "/plot_",  # these run in the build; the others are shown as they are
+        "within_subsection_order": ExplicitOrder([f"plot_{name}.py" for name in GALLERY]),
+        "ignore_repr_types": r"matplotlib\.",  # pictures are shown, not what draws them
         "abort_on_example_error": True,
         "download_all_examples": False,
+        "remove_config_comments": True,
         "show_memory": False,
+        "show_signature": False,
         "min_reported_time": 3600,
+        "write_computation_times": False,
     }
 
 
