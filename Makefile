@@ -18,7 +18,7 @@ docs:  ## the site, in docs/_build/html; warnings are errors
 
 figures:  ## compare the figures of the documentation with stored results
 	PYTHONPATH=src $(PYTHON) docs/figures.py
-	PYTHONPATH=src $(PYTHON) -m pytest -q tests/test_experiments.py tests/test_peers.py \
+	PYTHONPATH=src $(PYTHON) -m pytest -q tests/test_experiments.py tests/test_peers.py tests/test_text_experiment.py \
 		-k "documentation_holds or documentation_tells or readme_holds"
 
 # The time of the commit, so that the same commit gives the same bytes, whenever and wherever it is built.
@@ -37,5 +37,7 @@ requirements:  ## pin the environments anew, with hashes and without any index a
 	$(COMPILE) --group test --constraint requirements/oldest.in pyproject.toml --output-file requirements/oldest.txt
 	$(COMPILE) --group lint --group test --group peers pyproject.toml --output-file requirements/lint.txt
 	$(COMPILE) --group docs pyproject.toml --output-file requirements/docs.txt
+	# The build of torch for CPUs is not on PyPI: UV_FIND_LINKS says where it is.
+	$(COMPILE) --constraint requirements/test.txt pyproject.toml requirements/text.in --output-file requirements/text.txt
 	echo 'moto[server]' | $(COMPILE) - --output-file requirements/s3.txt
 	echo uv | $(COMPILE) - --output-file requirements/uv.txt

@@ -9,7 +9,7 @@ NAMES = (
     "certificates", "headline", "missed", "optimism", "guard", "monitor", "loading", "mutations",
     "masked", "savings", "survival", "disguises", "differential", "paper", "example", "figures",
     "peers", "luck", "budget", "behaviour", "promise", "live", "watched", "serve",
-    "ray", "scaling",
+    "ray", "scaling", "text",
 )  # fmt: skip
 
 
