@@ -159,7 +159,6 @@ view.set_index([shown.agreement, shown.confidence])
 # 0.9, and 2 at 0.99; none of 200 leaves room for a true share of up to 1.8%. "Rest below" counts
 # draws in which the rest of the batch alone agreed less than promised. This happens more often:
 # where the calibration rows were lucky, the rest of the same batch is not.
-#
 # Calls of the transformer, in percent of the batch:
 
 figure, panels = plt.subplots(1, 2, sharey=True, figsize=(9, 4.4), layout="constrained")
@@ -169,9 +168,7 @@ for panel, (confidence, own) in zip(panels, shown.groupby("confidence"), strict=
     calibration = 100 * own["calibration rows"] / n_batch
     panel.barh(places, calibration, color="#225588", label="to calibrate")
     panel.barh(places, calls - calibration, left=calibration, color="#e69f00", label="afterwards")
-    panel.set_yticks(
-        places, [f"{a:g}  {m}" for a, m in zip(own.agreement, own.method, strict=True)]
-    )
+    panel.set_yticks(places, own.agreement.map("{:g}  ".format) + own.method)
     panel.set(title=f"confidence {confidence:g}", xlabel="calls of the transformer, %")
     panel.spines[["top", "right"]].set_visible(False)
 panels[0].invert_yaxis()
@@ -187,8 +184,7 @@ figure.show()
 # ahead by eight or nine points: if you have one batch and want that much agreement, use BARGAIN.
 #
 # - **Calibration.** BARGAIN looks after every ten calls and stops as soon as it is sure. emsco says
-#   beforehand how many rows it will take, about twice as many, and where it is refused, all of them
-#   were in vain.
+#   beforehand how many rows it will take, about twice as many; if it is refused, all were in vain.
 # - **Afterwards.** BARGAIN tries twenty thresholds in order, and ends at the first that it cannot
 #   show to be good enough. emsco tests the whole front and takes the cheapest that is certified. So
 #   it asks less often once it is certified.
