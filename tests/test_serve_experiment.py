@@ -68,6 +68,10 @@ def test_a_decision_that_is_counted_twice_is_found_in_its_round():
     assert counted_twice([replace(first, decided=111), replace(second, decided=201)]) == [0]
     assert counted_twice([first, replace(second, decided=149)]) == [1]
     assert counted_twice([first, replace(second, decided=151)]) == [1]
+    unheard = replace(second, unheard=2)  # perhaps nobody listened
+    assert counted_twice([first, replace(unheard, decided=148)]) == []
+    assert counted_twice([first, replace(unheard, decided=147)]) == [1]
+    assert counted_twice([first, replace(unheard, decided=151)]) == [1]
 
 
 def test_a_log_with_a_decision_twice_or_otherwise_is_found(tmp_path):
