@@ -7,7 +7,7 @@ import io
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import pyarrow as pa
 import pyarrow.csv
@@ -18,6 +18,7 @@ from emsco.cli._tables import CSV_ENDINGS, PARQUET_ENDINGS
 from emsco.exceptions import ArtifactError
 
 Parts: TypeAlias = Callable[[pa.Schema, Iterable[pa.RecordBatch]], Iterator[bytes]]
+Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
 
 _GROUP_ROWS = 2**17  # of a Parquet file
 _FEW = {"exit_stage", "cost", "latency"}
@@ -42,9 +43,7 @@ def csv_parts(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[
     yield from parts
 
 
-def _ahead(
-    write: Callable[[pa.RecordBatch], bytes], batches: Iterable[pa.RecordBatch]
-) -> Iterator[bytes]:
+def _ahead(write: Callable[[Rows], bytes], batches: Iterable[Rows]) -> Iterator[bytes]:
     """Write each batch in a thread, while the next one is decided."""
     with ThreadPoolExecutor(1) as pool:
         before: Future[bytes] | None = None
@@ -83,17 +82,26 @@ def _few_printed(batch: pa.RecordBatch) -> pa.RecordBatch:
 def parquet_parts(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
     """Write Parquet, so many rows a row group."""
     sink = _Parts()
-    held: list[pa.RecordBatch] = []
     with pa.parquet.ParquetWriter(sink, schema) as writer:
-        for batch in batches:
-            held.append(batch)
-            if sum(part.num_rows for part in held) >= _GROUP_ROWS:
-                writer.write_table(pa.Table.from_batches(held))
-                held = []
-                yield sink.taken()
-        if held:
-            writer.write_table(pa.Table.from_batches(held))
-    yield sink.taken()
+
+        def written(group: pa.Table) -> bytes:
+            writer.write_table(group)
+            return sink.taken()
+
+        yield from _ahead(written, _groups(batches))
+    yield sink.taken()  # the list of row groups, which ends the file
+
+
+def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
+    """Join batches to tables of a row group each."""
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        held.append(batch)
+        if sum(part.num_rows for part in held) >= _GROUP_ROWS:
+            yield pa.Table.from_batches(held)
+            held = []
+    if held:
+        yield pa.Table.from_batches(held)
 
 
 class _Parts(io.RawIOBase):
