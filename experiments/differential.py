@@ -303,7 +303,7 @@ def of_file(cascade: CascadeClassifier, path: Path) -> Outcome:
     rows = open_rows(path)
     schema = schema_of(cascade.decider_, rows, [])
     try:
-        batches = list(decided(cascade.decider_, rows, [], schema, Decided()))
+        batches = list(decided(cascade.decider_, rows, [], Decided()))
     except ValuesError as error:
         return Refused(type(error).__name__, error.row, error.column)
     fields = pa.Table.from_batches(batches, schema).select(FIELDS).to_pydict()

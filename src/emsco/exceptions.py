@@ -91,7 +91,7 @@ class ArtifactError(EmscoError, ValueError):
 
 
 class ModelError(EmscoError, ValueError):
-    """A final model that cannot be read, or that gives no answer."""
+    """A model that decides nothing yet, or a final model that cannot be read or gives no answer."""
 
 
 class CheckpointError(EmscoError, ValueError):

@@ -14,7 +14,7 @@ from emsco import CascadeClassifier, Costs, InputGuard, Source, StageDesign
 from emsco.acquisition import CallableSource, KnownSource, LiveCascade, Sources
 from emsco.acquisition.comparison import compare
 from emsco.acquisition.measure import measure
-from emsco.exceptions import SourcesError
+from emsco.exceptions import ModelError, SourcesError
 from emsco.words.decisions import kind_of
 
 RNG = np.random.default_rng(0)
@@ -205,6 +205,11 @@ def test_a_deadline_and_a_ceiling_reject(cascade):
     assert set(decided.reason[expected.exit_stage >= 3]) == {"budget: dns"}
     assert "dns" not in {name for name, _ in shop.asked}
     live.close_now()
+
+
+def test_a_model_that_is_not_fitted_is_refused_by_name():
+    with pytest.raises(ModelError, match="Give a fitted cascade, got CascadeClassifier"):
+        LiveCascade(CascadeClassifier(), Shop().sources())
 
 
 def test_the_first_of_equal_keys_pays_and_lacks_are_refused_before_anything_is_paid(cascade):

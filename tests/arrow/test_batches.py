@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -12,7 +15,7 @@ import pytest
 from benchmarks.warehouse import counting
 from emsco import CascadeClassifier, Costs, InputGuard, Source, StageDesign
 from emsco.arrow import Part, decide_batches, decision_schema, open_dataset, parts_of
-from emsco.exceptions import ArtifactError, ColumnsError, DecisionsError, ValuesError
+from emsco.exceptions import ArtifactError, ColumnsError, DecisionsError, ModelError, ValuesError
 from emsco.testing import check_driver
 from emsco.words.decisions import Decisions
 
@@ -124,7 +127,7 @@ def test_what_cannot_be_decided_is_refused_by_name(cascade):
         list(decide_batches(cascade, table.append_column("cost", table["dear"]), keep=["cost"]))
     with pytest.raises(ColumnsError, match=r"got int"):
         list(decide_batches(cascade, [7]))
-    with pytest.raises(ColumnsError, match=r"fitted cascade"):
+    with pytest.raises(ModelError, match=r"fitted cascade"):
         list(decide_batches(CascadeClassifier(), table))
 
     class Short:
@@ -277,3 +280,14 @@ def test_readers_get_no_rows_twice_and_no_closed_ones(cascade):
     assert asked[0][1] is None
     for stage, (_, places) in enumerate(asked[1:], start=1):
         assert places.tolist() == np.flatnonzero(expected.exit_stage >= stage).tolist()
+
+
+def test_without_pyarrow_the_module_says_what_to_install():
+    code = (
+        "import sys; sys.modules['pyarrow'] = None\n"
+        "from emsco.exceptions import MissingExtraError\n"
+        "try: import emsco.arrow\n"
+        "except MissingExtraError as error: print(error)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert "pip install 'emsco[arrow]'" in run.stdout

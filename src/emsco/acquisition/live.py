@@ -24,7 +24,7 @@ from emsco.acquisition.log import DROP, Log
 from emsco.acquisition.receipt import Receipts
 from emsco.acquisition.sources import Sources
 from emsco.acquisition.terms import Terms
-from emsco.cascade import Decider
+from emsco.cascade import decider_of
 from emsco.cascade.loop import decide_rows, drive_async
 from emsco.exceptions import SourcesError
 from emsco.words.decisions import ERROR, Decisions, reason_for
@@ -89,12 +89,7 @@ class LiveCascade:
         on_log_failure: str = DROP,
         accounts: Accounts | None = None,
     ) -> None:
-        cascade = getattr(cascade, "best_cascade_", cascade)
-        decider = getattr(cascade, "decider_", cascade)
-        if not isinstance(decider, Decider):
-            raise SourcesError(
-                f"Give a fitted cascade, got {type(cascade).__name__}, which decides nothing yet."
-            )
+        decider = decider_of(cascade)
         if decider.layout.answers is not None:
             raise SourcesError("A cascade before logged answers decides tables, not live rows.")
         _check_limits(max_cost=max_cost, deadline=deadline)

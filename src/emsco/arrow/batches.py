@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from emsco.arrow._driver import Driver, read_named
 from emsco.arrow.reader import Reader
-from emsco.cascade import Decider
+from emsco.cascade import decider_of
 from emsco.exceptions import ColumnsError
 from emsco.rows.columns import is_dataset
 from emsco.rows.parts import BLOCK_ROWS, Batch, Part, check_names, parts_of
@@ -143,19 +143,6 @@ def decision_schema(
             )
         begin[name] = given.field(name).type
     return pa.schema(begin | fields)
-
-
-def decider_of(cascade: Any) -> Decider:
-    """Return what decides in a fitted cascade, or in the one that a search has chosen."""
-    if isinstance(cascade, Decider):
-        return cascade
-    chosen = getattr(cascade, "best_cascade_", cascade)
-    decider: Decider | None = getattr(chosen, "decider_", None)
-    if decider is None:
-        raise ColumnsError(
-            f"Give a fitted cascade, got {type(cascade).__name__}, which decides nothing yet."
-        )
-    return decider
 
 
 def _readers(batches: Any, names: Sequence[str]) -> Iterator[Reader]:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from emsco._ground.progress import followed
 from emsco.cascade.factors import factors_of
 from emsco.cascade.loop import Answer, Ask, Plan, Stage, decide_block, decide_rows, drive
-from emsco.exceptions import DesignError, quoted
+from emsco.exceptions import DesignError, ModelError, quoted
 from emsco.learners.final_stage import FinalStage, logged
 from emsco.learners.logistic import ReadFirst, encodings_of
 from emsco.learners.protocol import Judge, Stages
@@ -377,3 +377,14 @@ def _features(sources: Sequence[str], costs: Costs, names: Sequence[str]) -> tup
 def _one_or_each(thresholds: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return one threshold if all classes have the same, so that the loop need not look it up."""
     return thresholds[:1] if (thresholds == thresholds[0]).all() else thresholds
+
+
+def decider_of(cascade: Any) -> Decider:
+    """Return what decides in a fitted cascade, or in the one that a search has chosen."""
+    chosen = getattr(cascade, "best_cascade_", cascade)
+    decider = getattr(chosen, "decider_", chosen)
+    if not isinstance(decider, Decider):
+        raise ModelError(
+            f"Give a fitted cascade, got {type(cascade).__name__}, which decides nothing yet."
+        )
+    return decider

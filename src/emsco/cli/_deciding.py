@@ -82,10 +82,9 @@ def schema_of(decider: Decider, rows: Rows, keep: Sequence[str]) -> pa.Schema:
 
 
 def decided(
-    decider: Decider, rows: Rows, keep: Sequence[str], schema: pa.Schema, tally: Tally
+    decider: Decider, rows: Rows, keep: Sequence[str], tally: Tally
 ) -> Iterator[pa.RecordBatch]:
     """Decide a file, block by block."""
-    del schema  # as decisions have it
     names, commas = decider.columns_read, DecimalCommas(rows.path)
     blocks = rows.blocks(list(dict.fromkeys([*names, *keep])))
     readers = (Respelled(block, commas, names) for block in blocks)

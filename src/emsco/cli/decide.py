@@ -74,7 +74,7 @@ def decide(
     cascade = load_cascade(model, trust)
     opened, tally = open_rows(rows, stdin=True), Tally()
     schema = schema_of(cascade.decider_, opened, kept)
-    parts = make_parts(schema, decided(cascade.decider_, opened, kept, schema, tally))
+    parts = make_parts(schema, decided(cascade.decider_, opened, kept, tally))
     if file is not None:
         write_whole(file, parts)
         note(f"Written: {file}. {tally.sentence(cascade.costs_.unit)}")

@@ -15,7 +15,7 @@ import pyarrow.parquet
 
 from emsco._ground.progress import tell
 from emsco.arrow import decide_batches, decision_schema, is_url, open_dataset, parts_of
-from emsco.arrow.batches import decider_of
+from emsco.cascade import decider_of
 from emsco.cascade.fingerprint import fingerprint
 from emsco.exceptions import ArtifactError, ValuesError
 from emsco.ray.engine import RayEngine
