@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import fsspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset
 import pyarrow.fs
 import pyarrow.parquet
 import pytest
+import remote
 from test_s3 import endpoint, store_at  # noqa: F401  # a fixture: moto's server
 
 from emsco import CascadeClassifier
@@ -55,4 +57,24 @@ def test_a_store_that_cannot_be_written_is_told_without_its_keys(store):
     _, asked = store
     with pytest.raises(ArtifactError, match=r"^That URL cannot be a folder") as caught:
         Folder.make(f"s3://name:secret@no-such-bucket/out{asked}")
+    assert "secret" not in str(caught.value)
+
+
+def test_a_store_that_only_fsspec_knows_is_written(engine, tmp_path):
+    fsspec.register_implementation("elsewhere", remote.Elsewhere, clobber=True)
+    rng = np.random.default_rng(0)
+    table = pa.table({"age": rng.normal(size=300), "score": rng.normal(size=300)})
+    cascade = CascadeClassifier(threshold=0.6).fit(table, rng.integers(2, size=300))
+    pa.parquet.write_table(table, tmp_path / "rows.parquet")
+    given, out = f"elsewhere://{tmp_path}/rows.parquet", f"elsewhere://{tmp_path}/out"
+    assert decide_dataset(cascade, given, out, engine=engine).rows == 300
+    assert decide_dataset(cascade, given, out, engine=engine).rows == 0
+    found = pa.dataset.dataset(tmp_path / "out").to_table()
+    np.testing.assert_array_equal(found["confidence"].to_numpy(), cascade.decide(table).confidence)
+    assert [path for path in (tmp_path / "out").iterdir() if path.name.startswith(".")] == []
+
+
+def test_a_scheme_that_nobody_knows_is_told_without_its_keys():
+    with pytest.raises(ArtifactError, match="No file system is known for vault://") as caught:
+        Folder.make("vault://name:secret@decided/out")
     assert "secret" not in str(caught.value)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from emsco.arrow.batches import FIELDS as FIELDS
     from emsco.arrow.batches import decide_batches as decide_batches
     from emsco.arrow.batches import decision_schema as decision_schema
+    from emsco.arrow.open import file_system_of as file_system_of
     from emsco.arrow.open import is_url as is_url
     from emsco.arrow.open import open_dataset as open_dataset
     from emsco.arrow.reader import Reader as Reader
@@ -29,6 +30,7 @@ NAMES = {
     "Reader": "arrow.reader",
     "decide_batches": "arrow.batches",
     "decision_schema": "arrow.batches",
+    "file_system_of": "arrow.open",
     "is_url": "arrow.open",
     "open_dataset": "arrow.open",
     "parts_of": "rows.parts",

@@ -57,7 +57,7 @@ def open_dataset(source: str | PathLike[str], *, format: str = "parquet") -> Any
     shown = _SECRETS.sub("//", name)
     try:
         if is_url(name):
-            system, path = _system_of(name)
+            system, path = file_system_of(name)
         else:
             system, path = pa.fs.LocalFileSystem(), name
         # Folders above a file that is given by itself say nothing of its rows.
@@ -76,8 +76,16 @@ def open_dataset(source: str | PathLike[str], *, format: str = "parquet") -> Any
     return dataset
 
 
-def _system_of(url: str) -> tuple[Any, str]:
-    """Give the file system of a URL and the path in it: pyarrow's own, else fsspec's."""
+def file_system_of(url: str) -> tuple[Any, str]:
+    """Return the file system of a URL and the path in it: pyarrow's own, else fsspec's.
+
+    Examples
+    --------
+    >>> from emsco.arrow import file_system_of
+    >>> system, path = file_system_of("memory://decided/rows")
+    >>> system.type_name, path
+    ('py::fsspec+memory', '/decided/rows')
+    """
     try:
         system, path = pa.fs.FileSystem.from_uri(url)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
@@ -90,6 +98,6 @@ def _system_of(url: str) -> tuple[Any, str]:
                 f"{scheme}:// needs a package that is not installed: {lacking}."
             ) from lacking
         except ValueError:
-            raise ArtifactError(f"No file system is known for {scheme}://: {error}.") from error
+            raise ArtifactError(f"No file system is known for {scheme}://.") from error
         system = pa.fs.PyFileSystem(pa.fs.FSSpecHandler(found))
     return system, path

@@ -380,7 +380,16 @@ def _one_or_each(thresholds: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def decider_of(cascade: Any) -> Decider:
-    """Return what decides in a fitted cascade, or in the one that a search has chosen."""
+    """Return what decides in a fitted cascade, or in the one that a search has chosen.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from emsco import CascadeClassifier
+    >>> from emsco.cascade import decider_of
+    >>> decider_of(CascadeClassifier().fit(*load_iris(return_X_y=True))).columns_read
+    ['x0', 'x1', 'x2', 'x3']
+    """
     chosen = getattr(cascade, "best_cascade_", cascade)
     decider = getattr(chosen, "decider_", chosen)
     if not isinstance(decider, Decider):

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow.fs
 
 from emsco._ground.atomic import write_whole
-from emsco.arrow import is_url
+from emsco.arrow import file_system_of, is_url
 from emsco.exceptions import ArtifactError, quoted
 
 _PIECE = re.compile(r".*-\d{12}-\d+-[0-9a-f]{16}\.parquet", re.DOTALL)
@@ -31,13 +31,14 @@ class Folder:
         """Open a folder, made if necessary."""
         try:
             if is_url(out):
-                system, path = pyarrow.fs.FileSystem.from_uri(os.fspath(out))
+                system, path = file_system_of(os.fspath(out))
             else:
                 system, path = pyarrow.fs.LocalFileSystem(), os.path.abspath(out)
             system.create_dir(path, recursive=True)
         except (OSError, ValueError) as error:
             shown = "That URL" if is_url(out) else os.fspath(out)  # a URL may hold keys
-            raise ArtifactError(f"{shown} cannot be a folder to write to: {error}.") from error
+            why = str(error).rstrip(".")
+            raise ArtifactError(f"{shown} cannot be a folder to write to: {why}.") from error
         return cls(system, path)
 
     def names(self) -> set[str]:

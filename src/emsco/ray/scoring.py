@@ -88,8 +88,8 @@ def decide_dataset(
         The rows: a data set of files, or what `emsco.arrow.open_dataset` takes. All nodes must be
         able to read it.
     out : str or path
-        The folder to write: a path that all nodes share, or a URL such as `s3://...`. It is made if
-        necessary.
+        The folder to write: a path that all nodes share, or a URL such as `s3://...`, as
+        `emsco.arrow.open_dataset` takes it. It is made if necessary.
     keep : sequence of str, default=()
         Columns of the input to copy to the front of each decision. Without any, decisions begin
         with `file`, the path of the input file, and `row`, the number of the row in it.
