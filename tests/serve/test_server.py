@@ -1,0 +1,42 @@
+"""A server stops for the garbage collector when it begins and when it reloads, and not between."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+
+import pytest
+
+from emsco.serve.server import set_aside
+
+
+@pytest.fixture(autouse=True)
+def thawed():
+    """Leave the collector of the other tests as it was."""
+    yield
+    gc.unfreeze()
+
+
+class Model:
+    """Something that refers to itself, as models do."""
+
+    def __init__(self):
+        self.itself = self
+
+
+def test_the_collector_passes_over_what_is_set_aside():
+    model = Model()
+    set_aside()
+    assert gc.get_freeze_count() > 10_000
+    assert not any(one is model for one in gc.get_objects())
+
+
+def test_a_model_that_was_set_aside_is_deleted_when_the_next_one_is():
+    model = Model()
+    left = weakref.ref(model)
+    set_aside()
+    del model
+    gc.collect()
+    assert left() is not None
+    set_aside()
+    assert left() is None
