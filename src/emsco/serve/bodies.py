@@ -6,6 +6,7 @@ wrong is told by the place in the body, never by what stands there.
 
 from __future__ import annotations
 
+import gc
 import hashlib
 from typing import Annotated, Any, Generic, TypeVar
 
@@ -120,10 +121,15 @@ class Reader(Generic[_Read]):
 
     def _look(self, content: bytes) -> None:
         """Refuse a large body for its first mistake: to find all of them takes long."""
+        was_on = gc.isenabled()
+        gc.disable()  # it would look through a million values while they are made
         try:
             body = from_json(content)
         except ValueError:
             return  # whoever reads it says where
+        finally:
+            if was_on:
+                gc.enable()
         if not isinstance(body, dict):
             return
         if any(name not in self._kind.model_fields for name in body):

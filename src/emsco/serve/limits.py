@@ -15,6 +15,7 @@ _MOST_HELD = 64_000_000  # bytes of all bodies that are still coming, unless one
 _STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+', re.DOTALL)
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _ALIKE = bytes.maketrans(b"{}", b"[]")
+_TOO_DEEP = b"[" * (MOST_DEPTH + 1)
 
 Receive = Callable[[], Awaitable[Any]]
 
@@ -234,6 +235,8 @@ def is_too_deep(body: bytes) -> bool:
         return False
     left = _STRINGS.sub(b"", body).translate(_ALIKE, _NO_BRACKETS)
     for _ in range(MOST_DEPTH):  # each time without the innermost ones
+        if _TOO_DEEP in left:  # seen at once, where to take 16 levels away would take long
+            return True
         left = left.replace(b"[]", b"")
     # What is opened and never closed, or the other way round, is no JSON: who parses it says so.
     return b"[]" in left or left.count(b"[") > MOST_DEPTH
