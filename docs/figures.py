@@ -16,8 +16,12 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
 from benchmarks import history  # noqa: E402
+from experiments import results, watched  # noqa: E402
 
-BLOCKS: dict[str, Callable[[], str]] = {"history": lambda: history.table(history.load())}
+BLOCKS: dict[str, Callable[[], str]] = {
+    "history": lambda: history.table(history.load()),
+    "watched": lambda: watched.table(results.load("watched")),
+}
 _BLOCK = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end -->)", flags=re.DOTALL)
 
 

@@ -25,6 +25,7 @@ from emsco.certify.monitor import Alarm, CertificateMonitor
 from emsco.serve.state.protocol import Kept, Marked, State
 from emsco.serve.watch import Watch
 from experiments.monitor import ALPHA, CALIBRATION_ROWS, COSTS, SURELY, World
+from experiments.results import write
 from experiments.tables import markdown
 
 DAY = 86_400.0
@@ -34,6 +35,10 @@ LABEL_AFTER = 30  # days
 REVIEWED = 0.98  # of the audited rows; the label of the others never comes
 MEASURED = 709  # labels, the median delay of `experiments monitor` for the same change
 WITHIN = 1.25  # times that, at most
+FIGURES = (
+    "early", "early_share", "followed", "noticed", "median_labels", "nine_of_ten", "median_days",
+    "accuracy", "accuracy_at_worst",
+)  # fmt: skip
 FRAUDS = (0.05, 0.6)  # the share of frauds among right and among wrong answers
 
 
@@ -114,7 +119,7 @@ class Memory:
 
 def run(*, small: bool, only: list[str] | None = None) -> str:
     """Simulate services for 200 days; give the table."""
-    lines, missed = [], []
+    rows, missed = [], []
     scale = 0.1 if small else 1.0
     for number, case in enumerate(CASES):
         if only and str(number) not in only:
@@ -123,20 +128,27 @@ def run(*, small: bool, only: list[str] | None = None) -> str:
         found = [simulate(number, seed, scale) for seed in range(runs)]
         figures = summary(case, found)
         print(json.dumps({"case": case.name, "runs": runs} | figures), flush=True)
-        lines.append([case.name, f"{runs:,}", *_cells(figures)])
+        rows.append({"case": case.name, "runs": runs} | dict.fromkeys(FIGURES, "") | figures)
         missed += _missed(case, figures, runs)
-    header = ["what happens", "runs", "alarms without cause %", "noticed %",
-              "median delay, labels counted", "9 of 10 within", "median delay, days",
-              "accuracy of the labelled %", "if all others were wrong %"]  # fmt: skip
+    if not small and not only:
+        write("watched", "python -m experiments watched", rows)
     report = (
         f"Services of {DAYS} days with {AUDITED} audited rows a day ({AUDITED / _rate(scale):.0%} "
         f"of all), of which {REVIEWED:.0%} are labelled; frauds within 5 days, non-frauds after 20 "
         f"to 30; rows count after {LABEL_AFTER} days. alpha {ALPHA:.0%}; the change comes on day "
-        f"{CHANGE}.\n\n{markdown(header, lines)}"
+        f"{CHANGE}.\n\n{table(rows)}"
     )
     if missed:
         raise SystemExit(f"{report}\n\nMissed: {'; '.join(missed)}.")
     return report
+
+
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """Lay out a row for each case."""
+    header = ["what happens", "runs", "alarms without cause %", "noticed %",
+              "median delay, labels counted", "9 of 10 within", "median delay, days",
+              "accuracy of the labelled %", "if all others were wrong %"]  # fmt: skip
+    return markdown(header, [[row["case"], f"{row['runs']:,}", *_cells(row)] for row in rows])
 
 
 def _rate(scale: float) -> int:
@@ -298,10 +310,10 @@ def summary(case: Case, found: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _cells(figures: dict[str, Any]) -> list[str]:
     def told(name: str, form: str = ",.0f", times: float = 1) -> str:
-        number = figures.get(name)
-        return "-" if number is None else f"{times * number:{form}}" if number < np.inf else "never"
+        number = figures[name]
+        return "-" if number == "" else f"{times * number:{form}}" if number < np.inf else "never"
 
-    followed = figures.get("followed")
+    followed = figures["followed"]
     noticed = f"{100 * figures['noticed'] / followed:.1f}" if followed else "-"
     return [
         told("early_share", ".1f", 100), noticed, told("median_labels"), told("nine_of_ten"),
