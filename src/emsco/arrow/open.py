@@ -82,9 +82,9 @@ def file_system_of(url: str) -> tuple[Any, str]:
     Examples
     --------
     >>> from emsco.arrow import file_system_of
-    >>> system, path = file_system_of("memory://decided/rows")
+    >>> system, path = file_system_of("file:///decided/rows")
     >>> system.type_name, path
-    ('py::fsspec+memory', '/decided/rows')
+    ('local', '/decided/rows')
     """
     try:
         system, path = pa.fs.FileSystem.from_uri(url)
