@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -35,6 +38,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "data_folder" in getattr(item, "fixturenames", ()):
             item.add_marker("data")
+
+
+@pytest.fixture
+def refused_without() -> Callable[[str, str], str]:
+    """Give what is said where a library is missing: in a process that cannot import it."""
+
+    def told(library: str, code: str) -> str:
+        program = (
+            f"import sys; sys.modules[{library!r}] = None\n"
+            "from emsco.exceptions import MissingExtraError\n"
+            f"try: {code}\n"
+            "except MissingExtraError as error: print(error)"
+        )
+        command = [sys.executable, "-c", program]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+    return told
 
 
 @pytest.fixture(scope="session")

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-
 import numpy as np
 import pandas as pd
 import pyarrow as pa
@@ -282,12 +279,5 @@ def test_readers_get_no_rows_twice_and_no_closed_ones(cascade):
         assert places.tolist() == np.flatnonzero(expected.exit_stage >= stage).tolist()
 
 
-def test_without_pyarrow_the_module_says_what_to_install():
-    code = (
-        "import sys; sys.modules['pyarrow'] = None\n"
-        "from emsco.exceptions import MissingExtraError\n"
-        "try: import emsco.arrow\n"
-        "except MissingExtraError as error: print(error)"
-    )
-    run = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-    assert "pip install 'emsco[arrow]'" in run.stdout
+def test_without_pyarrow_the_module_says_what_to_install(refused_without):
+    assert "pip install 'emsco[arrow]'" in refused_without("pyarrow", "import emsco.arrow")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import traceback
+
 import fsspec
 import numpy as np
 import pyarrow as pa
@@ -77,4 +79,5 @@ def test_a_store_that_only_fsspec_knows_is_written(engine, tmp_path):
 def test_a_scheme_that_nobody_knows_is_told_without_its_keys():
     with pytest.raises(ArtifactError, match="No file system is known for vault://") as caught:
         Folder.make("vault://name:secret@decided/out")
-    assert "secret" not in str(caught.value)
+    told = "".join(traceback.format_exception(caught.value, chain=True))
+    assert "secret@" not in told.replace('Folder.make("vault://name:secret@decided/out")', "")

@@ -88,7 +88,7 @@ def file_system_of(url: str) -> tuple[Any, str]:
     """
     try:
         system, path = pa.fs.FileSystem.from_uri(url)
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         scheme = url.partition("://")[0]
         fsspec = require("fsspec", "arrow")
         try:
@@ -98,6 +98,7 @@ def file_system_of(url: str) -> tuple[Any, str]:
                 f"{scheme}:// needs a package that is not installed: {lacking}."
             ) from lacking
         except ValueError:
-            raise ArtifactError(f"No file system is known for {scheme}://.") from error
+            # Without its cause, which repeats the URL: it may hold keys.
+            raise ArtifactError(f"No file system is known for {scheme}://.") from None
         system = pa.fs.PyFileSystem(pa.fs.FSSpecHandler(found))
     return system, path

@@ -18,7 +18,7 @@ from emsco.cli._tables import CSV_ENDINGS, PARQUET_ENDINGS
 from emsco.exceptions import ArtifactError
 
 Parts: TypeAlias = Callable[[pa.Schema, Iterable[pa.RecordBatch]], Iterator[bytes]]
-Rows = TypeVar("Rows", pa.RecordBatch, pa.Table)
+_Batch = TypeVar("_Batch", pa.RecordBatch, pa.Table)
 
 _GROUP_ROWS = 2**17  # of a Parquet file
 _FEW = {"exit_stage", "cost", "latency"}
@@ -43,7 +43,7 @@ def csv_parts(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[
     yield from parts
 
 
-def _ahead(write: Callable[[Rows], bytes], batches: Iterable[Rows]) -> Iterator[bytes]:
+def _ahead(write: Callable[[_Batch], bytes], batches: Iterable[_Batch]) -> Iterator[bytes]:
     """Write each batch in a thread, while the next one is decided."""
     with ThreadPoolExecutor(1) as pool:
         before: Future[bytes] | None = None
