@@ -15,6 +15,7 @@ def thawed():
     """Leave the collector of the other tests as it was."""
     yield
     gc.unfreeze()
+    gc.enable()
 
 
 class Model:
@@ -26,7 +27,9 @@ class Model:
 
 def test_the_collector_passes_over_what_is_set_aside():
     model = Model()
+    gc.disable()  # as while a service starts
     set_aside()
+    assert gc.isenabled()
     assert gc.get_freeze_count() > 10_000
     assert not any(one is model for one in gc.get_objects())
 

@@ -104,6 +104,7 @@ def set_aside() -> None:
     gc.unfreeze()
     gc.collect()
     gc.freeze()
+    gc.enable()  # off while all of it was loaded
 
 
 async def serve(
