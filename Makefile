@@ -41,3 +41,4 @@ requirements:  ## pin the environments anew, with hashes and without any index a
 	$(COMPILE) --constraint requirements/test.txt pyproject.toml requirements/text.in --output-file requirements/text.txt
 	echo 'moto[server]' | $(COMPILE) - --output-file requirements/s3.txt
 	echo uv | $(COMPILE) - --output-file requirements/uv.txt
+	echo cyclonedx-bom | $(COMPILE) - --output-file requirements/sbom.txt

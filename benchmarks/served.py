@@ -34,8 +34,8 @@ JSON = "application/json"
 # As long as the answer of the service to one row.
 CONSTANT = to_json({
     "id": "f" * 32, "model": "0" * 64, "decisions": [{
-        "id": f"{'f' * 32}-0", "label": 1, "accepted": True, "reason": "", "confidence": 0.9723,
-        "cost": 1.0, "exit_stage": 0, "latency": 0.000312,
+        "id": f"{'f' * 32}-0", "label": 1, "accepted": True, "guess": None, "reason": "",
+        "retry": False, "confidence": 0.9723, "cost": 1.0, "exit_stage": 0, "latency": 0.000312,
     }],
 })  # fmt: skip
 

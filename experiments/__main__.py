@@ -7,9 +7,10 @@ import importlib
 
 NAMES = (
     "certificates", "headline", "missed", "optimism", "guard", "monitor", "loading", "mutations",
+    "csv_mutations",
     "masked", "savings", "survival", "disguises", "differential", "paper", "example", "figures",
     "peers", "luck", "budget", "behaviour", "promise", "live", "watched", "serve",
-    "ray", "scaling", "text",
+    "ray", "scaling", "text", "copies", "peeking", "reuse",
 )  # fmt: skip
 
 

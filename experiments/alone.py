@@ -15,6 +15,7 @@ from emsco.certify import Targets, certify_together
 from emsco.certify._binomial import tail
 from emsco.certify._certify import one_row_a_group
 from emsco.datasets import load_thyroid
+from emsco.rows.ledger import forget_all
 from experiments.choices import hold, share_of
 from experiments.tables import markdown
 
@@ -69,6 +70,7 @@ def constant_answers(splits: int, broken: list[str]) -> str:
     }
     issued: dict[str, int] = dict.fromkeys(asked, 0)
     for split in range(splits):
+        forget_all()  # every split is another study
         order = np.random.default_rng(split).permutation(len(y))
         train, fresh = order[: len(y) // 2], order[len(y) // 2 :]
         model = CascadeClassifier(DummyClassifier(strategy="prior"), costs=costs)

@@ -38,7 +38,6 @@ from emsco.cli._tables import open_rows
 from emsco.exceptions import EmscoWarning, ValuesError
 from emsco.words.decisions import INVALID_VALUE, kind_of
 from experiments.hostile import (
-    DAY,
     NUMBER,
     SHOP,
     TEXT,
@@ -59,13 +58,10 @@ ALL_FLOATS = 0.3  # of batches without text, so that they fit a matrix
 
 # The differences there are, and why. Any other ends the experiment.
 LATER_STAGES = "a value that no stage asks for"
-DATES = "a date where training had text"
 DIFFERENCES = {
     LATER_STAGES: "Without a guard, Python refuses rows for any value of a used column that "
     "cannot be judged, as it has them all; the command line reads a column only where a stage "
     "asks for it.",
-    DATES: "A date has no one spelling. In Parquet it is the text that Arrow writes, in training "
-    "as in deciding; in Python it cannot be judged.",
 }
 
 HELD = {"price": NUMBER, "flag": NUMBER, "town": TEXT, "holes": NUMBER, "shop": SHOP,
@@ -272,9 +268,6 @@ def check(model: Model, batch: Batch, rng: np.random.Generator, total: Tally) ->
     loaded = model.twins[LOADED]
     for way, path in in_files(batch, model.path.parent, rng):
         found = of_file(loaded, path)
-        if way == "Parquet" and _has_dates(batch) and found != asked:
-            total.explained[DATES] += 1
-            continue
         total.compare(way, found, asked, batch)
         if rng.random() < BY_COMMAND:
             found = by_command(model.path, path)
@@ -367,7 +360,3 @@ def _as_asked(model: Model, alone: Sequence[Outcome], lazy: Outcome) -> Outcome:
         if isinstance(found, Refused) and kind_of(decision[-1]) == INVALID_VALUE
     }
     return model.first(refused) if refused else lazy
-
-
-def _has_dates(batch: Batch) -> bool:
-    return any(c.family == DAY and c.held == TEXT for c in batch.columns.values())

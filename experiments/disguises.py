@@ -30,6 +30,7 @@ from sklearn.tree import DecisionTreeClassifier
 from emsco import CascadeClassifier, StageDesign, dump, load
 from emsco.certify import certify
 from emsco.exceptions import CertificateError, EmscoError
+from emsco.rows.ledger import forget_all
 from experiments import asking_again
 from experiments.tables import markdown
 
@@ -285,6 +286,7 @@ def _fresh(draws: int, broken: list[str]) -> str:
     for kind in ("continuous", "one continuous column", "all categorical", "repeated values"):
         refused = doubted = 0
         for number in range(draws):
+            forget_all()  # every draw is another study
             rng = np.random.default_rng(number)
             n_fitted, n_fresh = ((400, 400), (400, 150), (150, 400))[number % 3]
             X = draw_fresh(kind, n_fitted + n_fresh, rng)

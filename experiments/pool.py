@@ -42,6 +42,7 @@ CHECKED = (  # what certify() was asked, and after which choice: the simulation 
     ("default", Targets(max_rejected={1: 0.4}, min_precision={1: 0.9})),
 )
 CONFIDENCE = 0.95
+_AGAIN = {"repeated rows": "rows are drawn from the pool with replacement"}
 
 Bits = NDArray[np.uint8]
 Floats = NDArray[np.float32]
@@ -210,7 +211,9 @@ def _certified(
             if _choose(search, way) is None:
                 continue
         forget_all()  # what was asked before on the pool: here it is every population anew
-        (answer,) = certify_together(search, X, y, [targets], confidence=CONFIDENCE, keys=keys)
+        (answer,) = certify_together(
+            search, X, y, [targets], confidence=CONFIDENCE, keys=keys, allow=_AGAIN
+        )
         own[[everybody.index(c.candidate) for c in answer.candidates]] = True
     return found
 

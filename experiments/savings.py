@@ -225,6 +225,7 @@ def _check(search: CascadeSearchCV, X: Any, counts: NDArray[np.intp]) -> None:
         [Targets(agreement=0.98)],
         confidence=CONFIDENCE,
         keys=[f"drawn {i}" for i in range(len(X))],
+        allow={"repeated rows": "rows are drawn with replacement"},
         chosen_first=False,
     )
     listed = _certified(search, counts[:, None], 0.98, 1 - CONFIDENCE)[:, 0]

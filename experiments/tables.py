@@ -24,3 +24,9 @@ def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Lay out a table."""
     lines = [header, ["---"] * len(header), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def exact_interval(events: int, runs: int) -> tuple[float, float]:
+    """Give the exact 95% interval of a share (Clopper and Pearson)."""
+    found = stats.binomtest(events, runs).proportion_ci(0.95, method="exact")
+    return float(found.low), float(found.high)

@@ -75,3 +75,50 @@ def test_what_cannot_be_written_leaves_what_was_there(tmp_path):
     assert path.read_bytes() == b"before"
     with pytest.raises(ArtifactError, match="No such file or directory"):
         write_whole(tmp_path / "none" / "model.emsco", [b""])
+
+
+RACER = """
+import sys
+from emsco._ground.atomic import write_whole
+path, keep, own, n_writes = sys.argv[1], sys.argv[2] or None, sys.argv[3].encode(), int(sys.argv[4])
+for _ in range(n_writes):
+    write_whole(path, [own * 1000, own * 1000], keep=keep)
+"""
+
+
+@pytest.mark.parametrize("keep", ["", "model.emsco.previous"])
+def test_writers_of_one_path_never_fail_and_it_always_leads_to_a_whole_file(tmp_path, keep):
+    """No writer removes the draft of another, and a reader finds a whole file at any time."""
+    path, kept = tmp_path / "model.emsco", str(tmp_path / keep) if keep else ""
+    write_whole(path, [b"0" * 2000])
+    command = [sys.executable, "-c", RACER, str(path), kept]
+    writers = [
+        subprocess.Popen([*command, str(i), "150"], stderr=subprocess.PIPE, text=True)
+        for i in range(6)
+    ]
+    whole = {str(i).encode() * 2000 for i in range(6)}
+    n_absent = n_partial = 0
+    while any(writer.poll() is None for writer in writers):
+        try:
+            n_partial += path.read_bytes() not in whole
+        except FileNotFoundError:
+            n_absent += 1
+    failed = [told for writer in writers if (told := writer.communicate(timeout=60)[1])]
+    assert (failed, n_absent, n_partial) == ([], 0, 0)
+    names = ["model.emsco", keep] if keep else ["model.emsco"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == names
+    assert all((tmp_path / name).read_bytes() in whole for name in names)
+
+
+def test_the_kept_file_is_whole_where_there_are_no_links(tmp_path, monkeypatch):
+    """Such as on FAT: it is copied, and the target still leads to a file at any time."""
+
+    def refuse(*_):
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr("os.link", refuse)
+    path, kept = tmp_path / "model.emsco", tmp_path / "model.emsco.previous"
+    for content in (b"first", b"second", b"third"):
+        write_whole(path, [content], keep=kept)
+    assert (path.read_bytes(), kept.read_bytes()) == (b"third", b"second")
+    assert len(list(tmp_path.iterdir())) == 2

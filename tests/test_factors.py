@@ -301,7 +301,8 @@ class Stern(LogisticRegression):
     """A classifier whose probabilities are not those of its scores."""
 
     def predict_proba(self, X):
-        return np.sqrt(super().predict_proba(X))
+        roots = np.sqrt(super().predict_proba(X))
+        return roots / roots.sum(axis=1, keepdims=True)
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+from sklearn.tree import DecisionTreeClassifier
 
 from emsco import (
     CascadeClassifier,
@@ -31,7 +32,7 @@ from emsco import (
     load,
 )
 from emsco.cascade.fingerprint import fingerprint
-from emsco.certify import certify
+from emsco.certify import Targets, certify, certify_together
 from emsco.datasets import make_costly_classification
 from emsco.exceptions import (
     ArtifactError,
@@ -217,7 +218,8 @@ def test_under_agreement_labels_are_ignored_by_fit_and_score_and_refused_by_all_
         with pytest.raises(CertificateError, match="certify `agreement`"):
             certify(search, FRESH, given, max_missed={1: 0.5})
     cascade = search.best_cascade_
-    assert certify(cascade, FRESH, y, accuracy=0.5).certified, "of it labels may be"
+    labelled = certify(cascade, FRESH, y, accuracy=0.5, final_fitted_elsewhere=True)
+    assert labelled.certified, "of it labels may be"
     forget_all()
     assert certify(cascade, FRESH, agreement=0.5).certified
 
@@ -231,6 +233,45 @@ def test_a_search_for_labels_needs_them():
     for lacking in (search.truth, search.score_front, search.score):
         with pytest.raises(ClassesError, match="`y` is needed"):
             lacking(FRESH)
+
+
+@pytest.fixture(scope="module")
+def knows_these_rows():
+    """Return a cascade before a model that has learned the calibration rows by heart."""
+    model = DecisionTreeClassifier(random_state=0).fit(FRESH, Y[600:])
+    cascade = CascadeClassifier(design=TWO_STAGES, costs=COSTS, threshold=0.99, final=model)
+    return cascade.fit(X, Y[:600])
+
+
+def test_with_labels_a_final_model_must_not_have_seen_the_rows(knows_these_rows):
+    """It cannot be seen, so it is asked for: on rows learned by heart, it is never wrong."""
+    with pytest.raises(CertificateError, match="final_fitted_elsewhere=True"):
+        certify(knows_these_rows, FRESH, Y[600:], accuracy=0.9)
+    said = certify(knows_these_rows, FRESH, Y[600:], accuracy=0.9, final_fitted_elsewhere=True)
+    assert said.certified
+    others = make_costly_classification(5000, 4, class_sep=1.5, random_state=0)
+    true = np.mean(knows_these_rows.predict(others[0][900:]) == others[1][900:])
+    assert true < 0.9, "what was said is false here, and so is the certificate"
+    assert "only if the final model has not seen these rows" in said.sentence
+    together = [Targets(accuracy=0.5), Targets(max_missed={1: 0.5})]
+    with pytest.raises(CertificateError, match="final_fitted_elsewhere=True"):
+        certify_together(knows_these_rows, FRESH, Y[600:], together)
+
+
+def test_agreement_and_cascades_without_a_final_model_need_no_such_word(knows_these_rows):
+    forget_all()
+    agreed = certify(knows_these_rows, FRESH, agreement=0.5)
+    assert "final model has not seen" not in agreed.sentence
+    alone = CascadeClassifier(costs=COSTS).fit(X, Y[:600])
+    forget_all()
+    assert certify(alone, FRESH, Y[600:], accuracy=0.5).certified
+
+
+def test_a_search_for_labels_asks_as_well():
+    asked = {"costs": COSTS, "threshold": 0.8, "max_stages": 2, "select": {"by": "accuracy"}}
+    search = CascadeSearchCV(final=MODEL, **asked).fit(X, Y[:600])
+    with pytest.raises(CertificateError, match="final_fitted_elsewhere=True"):
+        certify(search, FRESH, Y[600:], accuracy=0.5)
 
 
 def test_an_answer_that_fit_did_not_see_is_told_as_the_models(search):

@@ -10,6 +10,7 @@ import threading
 
 import numpy as np
 import pytest
+from scipy.stats import beta
 
 from emsco import CascadeClassifier, CascadeSearchCV, InputGuard, dump, load
 from emsco.certify import Targets, certify, certify_together
@@ -17,6 +18,7 @@ from emsco.datasets import make_costly_classification
 from emsco.exceptions import ArtifactError, CertificateError, ValuesError
 from emsco.rows.known import HashedRows, View
 from emsco.rows.ledger import Entry, forget_all, keep_ledger, ledger_of
+from emsco.rows.sketches import Part, Sketch
 
 ALREADY = "already used for a certificate"
 STRICT, LOOSE = 0.99999, 0.8
@@ -45,7 +47,9 @@ def search(data):
 
 def entry(question="q", share=1.0, candidates=0, seed=0):
     hashes = np.random.default_rng(seed).integers(2**63, size=30).astype(np.uint64)
-    return Entry(question, share, candidates, HashedRows((View("c", (hashes,) * 3),), hashes))
+    rows = HashedRows((View("c", (hashes,) * 3),), hashes)
+    sketch = Sketch({"3": Part(np.sort(hashes), 30, 1)})
+    return Entry(question, share, candidates, rows, fitted="rows", sketch=sketch, figures=9)
 
 
 @pytest.mark.parametrize(
@@ -76,6 +80,52 @@ def test_whoever_asks_again_on_the_same_rows_is_refused(search, data, rows, othe
     assert not certify(search, X, y, accuracy=STRICT).certified
     with pytest.raises(CertificateError, match=ALREADY):
         certify(other(search, data), y=y, accuracy=LOOSE, **disguise(X))
+
+
+def standardised(X):
+    return (X - X.mean()) / X.std()
+
+
+CHANGES = {
+    "a column added": lambda X: X.assign(more=np.arange(len(X)) * 7 % 11),
+    "a column dropped": lambda X: X.drop(columns="s1"),
+    "columns renamed": lambda X: X.rename(columns="new {}".format),
+    "standardised": standardised,
+    "an array": lambda X: X.to_numpy(),
+    "one row left out": lambda X: X[1:].reset_index(drop=True),
+    "an array, standardised": lambda X: standardised(X).to_numpy(),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_model_of_changed_columns_does_not_get_the_same_rows_again(search, data, rows, change):
+    X, y, _ = data
+    changed, training = CHANGES[change](rows[0]), CHANGES[change](X[:1000])
+    other = CascadeClassifier(threshold=0.6).fit(training, y[1000 - len(training) : 1000])
+    certify(search, *rows, accuracy=STRICT)
+    with pytest.raises(CertificateError, match=ALREADY):
+        certify(other, changed, rows[1][len(rows[1]) - len(changed) :], accuracy=LOOSE)
+
+
+def test_a_model_of_other_rows_does_not_get_the_same_rows_again(search, data, rows):
+    X, y, costs = data
+    other = CascadeClassifier(costs=costs).fit(X[2000:], y[2000:])
+    certify(search, *rows, accuracy=STRICT)
+    with pytest.raises(CertificateError, match=ALREADY):
+        certify(other, *rows, accuracy=LOOSE)
+    forget_all()
+    search.score_front(*rows)
+    assert certify(other, *rows, accuracy=LOOSE).tried == len(search.front_), "looking counts too"
+
+
+def test_a_model_of_other_rows_gets_fresh_rows(search, data, rows):
+    X, y, costs = data
+    other = CascadeClassifier(costs=costs).fit(X[:900], y[:900])
+    certify(search, *rows, accuracy=STRICT)
+    # Another table often has the same index.
+    fresh = X[2000:].set_axis(rows[0].index + 5)
+    certify(search, rows[0].set_axis(rows[0].index + 5), rows[1], accuracy=STRICT)
+    assert certify(other, fresh, y[2000:], accuracy=LOOSE).certified
 
 
 def test_a_loaded_model_knows_what_was_asked_before_and_after(search, rows, tmp_path):
@@ -152,6 +202,29 @@ def test_looking_at_many_candidates_spends(search, rows, of):
         assert bounds[0].coverage[0] < bounds[1].coverage[0]
 
 
+@pytest.mark.parametrize("target", ["accuracy", "max_missed"])
+def test_a_target_that_was_chosen_by_what_was_shown_pays_for_all_others(search, rows, target):
+    """Nine figures of each cascade could have been chosen: three, and three of each class."""
+    X, y = rows
+    candidate = search.front_[-1]
+    shown = search.score_front(X, y)[len(search.front_) - 1].fresh
+    n_cascades = len(search.front_)
+    errors, total = shown.accepted - shown.right, shown.accepted
+    if target == "max_missed":
+        errors, total = shown.class_accepted[0] - shown.class_right[0], shown.class_rows[0]
+
+    def asked_at(level):
+        """Give the tightest target that passes at this level."""
+        share = float(beta.ppf(1 - level, errors + 1, total - errors)) + 1e-9
+        return {"accuracy": 1 - share} if target == "accuracy" else {"max_missed": {0: share}}
+
+    model = search.cascade(candidate)
+    assert not certify(model, X, y, **asked_at(0.01 / n_cascades / 8.9)).certified
+    forget_all()
+    search.score_front(X, y)
+    assert certify(model, X, y, **asked_at(0.01 / n_cascades / 9.1)).certified
+
+
 def test_looking_after_the_question_changes_no_answer(search, rows):
     X, y = rows
     cascade = search.cascade(search.front_[-1])
@@ -224,11 +297,29 @@ def test_a_ledger_comes_back_from_its_file(tmp_path):
     again = ledger_of("rows")
     again.keep_in(path)
     again.refresh()
-    first, second = again.entries
+    first, second, third = again.entries
+    assert third.question == "third", "what is asked of rows holds for every model"
     assert (first.question, first.share, first.candidates) == ("q", 1.0, 0)
     assert (second.question, second.share, second.candidates) == ("shown", 0.0, 40)
     assert np.array_equal(first.rows.keys, np.sort(asked.rows.keys))
     assert np.array_equal(second.rows.views[0].hashes[2], np.sort(shown.rows.keys))
+    assert (second.figures, second.fitted) == (9, "rows")
+    assert np.array_equal(second.sketch.parts["3"].hashes, shown.sketch.parts["3"].hashes)
+
+
+def test_a_ledger_of_the_first_format_is_read(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    ledger_of("rows").keep_in(path)
+    with ledger_of("rows").open() as page:
+        page.append([entry()])
+    line = json.loads(path.read_text()) | {"format": 1}
+    del line["sketch"], line["figures"]
+    path.write_text(json.dumps(line) + "\n")
+    forget_all()
+    ledger_of("rows").keep_in(path)
+    ledger_of("rows").refresh()
+    (read,) = ledger_of("rows").entries
+    assert (read.question, read.figures, read.sketch) == ("q", 1, Sketch())
 
 
 def test_a_line_that_a_dying_process_left_half_is_no_question(tmp_path):
@@ -247,8 +338,20 @@ def test_a_line_that_a_dying_process_left_half_is_no_question(tmp_path):
     assert [json.loads(line)["question"] for line in lines] == ["first", "third"]
 
 
+def test_a_sketch_without_hashes_is_damage(tmp_path):
+    path = tmp_path / "ledger.jsonl"
+    ledger_of("rows").keep_in(path)
+    with ledger_of("rows").open() as page:
+        page.append([entry()])
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"sketch": {"3": ["", 5, 1]}}) + "\n")
+    forget_all()
+    ledger_of("rows").keep_in(path)
+    with pytest.raises(ArtifactError, match=r"is damaged \(its sketch\)"):
+        ledger_of("rows").refresh()
+
+
 @pytest.mark.parametrize(
-    "damage", ['{"format": 1}', "nothing", '{"format": 2, "fitted": "rows"}', "[]"]
+    "damage", ['{"format": 1}', "nothing", '{"format": 3, "fitted": "rows"}', "[]"]
 )
 def test_a_damaged_ledger_is_refused_by_its_line(tmp_path, damage):
     path = tmp_path / "ledger.jsonl"

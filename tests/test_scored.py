@@ -25,7 +25,13 @@ from emsco import (
     evaluate,
 )
 from emsco.datasets import make_costly_classification
-from emsco.exceptions import ClassesError, ColumnsError, SelectionWarning, ValuesError
+from emsco.exceptions import (
+    ClassesError,
+    ColumnsError,
+    LabelsWarning,
+    SelectionWarning,
+    ValuesError,
+)
 from emsco.words.scored import differences
 
 pytestmark = pytest.mark.filterwarnings("ignore::emsco.exceptions.SelectionWarning")
@@ -135,9 +141,10 @@ def test_optimism_is_what_accuracy_loses(scored):
     assert np.mean([one.optimism for one in scored if one.fresh.accepted > 50]) > 0
 
 
-def test_labels_that_fit_never_saw_are_refused(searched):
-    with pytest.raises(ClassesError, match="'ill', which `fit` did not see"):
-        searched.score_front(FRESH, np.where(TRUTH == "sick", "ill", TRUTH))
+def test_labels_that_fit_never_saw_are_warned_of_and_never_right(searched):
+    with pytest.warns(LabelsWarning, match=r"'ill' \([\d,]+ rows\)"):
+        scored = searched.score_front(FRESH, np.where(TRUTH == "sick", "ill", TRUTH))
+    assert all(one.fresh.class_right["ill"] == 0 for one in scored)
 
 
 def test_labels_may_stand_in_a_column(searched, scored):

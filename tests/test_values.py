@@ -230,13 +230,13 @@ def test_a_number_where_training_had_text_is_the_text_that_spells_it():
         )
         alone = frame[:1].assign(kind=[7.0])
         assert fitted.decide(alone)[0] == expected[0]
-        days = frame[:2].assign(kind=pd.to_datetime(["2020-01-01", "2020-01-02"]))
+        spans = frame[:2].assign(kind=pd.to_timedelta([1, 2], unit="D"))
         if guard is None:
             with pytest.raises(ValuesError, match="'kind' held text in training; row 0 is") as e:
-                fitted.decide(days)
+                fitted.decide(spans)
             assert (e.value.row, e.value.column) == (0, "kind")
         else:
-            assert fitted.decide(days).reason.tolist() == ["invalid value: kind"] * 2
+            assert fitted.decide(spans).reason.tolist() == ["invalid value: kind"] * 2
 
 
 def test_numbers_that_are_categories_stay_numbers_also_where_all_are_rare():

@@ -8,10 +8,12 @@ from __future__ import annotations
 # By name: the module that measures it. In this order: the quickest first.
 PARTS = {
     "mutations": "mutations",
+    "hostile": "hostile",
     "table": "table",
     "staged": "staged",
     "secrets": "secrecy",
     "bill": "bill",
+    "midnight": "midnight",
     "cancel": "cancel",
     "faults": "faults",
     "soak": "soak",

@@ -42,6 +42,7 @@ CASES = {
     "cancelled": Case(),
     "cancelled, with a deadline": Case(live={"deadline": 0.25}),
     "cancelled, connections dropped and errors": Case({"dropped": 0.1, "failing": 0.1}),
+    "cancelled, a third turned away and not billed": Case({"turned_away": 0.33}),
     "cancelled, answers kept": Case(source={"ttl": 5.0}),
     "cancelled, few at a time": Case(source={"concurrency": 6}),
     "cancelled, dropped, and asked again by the same token": Case(

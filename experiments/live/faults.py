@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import resource
 import subprocess
@@ -18,6 +19,7 @@ from unittest import mock
 import numpy as np
 
 from emsco.acquisition import LiveCascade
+from emsco.serve.metrics import Metrics
 from experiments.live.bars import Bar, tell
 from experiments.live.problem import INDEX, NAMES, PAGE, URL, WHOIS, Problem, make_problem
 from experiments.live.proxy import Proxies
@@ -232,14 +234,17 @@ class Run:
         affected = np.zeros(len(self._problem.keys), dtype=np.bool_)
         for name in NAMES:
             affected |= self._problem.needed(name) & self._stock.hit(name, way)
-        return Rule(way, affected, (REASONS[way],))
+        # A source that gives invalid values to half of the requests is left alone for a while.
+        return Rule(way, affected, (REASONS[way],), opens=REASONS[way] == "invalid value")
 
     async def _fill_disk(self, disk: Disk, on_failure: str) -> None:
         """Decide while nothing can be logged, and then while it can."""
-        fault, accepted = f"{FULL}: {on_failure}", self._problem.decided.accepted
-        rule = Rule(fault) if on_failure == "drop" else Rule(fault, accepted, ("error",), "log")
+        fault, rejects = f"{FULL}: {on_failure}", on_failure == "reject"
+        everybody = np.ones(len(self._problem.keys), dtype=np.bool_)
+        rule = Rule(fault, everybody, ("error",), "log") if rejects else Rule(fault)
         folder, before = disk.folder / on_failure, self._watch.decisions
         self._watch.rule = Rule(fault, strict=False)
+        billed, metrics, events = self._stock.vendor.billed(), Metrics(), _Events()
         disk.fill()
         async with self._deciding(log=folder, on_log_failure=on_failure) as live:
             while self._watch.decisions == before:
@@ -247,15 +252,22 @@ class Run:
             await self._lasting(self._sizes.disk, rule)
             self._watch.rule = Rule(fault, strict=False)
         lost, before = self._watch.decisions - before, self._watch.decisions
+        billed = self._stock.vendor.billed() - billed
+        assert live.log is not None
+        metrics.logs(live.log)
+        metric = metrics.registry.get_sample_value("emsco_log_lost_total", {"what": "decisions"})
         disk.free()
         async with self._deciding(log=folder, on_log_failure=on_failure) as again:
             await asyncio.sleep(self._sizes.disk / 4)
         lines = [line for path in folder.glob("*.jsonl") for line in path.read_text().splitlines()]
-        told = {"lost": lost, "counted": live.log_dropped, "counted after": again.log_dropped,
+        told = {"lost": lost, "counted": live.log_dropped, "metric": metric, "events": events.end(),
+                "billed": billed, "counted after": again.log_dropped,
                 "decided after": self._watch.decisions - before,
                 "logged": len([json.loads(line) for line in lines])}  # fmt: skip
         tell(_PART, log=on_failure, **told)
-        if lost != live.log_dropped or again.log_dropped or len(lines) != told["decided after"]:
+        is_told = lost == live.log_dropped == metric and told["events"] == 1
+        is_whole = not again.log_dropped and len(lines) == told["decided after"]
+        if not (is_told and is_whole) or (rejects and billed):
             self._log_failures.append(f"{on_failure}: {told}")
 
     def bars(self, bill: float) -> list[Bar]:
@@ -288,7 +300,8 @@ class Run:
                 f"{slowest:.1f} s at most, {len(self._recovered)} times", slowest <= RECOVERY),
             Bar("trial calls while a breaker is open", "at most one a second",
                 f"{calls} in {seconds:.0f} s", trials <= 0 and len(self._trials) > 0),
-            Bar("decisions that cannot be logged", "dropped and counted, or rejected",
+            Bar("decisions that cannot be logged",
+                "told by an event and a metric; dropped, or rejected with nothing bought",
                 "; ".join(self._log_failures) or self._logged, not self._log_failures),
             Bar("the vendor's bill, under faults", "receipts <= known <= bill <= known and unknown",
                 f"{known:,.0f} <= {paid:,.0f} <= {bill:,.0f} <= {paid + unknown:,.0f}",
@@ -297,6 +310,24 @@ class Run:
 
 
 _TRIED = ("calls", "seconds")
+
+
+class _Events(logging.Handler):
+    """Counts what the library tells an operator."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._told = 0
+        logging.getLogger("emsco").addHandler(self)
+
+    def emit(self, _: logging.LogRecord) -> None:
+        """Count one."""
+        self._told += 1
+
+    def end(self) -> int:
+        """Give how many there were."""
+        logging.getLogger("emsco").removeHandler(self)
+        return self._told
 
 
 class Disk(NamedTuple):

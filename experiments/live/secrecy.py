@@ -31,7 +31,7 @@ from experiments.live.vendor import PLAIN, Vendor
 
 _PART = "secrets"
 N_ROWS = 60
-TOKEN, LOG_KEY = "token-5d3e91aa", "log-key-77e2c0"
+TOKEN, LOG_KEY = "token-5d3e91aa", "log-key-77e2c0b5d1"
 NAMES = ("cache", "pages", "ledger", "bureau")
 KEYS = [f"person{row}@mail.example" for row in range(N_ROWS)]
 NUMBERS = [31_415_001, 31_415_002]  # keys too, of another type than the stores have

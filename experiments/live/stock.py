@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from emsco.acquisition import HTTPSource, RedisSource, Sources, SQLSource
 from experiments.live.problem import INDEX, NAMES, PAGE, URL, WHOIS, Problem
 from experiments.live.stores import Stores
-from experiments.live.vendor import PLAIN, Vendor
+from experiments.live.vendor import BILLED, PLAIN, Vendor
 
 OTHER, MISSING, TEXT, COLUMN, STALE, LARGE = (
     "answers for other keys", "half of the rows missing", "text for numbers",
@@ -211,7 +211,7 @@ class Stock:
                 url=stores.mariadb.url(ports.get(INDEX)), query=query(INDEX, "`"), **terms
             ),
             WHOIS: HTTPSource(
-                url=f"{at}/v1/{{key}}", price_field="/price", paid=True, **whois
+                url=f"{at}/v1/{{key}}", price_field="/price", paid=True, billed=BILLED, **whois
             ),
         })  # fmt: skip
 

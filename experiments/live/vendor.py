@@ -1,8 +1,8 @@
 """A vendor: a real HTTP server, in a process of its own, that keeps its own bill.
 
 Every request that it has received is billed, whether or not the answer arrives; one that repeats
-the token of another is not. The bill is a file with a line a request, written before anything else
-is done, so that it outlives a kill.
+the token of another, or is turned away, is not. The bill is a file with a line a request, written
+before anything else is done, so that it outlives a kill.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from experiments.live.child import Child, serve
 from experiments.live.ports import free_port
 
 PLAIN = "plain"
+BILLED = ("2xx", 404, 500, "timeout", "lost")  # it bills its errors too, but not who is turned away
 
 
 class Charge(NamedTuple):
@@ -70,6 +71,7 @@ class Vendor(Child):
         delay: tuple[float, float] = (0.0, 0.0),
         dropped: float = 0.0,
         failing: float = 0.0,
+        turned_away: float = 0.0,
     ) -> None:
         """Say how it answers from now on.
 
@@ -82,8 +84,13 @@ class Vendor(Child):
         dropped, failing : float, default=0.0
             The share of requests whose connection is closed without an answer, and of those that
             are answered with status 500.
+        turned_away : float, default=0.0
+            The share of requests that are answered with status 503, and not billed.
         """
-        self.tell("behave", way=way, delay=delay, dropped=dropped, failing=failing)
+        self.tell(
+            "behave", way=way, delay=delay, dropped=dropped, failing=failing,
+            turned_away=turned_away,
+        )  # fmt: skip
 
     def bill(self) -> list[Charge]:
         """Read the bill: every request that it has received."""
@@ -107,6 +114,7 @@ class _Shop:
         self.price = 0.0
         self.tokens: set[bytes] = set()
         self.way, self.delay, self.dropped, self.failing = PLAIN, (0.0, 0.0), 0.0, 0.0
+        self.turned_away = 0.0
         self.clients = 0
 
     def sell(self, path: str, price: float) -> None:
@@ -126,6 +134,8 @@ class _Shop:
 
     def charge(self, key: str, token: bytes) -> tuple[int, bytes]:
         """Bill a request, once if it repeats a token, and give what to answer."""
+        if self.turned_away and random.random() < self.turned_away:
+            return 503, b"{}"
         found = self.answers[self.way].get(key)
         status, body, price = (404, b"{}", self.price) if found is None else (200, *found)
         if self.failing and random.random() < self.failing:

@@ -41,6 +41,8 @@ class Rule:
         goes on, and its answer is for whoever asks next.
     strict : bool, default=True
         Whether rows are held against the rule; if not, against the table alone.
+    opens : bool, default=False
+        Whether the breaker may open: rows that are not affected are then left alone as well.
     """
 
     fault: str
@@ -49,6 +51,7 @@ class Rule:
     source: str | None = None
     late: bool = False
     strict: bool = True
+    opens: bool = False
 
 
 @dataclass
@@ -131,6 +134,9 @@ class Watch:
         for i, row in enumerate(rows.tolist()):
             reason = got.reason[i]
             kind, _, name = reason.partition(": ")
+            if rule.opens and kind == "circuit open":
+                tally.right += int(affected[i])
+                continue
             if affected[i]:
                 if kind in rule.kinds and rule.source in (None, name):
                     tally.right += 1

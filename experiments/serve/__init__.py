@@ -8,6 +8,8 @@ from __future__ import annotations
 # By name: the module that measures it.
 PARTS = {
     "kills": "kills",
+    "deployments": "deployments",
+    "emptied": "emptied",
     "cap": "cap",
     "reloads": "reloads",
     "bodies": "attacks",

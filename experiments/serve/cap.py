@@ -85,6 +85,7 @@ def measure(world: World, *, small: bool) -> list[Bar]:
     world.write_sources(max_spend=cap)
     for kind in ("Redis", "PostgreSQL"):
         kept, before = Kept(world, kind, "cap"), world.vendor.billed()
+        kept.begin()
         load = Load(world.keys.copy())
         with (
             serving(world, state=kept.address, waits=False) as one,

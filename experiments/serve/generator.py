@@ -21,6 +21,7 @@ import numpy as np
 
 _ROOT = Path(__file__).parents[2]
 _TICK = 0.001  # seconds
+_AT_ONCE = 64  # clients that greet
 _LAST = 60.0  # seconds that the last answers may take
 
 
@@ -156,6 +157,8 @@ class _Load:
         self._is_paced = False
 
     def _answered(self, connection: _Connection, status: int, again: bool) -> None:
+        if not self._until:
+            return  # a greeting
         now = time.perf_counter()
         self._taken.setdefault(status, []).append(now - connection.due)
         self._retries[status] += again
@@ -176,6 +179,7 @@ class _Load:
                 lambda: _Connection(self._answered), "127.0.0.1", self._port
             ))[1] for _ in range(clients)
         ]  # fmt: skip
+        await _greet(made)
         begun, begin = time.monotonic(), time.perf_counter()
         self._until, self._is_paced = begin + seconds, rate is not None
         if rate is None:
@@ -208,6 +212,17 @@ class _Load:
                     continue
                 self._send(connection, due)
                 number += 1
+            await asyncio.sleep(_TICK)
+
+
+async def _greet(clients: Sequence[_Connection]) -> None:
+    """Let every client be accepted, some at a time: a thousand at once keep the service busy."""
+    greeting = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    for first in range(0, len(clients), _AT_ONCE):
+        some = clients[first : first + _AT_ONCE]
+        for client in some:
+            client.send(greeting, 0.0)
+        while any(client.is_waiting and not client.is_lost for client in some):
             await asyncio.sleep(_TICK)
 
 

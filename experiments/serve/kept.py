@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from emsco.serve.settings import STATE_FILE
+from emsco.serve.settings import DEPLOYMENT, STATE_FILE
 from experiments.serve.world import World
 
 
@@ -27,35 +27,79 @@ class Kept:
         "no --state", "Redis" or "PostgreSQL".
     prefix : str
         What its names begin with.
+    deployment : str, default="emsco"
+        Whose it is.
     """
 
     world: World
     kind: str
     prefix: str
+    deployment: str = DEPLOYMENT
 
     @property
     def address(self) -> str:
         """Give the address for `--state`; "" is a file of the service."""
         return self.world.states(self.prefix)[self.kind]
 
+    def begin(self) -> None:
+        """Begin the state, as an operator does once; a file needs none of it."""
+        if self.address:
+            self._command("state", "init", self.address, "--deployment", self.deployment)
+
+    def accept(self) -> None:
+        """Accept that the state was emptied."""
+        self._command("state", "accept", self.address, "--deployment", self.deployment)
+
+    def empty(self) -> None:
+        """Let the store lose all that it was given."""
+        if self.kind == "Redis":
+            with self.world.redis.admin() as admin:
+                for name in admin.scan_iter(f"{self.prefix}:*", count=10_000):
+                    admin.delete(name)
+            return
+        tables = (
+            "claims",
+            "intents",
+            "spent",
+            "caps",
+            "tries",
+            "failing",
+            "kept",
+            "marks",
+            "labels",
+        )
+        named = ", ".join(f"{self.prefix}_{table}" for table in tables)
+        with self.world.postgres.admin() as admin:
+            admin.execute(f"TRUNCATE {named}".encode())
+            admin.commit()
+
     def answers(self) -> dict[str, str]:
         """Give the answers that are kept, by the id of their request."""
         if self.kind == "Redis":
             return self._in_redis()
-        return dict(self._rows("SELECT id, answer FROM {p}claims WHERE answer IS NOT NULL"))
+        return dict(
+            self._rows(
+                "SELECT id, answer FROM {p}claims WHERE answer IS NOT NULL"
+                f" AND deployment = '{self.deployment}'"
+            )
+        )
 
     def marks(self) -> int:
         """Count the decisions that are marked for an audit."""
         if self.kind == "Redis":
             with self.world.redis.admin() as admin:
-                return int(admin.hlen(f"{self.prefix}:marks"))
-        return int(self._rows("SELECT count(*) FROM {p}marks")[0][0])
+                return int(admin.hlen(f"{self.prefix}:of:{self.deployment}:marks"))
+        return int(
+            self._rows(f"SELECT count(*) FROM {{p}}marks WHERE deployment = '{self.deployment}'")[
+                0
+            ][0]
+        )
 
-    def watched(self, deployment: str = "emsco") -> dict[str, int]:
+    def watched(self) -> dict[str, int]:
         """Count the decisions that the monitor has counted, and the audited ones among them."""
         found = Counter(decided=0, audited=0)
         for name, text in self._small().items():
-            if not name.startswith(f"watch:{deployment}:"):
+            if not name.startswith(f"watch:{self.deployment}:"):
                 continue
             if name.endswith(":traffic"):
                 found["decided"] += json.loads(text)["counts"][0]
@@ -67,13 +111,15 @@ class Kept:
     def spend(self) -> list[dict[str, Any]]:
         """Ask `emsco spend` what was spent."""
         address = self.address or str(self.world.folder / STATE_FILE)
-        command = [sys.executable, "-m", "emsco", "spend", address, "--json"]
-        told = subprocess.run(command, capture_output=True, text=True, check=True)
-        spent: list[dict[str, Any]] = json.loads(told.stdout)
+        spent: list[dict[str, Any]] = json.loads(self._command("spend", address, "--json"))
         return spent
 
+    def _command(self, *arguments: str) -> str:
+        command = [sys.executable, "-m", "emsco", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
     def _in_redis(self) -> dict[str, str]:
-        head = f"{self.prefix}:id:"
+        head = f"{self.prefix}:of:{self.deployment}:id:"
         with self.world.redis.admin() as admin:
             names = [name.decode() for name in admin.scan_iter(f"{head}*", count=10_000)]
             pipeline = admin.pipeline(transaction=False)

@@ -185,8 +185,10 @@ def unlike_logged(
             entry = found.get(row["id"])
             if entry is None:
                 lacking += 1
-            elif any(entry[name] != row[name] for name in ("label", "accepted", "reason", "cost")):
-                wrong.append(row["id"])
+            else:
+                entry = entry if row["accepted"] else {**entry, "label": None}
+                same = ("label", "accepted", "reason", "cost")
+                wrong += [row["id"]] if any(entry[name] != row[name] for name in same) else []
     return lacking, wrong
 
 
@@ -303,7 +305,9 @@ def measure(world: World, *, small: bool) -> list[Bar]:
         (world.folder / STATE_FILE).unlink(missing_ok=True)
         before = world.vendor.billed()
         keys = world.keys[number * share : (number + 1) * share]
-        killing = Killing(world, Kept(world, kind, "kills"), keys[::-1])
+        kept = Kept(world, kind, "kills")
+        kept.begin()
+        killing = Killing(world, kept, keys[::-1])
         begin = time.perf_counter()
         asyncio.run(killing.run(1 if small else 20))
         bars += killing.bars(before, small=small)

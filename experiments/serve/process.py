@@ -15,6 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
+from emsco.serve.settings import DEPLOYMENT
 from experiments.serve.world import World
 
 SERVICE_CORE, CLIENT_CORE = "0", "1"  # what is measured, and what asks it
@@ -134,6 +135,7 @@ def serving(
     world: World,
     *options: str,
     state: str = "",
+    deployment: str = DEPLOYMENT,
     port: int = 0,
     workers: int = 1,
     waits: bool = True,
@@ -143,7 +145,7 @@ def serving(
 ) -> Iterator[Process]:
     """Serve, and wait until it answers if `waits`; it is killed at the end."""
     known = {**world.environment, "EMSCO_STATE": state, **environment}
-    given = ["--port", str(port), "--workers", str(workers), *options]
+    given = ["--port", str(port), "--workers", str(workers), "--deployment", deployment, *options]
     process = Process(world.folder, given, known, core, module)
     try:
         if waits:

@@ -15,7 +15,7 @@ from emsco import CascadeClassifier, Costs, Source, StageDesign, dump
 from emsco.acquisition import HTTPSource, RedisSource, Sources
 from emsco.datasets import load_phishing
 from experiments.live.stores import PostgresServer, RedisServer
-from experiments.live.vendor import PLAIN, Vendor
+from experiments.live.vendor import BILLED, PLAIN, Vendor
 
 URL, WHOIS = "url", "whois"
 PRICES = {URL: 0.0, WHOIS: 3.0}
@@ -80,7 +80,7 @@ class World:
         )
         whois = HTTPSource(
             url=f"{self.vendor.url}/v1/{{key}}", key_field="/id", price_field="/price", paid=True,
-            timeout=_PATIENCE, concurrency=64, breaker=1_000_000,
+            billed=BILLED, timeout=_PATIENCE, concurrency=64, breaker=1_000_000,
         )  # fmt: skip
         sources = Sources({URL: page, WHOIS: replace(whois, **terms)})
         (self.folder / "sources.toml").write_text(sources.to_toml(), encoding="utf-8")

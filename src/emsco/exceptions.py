@@ -102,12 +102,40 @@ class SourcesError(EmscoError, ValueError):
     """Live sources that cannot be fetched as they are described."""
 
 
+class InvalidKeyError(SourcesError):
+    """Keys, or values beside them, that a source cannot be asked with; it is well itself.
+
+    A client or a function of a live source raises it. Its rows are then rejected as `invalid key`;
+    of several, those are found that it is about.
+
+    Examples
+    --------
+    >>> import asyncio
+    >>> from emsco.acquisition import CallableSource
+    >>> from emsco.acquisition.gate import Gate
+    >>> from emsco.exceptions import InvalidKeyError
+    >>> def ages(keys, values):
+    ...     if "?" in keys:
+    ...         raise InvalidKeyError("A key must be a number.")
+    ...     return {key: {"age": 41.0} for key in keys}
+    >>> async def ask():
+    ...     gate = Gate(CallableSource(function=ages), ["age"], price=1.0)
+    ...     return await gate.fetch(["1", "?"], {})
+    >>> asyncio.run(ask()).reasons
+    ['', 'invalid key']
+    """
+
+
 class ServiceError(EmscoError, ValueError):
     """A service that cannot be started as asked."""
 
 
 class StateError(EmscoError, RuntimeError):
     """A state of a service that cannot be reached, or that cannot be used."""
+
+
+class LateStateError(StateError):
+    """A state of a service that does not answer before the deadline of a decision."""
 
 
 class ContractError(EmscoError, AssertionError):
@@ -128,6 +156,10 @@ class SearchWarning(EmscoWarning):
 
 class CalibrationWarning(EmscoWarning):
     """Confidences that are too high."""
+
+
+class LabelsWarning(EmscoWarning):
+    """Labels of rows that are no classes of the model."""
 
 
 class GuardWarning(EmscoWarning):

@@ -84,6 +84,7 @@ class Service:
         self.table = table
         self.asked, self.headers = [], []
         self.behave = {}.get  # what a request does instead, by its key: a status and a body
+        self.refuses = lambda _: False  # whether keys that are asked for together get a 400
         service = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -98,6 +99,9 @@ class Service:
             def do_POST(self):
                 body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
                 service.asked += body["keys"]
+                if service.refuses(body["keys"]):
+                    self._answer(400, {})
+                    return
                 found = [service.answer(key)[1] for key in body["keys"] if key in service.table]
                 self._answer(200, {"rows": found})
 

@@ -112,7 +112,7 @@ def test_no_more_is_spent_than_allowed_in_a_day():
         await gate.close()
         gate = gated(vendor, price=1.0, max_spend=7.0, price_field="price")
         rows = [(await gate.fetch([f"k{i}"], {}))[0] for i in range(9)]
-        assert [row.paid for row in rows if not row.reason] == [3.0, 3.0, 3.0]
+        assert [row.paid for row in rows if not row.reason] == [3.0, 3.0]  # 9 would be too much
         await gate.close()
 
     run(story())

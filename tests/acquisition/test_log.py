@@ -61,7 +61,7 @@ def test_every_decision_is_a_line(cascade, tmp_path, monkeypatch):
     assert [entry["key"] for entry in found[:5]] == [entry["key"] for entry in found[50:]]
     assert len({entry["key"] for entry in found}) == 50
     assert "values" not in found[0]
-    monkeypatch.setenv("EMSCO_LOG_KEY", "another")
+    monkeypatch.setenv("EMSCO_LOG_KEY", "another secret of the log")
     other = LiveCascade(cascade, sources(), log=tmp_path / "other", log_values=True)
     other.decide_now(KEYS[:5])
     other.close_now()

@@ -44,6 +44,12 @@ def call(*arguments: object, stdin: Any = None) -> Called:
     return Called(result.exit_code, result.stdout, result.stderr)
 
 
+def without_reads(err: str) -> str:
+    """Leave out how many rows were read, which commands say on the way."""
+    lines = err.splitlines(keepends=True)
+    return "".join(line for line in lines if not line.startswith("Read: "))
+
+
 def patients(n_rows: int, seed: int) -> pd.DataFrame:
     """Make rows: whole numbers, numbers, text, booleans, cells that are empty, and an id."""
     rng = np.random.default_rng(seed)

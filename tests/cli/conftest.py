@@ -24,3 +24,12 @@ def folder(tmp_path_factory) -> Path:
     (path / "search.out").write_text(called.out)
     (path / "search.err").write_text(called.err)
     return path
+
+
+@pytest.fixture(autouse=True)
+def _no_question_of_another_test(request: pytest.FixtureRequest) -> None:
+    """Delete the ledgers of the shared folder, or a test would find its rows used."""
+    if "folder" in request.fixturenames:
+        folder = request.getfixturevalue("folder")
+        for ledger in (*folder.glob("*.ledger"), folder / "run" / "ledger.jsonl"):
+            ledger.unlink(missing_ok=True)

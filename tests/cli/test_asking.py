@@ -98,6 +98,45 @@ def test_a_model_selected_after_a_question_knows_it(folder, tmp_path):
     assert call("certify", tmp_path / "selected.emsco", *arguments, 0.8).code == 2
 
 
+def test_a_ledger_beside_the_rows_is_for_every_model(folder, tmp_path):
+    """Models selected to other files, and one fitted on other rows, have none of their own."""
+    run = shutil.copytree(folder / "run", tmp_path / "run")
+    rows = shutil.copy(folder / "fresh.csv", tmp_path / "cal.csv")
+    for name in ("accuracy", "coverage", "cost", "other"):
+        (tmp_path / name).mkdir()
+    for by in ("accuracy", "coverage", "cost"):
+        called = call("select", run, "--by", by, "--out", tmp_path / by / "model.emsco")
+        assert called.code == 0, called.err
+    other = patients(500, 5)
+    cascade = CascadeClassifier().fit(other[["marker", "scan", "visits", "age"]], other["state"])
+    dump(cascade, tmp_path / "other/model.emsco")
+    arguments = ("--label", "state", "--accuracy")
+    assert call("certify", run, rows, *arguments, 0.99999).code == 1
+    assert (tmp_path / "cal.csv.ledger").exists()
+    for model in ("accuracy", "coverage", "cost", "other"):
+        refused = call("certify", tmp_path / model / "model.emsco", rows, *arguments, 0.7)
+        assert refused.code == 2, model
+        assert "already used for a certificate" in refused.err
+    changed = pd.read_csv(rows, dtype={"id": str})[1:].drop(columns="town").assign(noise=1.5)
+    write_csv(changed, tmp_path / "changed.csv")
+    model = tmp_path / "other/model.emsco"
+    assert call("certify", model, tmp_path / "changed.csv", *arguments, 0.7).code == 2
+    write_csv(patients(2000, 7), tmp_path / "new.csv")
+    assert call("certify", model, tmp_path / "new.csv", *arguments, 0.7).code == 0
+
+
+def test_rows_that_another_model_was_shown_are_known_beside_them(folder, tmp_path):
+    run = shutil.copytree(folder / "run", tmp_path / "run")
+    rows = shutil.copy(folder / "fresh.csv", tmp_path / "cal.csv")
+    assert call("show", run, "--fresh", rows, "--label", "state").code == 0
+    moved = tmp_path / "elsewhere"
+    moved.mkdir()
+    shutil.copy(run / "model.emsco", moved)
+    arguments = ("--label", "state", "--accuracy", 0.7, "--json")
+    looked = json.loads(call("certify", moved / "model.emsco", rows, *arguments).out)
+    assert looked["tried"] == len(load(run / "search.emsco").front_)
+
+
 @pytest.mark.parametrize("command", ["show", "report"])
 def test_rows_that_have_shown_the_front_count_all_of_it(folder, tmp_path, command):
     """A model certified on rows that were looked at counts as chosen among all that was shown."""
@@ -110,6 +149,7 @@ def test_rows_that_have_shown_the_front_count_all_of_it(folder, tmp_path, comman
     looked = json.loads(call("certify", run / "model.emsco", *arguments).out)
     assert looked["tried"] == n_front
     (run / "ledger.jsonl").unlink()
+    (folder / "fresh.csv.ledger").unlink()
     unseen = json.loads(call("certify", run / "model.emsco", *arguments).out)
     assert unseen["tried"] == 1
     assert looked["bounds"]["accuracy"] < unseen["bounds"]["accuracy"]
@@ -138,4 +178,24 @@ def test_keys_that_repeat_are_refused(folder, tmp_path):
     assert "--groups" in refused.err
     refused = call(*arguments)
     assert "repeat another, value by value" in refused.err
-    assert "identify each one with --keys" in refused.err
+    assert "--allow 'repeated rows=why'" in refused.err
+    unclear = call(*arguments, "--allow", "repeated rows")
+    assert unclear.code == 2
+    assert "--allow takes NAME=WHY" in unclear.err
+    answered = call(*arguments, "--allow", "repeated rows=two sensors each")
+    assert answered.code in (0, 1), answered.err
+    if answered.code == 0:
+        assert "This was allowed, because: two sensors each." in " ".join(answered.out.split())
+
+
+def test_a_ledger_of_another_program_beside_the_rows_is_left_alone(folder, tmp_path):
+    run = shutil.copytree(folder / "run", tmp_path / "run")
+    rows = write_csv(patients(1000, 21), tmp_path / "rows.csv")
+    (tmp_path / "books.ledger").write_text("2026-01-05 * Coffee\n  Expenses  4.00 EUR\n")
+    arguments = ("certify", run, rows, "--label", "state", "--accuracy", 0.8)
+    assert call(*arguments).code in (0, 1)
+    damaged = (tmp_path / "rows.csv.ledger").read_text().replace('"share"', '"chare"')
+    (tmp_path / "other.csv.ledger").write_text(damaged)
+    refused = call(*arguments)
+    assert refused.code == 2
+    assert "is damaged" in refused.err

@@ -8,6 +8,7 @@ import gzip
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from commands import call
 
@@ -43,7 +44,6 @@ RIGHT = {
     "utf-8.csv": (PLAIN.replace("x", "Zürich 東京"), EXPECTED | {"b": ["Zürich 東京", "z"]}),
     "utf-8-names.csv": (PLAIN.replace("b", "Größe", 1), {"Größe": ["x", "z"]}),
     "quotes.csv": (PLAIN.replace("x", '"say ""x"", twice"'), {"b": ['say "x", twice', "z"]}),
-    "quoted-lines.csv": (PLAIN.replace("x", '"x\nx"'), {"b": ["x\nx", "z"]}),
     "quoted-names.csv": (PLAIN.replace("b", '"b, c"', 1), {"b, c": ["x", "z"]}),
     "quoted-numbers.csv": (PLAIN.replace("2.5", '"2.5"'), EXPECTED),
     "trailing-separators.csv": (PLAIN.replace("\n", ",\n"), EXPECTED),
@@ -99,7 +99,10 @@ WRONG = {
     "short-row.csv": ("a,b,y\n1,x,0\n2,z\n", "row 1 (line 3) has 2 cells, '2,z'. Put cells"),
     "long-row.csv": (PLAIN.replace("z", "z,w"), "3 columns, but row 1 (line 3) has 4 cells"),
     "single-quotes.csv": (PLAIN.replace("x", "'x,w'"), "row 0 (line 2) has 4 cells"),
-    "open-quote.csv": (PLAIN.replace("x", '"x'), "an open quote joins lines"),
+    "open-quote.csv": (PLAIN.replace("x", '"x'), "has a quote in line 2 that does not end there"),
+    "open-quote-at-the-end.csv": (PLAIN.replace("1\n", '"1'), "ends inside a quote, which begins"),
+    "open-quote-in-names.csv": (PLAIN.replace("b", '"b', 1), "has a quote in line 1 that does"),
+    "quoted-lines.csv": (PLAIN.replace("x", '"x\nx"'), "or use --newlines-in-cells"),
     "separators-behind-rows.csv": ("a,y\n1,0,\n2,1,\n", "row 0 (line 2) has 3 cells"),
     "empty.csv": ("", "must begin with a line that names its columns"),
     "blank.csv": ("\n\n\n", "must begin with a line that names its columns"),
@@ -147,6 +150,16 @@ def test_an_odd_file_is_read_as_it_is_meant(tmp_path, name):
             assert read[column] == values
 
 
+@pytest.fixture
+def cores():
+    """Let Arrow use several threads, however few the tests have."""
+    before = pa.cpu_count()
+    pa.set_cpu_count(4)
+    yield
+    pa.set_cpu_count(before)
+
+
+@pytest.mark.usefixtures("cores")
 @pytest.mark.parametrize("name", WRONG)
 def test_a_file_that_cannot_be_read_is_refused_with_what_to_do(tmp_path, name):
     """An error of our own that names the file or the column, and the way out."""

@@ -121,3 +121,45 @@ def test_a_new_state_has_spent_nothing(tmp_path):
 
     asyncio.run(make(tmp_path / "state.sqlite"))
     assert call("spend", tmp_path / "state.sqlite").out == "Nothing was spent.\n"
+
+
+def test_unknown_charges_are_settled_by_the_bill(tmp_path):
+    """While the service runs; it says what it did, and refuses what is not the whole question."""
+    address = str(tmp_path / "state.sqlite")
+    asyncio.run(fill(address))
+
+    async def while_open():
+        running = await open_state(address)
+        told = await asyncio.to_thread(
+            call, "spend", address, "--settle", "dns", "--day", "2023-11-14", "--charged", "345.678"
+        )
+        await running.close()
+        return told
+
+    told = asyncio.run(while_open())
+    assert told.code == 0
+    assert told.out == (
+        "Of 12,345.68 unknown for dns on 2023-11-14, 345.68 was charged and 12,000 was not.\n"
+    )
+    told = call("spend", address, "--settle", "dns", "--day", "2023-11-14", "--charged", "0")
+    assert told.out == "Nothing is unknown for dns on 2023-11-14.\n"
+    (dns,) = [
+        one for one in json.loads(call("spend", address, "--json").out) if one["source"] == "dns"
+    ]
+    assert (dns["paid"], dns["unknown"]) == (pytest.approx(345.678), 0.0)
+    told = call("spend", address, "--settle", "whois", "--day", "2023-11-15", "--charged", "6")
+    assert told.code == 2
+    assert "must be from 0 to 5, got 6.0" in told.err
+    for wrong in (
+        ["--settle", "dns"],
+        ["--charged", "0"],
+        ["--settle", "dns", "--day", "2023-11-14"],
+    ):
+        told = call("spend", address, *wrong)
+        assert told.code == 2
+        assert "--settle needs --day and --charged" in told.err
+    missing = str(tmp_path / "none.sqlite")
+    assert (
+        call("spend", missing, "--settle", "a", "--day", "2023-11-14", "--charged", "0").code == 2
+    )
+    assert not (tmp_path / "none.sqlite").exists()

@@ -11,7 +11,9 @@ import numpy as np
 import pytest
 from problems import problem_of
 
+from emsco import CascadeSearchCV
 from emsco._ground.frozen import FrozenMapping
+from emsco.exceptions import ValuesError
 from emsco.search._progress import Progress, _Bar
 from emsco.search.strategies.emsco import EMSCO
 from emsco.search.strategies.hybrid import Hybrid
@@ -246,6 +248,38 @@ def test_a_line_an_event_on_request(clock, monkeypatch):
         "emsco: fit 100%: 4 source sets, 0:00",
         "emsco: done: 4 source sets, 1:01:40",
     ]
+
+
+def test_a_search_says_at_once_that_it_reads_and_that_it_fits(clock, capsys):
+    states = []
+    with Progress(states.append, verbose=1, clock=clock) as progress:
+        progress.phase("read")
+        clock.now += 1
+        progress.begin_fits(4)
+        clock.now += 1
+        progress.fitted(2)
+    assert capsys.readouterr().err.splitlines() == [
+        "emsco: read: 0 source sets, 0:00",
+        "emsco: fit: 0 source sets, 0:01",
+        "emsco: done: 2 source sets, 0:02",
+    ]
+    assert [(state["phase"], state["done"]) for state in states] == [
+        ("read", 0.0),
+        ("fit", 0.0),
+        ("fit", 0.5),
+        ("done", 1.0),
+    ]
+
+
+def test_rows_are_read_under_the_eyes_of_the_callback():
+    states = []
+    X = np.random.default_rng(0).normal(size=(600, 2))
+    search = CascadeSearchCV(callback=states.append, random_state=0)
+    search.fit(X, X[:, 0] > 0)
+    assert [state["phase"] for state in states[:2]] == ["read", "fit"]
+    with pytest.raises(ValuesError):
+        search.fit(np.full((600, 2), np.inf), X[:, 0] > 0)
+    assert states[-1]["phase"] == "read"
 
 
 @pytest.mark.usefixtures("without_rich")

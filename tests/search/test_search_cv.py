@@ -465,7 +465,7 @@ def test_progress_is_told_in_order():
     told = []
     search_for(callback=told.append, max_stages=3, luck=True).fit(X, Y)
     phases = list(dict.fromkeys(state["phase"] for state in told))
-    assert phases == ["fit", "search", "thresholds", "luck", "refit", "done"]
+    assert phases == ["read", "fit", "search", "thresholds", "luck", "refit", "done"]
     for what in ("source_sets", "designs", "seconds"):
         values = [state[what] for state in told]
         assert values == sorted(values)

@@ -699,3 +699,55 @@ async def many_at_once_get_their_own_answers(address):
             *(state.answer(id_, "x") for id_ in ("r-1", "unknown", "r-2")), return_exceptions=True
         )
         assert [type(one).__name__ for one in failed] == ["str", "StateError", "str"]
+
+
+@check
+async def deployments_have_their_own_ids_marks_and_labels_and_share_what_is_spent(address):
+    async with opened(address, deployment="a") as a, opened(address, deployment="b") as b:
+        assert (await a.claim("r", "body", LEASE)).kind == "new"
+        assert (await b.claim("r", "another body", LEASE)).kind == "new"
+        with asked_by("r"):
+            bought = await a.begin("whois", 1, 2.0, 5.0)
+            assert (await b.begin("whois", 1, 2.0, 5.0)).granted == 1
+            assert (await b.begin("whois", 1, 2.0, 5.0)).granted == 0  # the limit is for both
+        await a.end(bought, 2.0, 0.0)
+        await b.drop("r")  # it has bought something too
+        assert (await b.claim("r", "another body", LEASE)).kind == "died"
+        assert await a.answer("r", "of a") == "of a"
+        assert await b.answer("r", "of b") == "of b"
+        for state, answer, body in ((a, "of a", "body"), (b, "of b", "another body")):
+            assert (await state.claim("r", body, LEASE)).answer == answer
+        assert await totals(a) == await totals(b) == {"whois": (2.0, 2.0)}
+        await a.mark([Marked("r-0", T0, "m", "sick", True, "", 0)])
+        assert await b.marked(["r-0"]) == await b.due(T0 + 1) == []
+        assert await b.label("r-0", "well")
+        assert [row.truth for row in await a.marked(["r-0"])] == [None]
+        await b.forget(T0 + 1)
+        assert await a.label("r-0", "sick")
+        assert [row.truth for row in await a.due(T0 + 1)] == ["sick"]
+
+
+@check
+async def nothing_is_granted_where_the_incarnation_is_lost_or_another_one(address):
+    async with opened(address, deployment="a") as state, opened(address, deployment="b") as other:
+        await state.keep("incarnation:a", "first")
+        state.incarnation = "first"
+        for limit in (None, 5.0):
+            assert (await state.begin("whois", 1, 2.0, limit)).granted == 1
+        await state.keep("incarnation:a", "second")
+        for limit in (None, 50.0):
+            refused = await state.begin("whois", 1, 2.0, limit)
+            assert (refused.granted, refused.refused) == (0, "state lost")
+        await other.keep("incarnation:b", "first")
+        other.incarnation = "lost"
+        assert (await other.begin("whois", 1, 2.0, None)).refused == "state lost"
+        state.incarnation = "second"
+        assert (await state.begin("whois", 1, 2.0, 50.0)).granted == 1
+        # Who has the right one, and may not ask because another attempt has, is told nothing else.
+        await state.claim("r", "body", 0.0)
+        with asked_by("r"):
+            await state.begin("whois", 1, 2.0, None)
+            await state.claim("r", "body", 0.0)
+            assert (await state.begin("whois", 1, 2.0, None)).refused == "error"
+        assert await totals(state) == {"whois": (0.0, 8.0)}
+        assert await state.server() == await other.server()

@@ -7,10 +7,13 @@ import os
 import subprocess
 import sys
 import threading
+import uuid
 from contextlib import contextmanager
 
 import httpx
+from commands import call
 from served import wait_for
+from stores import REDIS
 
 
 class Process:
@@ -80,6 +83,18 @@ class World:
                 process.client.close()
             process._reader.join(10)
             process.process.stderr.close()
+
+
+def shared_state():
+    """Give the options for a state in Redis that others could share, and begin it.
+
+    The Redis of tests keeps nothing on disk, which a service with paid sources would refuse.
+    """
+    state = f"{REDIS}?prefix=t{uuid.uuid4().hex[:12]}"
+    named = ("--deployment", "tests")
+    told = call("state", "init", state, *named)
+    assert told.code == 0, told.err
+    return ("--state", state, *named, "--allow-volatile-state")
 
 
 def counted(one, name):

@@ -42,6 +42,12 @@ def make_cascade(threshold=0.8, rows=slice(None)):
     return cascade.fit(X[rows], LABELS[rows])
 
 
+def make_foreign():
+    """Give a model with labels that clients of the others do not know."""
+    design = StageDesign.from_stages([["page"], ["bureau"]])
+    return CascadeClassifier(design=design, costs=COSTS).fit(X, LABELS == "good")
+
+
 CASCADE = make_cascade()
 DECIDED = CASCADE.decide(X)
 QUICK = KEYS[int(np.flatnonzero(DECIDED.exit_stage == 0)[0])]  # decided by the page alone
@@ -111,7 +117,9 @@ def served(
     held = {}
 
     async def run():
-        held["state"] = await open_state(state or chosen.state_address)
+        held["state"] = await open_state(
+            state or chosen.state_address, deployment=chosen.deployment
+        )
         deployed = await Deployed.make(cascade, sources, chosen, held["state"])
         made = None if watch is None else watch(deployed, held["state"])
         beside = None
@@ -164,6 +172,11 @@ def served(
             raise held["error"]
 
 
+def best(row):
+    """Give the label of an answered row, or the best guess where it was rejected."""
+    return row["label"] if row["accepted"] else row["guess"]
+
+
 def wait_for(condition, seconds=10.0):
     """Wait until something is so."""
     pause = threading.Event()
@@ -203,3 +216,10 @@ def post(path, body, *headers):
         *headers,
     ]
     return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+def free_port():
+    """Give a port that nobody listens on."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]

@@ -19,6 +19,7 @@ from served import (
     THOROUGH,
     Store,
     X,
+    best,
     post,
     raw,
     served,
@@ -26,12 +27,14 @@ from served import (
 )
 from stores import http_source, redis_source
 
-from emsco import CascadeClassifier, Costs, Source
+from emsco import CascadeClassifier, Costs, Decisions, Source
 from emsco.acquisition import CallableSource, Sources
 from emsco.exceptions import StateError
+from emsco.serve.answers import told as told_rows
 from emsco.serve.connections import Connection
 from emsco.serve.describe import description
 from emsco.serve.limits import MOST_DEPTH
+from emsco.words.decisions import KINDS
 
 TOKENS = {use: f"the secret token of {use}" for use in ("decide", "feedback", "metrics")}
 
@@ -67,8 +70,53 @@ def test_rows_are_decided_as_the_table_is(here):
     got = answer["decisions"]
     assert answer["model"] == here.service.deployed.digest
     assert [one["id"] for one in got] == [f"{answer['id']}-{i}" for i in range(len(KEYS))]
-    for name in ("label", "accepted", "exit_stage", "confidence", "cost", "reason"):
+    for name in ("accepted", "exit_stage", "confidence", "cost", "reason"):
         assert [one[name] for one in got] == getattr(wanted, name).tolist()
+    assert [best(one) for one in got] == wanted.label.tolist()
+
+
+def test_a_rejected_row_has_a_guess_and_no_label(here):
+    """A client that reads `label` alone must not act on what was not accepted."""
+    got = here.decide(keys=[*KEYS, "nobody"]).json()["decisions"]
+    wanted = CASCADE.decide(X)
+    assert 0 < wanted.accepted.sum() < len(X)
+    for one, accepted, label in zip(got, wanted.accepted, wanted.label, strict=False):
+        assert (one["label"], one["guess"]) == ((label, None) if accepted else (None, label))
+        assert one["retry"] is False
+    nobody = got[-1]  # no stage has judged it
+    assert (nobody["label"], nobody["guess"], nobody["retry"]) == (None, None, False)
+
+
+def test_what_failed_for_a_while_is_asked_again_with_a_new_id(tmp_path):
+    """The same id keeps its answer; which reasons pass is said in one place."""
+    is_down = True
+
+    def fetch(keys, _):
+        if is_down:
+            raise ConnectionError
+        return {key: BUREAU[key] for key in keys}
+
+    page = CallableSource(function=lambda keys, _: {key: PAGES[key] for key in keys})
+    bureau = CallableSource(function=fetch, retries=0)
+    with served(tmp_path, Sources({"page": page, "bureau": bureau})) as one:
+        first = one.decide(keys=[THOROUGH, QUICK], id="a").json()
+        thorough, quick = first["decisions"]
+        assert (thorough["reason"], thorough["retry"]) == ("error: bureau", True)
+        assert thorough["label"] is None
+        assert thorough["guess"] in ("good", "fraud")  # of the page alone
+        assert (quick["accepted"], quick["retry"]) == (True, False)
+        is_down = False
+        assert one.decide(keys=[THOROUGH, QUICK], id="a").json() == first
+        (again,) = one.decide(key=THOROUGH, id="b").json()["decisions"]
+        assert (again["accepted"], again["retry"]) == (True, False)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_reason_passes_or_stays(kind):
+    passing = {"timeout", "error", "stale", "circuit open", "budget", "deadline", "state lost"}
+    one = Decisions(["good"], [False], [0], [0.6], [1.0], np.array([f"{kind}: page"], dtype=object))
+    (told,) = told_rows(["a-0"], one, receipt=False)
+    assert told["retry"] is (kind in passing)
 
 
 def test_one_row_from_stores_with_a_receipt_and_factors(tmp_path):

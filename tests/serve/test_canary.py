@@ -12,17 +12,31 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from commands import call
-from processes import World, counted
-from served import BUREAU, CASCADE, KEYS, LABELS, PAGES, Store, X, make_cascade, served, wait_for
+from processes import World, counted, shared_state
+from served import (
+    BUREAU,
+    CASCADE,
+    KEYS,
+    LABELS,
+    PAGES,
+    Store,
+    X,
+    best,
+    make_cascade,
+    served,
+    wait_for,
+)
 from stores import REDIS, http_source, redis_source
 
-from emsco import CascadeClassifier, Costs, Source, StageDesign, dump
+from emsco import CascadeClassifier, Costs, Decisions, Source, StageDesign, dump
 from emsco.acquisition import CallableSource, Sources
 from emsco.certify import certify
 from emsco.exceptions import ServiceError, SourcesError, StateError
 from emsco.rows.ledger import forget_all
 from emsco.serve.bodies import DecideBody
 from emsco.serve.canary import Draw, load_models
+from emsco.serve.failures import sent_invalid
+from emsco.serve.metrics import Metrics
 from emsco.serve.service import Service
 from emsco.serve.settings import Settings
 from emsco.serve.state import open_state
@@ -110,7 +124,8 @@ def test_every_row_is_decided_by_its_model_and_names_it(tmp_path, monkeypatch):
         for cascade, model in ((CASCADE, old), (NEW, new)):
             wanted = cascade.decide(X)
             own = [place for place, row in enumerate(rows) if row["model"] == model]
-            for name in ("label", "accepted", "exit_stage", "confidence", "cost"):
+            assert [best(rows[i]) for i in own] == wanted.label[own].tolist()
+            for name in ("accepted", "exit_stage", "confidence", "cost"):
                 assert [rows[i][name] for i in own] == getattr(wanted, name)[own].tolist()
         assert models_of(one, KEYS[::-1]) == [row["model"] for row in rows][::-1]
         for place in range(20):
@@ -133,7 +148,7 @@ def test_what_is_known_goes_with_its_row(tmp_path):
         _, new = digests(one)
     assert store.asked["page"] == []
     wanted = {True: NEW.decide(X).label, False: CASCADE.decide(X).label}
-    assert [row["label"] for row in rows] == [
+    assert [best(row) for row in rows] == [
         wanted[row["model"] == new][place] for place, row in enumerate(rows)
     ]
 
@@ -168,10 +183,11 @@ def test_each_model_has_its_own_monitor_and_feedback_finds_it(tmp_path):
         by = {model: [row for row in rows if row["model"] == model] for model in (old, new)}
         # All labels of the canary are right, all of the other model wrong.
         turned = {"good": "fraud", "fraud": "good"}
-        labels = [{"id": row["id"], "label": row["label"] if row["model"] == new
-                   else turned[row["label"]]} for row in rows]  # fmt: skip
+        labels = [{"id": row["id"], "label": best(row) if row["model"] == new
+                   else turned[best(row)]} for row in rows]  # fmt: skip
         told = one.client.post("/v1/feedback", json={"labels": labels}).json()
-        assert told["used"] == 600
+        assert told == {"received": 600, "unknown_labels": []}
+        assert one.service.watch.counts["labels used"] == 600
         time.sleep(4.3)  # until labels are final
         one.run(one.service.watch.work())
         for model, accuracy in ((old, 0.0), (new, 1.0)):
@@ -220,6 +236,100 @@ def test_an_alarm_takes_it_back_everywhere_and_for_good(tmp_path):
         assert set(models_of(one, list(range(400)))) == {old, new}
 
 
+def test_what_alarms_about_both_models_is_no_reason_to_take_it_back(tmp_path):
+    """Other rows are not the canary's fault; wrong labels are, whatever the model in use does."""
+    ahead = 0.0
+
+    def watch_ahead(deployed, state):
+        return Watch(
+            deployed.monitor, state, model=deployed.digest, audit=1.0, label_after=1000.0,
+            classes=deployed.decider.classes.tolist(), clock=lambda: time.time() + ahead,
+        )  # fmt: skip
+
+    options = {"cascade": certified(0.8), "canary": certified(), "share": 0.5}
+    with served(tmp_path, table(3.0), watch=watch_ahead, **options) as one:
+        old, new = digests(one)
+        rows = one.decide(keys=list(range(400))).json()["decisions"]
+        one.run(one.service.watch.work())
+        followed = one.service.watch.models
+        for model in (old, new):
+            assert {alarm.what for alarm in followed[model].alarms} == {"exits"}
+        canary = one.service.models.canary
+        for _ in range(2):
+            one.run(look_once(one))
+        assert canary.withdrawn is None
+        assert set(models_of(one, list(range(400)))) == {old, new}
+        turned = {"good": "fraud", "fraud": "good"}
+        labels = [{"id": row["id"], "label": turned[best(row)]} for row in rows]
+        assert one.client.post("/v1/feedback", json={"labels": labels}).status_code == 200
+        ahead = 2000.0  # labels are final
+        one.run(one.service.watch.work())
+        assert all(alarms(one, model) >= {"accuracy"} for model in (old, new))
+        wait_for(lambda: canary.withdrawn is not None)
+        assert canary.withdrawn.promise == "accuracy"
+
+
+def alarms(one, model):
+    return {alarm.what for alarm in one.service.watch.alarms_of(model)}
+
+
+async def look_once(one):
+    """Let it be looked whether the canary must be taken back."""
+    one.service.models.look()
+    await asyncio.sleep(0.1)
+
+
+def test_garbage_of_one_client_raises_no_alarm_and_takes_nothing_back(tmp_path):
+    """By what it sends as known values; what sources send counts as it did."""
+    options = {"canary": certified(), "watch": watch, "share": 0.5}
+    with served(tmp_path, table(), **options) as one:
+        old, new = digests(one)
+        keys = list(range(1000))
+        told = one.decide(keys=keys, known={"x0": ["abc"] * 1000}).json()["decisions"]
+        assert {row["reason"] for row in told} == {"invalid value: x0"}
+        assert {row["model"] for row in told} == {old, new}
+        one.run(one.service.watch.work())
+        one.run(look_once(one))
+        watched = one.service.watch
+        assert (watched.alarms, one.service.models.canary.withdrawn) == ((), None)
+        assert watched.counts["left out invalid value"] == 1000
+        assert (watched.told(new)["decided"]["rows"], watched.counts["audited"]) == (0, 0)
+        metrics = Metrics()
+        metrics.watch(watched)
+        shown = metrics.registry.get_sample_value("emsco_left_out_total", {"kind": "invalid value"})
+        assert shown == 1000
+        # Among rows that are well, only the others count.
+        known = {"x0": [*FRESH[:90, 0].tolist(), *["abc"] * 10]}
+        one.decide(keys=keys[:100], known=known)
+        one.run(watched.work())
+        assert sum(watched.told(model)["decided"]["rows"] for model in (old, new)) == 90
+
+    def wrong(keys, _):
+        return {key: {"x0": "abc"} for key in keys}
+
+    folder = tmp_path / "by a source"
+    folder.mkdir()
+    sources = Sources({**table(), "page": CallableSource(function=wrong)})
+    with served(folder, sources, **options) as one:
+        _, new = digests(one)
+        told = one.decide(keys=list(range(1000))).json()["decisions"]
+        assert {row["reason"] for row in told} == {"invalid value: x0"}
+        one.run(one.service.watch.work())
+        assert alarms(one, new) == {"coverage", "exits"} & alarms(one, new) != set()
+        assert one.service.watch.counts["left out invalid value"] == 0
+
+
+def test_a_key_that_cannot_be_one_is_the_callers():
+    """Unless its source is asked with what another source has yielded."""
+    reasons = np.array(["", "invalid key: page", "invalid key: bureau", "invalid value: x0"])
+    decisions = Decisions(["good"] * 4, reasons == "", [0] * 4, [0.9] * 4, [1.0] * 4,
+                          reasons.astype(object))  # fmt: skip
+    needs = {"page": frozenset(), "bureau": frozenset({"x0"})}
+    assert sent_invalid(decisions, (), needs) == [1]
+    assert sent_invalid(decisions, {"x0": [1.0] * 4}, needs) == [1, 2, 3]
+    assert sent_invalid(decisions[:1], {"x0": [1.0]}, needs) == []
+
+
 def test_a_state_that_does_not_answer_does_not_keep_it(tmp_path):
     """What one process knows counts there at once, and for all others once the state is back."""
     with served(tmp_path, table(3.0), canary=certified(), watch=watch, share=0.5) as one:
@@ -265,9 +375,9 @@ def world(tmp_path):
 
 def test_workers_take_it_back_and_a_signal_ends_promotes_and_begins_it(world):
     """Two workers with one state, from the alarm to the next canary."""
-    state = f"{REDIS}?prefix=t{uuid.uuid4().hex[:12]}"
+    state = shared_state()
     new_file, arguments = world.folder / "new.emsco", ("--canary", "new.emsco", "--share", 0.5)
-    with world.serve(*arguments, "--workers", 2, "--metrics-port", 0, EMSCO_STATE=state) as one:
+    with world.serve(*arguments, "--workers", 2, "--metrics-port", 0, *state) as one:
         one.wait_ready(2)
         old, new = digests(one)
         assert {event["model"] for event in one.told("canary")} == {new}
@@ -290,7 +400,7 @@ def test_workers_take_it_back_and_a_signal_ends_promotes_and_begins_it(world):
         wait_for(lambda: len(one.told(name)) == events, 30)
         return one.client.get("/v1/model").json()
 
-    with world.serve(*arguments, EMSCO_STATE=state) as one:
+    with world.serve(*arguments, *state) as one:
         one.wait_ready()
         assert one.told("canary withdrawn")  # as it was before the restart
         assert set(models_of(one, KEYS)) == {old}
@@ -372,13 +482,13 @@ def test_each_model_may_have_sources_of_its_own(tmp_path, monkeypatch):
         deployed, canary, answer = asyncio.run(models())
         assert (deployed.bought, canary.deployed.bought) == (["page", "bureau"], ["page", "lab"])
         wanted = {deployed.digest: CASCADE.decide(X), canary.deployed.digest: other.decide(X)}
-        assert [row["label"] for row in answer["decisions"]] == [
+        assert [best(row) for row in answer["decisions"]] == [
             wanted[row["model"]].label[place] for place, row in enumerate(answer["decisions"])
         ]
         write(page=page, bureau=bureau, lab=lab, labs=lab)
         with pytest.raises(SourcesError, match="The costs have no source 'labs'"):
             asyncio.run(models())
-        write(page=page, bureau=bureau, lab=replace(lab, key=lab.key + "{country}"))
+        write(page=page, bureau=bureau, lab=replace(lab, key=lab.key + ":{country}"))
         with pytest.raises(ServiceError, match="The canary needs 'country' in `known`"):
             asyncio.run(models())
 

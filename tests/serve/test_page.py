@@ -15,6 +15,7 @@ from served import BUREAU, PAGES, Store, served
 from emsco.cli.certify import certify
 from emsco.cli.savings import savings
 from emsco.cli.serve import serve
+from emsco.cli.spend import spend
 from emsco.serve.describe import description
 from emsco.serve.problems import problem
 
@@ -52,7 +53,8 @@ def test_all_options_are_on_the_page():
     for text in (PAGE, UNIT.read_text()):
         own = re.sub(r"python -m (experiments|benchmarks)[^`\n]*", "", text)
         everywhere = set(re.findall(r"(?<![\w-])--([a-z][a-z-]+)", own))
-        assert everywhere <= told | {"now"} | options(savings) | options(certify)
+        others = options(savings) | options(certify) | options(spend)
+        assert everywhere <= told | {"now"} | others
 
 
 def test_defaults_on_the_page_are_those_of_the_command():

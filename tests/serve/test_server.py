@@ -1,4 +1,4 @@
-"""A server stops for the garbage collector when it begins and when it reloads, and not between."""
+"""A server stops for the garbage collector when it begins, and never again."""
 
 from __future__ import annotations
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import socket
 import sqlite3
+import subprocess
+import sys
 import time
 import uuid
 from contextlib import contextmanager
@@ -17,6 +19,7 @@ from stores import POSTGRES, REDIS
 
 from emsco.exceptions import StateError
 from emsco.serve.state import open_state
+from emsco.serve.state.batches import Batches
 
 STORES = ("sqlite", "postgresql", "redis")
 
@@ -68,7 +71,7 @@ def test_a_state_of_a_later_emsco_is_refused(address):
         async with opened(address):
             pass
         _raise_version(address)
-        with pytest.raises(StateError, match=r"has version 2; this emsco knows versions up to 1"):
+        with pytest.raises(StateError, match=r"has version 9; this emsco knows versions up to 2"):
             await open_state(address)
 
     asyncio.run(run())
@@ -78,15 +81,15 @@ def _raise_version(address):
     place, _, prefix = address.partition("?prefix=")
     if address.startswith("redis"):
         with redis.Redis.from_url(REDIS) as client:
-            client.set(f"{prefix}:version", 2)
+            client.set(f"{prefix}:version", 9)
     elif address.startswith("postgresql"):
         engine = postgres()
         with engine.begin() as connection:
-            connection.execute(sa.text(f"UPDATE {prefix}_meta SET value = 2"))
+            connection.execute(sa.text(f"UPDATE {prefix}_meta SET value = 9"))
         engine.dispose()
     else:
         connection = sqlite3.connect(place)
-        connection.execute(f"UPDATE {prefix}_meta SET value = 2")
+        connection.execute(f"UPDATE {prefix}_meta SET value = 9")
         connection.commit()
         connection.close()
 
@@ -140,13 +143,55 @@ def test_redis_forgets_ids_and_labels_without_a_mark(tmp_path):
             await state.label("never marked", "sick")
             await state.begin("whois", 1, 2.0, None)
         with redis.Redis.from_url(REDIS) as client:
-            week, day = (client.ttl(f"{prefix}:{key}") for key in ("id:a", "label:never marked"))
+            week, day = (
+                client.ttl(f"{prefix}:of:emsco:{key}") for key in ("id:a", "label:never marked")
+            )
             assert 6.9 * 86_400 < week <= 7 * 86_400
             assert 0.9 * 86_400 < day <= 86_400
             assert client.ttl(f"{prefix}:open") == -1
 
     with store("redis", tmp_path) as address:
         asyncio.run(run(address, address.partition("?prefix=")[2]))
+
+
+def test_work_whose_caller_leaves_as_it_ends_is_handed_over():
+    """Or money that was held for a call would stay held."""
+
+    async def main():
+        async def work(parts):
+            asyncio.get_running_loop().call_soon(asking.cancel)
+            return parts
+
+        left = []
+        asking = asyncio.ensure_future(Batches(work).run("held", left.append))
+        with pytest.raises(asyncio.CancelledError):
+            await asking
+        return left
+
+    assert asyncio.run(main()) == ["held"]
+
+
+def test_a_file_without_room_is_not_ready(tmp_path):
+    """In a process of its own, whose files may grow no more."""
+    script = """
+import asyncio, resource, sys
+from emsco.exceptions import StateError
+from emsco.serve.state import open_state
+
+async def main():
+    state = await open_state(sys.argv[1])
+    await state.ping()
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+    try:
+        await state.ping()
+    except StateError as error:
+        print(error)
+
+asyncio.run(main())
+"""
+    command = [sys.executable, "-c", script, str(tmp_path / "state.sqlite")]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert "state.sqlite cannot be used" in told.stdout, told.stderr
 
 
 def test_redis_that_was_restarted_gets_its_scripts_anew(tmp_path):
@@ -160,28 +205,6 @@ def test_redis_that_was_restarted_gets_its_scripts_anew(tmp_path):
 
     with store("redis", tmp_path) as address:
         asyncio.run(run(address))
-
-
-def test_redis_that_may_lose_something_is_told_of(tmp_path):
-    async def run(address):
-        async with opened(address) as state:
-            return await state.concerns()
-
-    with redis.Redis.from_url(REDIS) as client:
-        wanted = {"appendonly": "no", "maxmemory": "100gb", "maxmemory-policy": "allkeys-lru"}
-        before = {name: client.config_get(name)[name] for name in wanted}
-        try:
-            for name, value in wanted.items():
-                client.config_set(name, value)
-            with store("redis", tmp_path) as address:
-                found = asyncio.run(run(address))
-        finally:
-            for name, value in before.items():
-                client.config_set(name, value)
-    assert [word for text in found for word in ("appendonly", "noeviction") if word in text] == [
-        "appendonly",
-        "noeviction",
-    ]
 
 
 def test_a_database_loses_nothing(database):

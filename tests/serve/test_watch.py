@@ -154,7 +154,7 @@ def test_labels_of_audited_rows_alone_count_in_the_order_of_decisions(address):
             await watch.feedback({first: 1 - labels[first]})
             told = await watch.feedback([(one, labels[one]) for one in order])
             assert told == {"used": audited, "not audited": 1200 - audited, "repeated": 0,
-                            "late": 0, "unknown": 0}  # fmt: skip
+                            "late": 0, "unknown": 0, "unknown label": 0}  # fmt: skip
             again = await watch.feedback(labels)
             assert (again["used"], again["repeated"]) == (0, audited)
             await watch.work()
@@ -496,10 +496,12 @@ def test_labels_that_cannot_be_are_refused_and_nothing_is_taken(tmp_path):
             watch = watch_of(state, clock, audit=1.0, classes=[0, 1])
             one = Decisions([1, 0], [True, True], [0, 0], [1.0, 1.0], [1.0, 1.0])
             unseen = await watch.feedback({"c-1": "0"})  # before its decision is known
-            assert unseen["unknown"] == 1
+            assert unseen["unknown label"] == 1
             watch.decided(one, ["c-0", "c-1"], MODEL)
-            for label, told in (("1", r"one of \[0, 1\], got '1' for decision 'c-0'"), (7, "got 7"),
-                                (None, "text or numbers, got None"), (float("nan"), "got nan"),
+            for label in ("1", 7):
+                told = await watch.feedback({"c-0": label})
+                assert (told["unknown label"], told["used"]) == (1, 0)
+            for label, told in ((None, "text or numbers, got None"), (float("nan"), "got nan"),
                                 ([1], r"got \[1\]")):  # fmt: skip
                 with pytest.raises(MonitorError, match=told):
                     await watch.feedback({"c-1": 0, "c-0": label})

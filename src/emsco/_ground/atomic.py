@@ -30,9 +30,10 @@ def write_whole(
 ) -> None:
     """Write a file next to its destination and move it there once it is on the disk.
 
-    If anything goes wrong, an existing file is unchanged, and no partial file is left. With `keep`,
-    an existing file is moved to that name. /dev/null and /dev/stdout are written to directly;
-    anything else that is not a regular file is refused.
+    If anything goes wrong, an existing file is unchanged, and no partial file is left. Several
+    processes may write one path: whole files replace each other, and there is one at any time. With
+    `keep`, what was there before keeps that name, in the same folder. /dev/null and /dev/stdout are
+    written to directly; anything else that is not a regular file is refused.
     """
     try:
         refuse_irregular(path)
@@ -89,23 +90,24 @@ def _write_through(path: str | os.PathLike[str], parts: Iterable[bytes | memoryv
 
 
 def _replace(
-    target: str, parts: Iterable[bytes | memoryview], keep: str | os.PathLike[str] | None
+    target: str, parts: Iterable[bytes | memoryview], keep: str | os.PathLike[str] | None = None
 ) -> None:
     remove_drafts(target)
     folder, name = os.path.split(target)
     file = _new_draft(folder, name)
     try:
-        with file:
+        with file:  # locked until it has been moved: other writers of this path remove drafts
             for part in parts:
                 file.write(part)
             file.flush()
             os.fsync(file.fileno())
-        with suppress(FileNotFoundError):
-            os.chmod(file.name, os.stat(target).st_mode)  # keep the permissions
-        if keep is not None:
             with suppress(FileNotFoundError):
-                os.replace(target, keep)
-        os.replace(file.name, target)
+                os.chmod(file.name, os.stat(target).st_mode)  # keep the permissions
+            if keep is not None:
+                _keep(target, keep)
+            if fcntl is None:  # on Windows, an open file cannot be moved either
+                file.close()
+            os.replace(file.name, target)
     except BaseException:
         with suppress(FileNotFoundError):
             os.unlink(file.name)
@@ -118,13 +120,31 @@ def _replace(
             os.close(descriptor)
 
 
+def _keep(target: str, keep: str | os.PathLike[str]) -> None:
+    """Give an existing file a second name, so that its own always leads to a whole file."""
+    link = _draft_path(*os.path.split(target))
+    while True:
+        try:
+            os.link(target, link)
+        except FileNotFoundError:
+            return  # nothing to keep
+        except OSError:  # not every file system has links
+            with suppress(FileNotFoundError), open(target, "rb") as file:
+                _replace(os.path.realpath(keep), [file.read()])
+            return
+        with suppress(FileNotFoundError):  # another writer took it for an abandoned draft
+            os.replace(link, keep)
+            break
+    with suppress(FileNotFoundError):
+        os.unlink(link)  # which stays where `keep` is already a name of the same file
+
+
 def _new_draft(folder: str, name: str) -> BinaryIO:
     """Open a draft, locked while it is open, so that it is not taken for an abandoned one."""
     while True:
-        draft = os.path.join(folder, f"{_draft_of(name)}{secrets.token_hex(8)}")
-        file = open(draft, "xb")  # noqa: SIM115  # closed by the caller
+        file = open(_draft_path(folder, name), "xb")  # noqa: SIM115  # closed by the caller
         with suppress(OSError):  # not every file system has locks
-            _lock(file)
+            _lock(file, wait=True)  # for whoever looks whether it is abandoned, and removes it
         if os.fstat(file.fileno()).st_nlink:  # it was not removed before it was locked
             return file
         file.close()
@@ -147,10 +167,14 @@ def _remove_unlocked(draft: str) -> None:
         os.unlink(draft)
 
 
-def _lock(file: BinaryIO) -> None:
-    """Lock a file until it is closed; raise an error if another process has locked it."""
+def _lock(file: BinaryIO, *, wait: bool = False) -> None:
+    """Lock a file until it is closed; if another process has locked it, wait or raise an error."""
     if fcntl is not None:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+
+
+def _draft_path(folder: str, name: str) -> str:
+    return os.path.join(folder, f"{_draft_of(name)}{secrets.token_hex(8)}")
 
 
 def _draft_of(name: str) -> str:

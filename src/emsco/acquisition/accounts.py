@@ -6,12 +6,14 @@ of it. A call that was begun and never ended, because its process died, stays co
 
 from __future__ import annotations
 
-import itertools
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Protocol
 
 from emsco.words.decisions import BUDGET
+
+_SECONDS = 86_400  # of a day
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,11 @@ class Accounts(Protocol):
 class OwnAccounts:
     """What one process spends.
 
+    Parameters
+    ----------
+    clock : callable, default=time.time
+        Gives the seconds since 1970.
+
     Examples
     --------
     >>> import asyncio
@@ -71,23 +78,28 @@ class OwnAccounts:
     4.0
     """
 
-    def __init__(self) -> None:
-        self._day = ""
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._day = -1
         self._spent: dict[str, float] = {}
-        self._counted: dict[str, float] = {}  # by intent, while its outcome is not known
-        self._numbers = itertools.count()
+        self._counted: dict[str, float] = {}  # by intent of today, while its outcome is not known
+        self._first = 0  # the number of the first intent of today
+        self._next = 0  # the number of the next intent
 
     def today(self, source: str) -> float:
         """Return what was spent today (UTC), calls under way and unknown charges included."""
-        day = datetime.now(UTC).date().isoformat()
+        day = int(self._clock() // _SECONDS)
         if day != self._day:
-            self._day, self._spent = day, {}
+            # A call that was begun yesterday belongs to yesterday, whenever it ends.
+            self._day, self._spent, self._counted = day, {}, {}
+            self._first = self._next
         return self._spent.get(source, 0.0)
 
     async def begin(self, source: str, n_rows: int, price: float, limit: float | None) -> Intent:
         """Hold the money for a call, for as many rows as the limit of the day allows."""
         granted = granted_rows(n_rows, price, limit, self.today(source))
-        intent = Intent(str(next(self._numbers)), source, granted, price * granted)
+        intent = Intent(str(self._next), source, granted, price * granted)
+        self._next += 1
         self._count(intent, intent.held)
         return intent
 
@@ -98,10 +110,12 @@ class OwnAccounts:
             self._counted.pop(intent.id, None)
 
     def _count(self, intent: Intent, amount: float) -> None:
+        today = self.today(intent.source)
+        if int(intent.id) < self._first:
+            return
         before = self._counted.get(intent.id, 0.0)
         self._counted[intent.id] = amount
-        # What was held yesterday is not given back today.
-        self._spent[intent.source] = max(0.0, self.today(intent.source) + amount - before)
+        self._spent[intent.source] = max(0.0, today + amount - before)
 
     async def may_try(self, source: str) -> bool:  # noqa: ARG002  # the breaker has counted already
         """Return whether a trial call to a failing source may be made: one a second for all."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, overload
 
 from emsco.words.decisions import ACCEPTED
@@ -79,6 +79,13 @@ class Batch(Sequence[Bought]):
     def known(self) -> float:
         """What is known to be charged, for all rows."""
         return sum(paid for paid, sure in zip(self.paid, self.billed, strict=True) if sure)
+
+    def unsure(self, price: float, rows: Sequence[int] | None = None) -> Batch:
+        """Return the same rows, of which some (None: all) may have been charged for at a price."""
+        paid, billed = list(self.paid), list(self.billed)
+        for i in range(len(self)) if rows is None else rows:
+            paid[i], billed[i] = price, False
+        return replace(self, paid=paid, billed=billed)
 
     def padded(self, n_rows: int, reason: str) -> Batch:
         """Return the same rows, and as many without values, for a reason, as are lacking."""

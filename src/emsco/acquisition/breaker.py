@@ -9,15 +9,18 @@ pybreaker 1.4 is asynchronous with tornado only. What we need besides is a count
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Iterable
 
 _PAUSE = 1.0  # seconds between trial calls
+JUDGED = 50  # requests whose values are remembered as valid or not
+_MOST_INVALID = JUDGED // 2
 
 
 class Breaker:
     """Says whether a source may be asked, and how many calls may be under way.
 
-    It opens after some failures in a row. While it is open, one trial call a second is allowed;
+    It opens after some failures in a row, and when half of the last 50 different requests got
+    values that are invalid. While it is open, one trial call a second is allowed;
     after the first that succeeds the source is asked again, by one call at a time, then by two, by
     four, until its own limit is reached. A failure on the way opens it at once.
 
@@ -56,6 +59,7 @@ class Breaker:
         self._failures = 0
         self._tried: float | None = None  # when the last trial began; None: it is closed
         self._limit = concurrency
+        self._judged: dict[Hashable, bool] = {}  # whether a request got invalid values
 
     @property
     def is_open(self) -> bool:
@@ -91,6 +95,23 @@ class Breaker:
             self.succeeded()
         else:
             self.failed()
+
+    def judged(self, requests: Iterable[tuple[Hashable, bool]]) -> None:
+        """Note requests that were answered, and whether their values are invalid.
+
+        A request counts once, however often it is made: one bad row must not close a source for
+        everybody.
+        """
+        judged, any_invalid = self._judged, False
+        for request, invalid in requests:
+            judged.pop(request, None)
+            judged[request] = invalid
+            any_invalid |= invalid
+            if len(judged) > JUDGED:
+                del judged[next(iter(judged))]
+        if any_invalid and sum(judged.values()) >= _MOST_INVALID:
+            judged.clear()
+            self.open()
 
     def succeeded(self) -> None:
         """Note a call that was answered."""

@@ -11,14 +11,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emsco.acquisition.bought import KNOWN, Batch
-from emsco.acquisition.fetched import Key, as_text
+from emsco.acquisition.breaker import JUDGED
+from emsco.acquisition.fetched import Key, as_text, key_text
 from emsco.acquisition.gate import Gate
 from emsco.acquisition.receipt import Asked
 from emsco.acquisition.terms import Terms
 from emsco.acquisition.values import to_column, to_numbers
 from emsco.cascade.loop import Answer, Ask
 from emsco.exceptions import SourcesError, quoted
-from emsco.words.decisions import ACCEPTED, BUDGET, DEADLINE, INVALID_VALUE, reason_for
+from emsco.words.decisions import ACCEPTED, BUDGET, DEADLINE, INVALID_VALUE, kind_of, reason_for
 
 
 class _Got(NamedTuple):
@@ -133,6 +134,13 @@ class Call:
         waited = np.array([self._loop.time() - begin] * len(rows))
         columns, told = self._read(ask, rows, got, reasons)
         return Answer(columns, told, cost, waited, bought)
+
+    async def refuse(self, ask: Ask, reason: str) -> Answer:
+        """Reject all rows for a reason, and ask no source."""
+        nothing, n_rows = np.zeros(len(ask.rows)), len(ask.rows)
+        told = np.full(n_rows, reason, dtype=object)
+        bought = np.zeros(n_rows, dtype=np.bool_)
+        return Answer([nothing] * len(ask.features), told, nothing, nothing, bought)
 
     async def _fetch_all(self, stage: int, rows: list[int], begin: float) -> dict[str, _Got]:
         """Fetch every source of a stage at once, each after those that it requires."""
@@ -253,6 +261,7 @@ class Call:
             return [nothing] * len(ask.features), told
         given = self._columns(ask, rows, got, kept, reasons)
         answer = self._terms.decider.examine(given)
+        self._judge(rows, got, kept, reasons, answer.reasons)
         self.read.append((ask.rows[kept] if len(kept) < len(rows) else ask.rows, given))
         if not reasons and answer.reasons is None:
             return list(answer.columns), None
@@ -290,6 +299,29 @@ class Call:
                 for i in others:
                     reasons.setdefault(kept[i], reason_for(INVALID_VALUE, feature))
         return {feature: columns[feature] for feature in ask.features}
+
+    def _judge(
+        self,
+        rows: list[int],
+        got: dict[str, _Got],
+        kept: Sequence[int],
+        reasons: dict[int, str],
+        told: Any,
+    ) -> None:
+        """Tell the callers of sources which of the last rows got invalid values from them."""
+        first = max(0, len(kept) - JUDGED)
+        last = kept[first:]
+        odd: dict[int, str] = {}
+        if reasons or told is not None:
+            for i, place in enumerate(last, first):
+                reason = reasons.get(place) or (ACCEPTED if told is None else told[i])
+                if kind_of(reason) == INVALID_VALUE:
+                    odd[place] = reason
+        for name in got.keys() - self._known:
+            its = {reason_for(INVALID_VALUE, f) for f in self._terms.features[name]} if odd else ()
+            self._gates[name].caller.judged(
+                [(key_text(self._keys[rows[place]]), odd.get(place) in its) for place in last]
+            )
 
     def _values(
         self,

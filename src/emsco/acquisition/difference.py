@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from emsco._ground.missing import is_missing
 from emsco.acquisition.values import to_column
 from emsco.rows.reading import ColumnReader
-from emsco.rows.values import UNREADABLE, is_missing, is_number, reader_like, to_number
+from emsco.rows.values import UNREADABLE, is_number, reader_like, to_number, to_text
 
 SAME = "same"
 _CLOSE = 1e-6  # relative; what stores round off is no difference
@@ -115,7 +116,7 @@ def _read(values: Sequence[Any], reader: ColumnReader, *, of_number: bool) -> _V
     if of_number:
         numbers = np.array([to_number(value) for value in values], dtype=np.float64)
         return _Values(numbers, np.isnan(numbers), np.isinf(numbers))
-    read = reader_like(reader.known_levels or ("text",))
+    read = reader_like(reader.known_levels) if reader.known_levels else to_text
     texts = np.empty(len(values), dtype=object)
     texts[:] = [read(value) for value in values]
     missing = np.array([text is None for text in texts], dtype=np.bool_)

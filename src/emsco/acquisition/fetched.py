@@ -5,14 +5,14 @@ Rows are matched by key, never by position: an answer for another key must not b
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from math import inf
 from typing import Any, NamedTuple, TypeAlias
 
-from emsco.words.decisions import ACCEPTED, AMBIGUOUS, ERROR, MISSING, STALE
+from emsco.words.decisions import ACCEPTED, AMBIGUOUS, ERROR, INVALID_VALUE, MISSING, STALE
 
 Key: TypeAlias = Any  # text or a whole number
 Values: TypeAlias = Mapping[str, Sequence[Any]]  # a value per key, by feature
@@ -27,7 +27,8 @@ class Fetched(NamedTuple):
     columns : mapping of feature to list
         One value per key; None if it is missing. Bytes are text in UTF-8.
     reasons : list of str
-        Why a key has no values: "missing", "ambiguous", "stale", "error", "timeout"; "" if it has.
+        Why a key has no values: "missing", "ambiguous", "stale", "error", "timeout", "invalid key",
+        "invalid value"; "" if it has.
     ages : list of float or None, default=None
         The age of each answer, in seconds. None: the source gives no time.
     prices : list of float or None, default=None
@@ -104,7 +105,10 @@ def to_moment(given: Any) -> float | None:
         return (given if given.tzinfo else given.replace(tzinfo=UTC)).timestamp()
     if isinstance(given, bool) or not isinstance(given, int | float):
         return None
-    moment = float(given)
+    try:
+        moment = float(given)
+    except OverflowError:
+        return None
     return moment if abs(moment) < 1e12 else None  # milliseconds, or no time at all
 
 
@@ -115,6 +119,7 @@ class Answered(NamedTuple):
     record: Record | None  # None: this row alone failed
     time: Any = None
     price: Any = None
+    reason: str = ERROR  # why it has no record
 
 
 def match(
@@ -134,6 +139,8 @@ def match(
     """
     by_key: dict[str, Answered | None] = {}
     for answer in answers:
+        if answer.key is None or isinstance(answer.key, _NO_KEYS):
+            continue  # or it would answer for the key that is called "None"
         text = key_text(answer.key)
         by_key[text] = None if text in by_key else answer
     now = time.time()
@@ -151,7 +158,10 @@ def match(
             continue
         prices[i] = _price(found.price)
         if found.record is None:
-            reasons[i] = ERROR
+            reasons[i] = found.reason
+            continue
+        if prices[i] is None and _is_endless(found.price):
+            reasons[i] = INVALID_VALUE
             continue
         if timed:
             ages[i] = freshness.age(found.time, now)
@@ -165,12 +175,21 @@ def match(
 
 
 _NOTHING = Answered(None, None)
+_NO_KEYS = (bool, list, dict)
+
+
+_MOST_PRICE = sys.float_info.max
 
 
 def _price(given: Any) -> float | None:
     """Return the price that an answer carries; None if it carries none that can be one."""
     is_number = isinstance(given, int | float) and not isinstance(given, bool)
-    return float(given) if is_number and 0 <= given < inf else None
+    return float(given) if is_number and 0 <= given <= _MOST_PRICE else None
+
+
+def _is_endless(given: Any) -> bool:
+    """Return whether an answer carries a price that nobody can pay."""
+    return isinstance(given, int | float) and given > _MOST_PRICE
 
 
 def key_text(key: Key) -> str:

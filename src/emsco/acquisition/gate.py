@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -19,6 +20,7 @@ from emsco.acquisition.cache import Cache
 from emsco.acquisition.caller import Caller, Job, Request
 from emsco.acquisition.fetched import Key, Values, key_text
 from emsco.acquisition.source import LiveSource
+from emsco.exceptions import LateStateError
 from emsco.words.decisions import ACCEPTED, DEADLINE, TIMEOUT
 
 
@@ -89,6 +91,9 @@ class Gate:
 
         `until` is a time of the event loop's clock, beyond which a row is not waited for.
         """
+        refused = self.source.refused(keys, values)
+        if refused:
+            return await self._fetch_others(refused, keys, values, until)
         requests = self._requests(keys, values)
         kept = self._kept(requests)
         joined: dict[int, _Flight] = {}
@@ -113,6 +118,19 @@ class Gate:
                 rows.append(self._collect(joined[i], request, is_first=False))
             else:
                 rows.append(self._collect(flights[request], request, is_first=fresh[request] == i))
+        return Batch.of(rows, self.features)
+
+    async def _fetch_others(
+        self, refused: dict[int, str], keys: Sequence[Key], values: Values, until: float | None
+    ) -> Batch:
+        """Fetch the rows that can be asked for; the others get the reason why they cannot be."""
+        places = [i for i in range(len(keys)) if i not in refused]
+        rows = [Bought(None, refused.get(i, ACCEPTED)) for i in range(len(keys))]
+        if places:
+            used = {name: [values[name][i] for i in places] for name in self._needs}
+            got = await self.fetch([keys[i] for i in places], used, until)
+            for i, row in zip(places, got, strict=True):
+                rows[i] = row
         return Batch.of(rows, self.features)
 
     def _requests(self, keys: Sequence[Key], values: Values) -> list[Request]:
@@ -148,15 +166,28 @@ class Gate:
             if request in late
         ]
         asked = [request for request in fresh if request not in late]
-        size = self.source.rows_per_call or len(asked) or 1
-        for first in range(0, len(asked), size):
-            chunk = asked[first : first + size]
+        for chunk in self._chunks(asked):
             places = [fresh[request] for request in chunk]
             used = {name: [values[name][i] for i in places] for name in self._needs}
-            flight = _Flight(dict(zip(chunk, range(size), strict=False)))
+            flight = _Flight({request: i for i, request in enumerate(chunk)})
             work = partial(self.caller.call, flight, [keys[i] for i in places], used)
             flights.append(self._fly(flight, work))
         return flights
+
+    def _chunks(self, asked: list[Request]) -> Iterator[list[Request]]:
+        """Divide requests into calls: not too many rows, and no key twice, as answers go by key."""
+        apart: list[list[Request]] = [asked]
+        if self._needs:  # a key may come with other values
+            apart, often = [], Counter[Any]()
+            for request in asked:
+                if often[request[0]] == len(apart):
+                    apart.append([])
+                apart[often[request[0]]].append(request)
+                often[request[0]] += 1
+        for part in apart:
+            size = self.source.rows_per_call or len(part) or 1
+            for first in range(0, len(part), size):
+                yield part[first : first + size]
 
     def _fly(self, flight: _Flight, work: Callable[[], Awaitable[Batch]]) -> _Flight:
         flight.task = asyncio.get_running_loop().create_task(self._flown(flight, work))
@@ -206,12 +237,21 @@ class Gate:
             timer.cancel()
 
     def _collect(self, flight: _Flight, request: Request, *, is_first: bool) -> Bought:
-        """Give the row that a call brought, or say that it came too late."""
-        if not flight.is_landed:
+        """Give the row that a call brought, or say that it came too late.
+
+        Raises
+        ------
+        LateStateError
+            If the accounts were still being asked whether it may be made.
+        """
+        if not flight.is_landed and flight.batch is None:
+            if flight.is_counting:
+                raise LateStateError("The accounts do not answer before the deadline.")
             if is_first and self.source.paid and flight.is_sent:
                 return Bought(None, DEADLINE, paid=self.price, billed=False)
             return Bought(None, DEADLINE)
-        row = _result(flight)[flight.places[request]]
+        batch = _result(flight) if flight.batch is None else flight.batch
+        row = batch[flight.places[request]]
         return row if is_first else row._replace(how=SHARED, paid=0.0, billed=True)
 
     def _keep(self, requests: Iterable[Request], batch: Batch) -> None:

@@ -10,6 +10,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Self
 
@@ -20,14 +21,14 @@ from emsco.acquisition.bought import Spending
 from emsco.acquisition.call import Call
 from emsco.acquisition.fetched import Key
 from emsco.acquisition.gate import Gate
-from emsco.acquisition.log import DROP, Log
+from emsco.acquisition.log import DECISIONS, DROP, NO_LOG, Log
 from emsco.acquisition.receipt import Receipts
 from emsco.acquisition.sources import Sources
 from emsco.acquisition.terms import Terms
 from emsco.cascade import decider_of
 from emsco.cascade.loop import decide_rows, drive_async
 from emsco.exceptions import SourcesError
-from emsco.words.decisions import ERROR, Decisions, reason_for
+from emsco.words.decisions import ACCEPTED, Decisions
 
 
 class LiveCascade:
@@ -51,7 +52,7 @@ class LiveCascade:
         Whether the log has the values of features too.
     on_log_failure : {"drop", "reject"}, default="drop"
         What happens to decisions that cannot be logged: they are returned and counted in
-        `log_dropped`, or their rows are rejected.
+        `log_dropped`, or their rows are rejected before anything is bought.
     accounts : Accounts, default=None
         Who counts what is spent in a day and which sources fail, if several processes share it.
         None: this process alone.
@@ -155,7 +156,12 @@ class LiveCascade:
     @property
     def log_dropped(self) -> int:
         """The number of decisions that could not be written to the log."""
-        return 0 if self._log is None else self._log.dropped
+        return 0 if self._log is None else self._log.lost[DECISIONS]
+
+    @property
+    def log(self) -> Log | None:
+        """The log of decisions; None: nothing is logged."""
+        return self._log
 
     async def __aenter__(self) -> Self:
         self._open()
@@ -196,6 +202,7 @@ class LiveCascade:
         call: str | Sequence[str] | None = None,
         factors: bool = False,
         values: list[dict[str, Any]] | None = None,
+        refused: str = ACCEPTED,
     ) -> Decisions:
         """Decide the rows that keys name.
 
@@ -213,12 +220,35 @@ class LiveCascade:
             Whether decisions say how much each feature contributed (`Decision.factors`).
         values : list, default=None
             A list that receives, for each key, the values by feature that it was decided by.
+        refused : str, default=""
+            A reason for which all rows are rejected, without asking any source.
         """
+        if self._log is None:
+            return (await self._decide(keys, known, call, factors, values, refused))[0]
+        async with self._log.room(len(keys)) as is_there:
+            refused = refused if is_there else NO_LOG
+            decisions, made = await self._decide(keys, known, call, factors, values, refused)
+            if refused == NO_LOG:
+                return decisions
+            logged = made.values() if self._log_values else None
+            is_logged = await self._log.write(decisions, logged)
+        return decisions if is_logged or not self._log.rejects else decisions.rejected(NO_LOG)
+
+    async def _decide(
+        self,
+        keys: Sequence[Key],
+        known: Any,
+        call: str | Sequence[str] | None,
+        factors: bool,
+        values: list[dict[str, Any]] | None,
+        refused: str,
+    ) -> tuple[Decisions, Call]:
         gates, keys = self._open(), _read_keys(keys)
         have = _read_known(known, len(keys))
         made = Call(self._terms, gates, keys, have, self._used, self._deadline)
         plan = self._terms.decider.plan
-        decisions = await drive_async(decide_rows(plan, len(keys)), made.answer)
+        answer = partial(made.refuse, reason=refused) if refused else made.answer
+        decisions = await drive_async(decide_rows(plan, len(keys)), answer)
         index = np.empty(len(keys), dtype=object)
         index[:] = keys
         receipts = Receipts(self._terms, made.asked, len(keys), call)
@@ -228,12 +258,7 @@ class LiveCascade:
             decisions = decisions.explained(told)
         if values is not None:
             values += made.values()
-        if self._log is None:
-            return decisions
-        logged = made.values() if self._log_values else None
-        if not await self._log.write(decisions, logged) and self._log.rejects:
-            return decisions.rejected(reason_for(ERROR, "log"))
-        return decisions
+        return decisions, made
 
     def decide_now(self, keys: Sequence[Key], known: Any = None) -> Decisions:
         """Decide from code that is not async; the event loop runs in a thread of its own."""

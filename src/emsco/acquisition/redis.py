@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+from emsco.acquisition.billing import UnbilledError
+from emsco.acquisition.documents import read_document
 from emsco.acquisition.fetched import Answered, Fetched, Key, Values, as_text, key_text, match
 from emsco.acquisition.source import LiveSource, address_of, fields_of
 from emsco.acquisition.templates import Template
 from emsco.exceptions import SourcesError, require
-from emsco.words.decisions import ACCEPTED
+from emsco.words.decisions import ACCEPTED, ERROR, INVALID_VALUE
 
 HASH, JSON = "hash", "json"
 
@@ -71,6 +72,10 @@ class RedisSource(LiveSource):
     def is_spelled(self) -> bool:
         """Whether every value comes as text: hashes hold nothing else."""
         return self.format == HASH
+
+    def refused(self, keys: Sequence[Key], values: Values) -> dict[int, str]:
+        """Return why rows cannot be asked for, by their place."""
+        return self.template.unfilled(keys, values, str)
 
     def open(self, features: Sequence[str]) -> RedisClient:
         """Return a client that fetches these features."""
@@ -134,7 +139,7 @@ class RedisClient:
         connection = self._free.pop() if self._free else self._pool.make_connection()
         replies: list[Any] = []
         try:
-            await self._pool.ensure_connection(connection)  # it may be closed, or have data left
+            await self._connect(connection)
             await connection.send_packed_command(connection.pack_commands(commands))
             for _ in commands:
                 try:
@@ -147,6 +152,13 @@ class RedisClient:
             raise
         self._free.append(connection)
         return replies
+
+    async def _connect(self, connection: Any) -> None:
+        """Connect, if it is closed or has data left; where that fails, nothing was sent."""
+        try:
+            await self._pool.ensure_connection(connection)
+        except Exception as error:
+            raise UnbilledError("There is no connection to Redis.") from error
 
     def _places(self, texts: list[str], values: Values) -> list[str]:
         """Give the Redis key of each row."""
@@ -185,7 +197,7 @@ class RedisClient:
 
     def _read_hash(self, key: Key, reply: Any) -> Answered | None:
         if isinstance(reply, Exception):
-            return Answered(key, None)
+            return _refused(key, reply)
         if all(value is None for value in reply):
             return None
         return self._answer(key, dict(zip(self._wanted, reply, strict=True)))
@@ -193,25 +205,31 @@ class RedisClient:
     def _read_json(self, key: Key, reply: Any) -> Answered | None:
         if reply is None:
             return None
-        try:
-            document = json.loads(reply)
-        except (TypeError, ValueError):
-            document = None
+        if isinstance(reply, Exception):
+            return _refused(key, reply)
+        document = read_document(reply)
         if not isinstance(document, dict):
-            return Answered(key, None)
+            return Answered(key, None, reason=INVALID_VALUE)
         return self._answer(key, document)
 
-    def _answer(self, key: Key, stored: Mapping[str, Any]) -> Answered:
+    def _answer(self, key: Key, stored: Mapping[str, Any]) -> Answered | None:
         field_, moment = self._source.key_field, self._source.time_field
         echoed = key if field_ is None else stored.get(field_)
+        if echoed is None or isinstance(echoed, list | dict) or key_text(echoed) != key_text(key):
+            return None  # a reply for another key: this one is missing, and that one has its own
         record = {feature: stored.get(f) for feature, f in self._fields.items()}
-        # A reply for another key answers for that one: this key is missing.
-        return Answered("" if echoed is None else echoed, record, stored.get(moment or ""))
+        return Answered(echoed, record, stored.get(moment or ""))
 
     async def close(self) -> None:
         """Close every connection."""
         while self._free:
             await self._free.pop().disconnect()
+
+
+def _refused(key: Key, refusal: Exception) -> Answered:
+    """Say that a row alone failed: by what is stored under its key, or for another reason."""
+    is_other = str(refusal).startswith("WRONGTYPE")
+    return Answered(key, None, reason=INVALID_VALUE if is_other else ERROR)
 
 
 def no_retry() -> Any:

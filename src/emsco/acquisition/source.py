@@ -124,6 +124,11 @@ class LiveSource(ABC):
         return False
 
     @property
+    def bills_timeouts(self) -> bool:
+        """Whether a request may be charged for that got no answer in time."""
+        return True
+
+    @property
     def is_fetched(self) -> bool:
         """Whether values are fetched at all; if not, callers always send them."""
         return True
@@ -155,11 +160,20 @@ class LiveSource(ABC):
     def needs(self) -> frozenset[str]:
         """The features that a request uses, besides the key."""
 
+    def refused(self, keys: Sequence[Key], values: Values) -> dict[int, str]:
+        """Return why rows cannot be asked for, by their place: nothing is paid for these.
+
+        By default, every row can be.
+        """
+        del keys, values
+        return {}
+
     @abstractmethod
     def open(self, features: Sequence[str]) -> Client:
         """Return a client that fetches these features."""
 
 
+_LEAST_SECRET = 16  # bytes: shorter ones can be tried out
 _MOST_ROWS = 10_000  # databases bind some ten thousands of values at most
 _LEAST = {"timeout": 0, "retries": 0, "concurrency": 1, "breaker": 1, "ttl": 0, "max_age": 0,
           "max_skew": 0, "max_spend": 0}  # fmt: skip
@@ -174,6 +188,17 @@ def from_environment(variable: str) -> str:
     if not value:
         raise SourcesError(f"The environment variable {variable} is not set.")
     return value
+
+
+def long_secret(variable: str) -> bytes:
+    """Read a secret that hides keys, and refuse one that could be guessed."""
+    secret = from_environment(variable).encode("utf-8", "surrogateescape")
+    if len(secret) < _LEAST_SECRET:
+        raise SourcesError(
+            f"The environment variable {variable} must have at least {_LEAST_SECRET} bytes; "
+            "`openssl rand -hex 32` makes such a secret."
+        )
+    return secret
 
 
 def address_of(url: str | None, url_env: str | None) -> str:

@@ -95,6 +95,15 @@ class Sources(Mapping[str, LiveSource]):
         lacking = [name for name in needed if name not in self]
         if lacking:
             raise SourcesError(f"It is not said how to fetch {quoted(lacking)}.")
+        prices = {source.name: source.cost for source in costs.sources}
+        for name, source in self.items():
+            tells = getattr(source, "price_field", None) is not None
+            if tells and source.max_spend is not None and not prices[name]:
+                raise SourcesError(
+                    f"Source {name!r} has a limit, `max_spend`, and its answers tell what they "
+                    "cost: money must be held before they come. Give it a price above 0 in the "
+                    "costs, the highest that an answer has."
+                )
 
     @classmethod
     def from_toml(cls, path: str | os.PathLike[str]) -> Sources:
@@ -178,6 +187,8 @@ def _value(key: str, value: Any, where: str) -> Any:
         isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
     ):
         raise SourcesError(f"{where}: `{key}` must be a table of texts, got {value!r}.")
+    if key == "billed" and not isinstance(value, list):
+        raise SourcesError(f"{where}: `billed` must be a list, got {value!r}.")
     if key == "batch" and not isinstance(value, bool):
         raise SourcesError(f"{where}: `batch` must be true or false, got {value!r}.")
     return value

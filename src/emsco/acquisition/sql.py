@@ -9,12 +9,17 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
+from math import isfinite
 from typing import Any
 
-from emsco.acquisition.fetched import Answered, Fetched, Key, Values, match
+import numpy as np
+
+from emsco.acquisition.billing import UnbilledError
+from emsco.acquisition.fetched import Answered, Fetched, Key, Values, as_text, key_text, match
 from emsco.acquisition.quiet import quieten, quietly
 from emsco.acquisition.source import LiveSource, address_of, fields_of
-from emsco.exceptions import SourcesError, require
+from emsco.acquisition.written import unwritten
+from emsco.exceptions import InvalidKeyError, SourcesError, require
 
 KEYS = "keys"
 _BOUND = re.compile(r"(?<![:\w]):([A-Za-z_]\w*)")
@@ -28,7 +33,9 @@ class SQLSource(LiveSource):
     ----------
     query : str
         A query with `IN :keys`, such as "SELECT id, dns_record FROM dns WHERE id IN :keys". Other
-        names after a colon are features; the list of all their values is passed for them.
+        names after a colon are features, as in `region IN :region`. Rows are matched by these too,
+        if the result has columns of the same names; if not, each of their values is asked for by a
+        query of its own.
     key_field : str
         The column of the result that repeats the key. It is compared byte for byte, even if the
         database ignores case or trailing spaces.
@@ -63,6 +70,10 @@ class SQLSource(LiveSource):
         """The features that a request uses, besides the key."""
         return self._bound - {KEYS}
 
+    def refused(self, keys: Sequence[Key], values: Values) -> dict[int, str]:
+        """Return why rows cannot be asked for, by their place."""
+        return unwritten(keys, values)
+
     def open(self, features: Sequence[str]) -> SQLClient:
         """Return a client that fetches these features."""
         return SQLClient(self, features)
@@ -78,6 +89,9 @@ class SQLClient:
         self._source = source
         self._ending: set[asyncio.Task[None]] = set()
         self._fields = fields_of(source.fields, features)
+        self._needs = sorted(source.needs)
+        self._echoed: list[str] | None = None  # needs that the result repeats, once it is known
+        self._data_error = sqlalchemy.exc.DataError
         lists = [sqlalchemy.bindparam(name, expanding=True) for name in (KEYS, *source.needs)]
         self._query = sqlalchemy.text(source.query).bindparams(*lists)
         address = address_of(source.url, source.url_env)
@@ -93,6 +107,9 @@ class SQLClient:
             )
             # SQLite runs in a thread, which nothing interrupts: its query is waited for.
             self._is_in_thread = self._engine.dialect.name == "sqlite"
+            # MariaDB reads a column of text as numbers where it is compared with one: every word is
+            # 0. It compares a column of numbers with spelled numbers as numbers too.
+            self._is_spelled = self._engine.dialect.name in ("mysql", "mariadb")
         except (sqlalchemy.exc.SQLAlchemyError, ValueError, ImportError):  # may show the address
             raise SourcesError(
                 "The address of a database cannot be used; it must name an async driver that is "
@@ -104,21 +121,34 @@ class SQLClient:
         try:
             with quietly():
                 found = await self._ask(keys, values) if len(keys) else []
-        except SourcesError:
+        except (SourcesError, UnbilledError):
             raise
         except Exception as error:  # whose text may show keys
+            if self._is_of_data(error):
+                raise InvalidKeyError("The database cannot read a key.") from None
             raise ConnectionError(f"The query failed: {type(error).__name__}.") from None
         features, timed = list(self._fields), self._source.is_timed
+        if self._needs:  # a row is known by all that it was asked with
+            used = zip(*(map(_spelled, values[name]) for name in self._needs), strict=True)
+            keys = [(key_text(key), *row) for key, row in zip(keys, used, strict=True)]
         return match(keys, found, features, self._source.freshness, timed=timed)
 
+    def _is_of_data(self, error: Exception) -> bool:
+        """Return whether a query failed by what it was asked with, and not by the database."""
+        state = str(getattr(getattr(error, "orig", None), "sqlstate", None) or "")
+        wrong = (self._data_error, OverflowError, UnicodeError)
+        return state.startswith("22") or isinstance(error, wrong)
+
     async def _ask(self, keys: Sequence[Key], values: Values) -> list[Answered]:
-        bound = {KEYS: list(keys)} | {n: list(dict.fromkeys(values[n])) for n in self._source.needs}
         connection = await self._connect()
-        asking = asyncio.ensure_future(self._execute(connection, bound))
+        asking = asyncio.ensure_future(self._ask_parts(connection, keys, values))
         try:
             found = await asyncio.shield(asking)
-        except BaseException:
+        except BaseException as error:
             # Cancelled or failed: what is still on its way must not reach the next caller.
+            if isinstance(error, Exception) and self._is_of_data(error):  # it was answered
+                self._keep(asyncio.ensure_future(connection.close()))
+                raise
             if not self._is_in_thread:
                 asking.cancel()
             self._keep(asyncio.ensure_future(_drop(connection, asking)))
@@ -126,9 +156,52 @@ class SQLClient:
         await asyncio.shield(self._keep(asyncio.ensure_future(connection.close())))
         return found
 
-    async def _execute(self, connection: Any, bound: dict[str, list[Any]]) -> list[Answered]:
+    async def _ask_parts(
+        self, connection: Any, keys: Sequence[Key], values: Values
+    ) -> list[Answered]:
+        """Ask for all rows at once that need the same values, beside those that rows repeat."""
+        found: list[Answered] = []
+        places = range(len(keys))
+        if self._echoed is None and self._needs:  # the first row tells what the result repeats
+            found += await self._ask_part(connection, keys, values, places[:1], self._needs)
+            places = places[1:]
+        apart = [name for name in self._needs if name not in (self._echoed or ())]
+        parts: dict[tuple[Any, ...], list[int]] = {} if apart or not places else {(): [*places]}
+        for i in places if apart else ():
+            parts.setdefault(tuple(values[name][i] for name in apart), []).append(i)
+        for part in parts.values():
+            found += await self._ask_part(connection, keys, values, part, apart)
+        return found
+
+    async def _ask_part(
+        self,
+        connection: Any,
+        keys: Sequence[Key],
+        values: Values,
+        places: Sequence[int],
+        apart: Sequence[str],
+    ) -> list[Answered]:
+        """Ask for rows that have the same values of some features."""
+        bound = {name: list(dict.fromkeys(values[name][i] for i in places)) for name in self._needs}
+        bound[KEYS] = [keys[i] for i in places]
+        alike = {name: values[name][places[0]] for name in apart}
+        found = await self._execute(connection, bound, alike)
+        if len(places) == len(keys):
+            return found
+        # A database may take rows for each other that another query of this call asks for.
+        asked = set(map(key_text, bound[KEYS]))
+        return [answer for answer in found if answer.key is not None and answer.key[0] in asked]
+
+    async def _execute(
+        self, connection: Any, bound: dict[str, list[Any]], apart: Mapping[str, Any]
+    ) -> list[Answered]:
+        if self._is_spelled:
+            bound = {name: [*map(_spelled, column)] for name, column in bound.items()}
         result = await connection.execute(self._query, bound)
-        return [self._answer(row) for row in result.mappings()]
+        if self._echoed is None:
+            named = set(result.keys())
+            self._echoed = [name for name in self._needs if name in named]
+        return [self._answer(row, apart) for row in result.mappings()]
 
     async def _connect(self) -> Any:
         """Take a connection; one that is opened for a caller who has left is closed again."""
@@ -140,7 +213,10 @@ class SQLClient:
             raise
 
     async def _open(self) -> Any:
-        return await self._engine.connect()
+        try:
+            return await self._engine.connect()
+        except Exception as error:  # whose text may show the address
+            raise UnbilledError(f"The query failed: {type(error).__name__}.") from None
 
     def _keep(self, task: asyncio.Task[None]) -> asyncio.Task[None]:
         """Hold a task until it is done: the loop itself holds none."""
@@ -148,14 +224,18 @@ class SQLClient:
         task.add_done_callback(self._ending.discard)
         return task
 
-    def _answer(self, row: Mapping[str, Any]) -> Answered:
+    def _answer(self, row: Mapping[str, Any], apart: Mapping[str, Any]) -> Answered:
         lacking = [name for name in self._fields.values() if name not in row]
         if self._source.key_field not in row or lacking:
             wanted = [self._source.key_field, *lacking]
             raise SourcesError(f"The query gives no column {wanted[-1]!r}.")
         record = {feature: _plain(row[column]) for feature, column in self._fields.items()}
         moment = row.get(self._source.time_field) if self._source.time_field else None
-        return Answered(row[self._source.key_field], record, _plain(moment))
+        key = row[self._source.key_field]
+        if self._needs and key is not None:
+            used = [row[n] if n in row else apart[n] for n in self._needs]
+            key = (key_text(key), *map(_spelled, used))
+        return Answered(key, record, _plain(moment))
 
     async def close(self) -> None:
         """Close every connection."""
@@ -173,6 +253,14 @@ async def _drop(connection: Any, asking: asyncio.Task[Any]) -> None:
 async def _close_opened(opening: asyncio.Task[Any]) -> None:
     with suppress(Exception):
         await (await opening).close()
+
+
+def _spelled(value: Any) -> str:
+    """Spell a value, a whole number without a fraction however it is held."""
+    is_broken = isinstance(value, float | Decimal | np.floating) and isfinite(value)
+    if is_broken and value == value // 1:
+        value = int(value)
+    return str(as_text(value))
 
 
 def _plain(value: Any) -> Any:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from emsco.acquisition.fetched import as_text
+from emsco.acquisition.fetched import Key, Values, as_text
+from emsco.acquisition.written import unwritten
 from emsco.exceptions import SourcesError
+from emsco.words.decisions import INVALID_KEY
 
 _NAME = re.compile(r"\{([^{}]*)\}")
 
@@ -45,6 +47,8 @@ class Template:
         bad = [name for name in names if not name or set(name) & set(".[]!:")]
         if bad:
             raise SourcesError(f"`{what}` must hold names alone in braces, got {bad[0]!r}.")
+        if "" in parts[2:-1:2]:
+            raise SourcesError(f"`{what}` must have a text between two names, got {text!r}.")
         return cls(text, tuple(parts[::2]), names)
 
     def fill(self, values: Mapping[str, Any], encode: Callable[[str], str]) -> str:
@@ -53,3 +57,40 @@ class Template:
         for name, rest in zip(self.names, self.parts[1:], strict=True):
             filled += encode(str(as_text(values[name]))) + rest
         return filled
+
+    def unfilled(
+        self, keys: Sequence[Key], values: Values, encode: Callable[[str], str]
+    ) -> dict[int, str]:
+        """Return why requests cannot be made, by their place; empty in the usual case.
+
+        A value cannot be filled in that is none, or in which the text between two names begins or
+        ends anew: two requests would have one address.
+
+        Examples
+        --------
+        >>> from emsco.acquisition.templates import Template
+        >>> template = Template.parse("{region}:{key}", "key")
+        >>> template.unfilled(["1:5", "5", "7"], {"region": ["eu", "eu:1", "eu"]}, str)
+        {0: 'invalid key', 1: 'invalid key'}
+        """
+        given = {name: keys if name == "key" else values[name] for name in self.names}
+        found = unwritten(given.pop("key", ()), given)
+        if len(self.names) > 1:
+            for i in range(len(keys)):
+                if i not in found and not self._is_plain(i, keys, values, encode):
+                    found[i] = INVALID_KEY
+        return found
+
+    def _is_plain(
+        self, row: int, keys: Sequence[Key], values: Values, encode: Callable[[str], str]
+    ) -> bool:
+        """Return whether the text between two names is found nowhere but between them."""
+        filled = [
+            encode(str(as_text(keys[row] if name == "key" else values[name][row])))
+            for name in self.names
+        ]
+        for before, text, after in zip(filled, self.parts[1:], filled[1:], strict=False):
+            joined = before + text + after
+            if not joined.find(text) == len(before) == joined.rfind(text):
+                return False
+        return True

@@ -10,11 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from emsco._ground.missing import is_missing
 from emsco.acquisition.fetched import as_text
-from emsco.rows.reading import TEXT, ColumnReader
-from emsco.rows.values import is_missing, is_number
+from emsco.rows.reading import NUMBER, NUMERIC_CATEGORY, TEXT, ColumnReader
+from emsco.rows.values import is_number
 
 _NUMBERS = (float, int, np.floating, np.integer, np.bool_)
+_BOOLEANS = (bool, np.bool_)
 
 
 def to_column(
@@ -44,7 +46,10 @@ def to_column(
     [0]
     """
     of_number = reader is not None and reader.is_number
-    if of_number:
+    booleans: list[int] = []
+    if reader is not None and reader.kind in (NUMBER, NUMERIC_CATEGORY):
+        booleans = [i for i, value in enumerate(values) if isinstance(value, _BOOLEANS)]
+    if of_number and not booleans:
         column = _numbers(values, spelled=spelled)
         if column is not None:
             return column, []
@@ -54,6 +59,7 @@ def to_column(
         others = [i for i, value in enumerate(values) if isinstance(value, str)]
     elif reader is not None and reader.kind == TEXT:
         others = [i for i, v in enumerate(values) if is_number(v) and not is_missing(v)]
+    others = sorted({*others, *booleans})
     column = np.empty(len(values), dtype=object)
     for i, value in enumerate(values):  # one by one: a list is a value like any other
         column[i] = value

@@ -16,7 +16,14 @@ from emsco.arrow.reader import Reader
 from emsco.cascade import Decider
 from emsco.cascade.loop import Answer, Ask, decide_rows, drive
 from emsco.exceptions import DecisionsError
-from emsco.rows.arrow import Respell, Texts, read_column, read_labels, read_unknown
+from emsco.rows.arrow import (
+    Respell,
+    Texts,
+    python_values,
+    read_column,
+    read_labels,
+    read_unknown,
+)
 from emsco.rows.columns import refuse_invalid
 from emsco.rows.encoding import Category, Codes
 from emsco.rows.parts import check_names, whole
@@ -87,7 +94,7 @@ class Driver:
             at = int(np.argmax(bad))
             value = values[at : at + 1] if places is None else values[places[at : at + 1]]
             seen, row = reader.missing_seen, int(rows[at])
-            given = [column[at].as_py()]
+            given = python_values(column.slice(at, 1))
             refuse_invalid(value, name, missing_seen=seen, first_row=row, given=given)
         if isinstance(encoding, Category):
             return encoding.codes(values)[places].view(Codes)

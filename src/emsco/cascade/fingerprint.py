@@ -68,6 +68,8 @@ def _parts(decider: Decider, seen: dict[int, Pickled]) -> list[Any]:
         {name: r.encoding for name, r in readers.items() if r.encoding is not None},
         decider.plan.default,
     ]
+    if decider.layout.labels:
+        parts.append(list(decider.layout.labels))
     for stage in decider.plan.stages:
         fitted = stage.judge.fitted
         if isinstance(fitted, LinearFit):

@@ -11,9 +11,14 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
 from emsco.cascade import CascadeClassifier
+from emsco.certify._allow import UNKNOWN_LABELS, sentence, way_out
+from emsco.certify._family import Family
 from emsco.certify._targets import AGREEMENT_ALONE, Targets
-from emsco.exceptions import CertificateError, ClassesError, nearest
+from emsco.exceptions import CertificateError, ClassesError, ColumnsError, nearest, quoted
+from emsco.learners.final_stage import predict_labels
+from emsco.rows.rows import Rows
 from emsco.search import CascadeSearchCV
+from emsco.words.labels import describe_unknown, read_given_labels, unknown_labels
 
 
 def check_shares(questions: Sequence[Targets], shares: Sequence[float] | None) -> list[float]:
@@ -52,7 +57,30 @@ def truth_of(
         raise CertificateError(
             "With `agreement` the final model's answers are the truth; do not pass `y`."
         )
-    return final.predict(X)
+    return predict_labels(final, X, len(X))
+
+
+def check_final(
+    model: CascadeSearchCV | CascadeClassifier, targets: Targets, *, fitted_elsewhere: bool
+) -> tuple[str, ...]:
+    """Refuse a final model that may know these rows, or return what the user has said about it.
+
+    With labels its own errors count, and on the rows it was fitted on there are fewer of them.
+    emsco did not fit it, so it cannot see which rows those were.
+    """
+    if targets.agreement is not None or _final_of(model) is None:
+        return ()
+    if not fitted_elsewhere:
+        raise CertificateError(
+            "The final model must not have seen these rows, which cannot be checked: on rows that "
+            "it was fitted on, it is right more often than on new ones. If it was fitted on other "
+            "rows, and they were not used to choose it, pass final_fitted_elsewhere=True; "
+            "otherwise use fresh rows, or certify `agreement`, which does not depend on it."
+        )
+    return (
+        "This holds only if the final model has not seen these rows: that it was fitted and chosen "
+        "on other rows was said, and cannot be checked.",
+    )
 
 
 def _final_of(model: CascadeSearchCV | CascadeClassifier) -> Any:
@@ -77,8 +105,10 @@ def check_model(model: CascadeSearchCV | CascadeClassifier, questions: Sequence[
 def labels_of(
     model: CascadeSearchCV | CascadeClassifier, X: Any, y: ArrayLike | None
 ) -> NDArray[Any]:
-    """Check the labels; one that `fit` did not see is allowed, and no answer to it is right."""
-    truth: NDArray[Any] = column_or_1d(y, warn=True)
+    """Check the labels: one for each row."""
+    if y is None:
+        raise CertificateError("`y` is needed: give the labels of X.")
+    truth: NDArray[Any] = column_or_1d(read_given_labels(y), warn=True)
     n_rows = len(X)
     if len(truth) != n_rows or not n_rows:
         raise CertificateError(
@@ -90,3 +120,42 @@ def labels_of(
             f"`y` has none of the classes seen in `fit`; its first label is {truth[0]!r}."
         )
     return truth
+
+
+def check_known(truth: NDArray[Any], classes: NDArray[Any], why: str | None) -> tuple[str, ...]:
+    """Refuse labels that are no classes, or return the doubt about them if `why` allows them.
+
+    A share of a class's rows leaves them out, so a class that is spelled in two ways would be
+    certified on a part of its rows.
+    """
+    unknown = unknown_labels(truth, classes)
+    if not unknown:
+        return ()
+    named = describe_unknown(unknown, classes.tolist())
+    if why is None:
+        raise CertificateError(
+            f"`y` holds labels that are no classes of the model: {named}" + way_out(UNKNOWN_LABELS)
+        )
+    found = (
+        f"{sum(unknown.values()):,} calibration rows have labels that are no classes of the model, "
+        f"{quoted(unknown)}: if accepted, they count as wrong, and they belong to no class that is "
+        "named here."
+    )
+    return (sentence(found, why),)
+
+
+def check_columns(
+    rows: Rows, model: CascadeSearchCV | CascadeClassifier, families: Sequence[Family]
+) -> None:
+    """Refuse rows that lack a column of a candidate to test."""
+    sources = {
+        source
+        for family in families
+        for candidate in family.candidates
+        for stage in candidate.design.align(model.costs_).stages
+        for source in stage
+    }
+    used = (name for source in sources for name in model.costs_.columns(source))
+    lacking = sorted(set(used) - set(rows.columns))
+    if lacking:
+        raise ColumnsError(f"X lacks the columns {quoted(lacking)}, which candidates use.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -75,6 +75,8 @@ class Certificate:
     least_coverage : float, default=0.0
         The minimum share of calibration rows that a candidate given by `select` accepts; this is
         not promised.
+    left_out : int, default=0
+        The number of calibration rows left out because they are copies of others.
     """
 
     targets: Targets
@@ -92,6 +94,7 @@ class Certificate:
     chosen: Chosen | None = None
     filters: tuple[str, ...] = ()
     least_coverage: float = 0.0
+    left_out: int = 0
 
     @property
     def certified(self) -> bool:
@@ -115,7 +118,7 @@ class Certificate:
         """
         if not self.certified:
             return f"Not certified: {'; '.join(map(str, self.shortfalls))}."
-        grouped = self.rows < self.rows_given
+        grouped = self.rows + self.left_out < self.rows_given
         chance = percent((1 - self.confidence) * self.share)
         sure = f"{100 - float(chance.removesuffix('%')):.12g}%"
         unit = "groups" if grouped else "rows"
@@ -245,6 +248,8 @@ class Certificate:
 
     @classmethod
     def _from_data(cls, data: Any) -> Certificate:
+        if isinstance(data, Mapping):
+            data = {"left_out": 0, **data}  # older files left out no row
         always = [name for name in names_of(Certificate) if name not in _SINCE]
         expect_keys(data, [*always, "sources"], _SINCE)
         chosen = data.get("chosen")
@@ -278,9 +283,11 @@ class Certificate:
                 text(told, "filter") for told in listed(data.get("filters", []), "filter")
             ),
             least_coverage=number(data.get("least_coverage", 0.0), "least coverage", 0, 1),
+            left_out=whole(data["left_out"], "rows left out", rows_given),
         )
         if (
             not certificate.rows
+            or certificate.rows + certificate.left_out > rows_given
             or not certificate.share
             or len(certificate.candidates) > certificate.tried
             or (certificate.candidates and certificate.shortfalls)

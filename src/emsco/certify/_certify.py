@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from hashlib import sha256
 from typing import Any
 
@@ -13,18 +14,29 @@ from sklearn.utils import _safe_indexing, check_random_state
 
 from emsco.cascade import CascadeClassifier
 from emsco.cascade.fingerprint import Pickled, digest_of, fingerprint
-from emsco.certify._asked import check_model, check_shares, labels_of, truth_of
+from emsco.certify._allow import UNKNOWN_LABELS, check_allow
+from emsco.certify._asked import (
+    check_columns,
+    check_final,
+    check_known,
+    check_model,
+    check_shares,
+    labels_of,
+    truth_of,
+)
 from emsco.certify._certificate import Certificate
 from emsco.certify._family import builder_of, family_of
-from emsco.certify._fresh import asking, check_fresh
+from emsco.certify._fresh import check_fresh, check_near_copies, refuse_known_groups
 from emsco.certify._required import check_between
+from emsco.certify._row_usage import recorded
 from emsco.certify._targets import Targets
 from emsco.certify._testing import Counted, answer
-from emsco.exceptions import CertificateError
 from emsco.rows.hashes import hash_exactly
 from emsco.rows.known import FittedRows
 from emsco.rows.ledger import ledger_of
+from emsco.rows.sketches import Sketch
 from emsco.search import CascadeSearchCV
+from emsco.words.labels import read_groups
 
 
 def certify(
@@ -43,8 +55,10 @@ def certify(
     groups: ArrayLike | None = None,
     keys: ArrayLike | None = None,
     share: float | None = None,
+    allow: Mapping[str, str] | None = None,
     ledger: str | os.PathLike[str] | None = None,
     random_state: Any = None,
+    final_fitted_elsewhere: bool = False,
     **others: Any,
 ) -> Certificate:
     """Certify cascades on rows that they have not seen.
@@ -98,18 +112,28 @@ def certify(
     share : float, default=None
         The part of 1 - `confidence` used here. None: all of it. Use `certify_together` to ask
         several questions on the same rows.
+    allow : mapping of str to str, default=None
+        What would otherwise be refused, and why it is right for these rows: "known rows" (equal
+        to fitted ones), "repeated rows" (equal to one another), "near copies" (close together, in
+        small groups of one label) or "unknown labels" (that the model does not have). The
+        certificate says what was allowed and why.
     ledger : str or path, default=None
         A file that records what was asked of which rows, for all processes that use it. None: only
         this process remembers it.
     random_state : int, RandomState or None, default=None
         Draws the row of each group.
+    final_fitted_elsewhere : bool, default=False
+        Says that the final model, if the cascades have one, has not seen these rows: it was fitted
+        and chosen on others. Without it, only `agreement` can be certified, because this cannot be
+        checked. It becomes part of the sentence.
     **others
         Any other kind of target, by its name.
 
     Raises
     ------
     CertificateError
-        If the model has seen the rows, or they were already used for another certificate.
+        If the model has seen the rows, or they were already used for another certificate; if labels
+        are no classes of the model; or if a final model may have seen the rows.
 
     Examples
     --------
@@ -152,8 +176,10 @@ def certify(
         groups=groups,
         keys=keys,
         shares=[1.0 if share is None else share],
+        allow=allow,
         ledger=ledger,
         random_state=random_state,
+        final_fitted_elsewhere=final_fitted_elsewhere,
     )[0]
 
 
@@ -167,14 +193,16 @@ def certify_together(
     groups: ArrayLike | None = None,
     keys: ArrayLike | None = None,
     shares: Sequence[float] | None = None,
+    allow: Mapping[str, str] | None = None,
     ledger: str | os.PathLike[str] | None = None,
     random_state: Any = None,
+    final_fitted_elsewhere: bool = False,
 ) -> tuple[Certificate, ...]:
     """Ask several questions on one set of rows, all of them before any answer is known.
 
     Parameters
     ----------
-    model, X, y, confidence, groups, keys, ledger, random_state
+    model, X, y, confidence, groups, keys, ledger, random_state, final_fitted_elsewhere, allow
         As in `certify`; the confidence is that of all answers together.
     questions : sequence of Targets
         The targets of each question, certified separately.
@@ -202,8 +230,10 @@ def certify_together(
         groups=groups,
         keys=keys,
         shares=shares,
+        allow=allow,
         ledger=ledger,
         random_state=random_state,
+        final_fitted_elsewhere=final_fitted_elsewhere,
     )
 
 
@@ -217,8 +247,10 @@ def ask_together(
     groups: ArrayLike | None = None,
     keys: ArrayLike | None = None,
     shares: Sequence[float] | None = None,
+    allow: Mapping[str, str] | None = None,
     ledger: str | os.PathLike[str] | None = None,
     random_state: Any = None,
+    final_fitted_elsewhere: bool = False,
     chosen_first: bool = True,
 ) -> tuple[Certificate, ...]:
     """Certify as `certify_together` does.
@@ -227,21 +259,36 @@ def ask_together(
     candidates that miss the targets are left out. `savings` uses this, because nothing was chosen.
     """
     check_between("confidence", confidence)
+    allowed = check_allow(allow)
     parts = check_shares(questions, shares)
     check_model(model, questions)
     truth = labels_of(model, X, truth_of(model, questions[0], X, y))
+    why = allowed.get(UNKNOWN_LABELS)
+    # Without `y` the truth is what a final model answers.
+    doubts = () if y is None else check_known(truth, model.classes_, why)
+    doubts += check_final(model, questions[0], fitted_elsewhere=final_fitted_elsewhere)
     drawn = _rows_used(len(truth), groups, random_state)
     layout = model.found_.layout if isinstance(model, CascadeSearchCV) else model.decider_.layout
     known = layout.read_known(X)
+    families = [family_of(model, targets, chosen_first=chosen_first) for targets in questions]
+    check_columns(known, model, families)
     columns, fitted = known.columns, model.fitted_rows_
-    if not fitted.sets:  # its fitted rows are unknown, but questions can still be recorded
+    # If rows cannot be compared with the fitted ones, questions can still be recorded.
+    if not fitted.sets:
         fitted = FittedRows(sets=(tuple(columns),), names=tuple(columns))
+    elif not any(columns.keys() >= set(names) for names in fitted.sets):
+        fitted = replace(fitted, sets=(*fitted.sets, tuple(columns)))
     hashed = fitted.look(known, keys)
-    checked = check_fresh(hashed.take(drawn) if groups is not None else hashed, fitted)
+    if groups is not None:
+        refuse_known_groups(np.asarray(groups), fitted)
+    checked = check_fresh(hashed.take(drawn), fitted, allowed)
+    given = len(drawn)
+    drawn = drawn[~checked.copies]
+    different = drawn[np.unique(hashed.views[0].hashes[0][drawn], return_index=True)[1]]
+    near = check_near_copies(columns, truth, different, allowed)
     exact = hash_exactly(columns)
     rows_fingerprint = _fingerprint_of(exact, truth)
     decides = digest_of(_deciding(model))
-    families = [family_of(model, targets, chosen_first=chosen_first) for targets in questions]
     filters = [family.floors.told() for family in families]
     asked = [
         digest_of(
@@ -261,13 +308,14 @@ def ask_together(
     book = ledger_of(fitted.digest or decides)
     if ledger is not None:
         book.keep_in(ledger)
-    with asking(book, asked, parts, hashed) as before:
-        if groups is not None:
+    with recorded(book, asked, parts, hashed, Sketch.of(columns, truth)) as before:
+        if len(drawn) < len(truth):
             X, truth = _safe_indexing(X, drawn), truth[drawn]
         counted: dict[int, Counted] = {}
         build = builder_of(model)
+        level = (1 - confidence) / before.figures
         answers = [
-            answer(family, build, targets, (1 - confidence) * part, before.shown, counted, X, truth)
+            answer(family, build, targets, level * part, before.cascades, counted, X, truth)
             for targets, part, family in zip(questions, parts, families, strict=True)
         ]
     return tuple(
@@ -283,7 +331,8 @@ def ask_together(
             rows_fingerprint=rows_fingerprint,
             twins=checked.twins,
             unit=model.costs_.unit,
-            doubts=checked.doubts + before.doubts,
+            doubts=doubts + checked.doubts + near + before.doubts,
+            left_out=given - len(drawn),
             chosen=found.chosen,
             filters=filtered,
             least_coverage=family.floors.coverage,
@@ -319,12 +368,7 @@ def one_row_a_group(groups: NDArray[Any], random_state: Any) -> NDArray[np.intp]
 def _rows_used(n_rows: int, groups: ArrayLike | None, random_state: Any) -> NDArray[np.intp]:
     if groups is None:
         return np.arange(n_rows)
-    named = np.asarray(groups)
-    if named.shape != (n_rows,):
-        raise CertificateError(
-            f"`groups` must have one entry for each of {n_rows} rows; its shape is {named.shape}."
-        )
-    return one_row_a_group(named, random_state)
+    return one_row_a_group(read_groups(groups, n_rows), random_state)
 
 
 def _fingerprint_of(values: NDArray[np.uint64], truth: NDArray[Any]) -> str:

@@ -16,7 +16,7 @@ from emsco.certify._certified import Bounds, CertifiedCandidate, Chosen
 from emsco.certify._family import Family
 from emsco.certify._sequence import passed
 from emsco.certify._targets import Shortfall, Targets
-from emsco.words.evaluation import Evaluation, evaluate
+from emsco.words.evaluation import Evaluation, evaluate_known
 from emsco.words.front import Candidate
 
 
@@ -154,4 +154,4 @@ def _count(
     decisions = cascade.decide(X)
     stages = range(len(cascade.stages_))
     reached = tuple(int((decisions.exit_stage >= stage).sum()) for stage in stages)
-    return Counted(candidate, cascade, evaluate(decisions, truth), reached)
+    return Counted(candidate, cascade, evaluate_known(decisions, truth), reached)

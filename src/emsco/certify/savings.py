@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,6 +95,7 @@ def savings(
     *,
     agreement: Sequence[float] = (0.98, 0.99, 0.995),
     confidence: float = 0.99,
+    allow: Mapping[str, str] | None = None,
     random_state: Any = None,
 ) -> Savings:
     """Search on one half of the logged rows, and certify agreement on the other half.
@@ -109,6 +110,8 @@ def savings(
         Shares of decisions left as they were.
     confidence : float, default=0.99
         One minus the probability that any of these promises is false, all of them together.
+    allow : mapping of str to str, default=None
+        As in `certify`: what would otherwise be refused, and why it is right for these rows.
     random_state : int, RandomState or None, default=None
         Draws the halves; if there are more than 100,000 rows, 100,000 of them are drawn.
 
@@ -141,7 +144,7 @@ def savings(
     answers = search.truth(fresh)
     questions = [Targets(agreement=target) for target in targets]
     certificates = ask_together(
-        search, fresh, None, questions, confidence=confidence, chosen_first=False
+        search, fresh, None, questions, confidence=confidence, allow=allow, chosen_first=False
     )
     each = tuple(
         Saving.of(search, target, certificate, fresh, answers, kept)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from emsco.cli._errors import explained
+from emsco.cli._newlines import reading_tables
 from emsco.cli.certify import certify
 from emsco.cli.costs import init
 from emsco.cli.decide import decide
@@ -19,6 +20,8 @@ from emsco.cli.select import select
 from emsco.cli.serve import serve
 from emsco.cli.show import show
 from emsco.cli.spend import spend
+from emsco.cli.state import accept
+from emsco.cli.state import init as init_state
 
 app = typer.Typer(
     name="emsco",
@@ -33,14 +36,31 @@ costs = typer.Typer(
 live = typer.Typer(
     help="Decisions by sources that are fetched live.", no_args_is_help=True, rich_markup_mode=None
 )
+state = typer.Typer(
+    help="The state that services share.", no_args_is_help=True, rich_markup_mode=None
+)
 app.add_typer(costs, name="costs")
 app.add_typer(live, name="live")
+app.add_typer(state, name="state")
 
-costs.command()(explained(init))
-costs.command()(explained(measure))
-live.command()(explained(decide_live))
-live.command()(explained(compare))
-for command in (example, search, show, select, certify, decide, report, savings, serve, spend):
+costs.command()(explained(reading_tables(init)))
+costs.command()(explained(reading_tables(measure)))
+live.command()(explained(reading_tables(decide_live)))
+live.command()(explained(reading_tables(compare)))
+state.command("init")(explained(init_state))
+state.command()(explained(accept))
+for command in (
+    example,
+    reading_tables(search),
+    reading_tables(show),
+    select,
+    reading_tables(certify),
+    reading_tables(decide),
+    reading_tables(report),
+    reading_tables(savings),
+    serve,
+    spend,
+):
     app.command()(explained(command))
 
 

@@ -14,7 +14,7 @@ from emsco.arrow import FIELDS as FIELDS
 from emsco.arrow import Reader, decide_batches, decision_schema
 from emsco.cascade import Decider
 from emsco.cli._decimals import DecimalCommas
-from emsco.cli._tables import Rows, check_columns
+from emsco.cli._tables import Rows, check_columns, report_rows
 from emsco.exceptions import ColumnsError
 
 
@@ -91,3 +91,4 @@ def decided(
     for batch in decide_batches(decider, readers, keep=keep, numbered=not keep):
         tally.add(batch)
         yield batch
+    report_rows(rows.path, tally.rows)

@@ -18,6 +18,7 @@ from ast import literal_eval
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import wraps
+from shlex import quote
 from typing import Any, NoReturn, ParamSpec
 
 import typer
@@ -50,6 +51,7 @@ _IN_SHELL = {
     "by='loss'": "--by loss",
     "got by=": "got --by ",
     "pass what they belong to as groups=": "give what they belong to with --groups",
+    "pass final_fitted_elsewhere=True": "give --final-fitted-elsewhere",
     "keys=": "--keys",
     "groups=": "--groups",
     "max_spend=": "--max-spend ",
@@ -67,10 +69,11 @@ _IN_SHELL = {
     "`max_rows`": "--max-rows",
     "`error_cost`": "--error-cost",
     "`caution`": "--caution",
+    "`allow`": "--allow",
     "`by`": "--by",
     "`cv`": "--cv",
 }
-_LIMITS = re.compile(r"\b(max_missed|max_rejected|min_precision)=\{([^{}]*)\}")
+_LIMITS = re.compile(r"\b(max_missed|max_rejected|min_precision|allow)=\{([^{}]*)\}")
 
 
 def in_shell(text: str) -> str:
@@ -93,7 +96,7 @@ def _as_flags(limits: re.Match[str]) -> str:
     except (SyntaxError, ValueError):  # a label that does not read as it is written
         return limits[0]
     flag = f"--{limits[1].replace('_', '-')}"
-    return " ".join(f"{flag} {label}={share}" for label, share in shares.items())
+    return " ".join(f"{flag} {quote(f'{label}={share}')}" for label, share in shares.items())
 
 
 def note(text: str) -> None:

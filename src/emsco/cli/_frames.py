@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from emsco._ground.progress import followed
 from emsco.cli._decimals import DecimalCommas, is_numeric
 from emsco.cli._errors import note
-from emsco.cli._tables import check_columns, open_rows
+from emsco.cli._tables import check_columns, open_rows, report_rows
 from emsco.exceptions import ArtifactError, quoted, require
 from emsco.rows.arrow import (
     Respell,
@@ -89,6 +89,7 @@ def _frame(
 ) -> Any:
     if not table.num_rows:
         raise ArtifactError(f"{path} has no rows.")
+    report_rows(path, table.num_rows)
     columns = {name: table.column(name).combine_chunks() for name in names}
     commas = DecimalCommas(path, private=private)
     values = {}

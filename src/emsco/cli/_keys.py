@@ -55,7 +55,7 @@ def read_keys(path: Path, column: str | None, wanted: Collection[str]) -> Keys:
     wanted : collection of str
         The names of values that may be known.
     """
-    from emsco.cli._tables import check_columns, open_rows
+    from emsco.cli._tables import check_columns, open_rows, report_rows
     from emsco.rows.arrow import as_objects
 
     rows = open_rows(path, stdin=True, private=True)
@@ -71,6 +71,7 @@ def read_keys(path: Path, column: str | None, wanted: Collection[str]) -> Keys:
     keys = as_objects(table.column(column)).tolist()
     if not keys:
         raise ArtifactError(f"{path} has no keys.")
+    report_rows(path, len(keys))
     for row, key in enumerate(keys):
         if key is None or key == "":
             raise ValuesError(f"Row {row} of {path} has no key in {column!r}.", row=row)

@@ -45,6 +45,7 @@ def as_rows(
         return
     from pyarrow import parquet
 
+    from emsco.cli._tables import COPIES
     from emsco.serve.shadow_log import read_shadow_log
 
     log = read_shadow_log(path)
@@ -54,7 +55,7 @@ def as_rows(
         if not rows:
             raise ArtifactError(f"No row of {path} has a label; send them to POST /v1/feedback.")
     note(_told(path, log, rows))
-    with TemporaryDirectory(prefix="emsco-") as folder:
+    with TemporaryDirectory(prefix=COPIES) as folder:
         copied = Path(folder) / f"{path.resolve().name}.parquet"
         parquet.write_table(_table(path, log, rows, beside), copied)
         yield copied

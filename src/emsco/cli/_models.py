@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from emsco._ground.progress import tell
+from emsco.cli._errors import note
 from emsco.exceptions import ArtifactError, ColumnsError
 
 if TYPE_CHECKING:
@@ -38,6 +40,26 @@ def ledger_of(path: Path) -> Path:
     if path.is_dir() or (path.name in (SEARCH, MODEL) and (folder / SEARCH).exists()):
         return folder / LEDGER
     return path.with_name(f"{path.name}.ledger")
+
+
+def keep_beside_rows(model: Any, rows: Path) -> None:
+    """Keep the ledger of a model beside a table of rows too, and read those of other tables there.
+
+    So another model finds what was asked of these rows, also of a copy with other columns.
+    """
+    from emsco.certify import keep_ledger
+    from emsco.rows.ledger import consult_ledger
+
+    if not (rows.is_file() or rows.is_dir()):  # a pipe has nothing beside it
+        return
+    beside = rows.resolve()
+    for other in sorted(beside.parent.glob("*.ledger")):
+        consult_ledger(other)
+    own = beside.with_name(f"{beside.name}.ledger")
+    if os.access(own if own.exists() else beside.parent, os.W_OK):
+        keep_ledger(model, own)
+    else:
+        note(f"{own} cannot be written, so what is asked is recorded beside the model only.")
 
 
 def as_search(model: Any, run: Path) -> CascadeSearchCV:
@@ -133,6 +155,7 @@ def read_optional(model: Any, fresh: Path | None, label: str | None) -> tuple[An
         return None, None
     if fresh is None or (label is None and model.needs_labels):
         raise ColumnsError("--fresh needs --label, the column of its labels; give both options.")
+    keep_beside_rows(model, fresh)
     X, y = read_fresh(model, fresh, label)
     return X, y
 

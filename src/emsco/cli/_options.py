@@ -51,6 +51,14 @@ MinPrecision = Annotated[
         help="The minimum share of rows accepted under a label that are right; can be repeated.",
     ),
 ]
+Allow = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=WHY",
+        help="What would otherwise be refused, and why it is right for these rows: 'known rows', "
+        "'repeated rows', 'near copies' or 'unknown labels'; can be repeated.",
+    ),
+]
 
 Caution = Annotated[
     str | None,
@@ -150,6 +158,27 @@ def shares_by_label(
         if not sign:
             raise typer.BadParameter(f"{flag} takes LABEL={what}, such as {example}; got {text!r}.")
     return shares
+
+
+def read_allow(given: Sequence[str] | None) -> dict[str, str]:
+    """Parse what is allowed, and why.
+
+    Examples
+    --------
+    >>> from emsco.cli._options import read_allow
+    >>> read_allow(["repeated rows=sensors send the same values twice"])
+    {'repeated rows': 'sensors send the same values twice'}
+    """
+    allowed: dict[str, str] = {}
+    for text in given or ():
+        name, sign, why = text.partition("=")
+        if not sign or name in allowed:
+            raise typer.BadParameter(
+                "--allow takes NAME=WHY, each name once, such as --allow 'repeated rows=sensors "
+                f"send the same values twice'; got {text!r}."
+            )
+        allowed[name] = why
+    return allowed
 
 
 def _number(text: str) -> float:

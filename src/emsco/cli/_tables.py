@@ -10,7 +10,6 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import chain
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,10 +17,14 @@ import pyarrow as pa
 import pyarrow.csv
 
 from emsco.arrow import Reader, is_url, open_dataset, parts_of
+from emsco.cli._errors import note
+from emsco.cli._newlines import NEWLINES_IN_CELLS
+from emsco.cli._quotes import QuoteCheck, QuotedCells, broken, unclosed
 from emsco.exceptions import ArtifactError, ColumnsError, nearest, quoted
 from emsco.rows.parts import Batch
 
 STDIN = Path("-")
+COPIES = "emsco-log-"  # how the names of folders begin whose files are copies of a log
 CSV_ENDINGS = (".csv", ".tsv", ".txt")
 PARQUET_ENDINGS = (".parquet", ".pq")
 _COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
@@ -102,6 +105,16 @@ def check_columns(rows: Rows, wanted: Sequence[str]) -> None:
             )
         if counts[name] > 1:
             raise ColumnsError(f"{rows.path} has more than one column {name!r}; rename them.")
+
+
+def report_rows(path: Path | str, n_rows: int) -> None:
+    """Say how many rows a table had, because only its owner can know how many there should be."""
+    if is_url(path):
+        note(f"Read: {n_rows:,} rows.")  # a URL may hold keys
+    elif path == STDIN:
+        note(f"Read: {n_rows:,} rows of standard input.")
+    elif not Path(path).parent.name.startswith(COPIES):  # they were reported when copied
+        note(f"Read: {n_rows:,} rows of {path}.")
 
 
 @contextmanager
@@ -185,6 +198,7 @@ class CsvRows:
 
     def __init__(self, path: Path, *, private: bool = False) -> None:
         self.path, self._private = path, private
+        self._newlines_in_cells = NEWLINES_IN_CELLS.get()
         with _reading(path, private=private):
             self._stream: Any = sys.stdin.buffer
             if path != STDIN:
@@ -192,22 +206,35 @@ class CsvRows:
                 self._stream = io.BufferedReader(native, 2**16)
             begin = self._stream.readline(_BLOCK_BYTES)
             _refuse_other_formats(path, begin)
-            line = begin.decode("utf-8-sig")
+            number, line = 1, begin.decode("utf-8-sig")
             declared = _DECLARED.fullmatch(line)
             while begin and (declared or not line.strip()):  # blank, or Excel's "sep=;"
                 begin = self._stream.readline(_BLOCK_BYTES)
-                line = begin.decode()
+                number, line = number + 1, begin.decode()
                 if line.strip():
                     break
             # The first of equals.
             self._delimiter = declared[1] if declared else max(_DELIMITERS, key=line.count)
-            lines = chain([line], (more.decode() for more in self._stream))
-            self.names = next(csv.reader(lines, delimiter=self._delimiter), [])
             if len(begin) == _BLOCK_BYTES:
                 raise _too_long(path, "begins with a line")
+            head = self._whole_head(line.encode(), number)
+            self._next_line = number + head.count(b"\n")
+            self.names = next(csv.reader([head.decode()], delimiter=self._delimiter), [])
         if not any(self.names):
             raise ArtifactError(f"{path} must begin with a line that names its columns.")
         self.types = dict.fromkeys(self.names, pa.string())
+
+    def _whole_head(self, head: bytes, number: int) -> bytes:
+        """Read on where a name has line breaks."""
+        cells = QuotedCells(self._delimiter)
+        while any(end is None for _, end in cells.broken(head)):
+            if not self._newlines_in_cells:
+                raise broken(self.path, number)
+            more = self._stream.readline(_BLOCK_BYTES)
+            if not more:
+                raise unclosed(self.path, number)
+            head += more
+        return head
 
     def blocks(self, names: Sequence[str]) -> Iterator[Reader]:
         """Give the rows in blocks that have these columns."""
@@ -223,10 +250,22 @@ class CsvRows:
             if not self._stream.peek(1):
                 return  # a header alone
             reader = pa.csv.open_csv(
-                self._stream,
-                read_options=pa.csv.ReadOptions(column_names=self.names, block_size=_BLOCK_BYTES),
+                QuoteCheck(
+                    self._stream,
+                    self.path,
+                    self._delimiter,
+                    line=self._next_line,
+                    newlines_in_cells=self._newlines_in_cells,
+                ),
+                # With threads, Arrow cannot tell which row is wrong, and reads no faster.
+                read_options=pa.csv.ReadOptions(
+                    column_names=self.names, block_size=_BLOCK_BYTES, use_threads=False
+                ),
                 parse_options=pa.csv.ParseOptions(
-                    delimiter=self._delimiter, newlines_in_values=True
+                    delimiter=self._delimiter,
+                    newlines_in_values=self._newlines_in_cells,
+                    # Where there is one column, a blank line is a row without a value.
+                    ignore_empty_lines=len(self.names) > 1,
                 ),
                 convert_options=pa.csv.ConvertOptions(
                     column_types=dict.fromkeys(names, pa.string()), include_columns=list(names)

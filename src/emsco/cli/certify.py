@@ -9,6 +9,7 @@ import typer
 
 from emsco.cli._errors import note
 from emsco.cli._options import (
+    Allow,
     AsJson,
     Force,
     MaxCost,
@@ -17,6 +18,7 @@ from emsco.cli._options import (
     MinPrecision,
     Trust,
     by_class,
+    read_allow,
     shares_by_label,
 )
 
@@ -80,6 +82,15 @@ def certify(
             metavar="COLUMN", help="The column that identifies each row, so that none counts twice."
         ),
     ] = None,
+    allow: Allow = None,
+    final_fitted_elsewhere: Annotated[
+        bool,
+        typer.Option(
+            "--final-fitted-elsewhere",
+            help="Say that the final model has not seen these rows: needed to certify a cascade "
+            "that ends in one with labels, because it cannot be checked.",
+        ),
+    ] = False,
     by: Annotated[
         str | None,
         typer.Option(
@@ -103,9 +114,9 @@ def certify(
     The --log folder of `emsco serve --shadow` is rows as well: its columns `_key` and `_truth` are
     the HMAC of the key, for --groups, and the label that was sent, for --label.
 
-    Rows can be used once: each question is written to a ledger beside the model before it is
-    answered, and further questions on the same rows are refused. To ask several questions, repeat
-    --accuracy or --agreement.
+    Rows can be used once: each question is written to a ledger beside the rows and beside the model
+    before it is answered, and further questions on the same rows are refused, of whatever model. To
+    ask several questions, repeat --accuracy or --agreement.
 
     The exit code is 0 if every question has a certified model, and 1 otherwise.
     """
@@ -113,7 +124,7 @@ def certify(
     from emsco.certify import Targets, certify_together
     from emsco.cli._frames import read_names
     from emsco.cli._log import as_rows
-    from emsco.cli._models import file_of, ledger_of, load_asked, read_fresh
+    from emsco.cli._models import file_of, keep_beside_rows, load_asked, read_fresh
     from emsco.cli._outputs import check_outputs
     from emsco.cli._print import print_json, print_text
     from emsco.exceptions import ColumnsError
@@ -125,6 +136,7 @@ def certify(
         "min_precision": shares_by_label(min_precision, "--min-precision"),
     }
     known = load_asked(model, trust)
+    keep_beside_rows(known, rows)
     if label is None and not agreement and getattr(known, "needs_labels", True):
         raise ColumnsError(
             "Give --label, the column of labels; without labels, only --agreement can be certified."
@@ -157,8 +169,9 @@ def certify(
         confidence=confidence,
         groups=group_of,
         keys=key_of,
-        ledger=ledger_of(model),
+        allow=read_allow(allow),
         random_state=0,
+        final_fitted_elsewhere=final_fitted_elsewhere,
     )
     found = [(certificate, _taken(certificate, by)) for certificate in certificates]
     first = next(((c, best) for c, best in found if best is not None), None)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from emsco.cli._errors import note
-from emsco.cli._options import AsJson, Force, Trust
+from emsco.cli._options import Allow, AsJson, Force, Trust, read_allow
 from emsco.cli._saved import HEADER, WIDTH, line, tell_shadow, turns, write_columns
 
 if TYPE_CHECKING:
@@ -79,6 +79,7 @@ def savings(
         Path | None,
         typer.Option(help="The cascade to write: the one with the highest certified agreement."),
     ] = None,
+    allow: Allow = None,
     trust: Trust = None,
     force: Force = False,
     n_jobs: Annotated[int, typer.Option(help="The number of workers; -1: one per core.")] = -1,
@@ -125,7 +126,14 @@ def savings(
         verbose=0 if quiet else 1,
     )
     targets = {} if agreement is None else {"agreement": agreement}
-    found = find_savings(search, X, confidence=confidence, random_state=random_state, **targets)
+    found = find_savings(
+        search,
+        X,
+        confidence=confidence,
+        allow=read_allow(allow),
+        random_state=random_state,
+        **targets,
+    )
     print_json(_data(found)) if as_json else print_text("\n".join(_lines(found, len(X))))
     best = next((saving for saving in reversed(found.each) if saving.best), None)
     if best is None or best.best is None:
@@ -255,7 +263,8 @@ def _lines(found: Savings, n_rows: int) -> list[str]:
     for saving in found.each:
         if saving.best:
             lines += ["", _sentence(saving)]
-    return lines
+    doubts = dict.fromkeys(doubt for saving in found.each for doubt in saving.certificate.doubts)
+    return [*lines, "", *doubts] if doubts else lines
 
 
 def _sentence(saving: Saving) -> str:

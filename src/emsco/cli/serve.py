@@ -37,6 +37,13 @@ def serve(
             show_default="emsco-state.sqlite in --folder",
         ),
     ] = None,
+    allow_volatile_state: Annotated[
+        bool,
+        typer.Option(
+            "--allow-volatile-state",
+            help="Use a Redis that is known to lose data also for sources that are paid for.",
+        ),
+    ] = False,
     folder: Annotated[Path, typer.Option(help="The folder of the state's file.")] = Path("."),
     deadline: Annotated[
         float | None, typer.Option(help="The most seconds that a decision may take.")
@@ -71,6 +78,14 @@ def serve(
         ),
     ] = None,
     share: Annotated[float, typer.Option(help="The share of keys that the canary decides.")] = 0.05,
+    allow_uncertified: Annotated[
+        bool,
+        typer.Option(
+            "--allow-uncertified",
+            help="Let a model without a certificate follow one with a certificate after SIGHUP, or "
+            "be its canary.",
+        ),
+    ] = False,
     concurrency: Annotated[
         int, typer.Option(help="The most requests that a process decides at a time.")
     ] = 64,
@@ -90,8 +105,14 @@ def serve(
         float, typer.Option(help="The seconds after which an idle connection is closed.")
     ] = 30.0,
     deployment: Annotated[
-        str, typer.Option(help="The name of the deployment, which has its own monitor.")
-    ] = "emsco",
+        str,
+        typer.Option(
+            help="The name of the deployment, which has its own ids, labels and monitor in a "
+            "state; all that answer for each other have the same. It is needed for "
+            "--state redis://... and postgresql://...",
+            show_default="emsco",
+        ),
+    ] = "",
     audit: Annotated[
         float, typer.Option(help="The share of rows whose labels reach the monitor.")
     ] = 0.02,
@@ -124,6 +145,7 @@ def serve(
         port=port,
         workers=workers,
         state=state,
+        allow_volatile_state=allow_volatile_state,
         folder=folder,
         deadline=deadline,
         max_cost=max_cost,
@@ -133,6 +155,7 @@ def serve(
         shadow=shadow,
         canary=None if canary is None else model_file(canary),
         share=share,
+        allow_uncertified=allow_uncertified,
         concurrency=concurrency,
         queue=queue,
         drain=drain,

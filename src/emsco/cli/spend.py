@@ -32,17 +32,37 @@ def spend(
     day: Annotated[
         str | None, typer.Option(help="The day (UTC), such as 2026-01-31. Without it, all days.")
     ] = None,
+    settle: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SOURCE",
+            help="Settle what is unknown for this source on --day, by the vendor's bill.",
+        ),
+    ] = None,
+    charged: Annotated[
+        float | None,
+        typer.Option(help="With --settle: how much of the unknown was charged; 0: nothing."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what a service has spent on each source, by tenant and day.
 
     "paid" is what answers cost; "unknown" is what calls without an answer may have cost. The calls
     that have no outcome yet are listed below.
+
+    What is unknown counts under the limit of its day and never expires. When the bill has come,
+    --settle SOURCE --day DAY --charged AMOUNT settles it.
     """
     import asyncio
 
     from emsco.cli._print import print_json, print_text
 
+    if settle is not None or charged is not None:
+        if settle is None or day is None or charged is None:
+            raise typer.BadParameter("--settle needs --day and --charged, and they need it.")
+        unknown = asyncio.run(_settle(state, settle, day, charged))
+        print_text(_settled(settle, day, charged, unknown))
+        return
     found = asyncio.run(_read(state, day))
     if as_json:
         print_json([asdict(one) for one in found])
@@ -60,6 +80,28 @@ async def _read(address: str, day: str | None) -> list[Spent]:
         return await state.spend(day)
     finally:
         await state.close()
+
+
+async def _settle(address: str, source: str, day: str, charged: float) -> float:
+    from emsco.serve.state import open_state
+
+    state = await open_state(address, create=False)
+    try:
+        return await state.settle(source, day, charged)
+    finally:
+        await state.close()
+
+
+def _settled(source: str, day: str, charged: float, unknown: float) -> str:
+    from emsco.acquisition.tally import money
+
+    if not unknown:
+        return f"Nothing is unknown for {source} on {day}."
+    free = money(max(0.0, unknown - charged), "")
+    return (
+        f"Of {money(unknown, '')} unknown for {source} on {day}, {money(charged, '')} was charged "
+        f"and {free} was not."
+    )
 
 
 def _lines(found: Sequence[Spent]) -> list[str]:

@@ -101,6 +101,7 @@ def rows_to(writer: Writer, layout: Layout, stages: Stages, fitted_rows: FittedR
     return {
         "columns": list(layout.names),
         **({"unused": list(layout.unused)} if layout.unused else {}),
+        **({"labels": list(layout.labels)} if layout.labels else {}),
         "named": layout.named,
         "classes": labels_to(stages.classes),
         "most_frequent": stages.most_frequent,
@@ -111,7 +112,11 @@ def rows_to(writer: Writer, layout: Layout, stages: Stages, fitted_rows: FittedR
 def layout_from(rows: Data, final: Any) -> Layout:
     """Read the layout of X."""
     names, unused = expect_texts(rows["columns"]), expect_texts(rows.get("unused", []))
-    return Layout(tuple(names), expect(rows["named"], bool), logged(final), tuple(unused))
+    labels = expect_texts(rows.get("labels", []))
+    if labels and (len(labels) != len(names) or len(set(labels)) != len(labels)):
+        raise ArtifactError("its columns must have one name each")
+    named = expect(rows["named"], bool)
+    return Layout(tuple(names), named, logged(final), tuple(unused), tuple(labels))
 
 
 def fitted_rows_from(reader: Reader, rows: Data) -> FittedRows:
@@ -121,7 +126,7 @@ def fitted_rows_from(reader: Reader, rows: Data) -> FittedRows:
 
 def expect_rows(rows: Any, *others: str) -> Data:
     """Return what is known about rows; it must be complete."""
-    told = {"known", "unused"} & expect(rows, dict).keys()
+    told = {"known", "unused", "labels"} & expect(rows, dict).keys()
     return expect_keys(rows, "columns", "named", "classes", "most_frequent", *told, *others)
 
 
@@ -146,7 +151,7 @@ def stages_to(writer: Writer, stages: FittedStages, final: Any) -> Data:
             stage["intercepts"] = writer.array(fitted.intercepts)
             stage["iterations"] = list(fitted.iterations)
         else:
-            judge = EstimatorStage(fitted, None, stages.container, features)
+            judge = EstimatorStage(fitted, None, stages.container, features, stages.classes)
             stage["fitted"] = writer.estimator(fitted, f"the stage on {features}")
             stage["answers"] = answers(judge, len(stages.classes))
         data["stages"].append(stage)
@@ -215,7 +220,7 @@ def stages_from(reader: Reader, data: Data, rows: Data, final: Any) -> FittedSta
             expect_keys(stage, "columns", "fitted", *ANSWERS & expect(stage, dict).keys())
             features = tuple(expect_texts(stage["columns"]))
             fitted[features] = classifier_from(reader.estimator(stage["fitted"]), classes)
-            asked = EstimatorStage(fitted[features], None, data["container"], features)
+            asked = EstimatorStage(fitted[features], None, data["container"], features, classes)
             check_answers(stage, asked, len(classes))
     stages = FittedStages(
         learner=learner,

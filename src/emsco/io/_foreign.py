@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import get_tags
 
-from emsco.exceptions import ArtifactError
+from emsco.exceptions import ArtifactError, ModelError
 from emsco.io._bundle import Reader, Writer
 from emsco.io._json import from_plain, to_plain
 from emsco.io._probe import answers
@@ -20,6 +20,7 @@ from emsco.io._words import Data, expect, expect_keys
 from emsco.learners.estimator import EstimatorStage
 from emsco.learners.final import LoggedAnswers, OnnxModel
 from emsco.learners.final_stage import FinalStage
+from emsco.learners.probabilities import class_order
 
 ANSWERS = frozenset({"answers"})  # files of format 1 do not have it
 
@@ -61,11 +62,13 @@ def estimator_from(reader: Reader, name: Any) -> Any:
 
 def classifier_from(fitted: Any, classes: NDArray[Any]) -> Any:
     """Refuse a stage loaded by skops that is not a classifier of these labels."""
-    known = np.asarray(getattr(fitted, "classes_", classes))
-    if not hasattr(fitted, "predict_proba") or not np.array_equal(known, classes):
-        raise ArtifactError(
-            f"one of its stages, a {type(fitted).__name__}, does not predict its labels"
-        )
+    refused = f"one of its stages, a {type(fitted).__name__}, does not predict its labels"
+    if not hasattr(fitted, "predict_proba"):
+        raise ArtifactError(refused)
+    try:
+        class_order(fitted, classes)
+    except ModelError as error:
+        raise ArtifactError(refused) from error
     return fitted
 
 

@@ -21,6 +21,7 @@ _FEW = 4  # up to so many sets, products of all pairs of columns do not pay off
 _BLOCK = 2**16  # rows x sets x scores at a time: what fits into the cache with its products
 _MOST_PRODUCTS = 2**20  # of columns, computed at a time: 8 MB
 _KEPT = 2**23  # products of columns kept between rounds; if there are more, none is kept
+_MANY_SCORES = 8  # from here on, one product for all pairs of scores is faster than one for each
 
 
 class TrainingRows(Protocol):
@@ -130,14 +131,58 @@ class _Coded:
         return replace(self, columns=self.columns[columns])
 
     def slopes(self, scores: Array, rows: slice, bends: Array | None) -> Array:
-        probability = softmax(np.tensordot(self.base, scores, axes=1))
-        mean = np.tensordot(self.base.T, probability, axes=1)
+        probability, mean = self.probability(scores)
         if bends is not None:
             first, second = np.triu_indices(self.n_scores)
             both = (self.base[:, first] * self.base[:, second]).T
             np.subtract(np.tensordot(both, probability, axes=1), mean[first] * mean[second], bends)
+        return self.slopes_at(mean, rows, scores)
+
+    def probability(self, scores: Array) -> tuple[Array, Array]:
+        """Return the probability of each class, and the mean base by probability."""
+        probability = softmax(np.tensordot(self.base, scores, axes=1))
+        return probability, np.tensordot(self.base.T, probability, axes=1)
+
+    def slopes_at(self, mean: Array, rows: slice, out: Array) -> Array:
         own = self.base[self.codes[rows]].T
-        return np.subtract(own[:, :, None], mean, out=scores)
+        return np.subtract(own[:, :, None], mean, out=out)
+
+
+class _ManyClasses:
+    """The curvature of one set with many classes, by matrix products over all classes at once.
+
+    By the scores s and t, a row has the second derivative sum_c p_c b_cs b_ct - m_s m_t, where p
+    are the probabilities, b is the base, and m the mean base. Summed over rows with the products of
+    columns x_i x_j, the first part needs only the sums of p_c x_i x_j, and the second is the
+    product of the matrix of all m_s x_i with itself.
+    """
+
+    def __init__(self, rows: _Coded) -> None:
+        self._rows = rows
+        n_columns, n_classes = len(rows.columns), len(rows.base)
+        self._of_classes = np.zeros((n_classes, n_columns * n_columns))
+        self._of_means = np.zeros((rows.n_scores * n_columns,) * 2)
+
+    def slopes(self, scores: Array, block: slice) -> Array:
+        """Return the slopes of rows, and add their curvature; overwrites `scores`."""
+        probability, mean = self._rows.probability(scores)
+        columns, weight = self._rows.columns[:, block], self._rows.weight
+        weighted = columns if weight is None else columns * weight[block]
+        products = columns[:, None] * weighted
+        self._of_classes += probability[:, :, 0] @ products.reshape(-1, columns.shape[1]).T
+        if weight is not None:
+            columns = columns * np.sqrt(weight[block])
+        spread = (mean[:, None, :, 0] * columns).reshape(len(self._of_means), -1)
+        self._of_means += spread @ spread.T  # BLAS needs half the time for A @ A.T
+        return self._rows.slopes_at(mean, block, scores)
+
+    def total(self) -> Array:
+        """Return the sum over the rows so far, unknowns x unknowns."""
+        base, n_columns = self._rows.base, len(self._rows.columns)
+        by_score = -self._of_means.reshape(-1, n_columns, base.shape[1], n_columns)
+        for i, sums in enumerate(self._of_classes.reshape(-1, n_columns, n_columns).swapaxes(0, 1)):
+            by_score[:, i] += np.tensordot(base.T, base[:, :, None] * sums[:, None], axes=1)
+        return by_score.reshape(self._of_means.shape)
 
 
 class Loss:
@@ -151,10 +196,14 @@ class Loss:
         at_once = _BLOCK // (n_sets * rows.n_scores)
         self._size = max(1, min(at_once, _MOST_PRODUCTS // widest))
         self._kept: list[Array] = []
-        n_pairs = rows.n_scores * (rows.n_scores + 1) // 2
         n_values = min(self._size, self._n_rows) * n_sets
         self._scores = np.empty(rows.n_scores * n_values)
-        self._bends = np.empty(n_pairs * n_values)
+        self._n_values = n_values
+
+    @cached_property
+    def _bends(self) -> Array:
+        n_scores = self._rows.n_scores
+        return np.empty(n_scores * (n_scores + 1) // 2 * self._n_values)
 
     @cached_property
     def _weighted(self) -> Array:
@@ -172,6 +221,8 @@ class Loss:
     def evaluate(self, weights: Array, *, curved: bool) -> tuple[Array, Array | None]:
         """Return the gradient, unknowns x sets, and the curvature, unknowns x unknowns x sets."""
         n_scores, n_columns, n_sets = self._rows.n_scores, len(self._rows.columns), weights.shape[1]
+        if curved and n_sets == 1 and n_scores >= _MANY_SCORES:
+            return self._evaluate_many_classes(weights)
         n_pairs = n_scores * (n_scores + 1) // 2
         by_score = weights.reshape(n_scores, n_columns, n_sets)
         gradient = np.zeros(by_score.shape)
@@ -196,6 +247,18 @@ class Loss:
                 curvature += self._products(number, block) @ bends
         flat = gradient.reshape(-1, n_sets)
         return flat, self._unfold(curvature) if curved else None
+
+    def _evaluate_many_classes(self, weights: Array) -> tuple[Array, Array]:
+        """Return the gradient and the curvature of one set."""
+        rows, n_scores = self._rows, self._rows.n_scores
+        assert isinstance(rows, _Coded)  # for the type checker: two classes have one score
+        by_score = weights.reshape(n_scores, -1, 1)
+        gradient, curvature = np.zeros(by_score.shape), _ManyClasses(rows)
+        for start in range(0, self._n_rows, self._size):
+            block = slice(start, start + self._size)
+            scores = np.matmul(rows.columns[:, block].T, by_score)
+            gradient -= self._weighted[:, block] @ curvature.slopes(scores, block)
+        return gradient.reshape(-1, 1), curvature.total()[:, :, None]
 
     def _unfold(self, curvature: Array) -> Array:
         """Arrange the curvatures of all pairs of scores as one matrix, unknowns x unknowns."""

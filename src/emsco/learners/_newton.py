@@ -19,11 +19,13 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from functools import cache
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
+from threadpoolctl import ThreadpoolController
 
 from emsco.exceptions import warn
 from emsco.learners._losses import Loss, TrainingRows
@@ -59,6 +61,19 @@ def fit_sets(rows: TrainingRows, sets: NDArray[np.bool_]) -> Array:
             rows.take(columns), members, leaders[:, columns, families]
         )
     return weights
+
+
+def one_thread() -> Any:
+    """Return a context in which matrix products use one thread.
+
+    Workers already use all cores, and the number of threads could change the last bits.
+    """
+    return _blas().limit(limits=1, user_api="blas")
+
+
+@cache
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()
 
 
 def is_wide(rows: TrainingRows) -> bool:
@@ -102,16 +117,29 @@ class Trial(NamedTuple):
     curved: bool
 
 
+def fit_alone(rows: TrainingRows) -> tuple[Array, int]:
+    """Return the weights of all columns, scores x (1 + columns), and how many steps they took."""
+    penalty = np.ones((rows.n_scores, len(rows.columns)))
+    penalty[:, 0] = 0.0
+    penalty = penalty.reshape(-1, 1)
+    weights, n_steps = _descend(Loss(rows, 1), penalty, np.zeros_like(penalty))
+    return weights.reshape(rows.n_scores, -1), n_steps
+
+
 def descend_in_memory(loss: Loss, penalty: Array, start: Array) -> Array:
     """Take Newton steps over rows in memory until every set has converged; unknowns x sets."""
+    return _descend(loss, penalty, start)[0]
+
+
+def _descend(loss: Loss, penalty: Array, start: Array) -> tuple[Array, int]:
     steps = descend(loss.gradient_at_zero, penalty, start)
+    trial, n_steps = next(steps), 1
     try:
-        trial = next(steps)
         while True:
             trial = steps.send(loss.evaluate(trial.weights, curved=trial.curved))
+            n_steps += 1
     except StopIteration as end:
-        arrived: Array = end.value
-        return arrived
+        return end.value, n_steps
 
 
 def descend(

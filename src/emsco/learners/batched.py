@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from threadpoolctl import ThreadpoolController
 
 from emsco.learners._losses import TrainingRows, class_base, make_rows, pull_of, softmax
-from emsco.learners._newton import BATCH, FAMILY, fit_sets, is_wide
+from emsco.learners._newton import BATCH, FAMILY, fit_sets, is_wide, one_thread
 from emsco.learners.folds import Fold, refuse_missing_class
 from emsco.learners.protocol import Outcomes
 from emsco.rows.columns import Columns, has_missing, invalid, plain, refuse_invalid
@@ -77,17 +75,11 @@ class BatchedLogistic:
         confidence = np.empty((len(sets), self.n_rows))
         label = np.empty((len(sets), self.n_rows), dtype=np.uint8)
         end = 0
-        # Workers already use all cores, and the number of threads could change the last bits.
-        with _blas().limit(limits=1, user_api="blas"):
+        with one_thread():
             for fold in self.folds:
                 rows = slice(end, end := end + fold.test.shape[1])
                 fold.judge(sets, confidence[:, rows], label[:, rows])
         return confidence, label
-
-
-@cache
-def _blas() -> ThreadpoolController:
-    return ThreadpoolController()
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from sklearn.utils.validation import _check_method_params, has_fit_parameter
 
 from emsco.exceptions import ColumnsError, ValuesError, quoted
 from emsco.learners.folds import Fold, refuse_missing_class
+from emsco.learners.probabilities import read_probabilities
 from emsco.learners.protocol import Learner, Outcomes, SetFits, Stages
 from emsco.learners.training import Training
 from emsco.rows.columns import Columns, assemble, has_missing, plain
@@ -31,6 +32,7 @@ class EstimatorStage:
     number: int | None  # of the stage; None if there is no design yet
     container: str
     features: tuple[str, ...]
+    classes: NDArray[Any]  # the labels, sorted
 
     @property
     def fitted(self) -> Any:
@@ -46,10 +48,9 @@ class EstimatorStage:
     def __call__(self, columns: Columns) -> Sequence[NDArray[np.float64]]:
         """Return the probability of each class, one value per row."""
         with self._explained(columns):
-            probability = self.estimator.predict_proba(
-                assemble(self.container, self.features, columns)
-            )
-        return list(np.asarray(probability, dtype=np.float64).T)
+            answer = self.estimator.predict_proba(assemble(self.container, self.features, columns))
+        n_rows = len(columns[self.features[0]])
+        return list(read_probabilities(self.estimator, answer, self.classes, n_rows).T)
 
     @contextmanager
     def _explained(self, columns: Columns) -> Iterator[None]:
@@ -124,14 +125,16 @@ class EstimatorLearner:
 
     def fit(self, training: Training, features: tuple[str, ...], number: int | None = None) -> Any:
         """Fit a clone on these columns."""
-        stage = EstimatorStage(clone(self.estimator), number, training.container, features)
+        stage = EstimatorStage(
+            clone(self.estimator), number, training.container, features, training.classes
+        )
         return stage.fit(training.columns, training.labels, training.params).estimator
 
     def judge(
         self, fitted: Any, features: tuple[str, ...], stages: Stages, number: int
     ) -> EstimatorStage:
         """Return the stage of a fitted estimator."""
-        return EstimatorStage(fitted, number, stages.container, features)
+        return EstimatorStage(fitted, number, stages.container, features, stages.classes)
 
     def fits(self, training: Training, folds: Sequence[Fold]) -> SetFits:
         """Prepare to fit sets one by one."""
@@ -142,6 +145,7 @@ class EstimatorLearner:
             training.columns,
             training.container,
             training.labels,
+            training.classes,
             tuple(folds),
             training.sources,
             training.params,
@@ -168,6 +172,7 @@ class EstimatorFits:
     columns: Columns
     container: str
     labels: NDArray[Any]
+    classes: NDArray[Any]
     folds: tuple[Fold, ...]
     sources: Sequence[Sequence[str]]
     params: Mapping[str, Any]
@@ -199,7 +204,7 @@ class EstimatorFits:
         """Fit one set on a fold and return the probabilities of its test rows, rows x classes."""
         fold = self.folds[number]
         params = _check_method_params(self.labels, self.params, indices=fold.train)
-        stage = EstimatorStage(clone(self.estimator), None, self.container, features)
+        stage = EstimatorStage(clone(self.estimator), None, self.container, features, self.classes)
         train = {f: self.columns[f][fold.train] for f in features}
         stage.fit(train, self.labels[fold.train], params)
         test_columns = fold.test_columns or self.columns

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from emsco._ground.missing import is_missing
 from emsco.exceptions import ClassesError, ModelError, require
 from emsco.rows.columns import plain
 from emsco.rows.rows import pick, read_answers
-from emsco.rows.values import is_missing
 
 _NUMPY_OF = {"float": np.float32, "double": np.float64, "int64": np.int64, "int32": np.int32,
              "bool": np.bool_, "string": np.object_}  # fmt: skip
@@ -91,6 +91,9 @@ class OnnxModel:
         if answers.ndim == 2 and answers.shape[1] == 1:
             answers = answers[:, 0]
         if answers.ndim == 2 and answers.dtype.kind == "f":
+            if np.isnan(answers).any():
+                row = int(np.argmax(np.isnan(answers).any(axis=1)))
+                raise ModelError(f"The model has NaN for a probability, first in row {row}.")
             places: NDArray[np.intp] = answers.argmax(axis=1)
             return places
         if answers.ndim != 1 or answers.dtype.kind == "f":

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from emsco.exceptions import ClassesError, ColumnsError, DesignError, quoted
+from emsco.exceptions import ClassesError, ColumnsError, DesignError, ModelError, quoted
 from emsco.learners.final import LoggedAnswers
 from emsco.learners.protocol import Outcomes, SetFits, parts_of
 from emsco.rows.columns import Columns, assemble
@@ -45,7 +45,8 @@ class FinalStage:
 
     def __call__(self, columns: Columns) -> Sequence[NDArray[np.float64]]:
         """Return probability 1 for the class that the model answers, and 0 for the others."""
-        answers = self.model.predict(assemble(self.container, self.features, columns))
+        given = assemble(self.container, self.features, columns)
+        answers = predict_labels(self.model, given, len(columns[self.features[0]]))
         codes = answer_codes(answers, self.classes)
         return list(np.eye(len(self.classes))[:, codes])
 
@@ -69,6 +70,19 @@ def refuse_unused(unused: Sequence[str], final: Any) -> None:
         raise ColumnsError(
             f"A final model uses every column; give {quoted(unused)} a price (0 if free)."
         )
+
+
+def predict_labels(final: Any, X: Any, n_rows: int) -> NDArray[Any]:
+    """Return the answers of a final model, one label for each row."""
+    answers = np.asarray(final.predict(X))
+    if answers.ndim == 2 and answers.shape[1] == 1:  # as some libraries return them
+        answers = answers[:, 0]
+    if answers.shape != (n_rows,):
+        raise ModelError(
+            f"{type(final).__name__}.predict must return one label for each of {n_rows:,} rows, "
+            f"but the shape of its answer is {answers.shape}."
+        )
+    return answers
 
 
 def answer_codes(answers: Any, classes: NDArray[Any]) -> NDArray[np.intp]:

@@ -15,6 +15,8 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import Tags
 
+from emsco.learners._losses import class_base, make_rows
+from emsco.learners._newton import fit_alone, one_thread
 from emsco.learners.batched import BatchedLogistic
 from emsco.learners.folds import Fold
 from emsco.learners.protocol import Encodings, Judge, SetFits, Stages
@@ -23,8 +25,9 @@ from emsco.rows.columns import Columns, all_finite
 from emsco.rows.encoding import Array, Number, Term, read
 
 # exp(700) still fits a double; a score beyond it changes no probability.
-_LOWEST_SCORE = np.float64(-700.0)
+_LOWEST_SCORE = -700.0
 _HIGHEST_SCORE = np.finfo(np.float64).max
+_MANY_CLASSES = 32  # from here on, scikit-learn's products of every pair of classes take seconds
 
 
 def default_estimator() -> LogisticRegression:
@@ -168,8 +171,10 @@ class LinearStage:
         for feature, term in self.others:
             score += term(columns[feature]).item()
         score += self.intercept.item()
-        no, yes = _logistic(np.float64(0.0 if isnan(score) else score))
-        return np.array([no]), np.array([yes])
+        # As in `_logistic`, with Python's numbers: numpy's take twice as long one by one.
+        score = 0.0 if isnan(score) else max(score, _LOWEST_SCORE)
+        yes = 1.0 / (1.0 + float(np.exp(-score)))
+        return np.array([1.0 - yes]), np.array([yes])
 
     @cached_property
     def _first_slopes(self) -> list[float]:
@@ -225,7 +230,7 @@ class ReadFirst:
 
 @dataclass(frozen=True)
 class LogisticLearner:
-    """Fits the default classifier: one stage by scikit-learn, many sets in batches."""
+    """Fits the default classifier: one stage by scikit-learn, many sets or classes by products."""
 
     estimator = None
     encodes = True
@@ -253,6 +258,8 @@ class LogisticLearner:
         """Fit the classifier that sees these columns."""
         del number
         blocks = np.hstack([training.encoded(feature) for feature in features])
+        if len(training.classes) >= _MANY_CLASSES:
+            return _fit_many_classes(blocks, training.codes, **training.params)
         # Codes, because scikit-learn sorts labels in every fit, which is slow for text.
         return LinearFit.of(fit_default(blocks, training.codes, **training.params))
 
@@ -273,6 +280,17 @@ class LogisticLearner:
     def separate(self) -> LogisticLearner:
         """Return itself: it fits every set separately."""
         return self
+
+
+def _fit_many_classes(
+    X: Array, codes: NDArray[np.intp], sample_weight: Array | None = None
+) -> LinearFit:
+    """Fit the same classifier to many classes, with their curvature by matrix products."""
+    rows = make_rows(X.T, codes, sample_weight)
+    with one_thread():
+        weights, n_steps = fit_alone(rows)
+    by_class = class_base(rows.n_scores + 1) @ weights
+    return LinearFit.from_numbers(by_class[:, 1:], by_class[:, 0], n_steps)
 
 
 def refuse_params(names: Iterable[str]) -> None:

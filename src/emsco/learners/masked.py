@@ -20,6 +20,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from emsco.exceptions import ClassesError, ColumnsError
+from emsco.learners.probabilities import read_probabilities
 from emsco.rows.rows import read_matrix
 
 if TYPE_CHECKING:
@@ -128,7 +129,8 @@ class MaskedClassifier(ClassifierMixin, BaseEstimator):
         """
         X, labels = read_matrix(self, X, y)
         check_classification_targets(labels)
-        if len(np.unique(labels)) < 2:
+        self.classes_ = np.unique(labels)
+        if len(self.classes_) < 2:
             raise ClassesError("`y` must have at least 2 classes, got 1 class.")
         self.source_ = _source_of_columns(sources, X.shape[1])
         self.bought_ = np.ones(self.source_.max() + 1, dtype=np.bool_)
@@ -136,7 +138,6 @@ class MaskedClassifier(ClassifierMixin, BaseEstimator):
         weight = None if sample_weight is None else _check_sample_weight(sample_weight, X)
         self.temperatures_ = self._learn_temperatures(X, labels, weight, seeds)
         self.estimator_ = self._fit_hidden(X, labels, weight, seeds)
-        self.classes_ = self.estimator_.classes_
         return self
 
     def predict_proba(self, X: Any) -> Numbers:
@@ -220,8 +221,8 @@ class MaskedClassifier(ClassifierMixin, BaseEstimator):
         )
         rows = np.tile(held_out, self._copies(len(X)))
         sets = _draw_sets(len(rows), len(self.bought_), seeds)
-        probability = fitted.predict_proba(_hidden(X[rows], sets, self.source_))
-        truth = np.searchsorted(fitted.classes_, labels[rows])
+        probability = self._probability(fitted, X[rows], sets)
+        truth = np.searchsorted(self.classes_, labels[rows])
         counted = np.ones(len(rows)) if weight is None else weight[rows]
         for size in range(1, len(temperatures) + 1):
             own = sets.sum(axis=1) == size
@@ -269,10 +270,15 @@ class MaskedClassifier(ClassifierMixin, BaseEstimator):
         step = max(_AT_ONCE // (X.shape[1] + sets.shape[1]), 1)
         for start in range(0, len(probability), step):
             pairs = np.arange(start, min(start + step, len(probability)))
-            rows = _hidden(X[pairs % n_rows], sets[pairs // n_rows], self.source_)
-            temperature = self.temperatures_[sets.sum(axis=1) - 1][pairs // n_rows]
-            probability[pairs] = _tempered(self.estimator_.predict_proba(rows), temperature)
+            own = sets[pairs // n_rows]
+            bare = self._probability(self.estimator_, X[pairs % n_rows], own)
+            probability[pairs] = _tempered(bare, self.temperatures_[own.sum(axis=1) - 1])
         return probability.reshape(len(sets), n_rows, -1)
+
+    def _probability(self, fitted: Any, X: Numbers, sets: Sets) -> Numbers:
+        """Return the probabilities of rows that have only the sources of their set."""
+        answer = fitted.predict_proba(_hidden(X, sets, self.source_))
+        return read_probabilities(fitted, answer, self.classes_, len(X))
 
 
 def positions(sources: Sequence[Sequence[str]], names: Sequence[str]) -> list[list[int]] | None:

@@ -51,7 +51,9 @@ def _fit_one(
 ) -> MaskedClassifier:
     """Fit a clone on all columns, and pass it the sources."""
     names = tuple(training.columns)
-    stage = EstimatorStage(clone(training.learner.estimator), None, training.container, names)
+    stage = EstimatorStage(
+        clone(training.learner.estimator), None, training.container, names, training.classes
+    )
     told = params | {"sources": positions(training.sources, names)}
     fitted: MaskedClassifier = stage.fit(columns, labels, told).estimator
     return fitted

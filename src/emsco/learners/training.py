@@ -28,8 +28,8 @@ from emsco.rows.columns import (
     refuse_invalid,
 )
 from emsco.rows.encoding import Array, learn, read
-from emsco.rows.labels import read_given_labels
 from emsco.rows.reading import ColumnReader, kind_of
+from emsco.words.labels import read_given_labels
 
 
 def check_labels(y: ArrayLike | None, n_rows: int) -> NDArray[Any]:

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from emsco._ground.progress import followed
 from emsco.exceptions import ArtifactError, SelectionError
 from emsco.words.costs import Costs
-from emsco.words.evaluation import Evaluation, evaluate
+from emsco.words.evaluation import Evaluation, evaluate_known
 from emsco.words.front import Candidate, ParetoFront
 from emsco.words.threshold import resolve
 
@@ -160,7 +160,7 @@ def _fresh_of(
 ) -> Evaluation | None:
     """Evaluate one candidate; None where the file that the search is out of lacks its stages."""
     try:
-        return evaluate(search.cascade(candidate).decide(X), truth, population=population)
+        return evaluate_known(search.cascade(candidate).decide(X), truth, population=population)
     except ArtifactError:
         return None
 

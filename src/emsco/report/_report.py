@@ -25,7 +25,7 @@ from emsco._ground.table import cell
 from emsco.certify import Certificate, OlderCertificate
 from emsco.exceptions import SelectionError, require
 from emsco.report._data import page_data
-from emsco.words.evaluation import weighted_as
+from emsco.words.population import weighted_as
 
 # What changes nothing but the time, or what is told on the way, reproduces nothing.
 _NOT_TOLD = {"costs", "n_jobs", "engine", "callback", "verbose"}

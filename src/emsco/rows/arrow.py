@@ -20,7 +20,7 @@ from emsco.exceptions import ValuesError
 from emsco.rows.columns import numbers, object_array
 from emsco.rows.encoding import Category
 from emsco.rows.reading import CATEGORY, DATE, TEXT, ColumnReader
-from emsco.rows.values import BOOLEANS, MISSING, UNREADABLE, reader_like, to_number
+from emsco.rows.values import BOOLEANS, MISSING, UNREADABLE, reader_like, to_number, to_text
 
 _TEXTS = (TEXT, DATE, CATEGORY)
 _MISSING = pa.array(MISSING)
@@ -71,6 +71,10 @@ def is_number_type(kind: pa.DataType) -> bool:
     )  # fmt: skip
 
 
+def _is_date_type(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
+
+
 def _parse(column: pa.Array) -> pa.Array:
     try:
         return column.cast(pa.float64())
@@ -93,7 +97,29 @@ def known_cells(column: pa.Array) -> pa.Array:
 
 def as_objects(column: pa.Array) -> NDArray[np.object_]:
     """Return values as Python objects."""
-    return object_array(column.to_pylist())
+    return object_array(python_values(column))
+
+
+def python_values(column: pa.Array) -> list[Any]:
+    """Return values as Python objects; text that is not UTF-8 as bytes, which no column judges."""
+    try:
+        return list(column.to_pylist())
+    except UnicodeDecodeError:
+        if pa.types.is_dictionary(column.type):
+            words = python_values(column.dictionary)
+            return [None if place is None else words[place] for place in column.indices.to_pylist()]
+        return [_decoded(value) for value in column.view(_bytes_type(column.type)).to_pylist()]
+
+
+def _bytes_type(kind: pa.DataType) -> pa.DataType:
+    return pa.large_binary() if pa.types.is_large_string(kind) else pa.binary()
+
+
+def _decoded(value: bytes | None) -> str | bytes | None:
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return value
 
 
 class Texts(NamedTuple):
@@ -106,18 +132,18 @@ class Texts(NamedTuple):
     def read(cls, column: pa.Array, levels: Sequence[Any] = ()) -> Texts:
         """Read text; a missing value becomes None. `levels` are the categories of the model.
 
-        Dates and other types become the text that Arrow writes for them.
+        Dates become text as from any frame; other types become the text that Arrow writes.
         """
         if not pa.types.is_dictionary(column.type):
-            if not is_text(column) and not is_number_type(column.type):
+            if not (is_text(column) or is_number_type(column.type) or _is_date_type(column.type)):
                 column = column.cast(pa.string())
             column = column.dictionary_encode()
-        return cls.decode(column, reader_like(levels or ("text",)))
+        return cls.decode(column, reader_like(levels) if levels else to_text)
 
     @classmethod
     def decode(cls, column: pa.DictionaryArray, read: Callable[[object], Any]) -> Texts:
         """Read each value of the dictionary once, with a function."""
-        words = object_array([*(read(word) for word in column.dictionary.to_pylist()), None])
+        words = object_array([*(read(word) for word in python_values(column.dictionary)), None])
         places = column.indices.fill_null(len(words) - 1).cast(pa.int64()).to_numpy()
         return cls(words, places)
 

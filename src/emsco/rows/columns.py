@@ -5,14 +5,15 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from math import isfinite
+from math import isfinite, nan
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
+from emsco._ground.missing import is_missing
 from emsco.exceptions import ColumnsError, ValuesError, nearest, quoted, require
-from emsco.rows.values import UNREADABLE, is_missing, is_number, to_number, unjudged
+from emsco.rows.values import UNREADABLE, is_number, to_number, unjudged
 
 # One value per row, with `column[rows]` for an integer array: a numpy array, a pandas extension
 # array or a polars Series.
@@ -73,6 +74,13 @@ def transpose_blocks(
 def pick_columns(frame: Any, names: Sequence[str]) -> dict[str, Column]:
     """Read columns of a frame by name; other columns are ignored."""
     held = list(frame.columns)
+    refuse_lacking(held, names)
+    refuse_twice(held, among=names)
+    return {name: _unwrap(frame[name]) for name in names}
+
+
+def refuse_lacking(held: Sequence[object], names: Sequence[str]) -> None:
+    """Refuse columns that lack one of these."""
     there = set(held)
     missing = [name for name in names if name not in there]
     if missing:
@@ -80,8 +88,6 @@ def pick_columns(frame: Any, names: Sequence[str]) -> dict[str, Column]:
             f"X lacks the column {quoted(missing)}"
             + nearest(missing[0], [str(name) for name in held])
         )
-    refuse_twice(held, among=names)
-    return {name: _unwrap(frame[name]) for name in names}
 
 
 def refuse_twice(names: Sequence[object], *, among: Sequence[str] | None = None) -> None:
@@ -260,6 +266,8 @@ def _plain_foreign(column: Column) -> NDArray[Any]:
     if not hasattr(column, "dtype"):
         return np.asarray(column)
     if _is_polars(column):
+        if str(column.dtype) in ("Int128", "UInt128"):  # which numpy does not have
+            return np.array([_narrow_integer(v) for v in column.to_list()], dtype=np.float64)
         is_plain = column.dtype.is_numeric() and not column.dtype.is_decimal()
         if is_plain or str(column.dtype) == "Boolean":
             return np.asarray(column.to_numpy(), dtype=np.float64)
@@ -267,6 +275,13 @@ def _plain_foreign(column: Column) -> NDArray[Any]:
     if getattr(column.dtype, "kind", "O") in NUMERIC:
         return np.asarray(column.to_numpy(dtype=np.float64, na_value=np.nan))
     return np.asarray(column.to_numpy(dtype=object))
+
+
+def _narrow_integer(value: int | None) -> float:
+    """Read a whole number of up to 64 bits."""
+    if value is None:
+        return nan
+    return float(value) if -(2**63) <= value < 2**64 else UNREADABLE
 
 
 def is_level(value: object) -> bool:

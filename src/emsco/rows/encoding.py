@@ -26,7 +26,7 @@ from emsco.rows.columns import (
     plain,
     refuse_unknown,
 )
-from emsco.rows.values import reader_like
+from emsco.rows.values import reader_like, usual_spelling
 
 Array: TypeAlias = NDArray[np.float64]
 
@@ -214,7 +214,8 @@ def _learn_category(values: NDArray[Any], weight: Array, missing_seen: bool) -> 
         if value is None or value == "" or value != value:  # NaN among numeric categories
             missing_seen |= counted > 0
         else:
-            counts[value] = counts.get(value, 0.0) + counted
+            level = usual_spelling(value)
+            counts[level] = counts.get(level, 0.0) + counted
     return category_of(counts, float(weight.sum()), missing_seen=missing_seen)
 
 

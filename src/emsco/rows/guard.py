@@ -16,6 +16,7 @@ from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from emsco._ground.frozen import FrozenMapping
+from emsco._ground.missing import is_missing
 from emsco.exceptions import ArtifactError, ColumnsError, GuardWarning, nearest, warn
 from emsco.rows.columns import (
     NUMERIC,
@@ -27,7 +28,7 @@ from emsco.rows.columns import (
     refuse_invalid,
     refuse_unknown,
 )
-from emsco.rows.values import UNREADABLE, is_missing
+from emsco.rows.values import UNREADABLE, usual_spelling
 from emsco.words.decisions import (
     ACCEPTED,
     INVALID_VALUE,
@@ -121,7 +122,7 @@ class Categories:
         """Keep every value; if fresh rows will often have other values, warn, or `pool` them."""
         counts: dict[Any, int] = {}
         present = [value for value in values.tolist() if not is_missing(value)]
-        for value in present:
+        for value in map(usual_spelling, present):
             counts[value] = counts.get(value, 0) + 1
         # Good and Turing: the share of fresh rows with an unseen value is estimated by the share
         # of rows here whose value occurs only once.
@@ -165,7 +166,8 @@ class Categories:
     def _fault(self, value: Any) -> str:
         if not isinstance(value, Hashable) or value == UNREADABLE:
             return INVALID_VALUE
-        return ACCEPTED if value in self._seen or is_missing(value) else UNSEEN_CATEGORY
+        is_seen = value in self._seen or usual_spelling(value) in self._seen
+        return ACCEPTED if is_seen or is_missing(value) else UNSEEN_CATEGORY
 
 
 @dataclass(frozen=True)

@@ -23,12 +23,22 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import betainc  # type: ignore[import-untyped]  # scipy has no types
 
 from emsco.rows.columns import Columns
-from emsco.rows.hashes import Hashes, Values, digest_of_names, hash_rows
+from emsco.rows.copies import find_isolated
+from emsco.rows.hashes import (
+    Hashes,
+    Values,
+    digest_of_names,
+    hash_exactly,
+    hash_parts,
+    hash_rows,
+)
 from emsco.rows.rows import Rows
 
 MOST_REMEMBERED = 100_000  # fitted rows whose hashes are kept; a sample if there are more
 
 _CHANCE = 1e-4  # probability of so many twins although no row is known
+_FEW = 10  # fewer copies are left out, whatever their share
+_MOST_COPIES, _MOST_OF_ALL = 0.2, 0.05  # of isolated rows, of all: fewer copies are left out
 _ENOUGH = 20  # distinct rows: two tables with the same ones are the same table
 
 
@@ -42,10 +52,23 @@ class View:
         A digest of the names of these columns.
     hashes : tuple of arrays
         One array per resolution, the finest first, with one hash per row.
+    isolated : array of bool or None, default=None
+        Whether each row of the finest resolution is isolated (`rows/copies.py`); None if unknown.
     """
 
     columns: str
     hashes: tuple[Hashes, ...]
+    isolated: NDArray[np.bool_] | None = None
+
+    def take(self, rows: NDArray[np.intp]) -> View:
+        """Return some of the rows."""
+        isolated = None if self.isolated is None else self.isolated[rows]
+        return View(self.columns, tuple(h[rows] for h in self.hashes), isolated)
+
+    def in_no_order(self) -> View:
+        """Return each array sorted; `isolated` goes with the finest one."""
+        isolated = None if self.isolated is None else self.isolated[np.argsort(self.hashes[0])]
+        return View(self.columns, tuple(map(np.sort, self.hashes)), isolated)
 
 
 @dataclass(frozen=True)
@@ -65,16 +88,64 @@ class HashedRows:
 
     def take(self, rows: NDArray[np.intp]) -> HashedRows:
         """Return some of the rows."""
-        views = tuple(View(v.columns, tuple(h[rows] for h in v.hashes)) for v in self.views)
+        views = tuple(view.take(rows) for view in self.views)
         return HashedRows(views, None if self.keys is None else self.keys[rows])
 
     def in_no_order(self) -> HashedRows:
         """Return the same hashes, sorted, so that it is not known which belong to one row."""
-        views = tuple(View(v.columns, tuple(map(np.sort, v.hashes))) for v in self.views)
+        views = tuple(view.in_no_order() for view in self.views)
         return HashedRows(views, None if self.keys is None else np.sort(self.keys))
 
     def __len__(self) -> int:
         return len(self.views[0].hashes[0]) if self.views else 0
+
+
+class Copies(NamedTuple):
+    """Which rows are copies.
+
+    Parameters
+    ----------
+    rows : array of bool
+        The rows that are copies.
+    isolated : int
+        The number of different rows that would have been noticed.
+    """
+
+    rows: NDArray[np.bool_]
+    isolated: int
+
+    @property
+    def are_many(self) -> bool:
+        """Whether so many are copies that the others may be as well."""
+        n_copies = int(self.rows.sum())
+        most = max(_MOST_COPIES * self.isolated, _MOST_OF_ALL * len(self.rows))
+        return n_copies >= _FEW and n_copies > most
+
+
+def find_copies(rows: HashedRows, others: HashedRows) -> Copies:
+    """Find the rows that are copies of one of the others, by the columns where most are."""
+    known = {view.columns: view for view in others.views}
+    found = Copies(np.zeros(len(rows), dtype=bool), 0)
+    for view in rows.views:
+        other = known.get(view.columns)
+        if other is None or view.isolated is None or other.isolated is None:
+            continue
+        isolated = np.unique(other.hashes[0][other.isolated])
+        copies = view.isolated & np.isin(view.hashes[0], isolated)
+        more = Copies(copies, int(view.isolated.sum()))
+        found = max(found, more, key=lambda one: (one.are_many, int(one.rows.sum())))
+    return found
+
+
+def find_repeats(rows: HashedRows) -> Copies:
+    """Find the rows that are copies of an earlier one of the same rows."""
+    view = rows.views[0]
+    repeats = np.ones(len(rows), dtype=bool)
+    first = np.unique(view.hashes[0], return_index=True)[1]
+    repeats[first] = False
+    if view.isolated is None:
+        return Copies(np.zeros(len(rows), dtype=bool), 0)
+    return Copies(repeats & view.isolated, int(view.isolated[first].sum()))
 
 
 class Likeness(NamedTuple):
@@ -111,13 +182,13 @@ def compare(rows: HashedRows, others: HashedRows) -> Likeness:
         for resolution, (own, other) in enumerate(pairs):
             found = int(np.isin(own, other).sum())
             twins = found if twins is None else twins
-            by_other = _repeated(other), len(own) / len(other)
-            by_own = _repeated(own), max(1.0, len(other) / max(len(own) - 1, 1))
+            by_other = count_repeated(other), len(own) / len(other)
+            by_own = count_repeated(own), max(1.0, len(other) / max(len(own) - 1, 1))
             half = (len(own) + found) // 2
-            same = _is_same_table(own, other)
+            same = is_same_table(own, other)
             for repeated, ratio in (by_other, by_own):
-                same |= _beyond_chance(found, repeated // 2, 2 * ratio)
-                tells |= _beyond_chance(half, repeated // 2, 2 * ratio)
+                same |= is_beyond_chance(found, repeated // 2, 2 * ratio)
+                tells |= is_beyond_chance(half, repeated // 2, 2 * ratio)
             if same:
                 beyond[resolution > 0] = max(found, beyond.get(resolution > 0, 0))
     rounded = False not in beyond
@@ -132,22 +203,22 @@ def compare_within(rows: HashedRows, others: HashedRows | None) -> Likeness:
     """
     view = rows.views[0]
     own = view.hashes[0]
-    repeated = _repeated(own)
+    repeated = count_repeated(own)
     known = {v.columns: v.hashes[0] for v in (others.views if others is not None else ())}
     if view.columns not in known:
         return Likeness(repeated, 0, rounded=False, tells=not repeated)
     other = known[view.columns]
     share = len(own) / len(other)
     by_twins = int(np.isin(own, other).sum()), max(1.0, share) / 2
-    by_other = _repeated(other) // 2, max(share, share**2)
+    by_other = count_repeated(other) // 2, max(share, share**2)
     same = tells = False
     for events, ratio in (by_twins, by_other):
-        same |= _beyond_chance(repeated // 2, events, ratio)
-        tells |= _beyond_chance(len(own) // 2, events, ratio)
+        same |= is_beyond_chance(repeated // 2, events, ratio)
+        tells |= is_beyond_chance(len(own) // 2, events, ratio)
     return Likeness(repeated, repeated if same else 0, rounded=False, tells=tells)
 
 
-def _beyond_chance(found: int, events: int, ratio: float) -> bool:
+def is_beyond_chance(found: int, events: int, ratio: float) -> bool:
     """Return whether more were found than chance explains: at most `ratio` for each event.
 
     If both are rare, each of all that were counted is one of those found with the same probability.
@@ -158,7 +229,7 @@ def _beyond_chance(found: int, events: int, ratio: float) -> bool:
     return bool(betainc(found, events + 1, share) <= _CHANCE)
 
 
-def _is_same_table(own: Hashes, other: Hashes) -> bool:
+def is_same_table(own: Hashes, other: Hashes) -> bool:
     """Return whether two tables have exactly the same rows, however often values repeat."""
     if len(own) != len(other):
         return False
@@ -167,7 +238,7 @@ def _is_same_table(own: Hashes, other: Hashes) -> bool:
     return is_rich and bool((ordered == np.sort(other)).all())
 
 
-def _repeated(hashes: Hashes) -> int:
+def count_repeated(hashes: Hashes) -> int:
     """Count the rows that have a twin in the same table."""
     counts = np.unique(hashes, return_counts=True)[1]
     return int(counts[counts > 1].sum())
@@ -189,6 +260,8 @@ class FittedRows:
         The sets of columns over which rows are hashed; the set of all columns comes first.
     rows : HashedRows or None, default=None
         The hashes of the rows; None if they were left out of a file.
+    groups : array of hashes or None, default=None
+        The hashes of the groups of the rows, each once; None if `fit` was given none.
     """
 
     digest: str = ""
@@ -196,16 +269,18 @@ class FittedRows:
     spreads: Mapping[str, float] = field(default_factory=dict)
     sets: tuple[tuple[str, ...], ...] = ()
     rows: HashedRows | None = None
+    groups: Hashes | None = None
 
     @classmethod
-    def of(cls, rows: Rows, used: Iterable[str]) -> FittedRows:
-        """Hash rows over all columns, and over the columns used."""
+    def of(cls, rows: Rows, used: Iterable[str], groups: ArrayLike | None = None) -> FittedRows:
+        """Hash rows over all columns, and over the columns used; and their groups, if given."""
         columns = rows.columns
         values = {name: Values.read(column) for name, column in columns.items()}
         fine = hash_rows(values, tuple(columns), {}, b"", resolutions=1)[0]
         digest = sha256(np.sort(fine).tobytes()).hexdigest()
         spreads = {n: spread for n, v in values.items() if (spread := v.spread())}
-        fitted = cls(digest, tuple(columns), spreads)
+        hashed = None if groups is None else np.unique(hash_exactly({"group": np.asarray(groups)}))
+        fitted = cls(digest, tuple(columns), spreads, groups=hashed)
         return fitted._over(values, (tuple(columns), tuple(used)), rows.hash_keys())
 
     def using(self, columns: Columns, used: Iterable[str]) -> FittedRows:
@@ -248,6 +323,8 @@ class FittedRows:
         for names in self.sets:
             columns = digest_of_names(names)
             if columns not in views and all(name in values for name in names):
-                views[columns] = View(columns, hash_rows(values, names, self.spreads, salt))
+                hashes = hash_rows(values, names, self.spreads, salt)
+                isolated = find_isolated(hashes[0], hash_parts(values, names, salt))
+                views[columns] = View(columns, hashes, isolated)
         wanted = map(digest_of_names, self.sets)
         return tuple(views[columns] for columns in wanted if columns in views)

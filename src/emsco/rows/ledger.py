@@ -1,8 +1,8 @@
-"""Which rows were used for which questions: one ledger for all models fitted on the same rows.
+"""Which rows were used for which questions: one ledger for all models.
 
 A promise holds for the first question on fresh rows, not for the one that finally passed. So every
-question is recorded before it is answered. Within a process, copies, loads and refits of a model
-share their ledger; processes share it through a file of JSON lines, which is locked while it is
+question is recorded before it is answered. Within a process, all models share the ledger, whatever
+they were fitted on; processes share it through files of JSON lines, which are locked while they are
 written.
 """
 
@@ -23,8 +23,9 @@ import numpy as np
 from emsco.exceptions import ArtifactError
 from emsco.rows.hashes import Hashes
 from emsco.rows.known import FittedRows, HashedRows, View
+from emsco.rows.sketches import Part, Sketch
 
-_FORMAT = 1
+_FORMAT = 2  # 1 had neither sketches nor figures
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,12 @@ class Entry:
         Identifies this entry.
     withdraws : str, default=""
         The number of an entry that got no answer, because its rows could not be decided.
+    fitted : str, default=""
+        The digest of the rows that the model was fitted on; `rows` are hashed for it.
+    sketch : Sketch, default=Sketch()
+        The same rows as other models recognise them.
+    figures : int, default=1
+        How many figures of each cascade were shown if rows were only looked at.
     """
 
     question: str
@@ -53,6 +60,9 @@ class Entry:
     rows: HashedRows
     number: str = field(default_factory=lambda: secrets.token_hex(8))
     withdraws: str = ""
+    fitted: str = ""
+    sketch: Sketch = field(default_factory=Sketch)
+    figures: int = 1
 
     def withdrawal(self) -> Entry:
         """Return an entry that withdraws this one, because it got no answer."""
@@ -61,54 +71,44 @@ class Entry:
 
 @dataclass
 class Ledger:
-    """All questions and looks at rows by models that were fitted on the same rows.
+    """All questions and looks at rows of this process, and the files of one model.
 
     Parameters
     ----------
     fitted : str
-        The digest of the fitted rows.
+        The digest of the rows that the model was fitted on.
     """
 
     fitted: str
-    _entries: list[Entry] = field(default_factory=list)
     _paths: list[str] = field(default_factory=list)
-    _lock: threading.RLock = field(default_factory=threading.RLock)
 
     def keep_in(self, path: str | os.PathLike[str]) -> None:
         """Also write new entries to a file, and read what other processes write there."""
-        with self._lock:
+        with _LOCK:
             if os.path.realpath(path) not in self._paths:
                 self._paths.append(os.path.realpath(path))
 
-    def add(self, entries: Sequence[Entry]) -> None:
-        """Add entries from a model file that are not here yet."""
-        with self._lock:
-            known = {entry.number for entry in self._entries}
-            self._entries += [entry for entry in entries if entry.number not in known]
-
     @property
     def entries(self) -> tuple[Entry, ...]:
-        """The entries in order, without those that were withdrawn."""
-        with self._lock:
-            withdrawn = {entry.withdraws for entry in self._entries}
+        """The entries of all models in order, without those that were withdrawn."""
+        with _LOCK:
+            withdrawn = {entry.withdraws for entry in _ENTRIES}
             return tuple(
-                entry
-                for entry in self._entries
-                if entry.number not in withdrawn and not entry.withdraws
+                entry for entry in _ENTRIES if entry.number not in withdrawn and not entry.withdraws
             )
 
     def refresh(self) -> None:
         """Read what other processes have written to existing files."""
-        with self._lock, _locked([path for path in self._paths if os.path.exists(path)]) as files:
+        with _LOCK, _locked([path for path in self._paths if os.path.exists(path)]) as files:
             for file in files:
-                self.add(_read(file, self.fitted))
+                add_entries(_read(file))
 
     @contextmanager
     def open(self) -> Iterator[Page]:
         """Read all entries, and lock the ledger until the page is closed."""
-        with self._lock, _locked(self._paths) as files:
+        with _LOCK, _locked(self._paths) as files:
             for file in files:
-                self.add(_read(file, self.fitted))
+                add_entries(_read(file))
             yield Page(self, files)
 
 
@@ -126,19 +126,20 @@ class Page:
 
     def append(self, entries: Sequence[Entry]) -> None:
         """Record entries, first in the files."""
-        lines = b"".join(_line(self._ledger.fitted, entry) for entry in entries)
+        lines = b"".join(map(_line, entries))
         for file in self._files:
             _append(file, lines)
-        self._ledger._entries.extend(entries)
+        _ENTRIES.extend(entries)
 
 
+_ENTRIES: list[Entry] = []  # of all models
 _LEDGERS: dict[str, Ledger] = {}
-_REGISTRY = threading.Lock()
+_LOCK = threading.RLock()
 
 
 def ledger_of(fitted: str) -> Ledger:
-    """Return this process's ledger for models fitted on these rows."""
-    with _REGISTRY:
+    """Return this process's ledger, with the files of models fitted on these rows."""
+    with _LOCK:
         return _LEDGERS.setdefault(fitted, Ledger(fitted))
 
 
@@ -148,19 +149,36 @@ def keep_ledger(model: Any, path: str | os.PathLike[str]) -> None:
     Parameters
     ----------
     model : CascadeSearchCV or CascadeClassifier
-        The model; all models fitted on the same rows share the ledger.
+        The model; what is asked of all models fitted on the same rows is written to the file.
     path : str or path
-        The file, created at the first question or look.
+        The file, created at the first question or look. What it says about rows holds for every
+        model.
     """
     fitted: FittedRows = getattr(model, "fitted_rows_", FittedRows())
     if fitted.digest:
         ledger_of(fitted.digest).keep_in(path)
 
 
+def add_entries(entries: Sequence[Entry]) -> None:
+    """Add entries from a file that are not here yet."""
+    with _LOCK:
+        known = {entry.number for entry in _ENTRIES}
+        _ENTRIES.extend(entry for entry in entries if entry.number not in known)
+
+
+def consult_ledger(path: str | os.PathLike[str]) -> None:
+    """Read a file once, such as the ledger of another table, and write nothing to it."""
+    with open(path, "rb") as file:
+        data = file.read()
+    if data.startswith(b'{"format"'):  # other programs call their files so, too
+        add_entries(_entries(data, os.fspath(path)))
+
+
 def forget_all() -> None:
     """Clear all ledgers, as in a new process."""
-    with _REGISTRY:
+    with _LOCK:
         _LEDGERS.clear()
+        _ENTRIES.clear()
 
 
 @contextmanager
@@ -211,58 +229,75 @@ def _append(file: Any, lines: bytes) -> None:
         ) from error
 
 
-def _read(file: Any, fitted: str) -> list[Entry]:
-    """Read entries of models fitted on these rows; remove a line that is incomplete."""
+def _read(file: Any) -> list[Entry]:
+    """Read all entries; remove a line that is incomplete."""
     file.seek(0)
     data = file.read()
     whole = data.rfind(b"\n") + 1
     if whole < len(data):
         file.truncate(whole)  # written before answering, so nothing was answered
+    return _entries(data, file.name)
+
+
+def _entries(data: bytes, name: str) -> list[Entry]:
     entries = []
-    for number, line in enumerate(data[:whole].splitlines(), 1):
+    for number, line in enumerate(data[: data.rfind(b"\n") + 1].splitlines(), 1):
         try:
-            told = json.loads(line)
-            if told["format"] != _FORMAT:
-                raise ValueError(f"format {told['format']}")
-            if told["fitted"] == fitted:
-                entries.append(_entry(told))
-        except (ValueError, KeyError, TypeError) as error:
+            entries.append(_entry(json.loads(line)))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ArtifactError(
-                f"Line {number} of the ledger {file.name} is damaged ({error}). Restore the "
+                f"Line {number} of the ledger {name} is damaged ({error}). Restore the "
                 "file: it records what these rows were used for before."
             ) from error
     return entries
 
 
-def _line(fitted: str, entry: Entry) -> bytes:
+def _line(entry: Entry) -> bytes:
     rows = entry.rows.in_no_order()
-    told = {
+    fields = {
         "format": _FORMAT,
-        "fitted": fitted,
+        "fitted": entry.fitted,
         "question": entry.question,
         "share": entry.share,
         "candidates": entry.candidates,
+        "figures": entry.figures,
         "number": entry.number,
         "withdraws": entry.withdraws,
         "keys": None if rows.keys is None else _text(rows.keys),
         "views": [{"columns": v.columns, "hashes": [*map(_text, v.hashes)]} for v in rows.views],
+        "sketch": {
+            name: [_text(part.hashes), part.total, part.clump]
+            for name, part in entry.sketch.parts.items()
+        },
     }
-    return json.dumps(told).encode() + b"\n"
+    return json.dumps(fields).encode() + b"\n"
 
 
-def _entry(told: Any) -> Entry:
+def _entry(fields: Any) -> Entry:
+    if fields["format"] not in (1, _FORMAT):
+        raise ValueError(f"format {fields['format']}")
     views = tuple(
         View(str(view["columns"]), tuple(_hashes(text) for text in view["hashes"]))
-        for view in told["views"]
+        for view in fields["views"]
     )
-    keys = None if told["keys"] is None else _hashes(told["keys"])
+    keys = None if fields["keys"] is None else _hashes(fields["keys"])
+    sketch = fields["sketch"] if fields["format"] == _FORMAT else {}
+    parts = {
+        name: Part(_hashes(text), int(total), int(clump))
+        for name, (text, total, clump) in sketch.items()
+    }
+    if not all(0 < len(part.hashes) <= part.total and part.clump > 0 for part in parts.values()):
+        raise ValueError("its sketch")
     return Entry(
-        str(told["question"]),
-        float(told["share"]),
-        int(told["candidates"]),
+        str(fields["question"]),
+        float(fields["share"]),
+        int(fields["candidates"]),
         HashedRows(views, keys),
-        str(told["number"]),
-        str(told["withdraws"]),
+        str(fields["number"]),
+        str(fields["withdraws"]),
+        str(fields["fitted"]),
+        Sketch(parts),
+        int(fields["figures"]) if fields["format"] == _FORMAT else 1,
     )
 
 

@@ -23,11 +23,12 @@ from emsco.rows.columns import (
     container_of,
     pick_columns,
     read_columns,
+    refuse_lacking,
     refuse_twice,
     unmask,
 )
 from emsco.rows.hashes import Hashes, hash_keys
-from emsco.rows.labels import read_given_labels
+from emsco.words.labels import read_given_labels
 
 
 @dataclass(frozen=True)
@@ -107,12 +108,16 @@ class Layout:
         The column with the answers of a final model.
     unused : tuple of str, default=()
         Columns that belong to no source; X has them, but they are never read.
+    labels : tuple of str, default=()
+        What the columns of a frame are called if their names are no text, such as 0, 1, 2. As in
+        scikit-learn, `names` are x0, x1, x2 then; other frames are still matched by these.
     """
 
     names: tuple[str, ...]
     named: bool
     answers: str | None = None
     unused: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
 
     @classmethod
     def learn(cls, owner: Any, X: Any, y: Any, answers: str | None = None) -> tuple[Layout, Rows]:
@@ -134,7 +139,10 @@ class Layout:
                 raise ColumnsError(f"X must have rows and columns, its shape is {X.shape}.")
         given = getattr(owner, "feature_names_in_", None)
         names = generated_names(X.shape[1]) if given is None else given.tolist()
-        layout = cls(tuple(names), given is not None, answers)
+        is_labelled = given is None and container != "array"
+        labels = tuple(map(str, X.columns)) if is_labelled else ()
+        refuse_twice(labels)
+        layout = cls(tuple(names), given is not None, answers, labels=labels)
         return layout, Rows(layout.names, container, X, read_columns(X, names), logged)
 
     def using(self, rows: Rows, features: Iterable[str]) -> tuple[Layout, Rows]:
@@ -167,6 +175,7 @@ class Layout:
             logged = columns.pop(self.answers) if self.answers is not None else None
             return Rows(tuple(wanted), container, X, columns, logged)
         rest, logged = _apart(X, self.answers)
+        rest = self._in_order(rest)
         self.check(owner, X)
         return Rows(self.names, container, rest, read_columns(rest, self.names), logged)
 
@@ -186,7 +195,20 @@ class Layout:
             return Rows(tuple(there), container, X, pick_columns(X, there))
         if len(X.shape) != 2 or X.shape[1] != len(self.names):
             raise ColumnsError(f"X must have {len(self.names)} columns, its shape is {X.shape}.")
+        X = self._in_order(X)
         return Rows(self.names, container, X, read_columns(X, self.names)).only(self.used)
+
+    def _in_order(self, X: Any) -> Any:
+        """Put the columns of a frame into the order that `fit` saw, if their names are no text."""
+        if not self.labels or container_of(X) == "array":
+            return X
+        held = [str(label) for label in X.columns]
+        if held == list(self.labels):
+            return X
+        refuse_twice(held)
+        refuse_lacking(held, self.labels)
+        places = [held.index(label) for label in self.labels]
+        return X.iloc[:, places] if container_of(X) == "pandas" else X[:, places]
 
     @property
     def _apart_names(self) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from emsco.rows.arrow import Texts, as_numbers, is_number_type, is_text, is_text
 from emsco.rows.columns import refuse_invalid
 from emsco.rows.encoding import Array, Category, Number, category_of, number_of
 from emsco.rows.reading import BOOLEAN, CATEGORY, NUMBER, NUMERIC_CATEGORY, TEXT
-from emsco.rows.values import to_number
+from emsco.rows.values import to_number, usual_spelling
 
 MOST_VALUES = 2**20  # distinct values of a column of text
 _BINS = 2**12  # of values in a pass
@@ -130,7 +130,8 @@ class CategorySummary:
             if word is None:
                 has_missing |= count > 0
             elif is_seen:
-                counts[word] = counts.get(word, 0.0) + count
+                level = usual_spelling(word)
+                counts[level] = counts.get(level, 0.0) + count
         return cls(counts, float(weights.sum()), has_missing)
 
     def merge(self, other: CategorySummary) -> CategorySummary:

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from decimal import Decimal, InvalidOperation
+from datetime import date, datetime
+from decimal import Decimal
+from functools import lru_cache
 from math import inf, isfinite, isnan, nan
 from numbers import Integral, Real
 from reprlib import repr as shortened
@@ -17,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from emsco._ground.missing import is_missing
 from emsco.exceptions import ValuesError
 
 # Infinity, because a value that can be judged is finite: checks and guards need no other test.
@@ -27,21 +30,8 @@ MISSING = ("", "NA", "N/A", "n/a", "NaN", "nan", "NULL", "null", "#N/A")
 BOOLEANS = {"true": 1.0, "false": 0.0}  # in any case
 
 _NUMERAL = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)(e[+-]?\d+)?|inf(inity)?)", re.ASCII | re.IGNORECASE)
+_WHOLE_FLOAT = re.compile(r"-?(0|[1-9]\d{0,15})\.0+", re.ASCII)
 _NAN = re.compile(r"[+-]?nan(\(\w*\))?", re.ASCII | re.IGNORECASE)  # as C writes it
-
-
-def is_missing(value: object) -> bool:
-    """Return whether a value is missing."""
-    if isinstance(value, str):
-        return False
-    if value is None or type(value).__name__ in ("NAType", "MaskedConstant"):
-        return True
-    try:  # NaN and NaT differ from themselves
-        return bool(value != value)
-    except InvalidOperation:  # a signalling NaN
-        return True
-    except Exception:  # an array, or another value that has no such comparison
-        return False
 
 
 def is_number(value: object) -> bool:
@@ -67,7 +57,35 @@ def reader_like(levels: Sequence[Any]) -> Callable[[object], Any]:
         return _to_either
     if any(not isinstance(level, str) for level in levels):
         return _to_category
-    return _to_text_or_empty if "" in levels else _to_text
+    read = _to_text_or_empty if "" in levels else to_text
+    return (lambda value: usual_spelling(read(value))) if _are_usual(tuple(levels)) else read
+
+
+def usual_spelling(value: Any) -> Any:
+    """Return a text as a number or boolean of that value would be spelled; others as they are.
+
+    A column of codes is written as `7.0` to CSV if pandas held it as floats, because one of them
+    was missing. The same category must come of it as of the number 7.
+
+    Examples
+    --------
+    >>> from emsco.rows.values import usual_spelling
+    >>> [usual_spelling(text) for text in ("7.0", "007", "7.50", "True", "B2")]
+    ['7', '007', '7.50', 'true', 'B2']
+    """
+    if not isinstance(value, str):
+        return value
+    if value in ("True", "False"):
+        return value.lower()
+    if value.endswith("0") and _WHOLE_FLOAT.fullmatch(value) and abs(float(value)) < 2**53:
+        return str(int(float(value)))
+    return value
+
+
+@lru_cache(maxsize=1024)
+def _are_usual(levels: tuple[str, ...]) -> bool:
+    """Return whether levels have their usual spelling; those of early files may not."""
+    return all(usual_spelling(level) == level for level in levels)
 
 
 def unjudged(value: object, name: str, row: int, *, missing: bool, held: str) -> ValuesError:
@@ -79,6 +97,11 @@ def unjudged(value: object, name: str, row: int, *, missing: bool, held: str) ->
         )
     elif is_number(value) and value in (inf, -inf):
         message = f"Row {row} of column {name!r} is infinity ({value}); values must be finite."
+    elif is_number(value) and isinstance(value, Integral) and isfinite(_to_float(value)):
+        message = (
+            f"Row {row} of column {name!r} is {value}, a whole number of more than 64 bits; "
+            "convert the column to floats."
+        )
     elif is_number(value):
         message = f"Row {row} of column {name!r} is too large for a float; values must be finite."
     else:
@@ -102,7 +125,8 @@ def _spelled(word: str) -> float:
     return BOOLEANS.get(word.lower(), UNREADABLE)
 
 
-def _to_text(value: object) -> Any:
+def to_text(value: object) -> Any:
+    """Read a value as text; an empty one is missing."""
     return (value or None) if isinstance(value, str) else _to_text_or_empty(value)
 
 
@@ -113,6 +137,8 @@ def _to_text_or_empty(value: object) -> Any:
         return None
     if isinstance(value, bool | np.bool_):
         return "true" if value else "false"
+    if isinstance(value, date | np.datetime64):
+        return _date_text(value)
     if not is_number(value):
         return UNREADABLE
     number = _to_float(value)
@@ -121,6 +147,14 @@ def _to_text_or_empty(value: object) -> Any:
     if isinstance(value, Integral) or (number.is_integer() and abs(number) < 2**53):
         return str(int(value))  # type: ignore[call-overload]  # a number, as checked above
     return repr(number)
+
+
+def _date_text(value: date | np.datetime64) -> str:
+    """Spell a date, and a moment with the time of day unless it is midnight."""
+    text = str(value).replace("T", " ")
+    if isinstance(value, np.datetime64):
+        text = text.rstrip("0").rstrip(".") if "." in text else text
+    return text.removesuffix(" 00:00:00") if isinstance(value, datetime | np.datetime64) else text
 
 
 def _to_category(value: object) -> Any:

@@ -13,13 +13,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from emsco._ground.progress import followed
 from emsco.cascade.fingerprint import digest_of
-from emsco.exceptions import ClassesError
+from emsco.exceptions import ClassesError, LabelsWarning, warn
+from emsco.learners.final_stage import predict_labels
 from emsco.rows.ledger import Entry, ledger_of
+from emsco.rows.sketches import Sketch
 from emsco.search._shown import ResultMixin
 from emsco.search._summary import sentences_of_choice, sentences_of_fresh
 from emsco.search.found import check_lengths
-from emsco.words.evaluation import Evaluation, evaluate, weighted_as, weights_of
+from emsco.words.evaluation import Evaluation, evaluate_known
 from emsco.words.front import Candidate
+from emsco.words.labels import describe_unknown, read_given_labels, unknown_labels
+from emsco.words.population import weighted_as, weights_of
 from emsco.words.scored import ScoredCandidate, ScoredFront, differences
 
 
@@ -52,9 +56,9 @@ class FreshRowsMixin(ResultMixin):
             raise ClassesError(
                 "A search for agreement takes no `y`: the final model's answers are the truth."
             )
-        right: NDArray[Any] = column_or_1d(
-            y if self.needs_labels else self.final.predict(X), warn=True
-        )
+        if not self.needs_labels:
+            return predict_labels(self.final, X, len(X))
+        right: NDArray[Any] = column_or_1d(read_given_labels(y), warn=True)
         return right
 
     def score(
@@ -102,11 +106,11 @@ class FreshRowsMixin(ResultMixin):
         cascade = self._chosen()
         truth = self._known_truth(X, y, population)
         selected = choice.candidate.evaluation
-        self._note_shown(X, [] if choice.candidate in front else [choice.candidate])
+        self._note_shown(X, truth, [] if choice.candidate in front else [choice.candidate])
         decisions = cascade.decide(X)
         check_lengths(len(decisions), len(truth))
         fresh = sentences_of_fresh(
-            evaluate(decisions, truth, population=population),
+            evaluate_known(decisions, truth, population=population),
             len(truth),
             selected,
             differences(
@@ -139,7 +143,8 @@ class FreshRowsMixin(ResultMixin):
         X : numpy array, pandas or polars frame
             The fresh rows.
         y : array, default=None
-            Their labels; None if the target is agreement.
+            Their labels; None if the target is agreement. A label that `fit` did not see is counted
+            as a class of its own, of which no row is right, and is warned of.
         population : mapping of label to float, default=None
             The shares of classes among future rows, if X has other shares, as in `evaluate`. Fresh
             figures are weighted to them, so the optimism then also includes the effect of other
@@ -147,7 +152,7 @@ class FreshRowsMixin(ResultMixin):
         """
         check_is_fitted(self, "front_")
         truth = self._known_truth(X, y, population)
-        self._note_shown(X)
+        self._note_shown(X, truth)
         scored = [
             ScoredCandidate(c, e)
             for c, e in zip(self.front_, self._afresh(X, truth, population), strict=True)
@@ -161,42 +166,69 @@ class FreshRowsMixin(ResultMixin):
     def _afresh(
         self, X: Any, truth: NDArray[Any], population: Mapping[Any, float] | None
     ) -> list[Evaluation]:
-        """Evaluate the front on fresh rows; for a population, by decisions, not by counts."""
+        """Evaluate the front on fresh rows.
+
+        For a population, and for labels that are no classes, by decisions and not by counts.
+        """
         if not len(self.front_):
             return []
-        if population is None:
+        if population is None and not unknown_labels(truth, self.classes_):
             return self.found_.score(self, X, truth, self.refit, self.guard)
         evaluations = []
         for candidate in followed(self.front_, "decide fresh rows by every candidate"):
             decisions = self.found_.cascade(candidate, self.refit, self.guard).decide(X)
             check_lengths(len(decisions), len(truth))
-            evaluations.append(evaluate(decisions, truth, population=population))
+            evaluations.append(evaluate_known(decisions, truth, population=population))
         return evaluations
 
     def _known_truth(
         self, X: Any, y: ArrayLike | None, population: Mapping[Any, float] | None
     ) -> NDArray[Any]:
-        """Return the truth of fresh rows; refuse classes that `fit` or the population lacks."""
+        """Return the truth of fresh rows; warn of labels that `fit` did not see.
+
+        An answer of the final model that `fit` did not see is refused, and so is a population with
+        a class that these rows lack.
+        """
         truth = self.truth(X, y)
         labels, counts = np.unique(truth, return_counts=True)
-        unknown = set(labels.tolist()) - set(self.classes_.tolist())
+        unknown = unknown_labels(truth, self.classes_)
+        if unknown and not self.needs_labels:
+            raise ClassesError(
+                f"The final model answers {next(iter(unknown))!r}, which `fit` did not see."
+            )
         if unknown:
-            said = "`y` holds" if self.needs_labels else "The final model answers"
-            raise ClassesError(f"{said} {min(unknown, key=str)!r}, which `fit` did not see.")
+            warn(
+                "`y` holds labels that `fit` did not see, so no such row can be right: "
+                + describe_unknown(unknown, self.classes_.tolist()),
+                LabelsWarning,
+            )
         if population is not None:
             weights_of(population, dict(zip(labels.tolist(), counts.tolist(), strict=True)))
         return truth
 
-    def _note_shown(self, X: Any, more: Sequence[Candidate] = ()) -> None:
+    def _note_shown(self, X: Any, truth: NDArray[Any], more: Sequence[Candidate] = ()) -> None:
         """Record in the ledger that these rows show figures of the front, before they do.
 
         A cascade that is later certified on them may have been chosen because of these figures,
-        even if they were the figures of another candidate.
+        even if they were the figures of another candidate; and so may the kind of target and its
+        class. So it is recorded how many figures of each cascade a certificate can be about:
+        accuracy or agreement, coverage and cost, and of each class what is missed, what is rejected
+        and the precision.
         """
         fitted = self.found_.rows
         if not fitted.digest:
             return
-        rows = fitted.look(self.found_.layout.read_known(X))
+        known = self.found_.layout.read_known(X)
+        check_lengths(len(known), len(truth))
         front = [[c.design.assignment, c.threshold] for c in (*self.front_, *more)]
+        entry = Entry(
+            digest_of(["shown", front]),
+            0.0,
+            len(front),
+            fitted.look(known),
+            fitted=fitted.digest,
+            sketch=Sketch.of(known.columns, truth),
+            figures=3 + 3 * len(self.classes_),
+        )
         with ledger_of(fitted.digest).open() as page:
-            page.append([Entry(digest_of(["shown", front]), 0.0, len(front), rows)])
+            page.append([entry])

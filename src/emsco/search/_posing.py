@@ -8,7 +8,7 @@ from numbers import Real
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from emsco.engine import Engine
 from emsco.exceptions import SearchError, nearest
@@ -32,6 +32,7 @@ class Given(NamedTuple):
     training: Training
     answers: NDArray[Any] | None  # of a final model, one per row
     all_rows: Stages | None = None  # for the refit, if the rows are a sample of a data set
+    groups: ArrayLike | None = None  # of the rows, as given to `fit`
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ _BAR_WIDTH = 12
 _BAR_EVERY = 0.1  # seconds between two updates of the bar
 _LINES_EVERY = 2.0
 _KNOWN_FROM = (0.01, 0.5)  # share and seconds of a phase before its end can be estimated
+_ALWAYS_SHOWN = ("read", "fit", "done")  # phases: their beginning is a line at once
 _LEFT_OUT_FIRST = ("hypervolume", "source_sets", "seconds", "front")  # if a line is too long
 
 
@@ -25,10 +26,11 @@ class Progress:
     Parameters
     ----------
     callback : callable, default=None
-        Called with a new dict at every event: `phase` ("fit", "search", "thresholds", "luck",
-        "refit" or "done"), `source_sets` fitted, `designs` evaluated, the size of the `front` and
-        its `hypervolume` as last known, the share `done` of the phase, `seconds` since the start,
-        and `seconds_left` of the phase, None while unknown. An exception in it stops the search.
+        Called with a new dict at every event: `phase` ("read", "fit", "search", "thresholds",
+        "luck", "refit" or "done"), `source_sets` fitted, `designs` evaluated, the size of the
+        `front` and its `hypervolume` as last known, the share `done` of the phase, `seconds` since
+        the start, and `seconds_left` of the phase, None while unknown. An exception in it stops the
+        search.
     verbose : int, default=0
         0 prints nothing; 1 shows a bar if standard error is a terminal and rich is installed,
         otherwise a line every two seconds; 2 prints a line at every event, on standard error.
@@ -95,6 +97,11 @@ class Progress:
         if self._output is not None:
             self._output.say(f"emsco: goes on from a checkpoint with {source_sets:,} source sets")
 
+    def begin_fits(self, total_sets: int | None) -> None:
+        """Report that fits begin, and how many source sets there are at most, if it is known."""
+        self._total_sets = total_sets
+        self.phase("fit")
+
     def fitted(self, source_sets: int) -> None:
         """Report how many source sets are fitted so far."""
         now = self._clock()
@@ -123,8 +130,9 @@ class Progress:
         self._begin(name, now)
         if name == "done":
             self._advance(1.0, now)
-        # Otherwise a bar would show the previous phase until the next event, perhaps for long.
-        self._report(now, always=name == "done" or isinstance(self._output, _Bar))
+        # Otherwise a bar would show the previous phase until the next event, perhaps for long; and
+        # with many classes even the first event of "fit" may be minutes away.
+        self._report(now, always=name in _ALWAYS_SHOWN or isinstance(self._output, _Bar))
 
     def _begin(self, phase: str, since: float) -> None:
         self._phase, self._since = phase, since

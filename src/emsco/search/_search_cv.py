@@ -21,7 +21,7 @@ from emsco.cascade import Guard
 from emsco.engine import resolve_engine
 from emsco.exceptions import SearchError
 from emsco.learners import learner_of
-from emsco.learners.final_stage import check_final
+from emsco.learners.final_stage import check_final, predict_labels
 from emsco.learners.folds import Fold
 from emsco.learners.given import read_given
 from emsco.rows.columns import is_dataset
@@ -44,6 +44,7 @@ from emsco.search.strategies.exhaustive import Exhaustive, count_sets
 from emsco.search.strategies.hybrid import default_search
 from emsco.words.costs import Costs
 from emsco.words.front import Candidate, ParetoFront
+from emsco.words.labels import read_groups
 from emsco.words.threshold import StageThreshold
 
 if TYPE_CHECKING:  # it imports pyarrow
@@ -259,17 +260,19 @@ class CascadeSearchCV(ChoosingMixin, ClassifierMixin, BaseEstimator):
             drawn = self._draw(X, y, params, seeds)
             X, y, params = drawn.X, drawn.y, drawn.params
         fit_params, split_params = self._routed(params)
-        given = self._read(X, y, fit_params)
-        if drawn is not None:
-            given = given._replace(all_rows=drawn.training(given.rows.names))
-        training = given.training
-        folds = self._fold(given, split_params, seeds)
-        posing = self._pose(given, folds)
-        problem = posing.problem(training)
-        rng = np.random.default_rng(seeds.randint(2**31))
-        strategy = default_search(problem) if self.search is None else self.search
-        warn_slow(problem, strategy)
-        with Progress(self.callback, self.verbose, total_sets=count_sets(problem)) as progress:
+        with Progress(self.callback, self.verbose) as progress:
+            progress.phase("read")
+            given = self._read(X, y, fit_params)._replace(groups=params.get("groups"))
+            if drawn is not None:
+                given = given._replace(all_rows=drawn.training(given.rows.names))
+            training = given.training
+            folds = self._fold(given, split_params, seeds)
+            posing = self._pose(given, folds)
+            problem = posing.problem(training)
+            rng = np.random.default_rng(seeds.randint(2**31))
+            strategy = default_search(problem) if self.search is None else self.search
+            warn_slow(problem, strategy)
+            progress.begin_fits(count_sets(problem))
             problem.table.watch(progress.fitted)
             keeping: AbstractContextManager[int] = nullcontext(0)
             if checkpoint is not None:
@@ -317,7 +320,7 @@ class CascadeSearchCV(ChoosingMixin, ClassifierMixin, BaseEstimator):
 
     def _read(self, X: Any, y: ArrayLike | str | None, params: dict[str, Any]) -> Given:
         """Read the rows, and get the answers of a final model to them."""
-        answers = None if self.final is None else np.asarray(self.final.predict(X))
+        answers = None if self.final is None else predict_labels(self.final, X, len(X))
         truth = y if self.needs_labels else answers
         layout, rows, costs, training = read_given(
             self,
@@ -336,6 +339,11 @@ class CascadeSearchCV(ChoosingMixin, ClassifierMixin, BaseEstimator):
         """Return the folds: the rows to fit on, and the rows to evaluate designs on."""
         labels = given.training.labels
         splitter = check_cv(self.cv, labels, classifier=True)
+        if split_params.get("groups") is not None:
+            split_params = {
+                **split_params,
+                "groups": read_groups(split_params["groups"], len(labels)),
+            }
         splits = splitter.split(given.rows.given, labels, **split_params)
         return make_folds(splits, labels, self.max_rows, seeds)
 

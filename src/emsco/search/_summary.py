@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from emsco._ground.table import cell
 from emsco.words.caution import AUTO, standard_errors
 from emsco.words.costs import Costs
-from emsco.words.evaluation import Evaluation, weighted_as
+from emsco.words.evaluation import Evaluation
 from emsco.words.front import Candidate, ParetoFront
+from emsco.words.population import weighted_as
 from emsco.words.scored import Difference
 from emsco.words.selection import margin_text
 from emsco.words.threshold import resolve

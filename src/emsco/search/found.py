@@ -13,6 +13,7 @@ from emsco._ground.progress import followed
 from emsco.cascade import CascadeClassifier, Decider, Guard
 from emsco.cascade.decider import fit_stages, make_decider
 from emsco.exceptions import ClassesError, SearchError, SelectionError
+from emsco.learners.final_stage import predict_labels
 from emsco.learners.folds import Fold
 from emsco.learners.protocol import Stages
 from emsco.learners.stages import FittedStages
@@ -27,7 +28,7 @@ from emsco.search._tables import compared, evaluate_afresh
 from emsco.search.choice import AllSources
 from emsco.words.costs import Costs
 from emsco.words.design import StageDesign
-from emsco.words.evaluation import Evaluation, evaluate
+from emsco.words.evaluation import Evaluation, evaluate_known
 from emsco.words.front import Candidate, ParetoFront
 
 
@@ -110,7 +111,9 @@ class Found:
             evaluated=evaluated_on(given.training, folds),
             layout=given.layout,
             rows=FittedRows.of(
-                given.rows, _used_by(result.front, posing.costs, given.training.names)
+                given.rows,
+                _used_by(result.front, posing.costs, given.training.names),
+                given.groups,
             ),
             n_splits=len(folds),
             n_rows=n_rows,
@@ -214,12 +217,12 @@ class Found:
                 self.fit_stages(refit)  # all of them in the same passes
             front = followed(self.front, "decide fresh rows by every candidate")
             cascades = (self.cascade(candidate, refit, guard) for candidate in front)
-            return [evaluate(cascade.decide(X), truth) for cascade in cascades]
+            return [evaluate_known(cascade.decide(X), truth) for cascade in cascades]
         rows = self.layout.read(owner, X, self.layout.used, by_name=True)
         check_lengths(len(rows), len(truth))
         for name in self.layout.used:
             self.stages.reader(name).refuse_unjudged(rows.columns[name], name)
-        answers = None if self.final is None else np.asarray(self.final.predict(X))
+        answers = None if self.final is None else predict_labels(self.final, X, len(rows))
         posing = self.posing
         return evaluate_afresh(
             self.front, stages, rows.columns, truth, answers, posing.engine, posing.n_jobs

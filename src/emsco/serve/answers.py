@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic_core import to_json
 
+from emsco.serve.failures import is_passing
 from emsco.words.decisions import ACCEPTED, Decisions
 
 
@@ -22,7 +23,11 @@ def told(ids: Sequence[str], decisions: Decisions, *, receipt: bool) -> list[dic
         strict=True,
     )  # fmt: skip
     rows: list[dict[str, Any]] = [
-        {"id": one, "label": label, "accepted": accepts, "reason": reason,
+        {"id": one, "label": label if accepts else None, "accepted": accepts,
+         # A client that reads `label` alone must not act on it. Where no stage has judged, the
+         # confidence is 0, and there is nothing to guess by.
+         "guess": None if accepts or not confidence else label,
+         "reason": reason, "retry": not accepts and is_passing(reason),
          "confidence": confidence, "cost": cost, "exit_stage": stage, "latency": latency}
         for one, (label, accepts, reason, confidence, cost, stage, latency)
         in zip(ids, columns, strict=True)

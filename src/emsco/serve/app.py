@@ -19,7 +19,7 @@ from emsco.serve.events import ERROR, log_event, where
 from emsco.serve.limits import BodyReader, ClientGone, Ending
 from emsco.serve.problems import MEDIA_TYPE, Problem, problem
 from emsco.serve.service import Service
-from emsco.serve.tokens import DECIDE, FEEDBACK, Tokens, is_loopback
+from emsco.serve.tokens import DECIDE, FEEDBACK, Tokens, is_forwarded, is_loopback
 
 _JSON = "application/json"
 _DECIDE = "/v1/decide"
@@ -105,6 +105,8 @@ def _add_routes(app: FastAPI, service: Service, bodies: BodyReader) -> None:
     @app.get("/readyz")
     async def readyz() -> Response:
         if await service.is_ready():
+            if service.is_state_lost:
+                return Response(b'{"status":"ready","state":"lost"}', media_type=_JSON)
             return Response(b'{"status":"ready"}', media_type=_JSON)
         raise problem("draining" if service.is_draining else "state")
 
@@ -164,6 +166,9 @@ class Door:
         elif not _is_local(headers.get(b"host", b"")):
             # A page in somebody's browser could reach this machine under a name of its own.
             raise problem("host")
+        elif path not in _OPEN and is_forwarded(headers):
+            # A proxy on this machine would open the service to all that reach the proxy.
+            raise problem("proxy")
 
 
 def _counted(send: Any, metrics: Any) -> Any:

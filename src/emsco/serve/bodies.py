@@ -15,15 +15,23 @@ from pydantic_core import from_json, to_json
 
 from emsco.serve.problems import Problem
 
+MOST_LABEL = 256  # characters
 _WHOLE = 2**63  # the largest whole numbers that databases have
 _LARGE = 65_536  # bytes of a body that is looked at before it is read
 _MOST_MISTAKES = 1000  # that are looked at: to list those of a body of a megabyte takes seconds
+
+_NO_CONTROL = r"^[^\x00-\x1f\x7f-\x9f]*$"
 
 Text = Annotated[str, Field(min_length=1)]
 Key = Text | Annotated[int, Field(ge=-_WHOLE, lt=_WHOLE)]
 Number = Annotated[float, Field(allow_inf_nan=False)]
 Value = bool | Annotated[int, Field(ge=-_WHOLE, lt=_WHOLE)] | Number | str | None
-Label = bool | Annotated[int, Field(ge=-_WHOLE, lt=_WHOLE)] | Number | str
+Label = (
+    bool
+    | Annotated[int, Field(ge=-_WHOLE, lt=_WHOLE)]
+    | Number
+    | Annotated[str, Field(max_length=MOST_LABEL)]
+)
 # A list with a million mistakes has one that matters.
 Keys = Annotated[list[Key], Field(fail_fast=True)]
 Values = Annotated[list[Value], Field(fail_fast=True)]
@@ -58,7 +66,7 @@ class DecideBody(_Body):
         description="Your id of this request. The same id again gets the same answer, and nothing "
         "is bought twice; with another body it is refused. Ids are kept for 7 days.",
     )
-    tenant: Annotated[str, Field(max_length=64)] = Field(
+    tenant: Annotated[str, Field(max_length=64, pattern=_NO_CONTROL)] = Field(
         "", description="On whose account money is spent."
     )
     receipt: bool = Field(False, description="Whether to tell what was fetched, paid and saved.")
@@ -183,10 +191,11 @@ _TOLD = {
     "known": "an object of names with a value (number, text, true, false or null) or a list of "
     "such.",
     "id": "at most 128 letters, digits, and the signs . _ : -",
-    "tenant": "a text of at most 64 characters.",
+    "tenant": "a text of at most 64 characters, without control characters.",
     "receipt": "true or false.",
     "factors": "true or false.",
-    "labels": 'a list of {"id": the id of a decision, "label": a text, number, true or false}.',
+    "labels": 'a list of {"id": the id of a decision, "label": a text of at most '
+    f"{MOST_LABEL} characters, a number, true or false}}.",
 }
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import json
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
@@ -229,6 +229,7 @@ async def make_canary(
         log_event("canary", text="The canary is the model in use: there is none.")
         return None
     _check(other, deployed)
+    other.standing.check_after(deployed.standing, settings, who="The canary")
     secret = await shared_secret(state, f"canary:{settings.deployment}:secret")
     draw = Draw(settings.share, secret, other.digest)
     canary = Canary(other, draw, state, settings.deployment)
@@ -304,7 +305,7 @@ async def together(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
 
 
 async def keep_looking(
-    canary: Canary, alarms: Callable[[str], Sequence[Alarm]], seconds: float = 1.0
+    canary: Canary, alarms: Callable[[str], Awaitable[Sequence[Alarm]]], seconds: float = 1.0
 ) -> None:
     """Look every second whether a canary must be taken back.
 
@@ -312,14 +313,14 @@ async def keep_looking(
     ----------
     canary : Canary
         The canary.
-    alarms : callable
-        Gives the alarms about it that this process knows of.
+    alarms : async callable
+        Gives the alarms that speak against it.
     seconds : float, default=1.0
         The pause between two looks.
     """
     while not canary.is_settled:
         try:
-            await canary.look(alarms(canary.deployed.digest))
+            await canary.look(await alarms(canary.deployed.digest))
         except Exception as error:  # it must go on: nobody else would take the canary back
             log_event("watch failed", WARNING, error=where(error))
         await asyncio.sleep(seconds)

@@ -12,6 +12,7 @@ import numpy as np
 
 from emsco.acquisition import LiveCascade, Sources
 from emsco.acquisition.accounts import Accounts
+from emsco.acquisition.log import Log
 from emsco.acquisition.source import APART
 from emsco.acquisition.survey import check_open
 from emsco.cascade import CascadeClassifier, Decider
@@ -21,10 +22,12 @@ from emsco.certify.monitor import CertificateMonitor
 from emsco.exceptions import ServiceError, nearest
 from emsco.io import load
 from emsco.rows.reading import ColumnReader
+from emsco.serve.events import tell_loss
 from emsco.serve.parts import monitor_of
 from emsco.serve.problems import Problem
 from emsco.serve.settings import Settings
 from emsco.serve.shadow import Shadow
+from emsco.serve.succession import Standing
 
 
 class Deployed:
@@ -65,6 +68,8 @@ class Deployed:
                 accounts=accounts,
             )
             self.digest = self.live.model
+        if self.log is not None:
+            self.log.tell = tell_loss
         self._used = 0
         self._is_retired = False
         self._closing: asyncio.Task[None] | None = None
@@ -81,7 +86,7 @@ class Deployed:
             If it cannot decide live, or its certificate is about another cascade.
         """
         made = await asyncio.to_thread(cls, model, sources, settings, accounts)
-        made.check_certificate()
+        await asyncio.to_thread(made._prepare)
         await check_open(sources, made.decider.costs, made.bought)
         await made._warm()
         return made
@@ -110,6 +115,11 @@ class Deployed:
         return self.cascade.decider_
 
     @property
+    def log(self) -> Log | None:
+        """The log of its decisions; None: there is none."""
+        return self.live.log if self.shadow is None else self.shadow.log
+
+    @property
     def bought(self) -> list[str]:
         """The sources that the model can buy."""
         return list(self.live.terms.bought)
@@ -123,12 +133,22 @@ class Deployed:
             raise ServiceError(f"The certificate does not hold: {problem}")
 
     @cached_property
+    def standing(self) -> Standing:
+        """What clients count on."""
+        certificate = self.certificate
+        labels = tuple(self.decider.classes.tolist())
+        if certificate is None or isinstance(certificate, OlderCertificate):
+            return Standing(labels, is_certified=False)
+        return Standing(labels, is_certified=bool(certificate.certified))
+
+    @cached_property
     def monitor(self) -> CertificateMonitor | None:
         """A new monitor of the certificate; None where there is nothing to watch."""
         return monitor_of(self.certificate, self.model)
 
-    async def _warm(self) -> None:
-        """Decide no row and one row, fetching nothing, so that the first request is not slow."""
+    def _prepare(self) -> None:
+        """Do all that takes long and needs no event loop: requests go on meanwhile."""
+        self.check_certificate()
         held: dict[str, Any] = {}
         for stage in self.decider.plan.stages:
             with suppress(Exception):  # the row is made up: a model of the user's may refuse it
@@ -136,6 +156,9 @@ class Deployed:
                 answer = self.decider.examine(made_up)
                 held |= zip(stage.features, answer.columns, strict=True)
                 stage.judge(held)
+
+    async def _warm(self) -> None:
+        """Decide no row and one row, fetching nothing, so that the first request is not slow."""
         known: dict[str, Any] = dict.fromkeys(self.needed, "")
         known |= {name: self.example(name) for name in self.features}
         trial = LiveCascade(self.cascade, self.sources)  # without the log and the accounts
@@ -151,6 +174,11 @@ class Deployed:
         """Whether accounts are asked before some source is."""
         sources = [self.sources[name] for name in self.bought]
         return any(source.paid or source.max_spend is not None for source in sources)
+
+    @cached_property
+    def needs(self) -> dict[str, frozenset[str]]:
+        """What each source is asked with, beside the key."""
+        return {name: frozenset(self.sources[name].needs) for name in self.bought}
 
     @cached_property
     def features(self) -> tuple[str, ...]:

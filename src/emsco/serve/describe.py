@@ -131,9 +131,13 @@ def _bodies(deployed: Deployed, settings: Settings) -> dict[str, Any]:
 def _answers() -> dict[str, Any]:
     """Describe what clients get."""
     decision = _object(
-        {"id": _TEXT, "label": _ANY, "accepted": _BOOL, "reason": _TEXT, "confidence": _NUMBER,
-         "cost": _NUMBER, "exit_stage": _WHOLE, "latency": _NUMBER, "receipt": {"type": "object"},
-         "factors": {"type": "object"}, "model": _TEXT},
+        {"id": _TEXT, "label": {"description": "The label; null if the row is rejected."},
+         "accepted": _BOOL,
+         "guess": {"description": "The best guess about a rejected row; null if no stage judged."},
+         "reason": _TEXT,
+         "retry": _BOOL | {"description": "Whether the reason may pass: ask again, with a new id."},
+         "confidence": _NUMBER, "cost": _NUMBER, "exit_stage": _WHOLE, "latency": _NUMBER,
+         "receipt": {"type": "object"}, "factors": {"type": "object"}, "model": _TEXT},
         optional=("receipt", "factors", "model"),
     )  # fmt: skip
     return {
@@ -142,8 +146,9 @@ def _answers() -> dict[str, Any]:
             "id": _TEXT, "model": {"type": ["string", "null"]},
             "decisions": _list({"$ref": "#/components/schemas/Decision"}),
         }),
-        "Taken": {"type": "object"},
-        "Status": _object({"status": _TEXT}),
+        "Taken": _object({"received": _WHOLE, "unknown_labels": _list(_TEXT), "logged": _WHOLE},
+                         optional=("logged",)),
+        "Status": _object({"status": _TEXT, "state": _TEXT}, ("state",)),
         "Model": _object({
             "model": _TEXT, "labels": _list(_ANY), "stages": _list({"type": "object"}),
             "prices": {"type": "object"}, "unit": _TEXT, "promise": _TEXT,

@@ -13,6 +13,7 @@ import sys
 import traceback
 from contextlib import suppress
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 INFO, WARNING, ERROR = "info", "warning", "error"
@@ -35,6 +36,26 @@ def log_event(event: str, level: str = INFO, **told: Any) -> None:
     with suppress(OSError, ValueError):  # where standard error is closed, nobody can be told
         sys.stderr.write(json.dumps(entry, default=str) + "\n")
         sys.stderr.flush()
+
+
+def tell_loss(folder: Path, what: str, why: str, lost: int) -> None:
+    """Write the event that the log of decisions cannot be written, or is written again.
+
+    Parameters
+    ----------
+    folder : path
+        The folder of the log.
+    what : {"decisions", "labels"}
+        What cannot be written.
+    why : str
+        What the system says. Empty: it is written again.
+    lost : int
+        How many entries were lost since it could not be written.
+    """
+    if why:
+        log_event("log failed", ERROR, folder=str(folder), what=what, why=why)
+    else:
+        log_event("log resumed", WARNING, folder=str(folder), what=what, lost=lost)
 
 
 def now_text() -> str:

@@ -104,7 +104,7 @@ class Queue:
         except asyncio.CancelledError:
             if place.done() and not place.cancelled():
                 self._pass_on()  # it was called up, and has left
-            else:
+            elif place in self._places:  # or who passed a place on has taken it out already
                 self._places.remove(place)
             raise
 

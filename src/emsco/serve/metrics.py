@@ -17,12 +17,14 @@ import numpy as np
 
 from emsco.acquisition import LiveCascade
 from emsco.acquisition.bought import FETCHED
+from emsco.acquisition.log import DECISIONS, LABELS, Log
 from emsco.exceptions import require
 from emsco.serve.failures import FAILURES, is_failure
+from emsco.serve.incarnation import Witness
 from emsco.serve.scraping import MetricsServer
 from emsco.serve.shadow import Shadowed
-from emsco.serve.watch import Watch
-from emsco.words.decisions import Decisions
+from emsco.serve.watch import OUTCOMES, Watch
+from emsco.words.decisions import INVALID_KEY, INVALID_VALUE, Decisions
 
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _DIGITS = 12  # of a digest, in the label `model`
@@ -56,6 +58,10 @@ class Metrics:
         self._make(client)
         self._decide_seconds = self._one("emsco_decide_seconds").observe
         self._queue = self._one("emsco_queue_length").set
+        for outcome in ("taken", "refused"):
+            self._one("emsco_reloads_total", outcome)
+        for what in (DECISIONS, LABELS):  # shown from the start: an alert needs the 0 before a loss
+            self._one("emsco_log_lost_total", what)
 
     def _make(self, client: Any) -> None:
         for name, told, *labels in _COUNTERS:
@@ -143,9 +149,19 @@ class Metrics:
         """Count an answer, by its status."""
         self._one("emsco_requests_total", str(status)).inc()
 
+    def reloaded(self, outcome: str) -> None:
+        """Count a reload: "taken" or "refused"."""
+        self._one("emsco_reloads_total", outcome).inc()
+
     def queue(self, length: int) -> None:
         """Show how many requests wait."""
         self._queue(length)
+
+    def state(self, witness: Witness) -> None:
+        """Show whether the state has lost its data; call it every second or so."""
+        self._one("emsco_state_lost").set(witness.is_lost)
+        seen = self._seen.setdefault(witness, {})
+        self._advance("emsco_state_moved_total", "", seen, witness.moved)
 
     def gates(self, *lives: LiveCascade) -> None:
         """Show what the sources of live cascades have done; call it every second or so."""
@@ -165,13 +181,22 @@ class Metrics:
         for source, money in unknown.items():
             self._one("emsco_source_unknown", source).set(money)
 
+    def logs(self, *logs: Log) -> None:
+        """Show what logs of decisions have lost; call it every second or so."""
+        for log in logs:
+            seen = self._seen.setdefault(log, {})
+            for what, entries in log.lost.items():
+                self._advance("emsco_log_lost_total", what, seen, entries)
+
     def watch(self, watch: Watch) -> None:
         """Show what the watch knows; call it every second or so."""
         seen = self._seen.setdefault(watch, {})
         self._advance("emsco_audited_total", "", seen, watch.counts["audited"])
-        for outcome in ("used", "not audited", "repeated", "late", "unknown"):
+        for outcome in OUTCOMES:
             told = watch.counts[f"labels {outcome}"]
             self._advance("emsco_labels_total", outcome, seen, told)
+        for kind in (INVALID_VALUE, INVALID_KEY):
+            self._advance("emsco_left_out_total", kind, seen, watch.counts[f"left out {kind}"])
         for model, followed in watch.models.items():
             short = model[:_DIGITS]
             alarms = {alarm.what for alarm in followed.alarms}
@@ -306,10 +331,18 @@ _COUNTERS = (
     ("emsco_source_retries_total", "Calls that repeat one that failed.", "source"),
     ("emsco_source_paid_total", "What a source has charged.", "source"),
     ("emsco_requests_total", "Requests, by the status of the answer.", "status"),
+    ("emsco_reloads_total", "Reloads, by whether the files were taken or refused.", "outcome"),
+    ("emsco_state_moved_total", "How often the store was restarted, or another server took over."),
+    ("emsco_log_lost_total", "Entries of the log that could not be written: decisions, or labels.",
+     "what"),
     ("emsco_audited_total", "Rows marked for the audit."),
+    ("emsco_left_out_total", "Rows with a key or value by their caller that cannot be one; they "
+     "count for no promise.", "kind"),
     ("emsco_labels_total", "Labels sent, by what became of them.", "outcome"),
 )  # fmt: skip
 _GAUGES = (
+    ("emsco_state_lost", "1 where the state has lost its data, and paid calls have stopped.",
+     "livemax"),
     ("emsco_queue_length", "Requests that wait.", "livesum"),
     ("emsco_breaker_open", "1 where a failing source is left alone.", "livemax", "source"),
     ("emsco_source_unknown", "What a source may have charged for calls without an answer.", "sum",

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
-from emsco.exceptions import SourcesError, StateError
+from emsco.certify.monitor import Alarm
+from emsco.exceptions import LateStateError, SourcesError, StateError
 from emsco.serve.answers import told
 from emsco.serve.bodies import DecideBody
 from emsco.serve.canary import Canary, keep_looking, split, together
 from emsco.serve.deployed import Deployed
 from emsco.serve.events import WARNING, log_event, where
+from emsco.serve.failures import sent_invalid
+from emsco.serve.parts import by_rows
 from emsco.serve.problems import Problem, problem
 from emsco.serve.shadow import Shadowed
 from emsco.serve.state.protocol import Asking, asking
@@ -71,7 +74,21 @@ class Models:
         if self._looking is not None:
             self._looking.cancel()
         if self.canary is not None and self.watch is not None:
-            self._looking = asyncio.ensure_future(keep_looking(self.canary, self.watch.alarms_of))
+            self._looking = asyncio.ensure_future(keep_looking(self.canary, self._against))
+
+    async def _against(self, canary: str) -> Sequence[Alarm]:
+        """Return the alarms that speak against a canary.
+
+        Where rows change, coverage, cost and exits alarm about the model in use as well: that is no
+        fault of the canary. What labels show always is.
+        """
+        raised: Sequence[Alarm] = self.watch.alarms_of(canary)
+        in_use = self.watch.models.get(self.deployed.digest)
+        if in_use is not None and any(map(by_rows, raised)):
+            await in_use.traffic.read()  # another process may have seen it
+            if any(map(by_rows, in_use.alarms)):
+                return [alarm for alarm in raised if not by_rows(alarm)]
+        return raised
 
     async def close(self) -> None:
         """Look no longer, and close every connection."""
@@ -146,7 +163,7 @@ class Models:
         seconds = time.perf_counter() - begin
 
         def count() -> None:
-            self._count(ids, decisions, seconds, deployed.digest, shadowed)
+            self._count(ids, decisions, seconds, deployed, shadowed, known or ())
 
         return rows, count
 
@@ -155,14 +172,17 @@ class Models:
         ids: Sequence[str],
         decisions: Decisions,
         seconds: float,
-        model: str,
+        deployed: Deployed,
         shadowed: Shadowed | None,
+        known: Collection[str],
     ) -> None:
         """Tell those who watch; in shadow, they watch what the cascade would have decided."""
-        if self.watch is not None and shadowed is None:
-            self.watch.decided(decisions, ids, model)
-        elif self.watch is not None and shadowed is not None:
-            self.watch.decided(shadowed.would_be, ids, model, decisions.label.tolist())
+        model = deployed.digest
+        if self.watch is not None:
+            watched = decisions if shadowed is None else shadowed.would_be
+            answers = None if shadowed is None else decisions.label.tolist()
+            left_out = sent_invalid(watched, known, deployed.needs)
+            self.watch.decided(watched, ids, model, answers, left_out=left_out)
         if self.metrics is not None:
             self.metrics.decided(decisions, seconds, model)
             if shadowed is not None:
@@ -174,5 +194,8 @@ class Models:
 
 def no_state(error: StateError) -> Problem:
     """Return the problem of a state that does not answer, and tell operators of it."""
+    if isinstance(error, LateStateError):
+        log_event("state", WARNING, text="The state does not answer before the deadline.")
+        return problem("late-state")
     log_event("state", WARNING, error=where(error))
     return problem("state")

@@ -12,11 +12,11 @@ import warnings
 from typing import Any
 
 from emsco.certify import Certificate
-from emsco.certify.monitor import CertificateMonitor
+from emsco.certify.monitor import Alarm, CertificateMonitor
 from emsco.exceptions import MonitorError, MonitorWarning
 
 _BY_LABELS = {"accuracy": None, "agreement": None, "max_missed": ()}
-_BY_DECISIONS = {"coverage": None, "cost": None, "exits": None}
+_BY_DECISIONS: dict[str, Any] = {"coverage": None, "cost": None, "exits": None}
 
 
 def monitor_of(certificate: Any, cascade: Any, *, alpha: float = 0.01) -> CertificateMonitor | None:
@@ -71,6 +71,11 @@ def by_decisions(monitor: CertificateMonitor) -> CertificateMonitor | None:
     """Return the part that decisions feed, which is shown all rows; None: there is none."""
     others = {"share": None, "left_out": (), "without_watch": ()}
     return _part(monitor, _BY_DECISIONS, _BY_LABELS | others)
+
+
+def by_rows(alarm: Alarm) -> bool:
+    """Return whether decisions have raised an alarm: other rows may be the cause of it."""
+    return _name(alarm.what) in _BY_DECISIONS
 
 
 def _part(

@@ -19,6 +19,7 @@ AGAIN = {"Retry-After": "1"}
 _TITLES = {
     400: "The request cannot be read",
     401: "A token is needed",
+    403: "The request came through a proxy",
     404: "There is no such route",
     405: "The route does not take this method",
     408: "The body took too long",
@@ -89,6 +90,12 @@ _KNOWN: Mapping[str, tuple[int, str, Mapping[str, str]]] = {
     "running": (409, "A request with this id is being decided; ask again after a second.", AGAIN),
     "other-body": (422, "A request with this id had another body; give each its own id.", {}),
     "state": (503, "The state that keeps ids does not answer; ask again after a second.", AGAIN),
+    "late-state": (
+        503,
+        "The state that keeps ids and counts money does not answer in the time that --deadline "
+        "leaves; ask again after a second.",
+        AGAIN,
+    ),
     "unexpected": (500, "Something failed that nobody foresaw; the log says where.", {}),
     "token": (
         401,
@@ -99,6 +106,12 @@ _KNOWN: Mapping[str, tuple[int, str, Mapping[str, str]]] = {
         400,
         "Without tokens, only this machine is answered: ask for localhost or 127.0.0.1, or set "
         "the tokens.",
+        {},
+    ),
+    "proxy": (
+        403,
+        "A proxy has passed this request on, and without tokens only this machine is answered: "
+        "set the tokens EMSCO_TOKEN_DECIDE, EMSCO_TOKEN_FEEDBACK and EMSCO_TOKEN_METRICS.",
         {},
     ),
 }

@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
@@ -23,8 +23,10 @@ from emsco.exceptions import EmscoError, ServiceError
 from emsco.serve.events import ERROR, WARNING, log_event, take_over_logging, where
 from emsco.serve.scraping import MetricsServer, forget_worker, share_metrics
 from emsco.serve.settings import Settings
+from emsco.serve.succession import Standing
 from emsco.serve.tokens import METRICS, VARIABLES, Tokens, is_loopback
 
+READY = "ready"  # what a worker tells
 REFUSED, FAILED = 2, 70  # exit codes, as those of other commands
 _LOOK = 0.2  # seconds between looks at workers and signals
 _MOST_PAUSE = 30.0  # seconds before a worker that ends at once is started again
@@ -121,10 +123,10 @@ def _serve(
     settings: Settings,
     tokens: Tokens,
     listening: socket.socket,
-    told: Callable[[], None] | None = None,
-    parent: int | None = None,
+    pipe: Connection | None = None,
+    before: Standing | None = None,
 ) -> int:
-    """Serve in this process."""
+    """Serve in this process; as a worker, tell the parent by a pipe."""
     gc.disable()  # until all is loaded: `set_aside` begins it, and a start takes a tenth less
     import uvloop
 
@@ -133,17 +135,25 @@ def _serve(
     def ready() -> None:
         host, port = listening.getsockname()[:2]
         log_event("ready", host=host, port=port)
-        if told is None:
+        if pipe is None:
             notify_systemd()
         else:
-            told()
+            pipe.send(READY)
+
+    def taken(standing: Standing) -> None:
+        if pipe is not None:
+            with suppress(OSError):  # the parent has ended, and so will this process
+                pipe.send(standing)
 
     take_over_logging()
     showwarning, warnings.showwarning = warnings.showwarning, _as_event
     try:
-        if told is None:
+        if pipe is None:
             _say_start(settings, listening, tokens)
-        uvloop.run(serve(settings, tokens, [listening], ready=ready, parent=parent))
+        parent = None if pipe is None else pipe.fileno()
+        served = serve(settings, tokens, [listening], ready=ready, parent=parent, before=before,
+                       taken=taken)  # fmt: skip
+        uvloop.run(served)
     except asyncio.CancelledError:  # a signal came before there was anything to drain
         pass
     finally:
@@ -169,17 +179,13 @@ def _as_event(message: Warning | str, *_: Any, **__: Any) -> None:
     log_event("warning", WARNING, text=str(message))
 
 
-def work(settings: Settings, listening: socket.socket, parent: Connection) -> None:
+def work(
+    settings: Settings, listening: socket.socket, parent: Connection, before: Standing | None
+) -> None:
     """Serve as one of several workers, and end with the exit code."""
     code = FAILED
     try:
-        code = _serve(
-            settings,
-            Tokens.from_environment(),
-            listening,
-            told=lambda: parent.send(True),
-            parent=parent.fileno(),
-        )
+        code = _serve(settings, Tokens.from_environment(), listening, parent, before)
     except EmscoError as error:
         log_event("refused", ERROR, why=str(error))
         code = REFUSED
@@ -215,6 +221,7 @@ class Parent:
         self._workers: list[_Worker] = []
         self._signals: list[int] = []
         self._was_ready = False
+        self._standing: Standing | None = None  # of the model that workers use
         self._pause, self._next = 0.0, 0.0  # before the next worker is started, and when that is
 
     def run(self) -> int:
@@ -236,7 +243,7 @@ class Parent:
     def _start(self) -> None:
         here, there = multiprocessing.Pipe()
         process = self._context.Process(
-            target=work, args=(self._settings, self._listening, there), daemon=False
+            target=work, args=(self._settings, self._listening, there, self._standing), daemon=False
         )
         process.start()
         there.close()
@@ -257,13 +264,17 @@ class Parent:
                 self._start()
 
     def _hear(self) -> None:
-        """Note which workers are ready."""
+        """Note which workers are ready, and what they use."""
         for worker in self._workers:
-            if not worker.is_ready and worker.pipe.poll():
+            while worker.pipe.poll():
                 try:
-                    worker.is_ready = bool(worker.pipe.recv())
-                except EOFError:  # it has ended
+                    heard = worker.pipe.recv()
+                except (EOFError, OSError):  # it has ended
+                    break
+                if isinstance(heard, Standing):
+                    self._standing = heard  # a worker that is started again must fit to it
                     continue
+                worker.is_ready = True
                 if not self._was_ready and all(one.is_ready for one in self._workers):
                     self._was_ready = True
                     notify_systemd()

@@ -6,8 +6,8 @@ import asyncio
 import gc
 import signal
 import socket
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Generator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from typing import Any
 
 import uvicorn
@@ -16,12 +16,16 @@ from emsco.serve.app import make_app
 from emsco.serve.canary import load_models
 from emsco.serve.connections import Connection
 from emsco.serve.deployed import Deployed
-from emsco.serve.events import WARNING, log_event
+from emsco.serve.events import log_event
+from emsco.serve.incarnation import witness_of
 from emsco.serve.metrics import Metrics
 from emsco.serve.scraping import MetricsServer
 from emsco.serve.service import Service
 from emsco.serve.settings import Settings
 from emsco.serve.state import State, open_state
+from emsco.serve.state.alone import alone
+from emsco.serve.state.open import state_file
+from emsco.serve.succession import Standing
 from emsco.serve.tokens import METRICS, Tokens
 from emsco.serve.tracing import make_tracing
 from emsco.serve.watch import Watch
@@ -114,6 +118,8 @@ async def serve(
     *,
     ready: Callable[[], None],
     parent: int | None = None,
+    before: Standing | None = None,
+    taken: Callable[[Standing], None] = lambda _: None,
 ) -> None:
     """Serve until a signal says to end.
 
@@ -129,31 +135,47 @@ async def serve(
         Called once requests are answered.
     parent : int, default=None
         A file that ends when the parent process does; this one ends then, too.
+    before : Standing, default=None
+        Of the model that other processes of the service use. None: there are none yet.
+    taken : callable, default=None
+        Called with the standing of the model in use, before `ready` and after each reload.
     """
-    with _starting():
-        state = await open_state(settings.state_address)
-    try:
+    async with _opened(settings) as state:
         with _starting():
-            for concern in await state.concerns():
-                log_event("state", WARNING, text=concern)
             deployed, canary = await load_models(settings, state)
+            if before is not None:
+                deployed.standing.check_after(before, settings)
+            taken(deployed.standing)
+            models = [deployed] if canary is None else [deployed, canary.deployed]
+            witness = await witness_of(settings, models, state)
             watch = make_watch(settings, deployed, state)
             metrics, shown = make_metrics(settings, tokens)
             service = Service(
                 settings, deployed, state, canary=canary, watch=watch, metrics=metrics,
-                tracing=make_tracing(),
+                tracing=make_tracing(), witness=witness,
             )  # fmt: skip
             await service.start()
         server = Server(_config(settings, make_app(service, tokens)), service, ready)
         try:
-            with _signals(server, service, parent):
+            with _signals(server, service, parent, taken):
                 await server.serve(sockets)
         finally:
             await service.stop(server.left)
             if shown is not None:
                 shown.close()
-    finally:
-        await state.close()
+
+
+@asynccontextmanager
+async def _opened(settings: Settings) -> AsyncIterator[State]:
+    """Open the state; a file is held for this service alone."""
+    with _starting(), ExitStack() as held:
+        if not settings.is_shared:
+            held.enter_context(alone(state_file(settings.state_address), settings.deployment))
+        state = await open_state(settings.state_address, deployment=settings.deployment)
+        try:
+            yield state
+        finally:
+            await state.close()
 
 
 def _config(settings: Settings, app: Any) -> uvicorn.Config:
@@ -208,13 +230,17 @@ def _starting() -> Generator[None, None, None]:
 
 
 @contextmanager
-def _signals(server: Server, service: Service, parent: int | None) -> Generator[None, None, None]:
+def _signals(
+    server: Server, service: Service, parent: int | None, taken: Callable[[Standing], None]
+) -> Generator[None, None, None]:
     """Drain on SIGTERM and SIGINT, or when the parent is gone; reload on SIGHUP."""
     loop = asyncio.get_running_loop()
 
     async def load() -> None:
+        # What was loaded is not set aside: to look through all there is would stop every request,
+        # and a model and its cascade are few objects.
         if await service.reload():
-            set_aside()
+            taken(service.deployed.standing)
 
     reload = _Again(load)
     handlers: dict[signal.Signals, Callable[[], None]] = {

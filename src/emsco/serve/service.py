@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
@@ -12,20 +13,30 @@ from typing import Any
 from pydantic_core import from_json
 
 from emsco.acquisition.log import held_back
-from emsco.exceptions import EmscoError, MonitorError, StateError
+from emsco.exceptions import (
+    EmscoError,
+    LateStateError,
+    MonitorError,
+    ServiceError,
+    StateError,
+)
 from emsco.serve.answers import dumped
 from emsco.serve.bodies import DecideBody, FeedbackBody
 from emsco.serve.canary import Canary, load_models
 from emsco.serve.deployed import Deployed
-from emsco.serve.events import WARNING, log_event, now_text, where
+from emsco.serve.events import ERROR, log_event, now_text, where
+from emsco.serve.incarnation import Witness
 from emsco.serve.limits import Queue
 from emsco.serve.models import Models, no_state
 from emsco.serve.problems import Problem, problem
 from emsco.serve.settings import Settings
 from emsco.serve.state.protocol import DONE, OTHER, RUNNING, State
+from emsco.serve.state_key import state_key
+from emsco.serve.succession import tell_sources
 
 LEASE = 10.0  # seconds for which a request is claimed; the claim is renewed while it is decided
 _POLL = 0.25  # seconds between looks at which sources fail elsewhere
+_KEEPING = 0.5  # seconds beyond the deadline in which an id is claimed and its answer kept
 _PING = 2.0  # seconds in which the state must answer to be ready
 
 
@@ -35,6 +46,7 @@ class _Running:
 
     digest: str
     task: asyncio.Task[dict[str, Any]]
+    heard: asyncio.Future[dict[str, Any]]  # what clients are told: its outcome, or that it is late
 
 
 class Service:
@@ -56,6 +68,8 @@ class Service:
         What counts decisions and requests. None: nobody does.
     tracing : Tracing, default=None
         What makes spans of decisions. None: nobody does.
+    witness : Witness, default=None
+        What tells when the state has lost its data. None: nobody does.
     """
 
     def __init__(
@@ -68,8 +82,9 @@ class Service:
         watch: Any = None,
         metrics: Any = None,
         tracing: Any = None,
+        witness: Witness | None = None,
     ) -> None:
-        self.settings, self.state = settings, state
+        self.settings, self.state, self.witness = settings, state, witness
         self.watch, self.metrics = watch, metrics
         self.models = Models(deployed, canary, watch=watch, metrics=metrics, tracing=tracing)
         self.queue = Queue(settings.concurrency, settings.queue)
@@ -78,6 +93,7 @@ class Service:
         self._background: list[asyncio.Task[None]] = []
         self._reloading = asyncio.Lock()
         self._since = now_text()
+        self._key = b""  # by which the state hides keys; `start` reads it
         self._refused: dict[str, str] | None = None
 
     @property
@@ -87,9 +103,12 @@ class Service:
 
     async def start(self) -> None:
         """Begin what goes on beside requests."""
+        self._key = await state_key(self.state)
         loops = [self._renew_claims()]
         if self.settings.is_shared:
             loops.append(self._follow_failures())
+        if self.witness is not None:
+            loops.append(self.witness.keep_looking())
         if self.metrics is not None:
             loops.append(self._show_metrics())
         self._background = [asyncio.ensure_future(loop) for loop in loops]
@@ -120,6 +139,11 @@ class Service:
             return False
         return True
 
+    @property
+    def is_state_lost(self) -> bool:
+        """Whether the state has lost its data: rows that need a paid source are rejected."""
+        return self.witness is not None and self.witness.is_lost
+
     # Decisions
 
     async def decide(self, body: DecideBody) -> dict[str, Any]:
@@ -134,21 +158,32 @@ class Service:
                 answer, count = await self.models.decide(secrets.token_hex(16), body, keys, known)
             count()
             return answer
+        digest = hmac.digest(self._key, body.digest.encode(), "sha256").hex()
         running = self._running.get(body.id)
         if running is None:
             if self.queue.is_full:
                 raise problem("queue-full")
-            task = asyncio.ensure_future(self._decide_once(body.id, body, keys, known))
-            running = self._running[body.id] = _Running(body.digest, task)
+            heard = asyncio.get_running_loop().create_future()
+            work = self._decide_once(body.id, digest, body, keys, known, heard)
+            task = asyncio.ensure_future(work)
+            running = self._running[body.id] = _Running(digest, task, heard)
             task.add_done_callback(lambda done: self._forget(str(body.id), done))
-        elif running.digest != body.digest:
+        elif running.digest != digest:
             raise problem("other-body")
-        return await asyncio.shield(running.task)
+        return await asyncio.shield(running.heard)
 
     def _forget(self, name: str, done: asyncio.Task[dict[str, Any]]) -> None:
-        del self._running[name]
-        if not done.cancelled():
-            done.exception()  # looked at, or the event loop would print it where nobody waits
+        heard = self._running.pop(name).heard
+        if done.cancelled():
+            heard.cancel()
+            return
+        error = done.exception()
+        if heard.done():
+            return
+        if error is None:
+            heard.set_result(done.result())
+        else:
+            _fail(heard, error)
 
     def _rows(self, body: DecideBody) -> tuple[list[Any], dict[str, list[Any]] | None]:
         """Read keys and what is known of them, or raise a problem."""
@@ -178,12 +213,23 @@ class Service:
         return keys, dict(body.known)  # type: ignore[arg-type]
 
     async def _decide_once(
-        self, name: str, body: DecideBody, keys: list[Any], known: dict[str, list[Any]] | None
+        self,
+        name: str,
+        digest: str,
+        body: DecideBody,
+        keys: list[Any],
+        known: dict[str, list[Any]] | None,
+        heard: asyncio.Future[dict[str, Any]],
     ) -> dict[str, Any]:
         """Decide a request with an id, unless it is decided already or elsewhere."""
         async with self.queue:
+            if self.settings.deadline is not None:
+                # The sources keep to the deadline by themselves: what is late then is the state.
+                seconds = self.settings.deadline + _KEEPING
+                timer = asyncio.get_running_loop().call_later(seconds, _give_up, heard)
+                heard.add_done_callback(lambda _: timer.cancel())
             try:
-                claim = await self.state.claim(name, body.digest, LEASE)
+                claim = await self.state.claim(name, digest, LEASE)
                 if claim.kind == DONE:
                     kept: dict[str, Any] = from_json(str(claim.answer))
                     return kept
@@ -224,21 +270,25 @@ class Service:
         if len(body.labels) > self.settings.max_rows:
             raise Problem(422, "labels", f"Send at most {self.settings.max_rows:,} labels.")
         labels = [(one.id, one.label) for one in body.labels]
-        logged: dict[str, Any] = {}
-        if self.deployed.shadow is not None:
-            logged = {"logged": await self.deployed.shadow.keep_labels(labels)}
+        classes, shadow = self.deployed.decider.classes.tolist(), self.deployed.shadow
+        # What became of a label is for metrics: it would tell who is audited.
+        unknown = [one for one, label in labels if label not in classes]
+        told: dict[str, Any] = {"received": len(labels), "unknown_labels": unknown}
+        if shadow is not None:
+            kept = [(one, label) for one, label in labels if label in classes]
+            told["logged"] = await shadow.keep_labels(kept)
         if self.watch is None:
-            return {"received": len(body.labels), "audited": 0} | logged
-        if self.deployed.shadow is not None and self.watch.takes_answers(self.deployed.digest):
-            return logged  # what is watched is agreement with answers that are known
+            return told
+        if shadow is not None and self.watch.takes_answers(self.deployed.digest):
+            return told  # what is watched is agreement with answers that are known
         try:
-            told: dict[str, Any] = await self.watch.feedback(labels)
+            await self.watch.feedback(labels)
         except MonitorError as error:
             expected = str(error).partition(", got ")[0]  # without the label that was sent
             raise Problem(422, "labels", f"{expected}.") from None
         except StateError as error:
             raise no_state(error) from None
-        return told | logged
+        return told
 
     def model(self) -> dict[str, Any]:
         """Tell what decides: design, prices, certificate, what it means live, and alarms."""
@@ -255,14 +305,32 @@ class Service:
         """Load the configured files anew; where one is refused, what is in use stays."""
         async with self._reloading:
             try:
-                new, canary = await load_models(self.settings, self.state, again=True)
+                new, canary = await self._load()
             except Exception as error:
                 why = str(error) if isinstance(error, EmscoError) else where(error)
                 self._refused = {"at": now_text(), "why": why}
-                log_event("refused", WARNING, why=why, model=self.deployed.digest)
+                log_event("refused", ERROR, why=why, model=self.deployed.digest)
+                self._count_reload("refused")
                 return False
+            tell_sources(new, self.deployed)
             self.replace(new, canary)
+            self._count_reload("taken")
             return True
+
+    async def _load(self) -> tuple[Deployed, Canary | None]:
+        """Load models that may follow those in use, or none."""
+        new, canary = await load_models(self.settings, self.state, again=True)
+        try:
+            new.standing.check_after(self.deployed.standing, self.settings)
+        except ServiceError:
+            for model in (new, *(() if canary is None else (canary.deployed,))):
+                await model.close()
+            raise
+        return new, canary
+
+    def _count_reload(self, outcome: str) -> None:
+        if self.metrics is not None:
+            self.metrics.reloaded(outcome)
 
     def replace(self, new: Deployed, canary: Canary | None = None) -> None:
         """Decide by other models from now on; those before close after their last request."""
@@ -297,13 +365,27 @@ class Service:
         """Show what changes by itself, once a second."""
         while True:
             self.metrics.queue(self.queue.waiting)
+            if self.witness is not None:
+                self.metrics.state(self.witness)
             self.metrics.gates(*(deployed.live for deployed in self.models))
+            self.metrics.logs(*(deployed.log for deployed in self.models if deployed.log))
             canary = self.models.canary
             if canary is not None:
                 self.metrics.canary(canary.deployed.digest, canary.share)
             if self.watch is not None:
                 self.metrics.watch(self.watch)
             await asyncio.sleep(1.0)
+
+
+def _give_up(heard: asyncio.Future[dict[str, Any]]) -> None:
+    """Tell clients that the state is late; the decision goes on, for who asks again."""
+    if not heard.done():
+        _fail(heard, no_state(LateStateError("The state does not answer before the deadline.")))
+
+
+def _fail(heard: asyncio.Future[dict[str, Any]], error: BaseException) -> None:
+    heard.set_exception(error)
+    heard.exception()  # looked at, or the event loop would print it where nobody waits
 
 
 async def _end(tasks: Sequence[asyncio.Task[Any]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from math import isfinite
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 from emsco.exceptions import ServiceError
 
 STATE_FILE = "emsco-state.sqlite"
+DEPLOYMENT = "emsco"  # the name of one that has its state to itself
 # Schemes of states that processes can share; not imported from `state`, which takes seconds that
 # the parent of workers need not wait.
 SHARED = ("redis", "rediss", "unix", "postgresql", "postgres", "postgresql+asyncpg")
@@ -35,6 +37,8 @@ class Settings:
     state : str, default=None
         The address of the state: redis://..., postgresql://..., or a file of SQLite for a single
         process. None: `emsco-state.sqlite` in `folder`.
+    allow_volatile_state : bool, default=False
+        Whether sources that are paid for may be used with a Redis that is known to lose data.
     folder : path, default="."
         The folder of the state's file.
     log, log_values, on_log_failure
@@ -48,6 +52,8 @@ class Settings:
         The file of another model, which decides some of the keys; SIGHUP loads it anew.
     share : float, default=0.05
         The share of keys that the canary decides.
+    allow_uncertified : bool, default=False
+        Whether a model without a certificate may follow one with a certificate, or be its canary.
     concurrency : int, default=64
         The maximum number of requests that are decided at a time, in each process.
     queue : int, default=64
@@ -64,8 +70,10 @@ class Settings:
         How many seconds a client has to send a request.
     idle_timeout : float, default=30.0
         How many seconds a connection may be idle before it is closed.
-    deployment : str, default="emsco"
-        The name of the deployment; each has its own monitor in a state.
+    deployment : str, default=""
+        The name of the deployment: each has its own ids, labels and monitor in a state, and all
+        processes that answer for each other have one name. "" is `emsco`; a `state` that others
+        can share needs a name.
     audit : float, default=0.02
         The share of rows that are marked for an audit; only their labels reach the monitor.
     label_after : float, default=2_592_000.0
@@ -93,6 +101,7 @@ class Settings:
     port: int = 8000
     workers: int = 1
     state: str | None = field(default=None, repr=False)  # it may hold a password
+    allow_volatile_state: bool = False
     folder: Path = Path(".")
     log: Path | None = None
     log_values: bool = False
@@ -102,6 +111,7 @@ class Settings:
     shadow: bool = False
     canary: Path | None = None
     share: float = 0.05
+    allow_uncertified: bool = False
     concurrency: int = 64
     queue: int = 64
     drain: float = 30.0
@@ -110,7 +120,7 @@ class Settings:
     max_key: int = 256
     body_timeout: float = 10.0
     idle_timeout: float = 30.0
-    deployment: str = "emsco"
+    deployment: str = ""
     audit: float = 0.02
     label_after: float = 30 * 86_400.0
     metrics_host: str = "127.0.0.1"
@@ -135,6 +145,7 @@ class Settings:
                 "processes must share their ids, their budgets and what they know of failing "
                 "sources."
             )
+        self._name_deployment()
         if self.log_values and self.log is None:
             raise ServiceError("--log-values needs --log, the folder that values are written to.")
         if self.shadow and not self.log_values:
@@ -147,6 +158,20 @@ class Settings:
                 "--shadow and --canary exclude each other: in shadow, the final model answers "
                 "every key."
             )
+
+    def _name_deployment(self) -> None:
+        if not self.deployment and self.is_shared:
+            raise ServiceError(
+                "A state that others can share needs --deployment NAME: ids are kept under it, and "
+                "a service with another model would otherwise be given the answers of this one. "
+                "Give the same name to all that answer for each other, and another to others."
+            )
+        if self.deployment and not _NAME.fullmatch(self.deployment):
+            raise ServiceError(
+                "--deployment must begin with a letter or digit and have at most 64 of a-z, A-Z, "
+                f"0-9 and . _ -, got {self.deployment!r}."
+            )
+        object.__setattr__(self, "deployment", self.deployment or DEPLOYMENT)
 
     @property
     def is_shared(self) -> bool:
@@ -171,6 +196,7 @@ def flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _MANY = 1_000_000_000
 _RANGES = {
     "port": (0, 65_535),

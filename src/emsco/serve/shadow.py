@@ -18,15 +18,14 @@ from numpy.typing import NDArray
 from emsco.acquisition import LiveCascade, Sources
 from emsco.acquisition.accounts import Accounts
 from emsco.acquisition.fetched import Key
-from emsco.acquisition.log import Log
+from emsco.acquisition.log import NO_LOG, Log
 from emsco.acquisition.receipt import Receipt
 from emsco.acquisition.values import to_column
 from emsco.cascade import Decider
 from emsco.cascade.loop import Answer, Ask
 from emsco.exceptions import ServiceError
-from emsco.serve.problems import Problem
 from emsco.serve.settings import Settings
-from emsco.words.decisions import ACCEPTED, ERROR, INVALID_VALUE, Decisions, reason_for
+from emsco.words.decisions import ACCEPTED, INVALID_VALUE, Decisions, reason_for
 
 
 class Shadowed(NamedTuple):
@@ -113,7 +112,7 @@ class Shadow:
             accounts=accounts,
         )
         self._decider, self._digest, self._sources = decider, digest, sources
-        self._log = Log(settings.log, settings.on_log_failure)
+        self.log = Log(settings.log, settings.on_log_failure)
         stages = decider.plan.stages
         self._source_of = {
             feature: name for name in self.live.terms.bought
@@ -129,25 +128,22 @@ class Shadow:
     ) -> Shadowed:
         """Answer by the final model, and record what the cascade would have decided."""
         values: list[dict[str, Any]] = []
-        answered = await self.live.decide(keys, known, call=call, factors=factors, values=values)
-        shadowed = Shadowed(answered, self._would_be(answered, values, set(known or ())))
-        is_logged = await self._log.write(answered, values, self._entries(shadowed, values))
-        if not is_logged and self._log.rejects:
-            return shadowed._replace(answered=answered.rejected(reason_for(ERROR, "log")))
+        async with self.log.room(len(keys)) as is_there:
+            refused = ACCEPTED if is_there else NO_LOG
+            answered = await self.live.decide(
+                keys, known, call=call, factors=factors, values=values, refused=refused
+            )
+            shadowed = Shadowed(answered, self._would_be(answered, values, set(known or ())))
+            if refused:
+                return shadowed
+            is_logged = await self.log.write(answered, values, self._entries(shadowed, values))
+        if not is_logged and self.log.rejects:
+            return shadowed._replace(answered=answered.rejected(NO_LOG))
         return shadowed
 
     async def keep_labels(self, labels: Sequence[tuple[str, Any]]) -> int:
-        """Write true labels to the log, by the ids of decisions, and return how many.
-
-        Raises
-        ------
-        Problem
-            If one of them is no label of the model; nothing is written then.
-        """
-        classes = self._decider.classes.tolist()
-        if any(label not in classes for _, label in labels):
-            raise Problem(422, "labels", f"A label must be one of {classes!r}.")
-        return len(labels) if await self._log.write_labels(labels) else 0
+        """Write true labels to the log, by the ids of decisions, and return how many."""
+        return len(labels) if await self.log.write_labels(labels) else 0
 
     def _would_be(
         self, answered: Decisions, values: Sequence[dict[str, Any]], known: set[str]

@@ -82,4 +82,5 @@ async def shared_secret(state: State, name: str) -> bytes:
     kept = await state.kept(name)
     if kept is None:
         raise StateError(f"The state does not keep the secret {name!r}.")
+    state.secrets[name] = kept.text
     return bytes.fromhex(kept.text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hmac
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
 
@@ -13,6 +13,7 @@ from emsco.serve.problems import problem
 
 DECIDE, FEEDBACK, METRICS = "decide", "feedback", "metrics"
 VARIABLES = {use: f"EMSCO_TOKEN_{use.upper()}" for use in (DECIDE, FEEDBACK, METRICS)}
+_FORWARDED = frozenset({b"forwarded", b"x-real-ip", b"via"})
 _LEAST = 16  # letters: shorter ones can be guessed
 
 
@@ -31,6 +32,18 @@ def is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def is_forwarded(names: Iterable[bytes]) -> bool:
+    """Return whether the names of headers, in small letters, say that a proxy passed a request on.
+
+    Examples
+    --------
+    >>> from emsco.serve.tokens import is_forwarded
+    >>> is_forwarded([b"host", b"x-forwarded-for"]), is_forwarded([b"host", b"accept"])
+    (True, False)
+    """
+    return any(name in _FORWARDED or name.startswith(b"x-forwarded-") for name in names)
 
 
 @dataclass(frozen=True, repr=False)

@@ -25,11 +25,13 @@ from emsco.serve.events import WARNING, log_event, where
 from emsco.serve.followed import Followed
 from emsco.serve.shared import shared_secret
 from emsco.serve.state.protocol import Marked, State
-from emsco.words.decisions import Decisions
+from emsco.words.decisions import Decisions, kind_of
 
 Label: TypeAlias = str | int | float | bool
 
 MONTH = 30 * 86_400.0
+# What becomes of a label that is sent.
+OUTCOMES = ("used", "not audited", "repeated", "late", "unknown", "unknown label")
 _PAUSE = 0.05  # seconds until marks are written, so that many are written together
 _COUNT_EVERY = 5.0  # seconds
 _MOST_MARKS = 100_000  # that wait for a state that does not answer
@@ -87,7 +89,7 @@ class Watch:
     ...     await state.close()
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     asyncio.run(main(folder))
-    {'used': 1, 'not audited': 0, 'repeated': 0, 'late': 0, 'unknown': 0}
+    {'used': 1, 'not audited': 0, 'repeated': 0, 'late': 0, 'unknown': 0, 'unknown label': 0}
     1.0 0.5 ()
     """
 
@@ -168,6 +170,8 @@ class Watch:
         ids: Sequence[str],
         model: str,
         answers: Sequence[Label] | None = None,
+        *,
+        left_out: Sequence[int] = (),
     ) -> None:
         """Take note of decisions; draw among them for the audit.
 
@@ -185,7 +189,15 @@ class Watch:
         answers : sequence, default=None
             What the final model answers, where it is known. Promises of agreement are watched by
             it.
+        left_out : sequence of int, default=()
+            The places of rows that say nothing about the model (`emsco.serve.failures`).
         """
+        if left_out:
+            kinds = Counter(kind_of(reason) for reason in decisions.reason[list(left_out)].tolist())
+            self.counts.update({f"left out {kind}": rows for kind, rows in kinds.items()})
+            kept = sorted(set(range(len(ids))).difference(left_out))
+            decisions, ids = decisions[kept], [ids[place] for place in kept]
+            answers = None if answers is None else [answers[place] for place in kept]
         if model not in self._models:
             self.follow(model, None)
         if not self._models[model].note(decisions):
@@ -234,45 +246,51 @@ class Watch:
         -------
         dict of str to int
             How many were "used"; how many are "not audited", and count nothing; how many came
-            "repeated" or too "late", after their cohort was closed; and how many are "unknown":
-            they wait for a day, as their decision may be on its way.
+            "repeated" or too "late", after their cohort was closed; how many are "unknown": they
+            wait for a day, as their decision may be on its way; and how many are an "unknown
+            label", which no model has, and count nothing. Only operators may be told: it says who
+            is audited.
 
         Raises
         ------
         MonitorError
-            If a label cannot be one; nothing is taken then.
+            If a label is neither text nor a number; nothing is taken then.
         """
         given = dict(labels)
         for label in given.values():
             _check(label)
-        drawn = [one for one in given if self._audit.is_drawn(one)]
-        told = dict.fromkeys(("used", "not audited", "repeated", "late", "unknown"), 0)
-        told["not audited"] = len(given) - len(drawn)
+        real = [one for one, label in given.items() if self._is_label(label)]
+        drawn = [one for one in real if self._audit.is_drawn(one)]
+        told = dict.fromkeys(OUTCOMES, 0)
+        told["unknown label"] = len(given) - len(real)
+        told["not audited"] = len(real) - len(drawn)
         if drawn:
             await self._write_marks()
             known = {row.id: row for row in await self._state.marked(drawn)}
             models = {row.model for row in known.values()}.intersection(self._models)
             closed = {model: (await self._models[model].cohorts.read()).closed for model in models}
-            for row in known.values():
-                self._refuse_foreign(row, given[row.id])
+            foreign = {row.id for row in known.values() if self._is_foreign(row, given[row.id])}
             late = {row.id for row in known.values() if row.at < closed.get(row.model, 0.0)}
-            taken = [one for one in drawn if one not in late]
+            late -= foreign
+            taken = [one for one in drawn if one not in late | foreign]
             # All at once: the state writes together what it is given together.
             news = await asyncio.gather(*(self._state.label(one, given[one]) for one in taken))
             told["late"] = len(late)
+            told["unknown label"] += len(foreign)
             for one, is_new in zip(taken, news, strict=True):
                 told["repeated" if not is_new else "used" if one in known else "unknown"] += 1
         self.counts.update({f"labels {what}": n for what, n in told.items()})
         return told
 
-    def _refuse_foreign(self, row: Marked, label: Label) -> None:
-        """Refuse a label that is none of the model's."""
+    def _is_label(self, label: Label) -> bool:
+        """Return whether some model may have a label."""
+        known = [followed.cohorts.value.classes for followed in self._models.values()]
+        return any(classes is None or label in classes for classes in known)
+
+    def _is_foreign(self, row: Marked, label: Label) -> bool:
+        """Return whether a label is none of the model that has decided a row."""
         followed = self._models.get(row.model)
-        if followed is None or followed.cohorts.value.is_label(label, row.label):
-            return
-        classes = followed.cohorts.value.classes
-        known = f"one of {list(classes)!r}" if classes is not None else f"such as {row.label!r}"
-        raise MonitorError(f"A label must be {known}, got {label!r} for decision {row.id!r}.")
+        return followed is not None and not followed.cohorts.value.is_label(label, row.label)
 
     async def start(self) -> None:
         """Read what is kept, and begin to work in the background."""

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emsco.cascade import CascadeClassifier
-from emsco.exceptions import EmscoWarning
+from emsco.exceptions import ContractError, EmscoWarning, ModelError
 from emsco.learners import learner_of
 from emsco.learners.folds import Fold
 from emsco.learners.protocol import Learner, Outcomes
@@ -60,11 +60,14 @@ def check_learner(estimator: Any, *, n_classes: int = 3) -> None:
         demand(isinstance(value, bool), f"{name}: `{attribute}` must be a bool, is {value!r}.")
     is_size = isinstance(learner.block_rows, int) and learner.block_rows >= 1
     demand(is_size, f"{name}: `block_rows` must be a whole number >= 1.")
-    for classes in sorted({2, n_classes}):
-        columns, labels = _rows(classes)
-        _check_sets(learner, columns, labels, name)
-        _check_stage(learner, columns, labels, name)
-        _check_search(estimator, columns, labels, name)
+    try:
+        for classes in sorted({2, n_classes}):
+            columns, labels = _rows(classes)
+            _check_sets(learner, columns, labels, name)
+            _check_stage(learner, columns, labels, name)
+            _check_search(estimator, columns, labels, name)
+    except ModelError as error:  # its answers are none
+        raise ContractError(f"{name}: {error}") from error
 
 
 def _rows(n_classes: int) -> tuple[dict[str, NDArray[np.float64]], NDArray[np.int64]]:

@@ -15,6 +15,7 @@ from emsco.exceptions import DecisionsError, require
 ACCEPTED = ""
 LOW_CONFIDENCE = "low confidence"
 INVALID_VALUE = "invalid value"
+INVALID_KEY = "invalid key"
 OUT_OF_RANGE = "out of range"
 UNSEEN_CATEGORY = "unseen category"
 # For sources that are fetched live.
@@ -26,10 +27,13 @@ STALE = "stale"
 CIRCUIT_OPEN = "circuit open"
 BUDGET = "budget"
 DEADLINE = "deadline"
+INVALID_KEY = "invalid key"
+STATE_LOST = "state lost"
 # Why rows are rejected. Where a column or a source is the reason, it is named: "out of range: TSH".
 KINDS = (
-    LOW_CONFIDENCE, INVALID_VALUE, OUT_OF_RANGE, UNSEEN_CATEGORY,
+    LOW_CONFIDENCE, INVALID_VALUE, INVALID_KEY, OUT_OF_RANGE, UNSEEN_CATEGORY,
     TIMEOUT, ERROR, MISSING, AMBIGUOUS, STALE, CIRCUIT_OPEN, BUDGET, DEADLINE,
+    INVALID_KEY, STATE_LOST,
 )  # fmt: skip
 
 

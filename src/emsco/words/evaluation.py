@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from math import inf, isclose
-from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -16,10 +15,8 @@ from emsco._ground.table import cell
 from emsco.exceptions import DecisionsError, nearest
 from emsco.words.costs import Review
 from emsco.words.decisions import Decisions
-
-
-def _share(part: float, whole: float) -> float:
-    return part / whole if whole else 0.0
+from emsco.words.labels import read_given_labels, warn_similar
+from emsco.words.population import share_of, weights_of
 
 
 @dataclass(frozen=True)
@@ -133,17 +130,17 @@ class Evaluation:
     @property
     def accuracy(self) -> float:
         """The share of accepted rows that are labelled right; 0 if nothing is accepted."""
-        return _share(self.right, self.accepted)
+        return share_of(self.right, self.accepted)
 
     @property
     def coverage(self) -> float:
         """The share of rows accepted."""
-        return _share(self.accepted, self.rows)
+        return share_of(self.accepted, self.rows)
 
     @property
     def cost(self) -> float:
         """The mean amount paid for sources per row, rejected rows included."""
-        return _share(self.paid, self.rows)
+        return share_of(self.paid, self.rows)
 
     @property
     def missed(self) -> Mapping[Any, float]:
@@ -169,12 +166,14 @@ class Evaluation:
         return self._shares("recall", self.class_rows)
 
     def _shares(self, word: str, labels: Iterable[Any]) -> Mapping[Any, float]:
-        return FrozenMapping({label: _share(*share_counts(self, word, label)) for label in labels})
+        return FrozenMapping(
+            {label: share_of(*share_counts(self, word, label)) for label in labels}
+        )
 
     @property
     def latency(self) -> float:
         """The mean latency per row."""
-        return _share(self.waited, self.rows)
+        return share_of(self.waited, self.rows)
 
     def __str__(self) -> str:
         told = (
@@ -214,7 +213,7 @@ class Evaluation:
         error_cost : float or mapping of label to float, default=0.0
             The price of a row that ends with a wrong label, one for all or one per true class.
         """
-        return _share(
+        return share_of(
             total_loss(self, review, 0.0 if error_cost is None else error_cost), self.rows
         )
 
@@ -281,7 +280,8 @@ def evaluate(
     decisions : Decisions
         The decision about each row.
     y : array
-        The true label of each row.
+        The true label of each row. A label that no decision has is a class of its own, of which no
+        row is right.
     sample_weight : array, default=None
         How much each row counts. None: every row counts 1.
     population : mapping of label to float, default=None
@@ -300,7 +300,19 @@ def evaluate(
     >>> evaluate(decisions, ["a", "b"], population={"a": 0.9}).coverage
     0.9
     """
-    truth = np.asarray(y)
+    truth = np.asarray(read_given_labels(y))
+    warn_similar(np.unique(truth).tolist(), np.unique(decisions.label).tolist())
+    return evaluate_known(decisions, truth, sample_weight=sample_weight, population=population)
+
+
+def evaluate_known(
+    decisions: Decisions,
+    truth: NDArray[Any],
+    *,
+    sample_weight: ArrayLike | None = None,
+    population: Mapping[Any, float] | None = None,
+) -> Evaluation:
+    """Compare decisions with labels that were read and compared with the classes before."""
     if truth.shape != (len(decisions),):
         raise DecisionsError(f"`y` must hold {len(decisions)} labels, has shape {truth.shape}.")
     weight: NDArray[Any] | None = None
@@ -340,48 +352,3 @@ def evaluate(
         label_accepted=dict.fromkeys(class_rows, 0)
         | dict(zip(given.tolist(), as_label, strict=True)),
     )
-
-
-def weighted_as(population: Mapping[Any, float] | None) -> str:
-    """Describe the class shares of a given population; an empty string without one."""
-    if population is None:
-        return ""
-    shares = " and ".join(
-        f"{100 * share:.4g}% labelled {label!r}" for label, share in population.items()
-    )
-    return f", counted as in a population with {shares},"
-
-
-def weights_of(population: Mapping[Any, float], rows: Mapping[Any, float]) -> dict[Any, float]:
-    """Return the weight of a row of each class so that the classes have a population's shares.
-
-    `rows` is the number of rows of each class; their weighted total is the same.
-
-    Examples
-    --------
-    >>> from emsco.words.evaluation import weights_of
-    >>> weights_of({"fraud": 0.1}, {"fraud": 50, "fair": 50})
-    {'fraud': 0.2, 'fair': 1.8}
-    """
-    for label, share in population.items():
-        if label not in rows:
-            raise DecisionsError(
-                f"`population` names {label!r}, of which there is no row"
-                + nearest(label, map(str, rows))
-            )
-        if isinstance(share, bool) or not isinstance(share, Real) or not 0 <= float(share) <= 1:
-            raise DecisionsError(f"`population` of {label!r} must be from 0 to 1, got {share!r}.")
-        if share and not rows[label]:
-            raise DecisionsError(f"`population` names {label!r}, whose rows all count nothing.")
-    total, rest = sum(rows.values()), 1 - sum(population.values())
-    others = sum(count for label, count in rows.items() if label not in population)
-    if rest < -1e-9 or (rest > 1e-9 and not others):
-        raise DecisionsError(
-            f"The shares of `population` must sum to 1, or to less where a class is not named; got "
-            f"{sum(population.values()):g}."
-        )
-    shares = {
-        label: population.get(label, max(rest, 0.0) * _share(count, others))
-        for label, count in rows.items()
-    }
-    return {label: _share(shares[label] * total, count) for label, count in rows.items()}

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from emsco._ground.table import cell, html_table, shown, text_table
 from emsco.exceptions import require
 from emsco.words.decisions import Decisions
-from emsco.words.evaluation import Evaluation, evaluate, share_counts
+from emsco.words.evaluation import Evaluation, evaluate_known, share_counts
 from emsco.words.front import Candidate
 
 _MANY_ERRORS = 2.0  # standard errors; a figure that differs by more is listed
@@ -192,7 +192,7 @@ def differences(
     accuracy: 80.0% fresh, 97.8% selected, 3.6 standard errors
     coverage: 100.0% fresh, 90.0% selected, 2.3 standard errors
     """
-    fresh = evaluate(decisions, truth)
+    fresh = evaluate_known(decisions, np.asarray(truth))
     compared: list[Difference] = []
     if not within_classes:
         compared += _compared("accuracy", None, selected, fresh, repeats)

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from emsco._ground.missing import is_missing
 from emsco.exceptions import MonitorError
 from emsco.rows.columns import NUMERIC
-from emsco.rows.values import is_missing
 
 TEXT, NUMBERS = "text", "numbers"
 

@@ -6,6 +6,7 @@ from emsco.serve.state.open import open_state
 from emsco.serve.state.protocol import (
     Asking,
     Claim,
+    Concern,
     Kept,
     Marked,
     OpenIntent,
@@ -17,6 +18,7 @@ from emsco.serve.state.protocol import (
 __all__ = [
     "Asking",
     "Claim",
+    "Concern",
     "Kept",
     "Marked",
     "OpenIntent",

@@ -8,6 +8,7 @@ import re
 import uuid
 from collections.abc import Coroutine
 from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 from emsco.acquisition.accounts import Intent
@@ -15,10 +16,9 @@ from emsco.exceptions import StateError
 from emsco.serve.state.protocol import DIED, NEW, Asking, Claim, asking
 from emsco.words.decisions import ERROR
 
-VERSION = 1  # of the layout of a state
+VERSION = 2  # of the layout of a state
 
 _MOST_ATTEMPTS = 10_000  # that are remembered: only requests whose process died have more than one
-_USER = re.compile(r"//[^/]*@")
 _FIRST_DAY = date(1970, 1, 1)
 
 
@@ -27,9 +27,19 @@ class BaseState:
 
     An attempt is a claim of a request's id: the first one, or one after a process died. What was
     begun by another attempt is not bought again, also by a process that only seemed to be dead.
+
+    Parameters
+    ----------
+    deployment : str
+        Whose ids, marks and labels are meant.
     """
 
-    def __init__(self) -> None:
+    key_file: Path | None = None  # of a state in a file: where its secret may be kept
+
+    def __init__(self, deployment: str) -> None:
+        self.deployment = deployment
+        self.incarnation: str | None = None
+        self.secrets: dict[str, str] = {}
         self._attempts: dict[str, int] = {}
         self._apart: set[asyncio.Task[None]] = set()
 
@@ -74,10 +84,16 @@ def new_id() -> str:
     return uuid.uuid4().hex
 
 
-def intent_of(id: str, source: str, price: float, granted: int | None) -> Intent:  # noqa: A002
+def intent_of(
+    id: str,  # noqa: A002
+    source: str,
+    price: float,
+    granted: int | None,
+    refused: str = ERROR,
+) -> Intent:
     """Return the intent of a call for which so many rows were granted; None: it was refused."""
     if granted is None:
-        return Intent(id, source, 0, 0.0, refused=ERROR)
+        return Intent(id, source, 0, 0.0, refused=refused)
     return Intent(id, source, granted, price * granted)
 
 
@@ -119,11 +135,31 @@ def without_secrets(address: str) -> str:
     >>> without_secrets("postgresql://me:pass@word@host:5432/db?sslmode=require")
     'postgresql://host:5432/db'
     """
-    return _USER.sub("//", address.partition("?")[0])
+    scheme, mark, rest = address.partition("://")
+    user, _, place = rest.rpartition("@")
+    if "?" in user:  # it stands in an option, or in a password: who could tell?
+        return f"{scheme}://..."
+    return scheme + mark + re.split("[?#]", place)[0]
+
+
+def check_encoded(address: str) -> None:
+    """Refuse a password that is not percent-encoded: a driver would take it for something else."""
+    place = re.split("[/?#]", address.partition("://")[2], maxsplit=1)
+    if len(place) == 2 and "@" in place[1].partition("?")[0]:
+        raise StateError(
+            "The address of the state has an @ after its host. If the password has one of / ? # @, "
+            "write %2F %3F %23 %40 instead."
+        )
 
 
 def check_version(found: int, address: str) -> None:
-    """Refuse a state that a later emsco has made."""
+    """Refuse a state that another emsco has made."""
+    if found < VERSION:
+        raise StateError(
+            f"The state at {address} has version {found}, of an earlier emsco; this one needs "
+            f"version {VERSION}. Give another state, or another ?prefix=NAME at the end of its "
+            "address, and keep the old one for `emsco spend` of the emsco that made it."
+        )
     if found > VERSION:
         raise StateError(
             f"The state at {address} has version {found}; this emsco knows versions up to "

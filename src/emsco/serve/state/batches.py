@@ -50,7 +50,13 @@ class Batches(Generic[W]):
         self._waiting.append((work, future, left))
         if self._working is None:
             self._working = asyncio.ensure_future(self._work())
-        return await future
+        try:
+            return await future
+        except asyncio.CancelledError:
+            is_done = future.done() and not future.cancelled()
+            if left is not None and is_done and future.exception() is None:
+                left(future.result())  # it was done just before the caller left
+            raise
 
     async def _work(self) -> None:
         try:

@@ -8,10 +8,11 @@ round trip.
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
@@ -31,6 +32,9 @@ _PAUSE = 0.05  # seconds between attempts to get at a file that another process 
 # Two processes that make the same tables or accounts at once would fail; this lock is held
 # meanwhile.
 _MAKING = 0x656D73636F
+# Whatever the default of the server, the role or the address: statements lock what they change, and
+# a stricter isolation would refuse those that had to wait.
+_ISOLATION = "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED"
 
 
 class Lane(Protocol):
@@ -105,6 +109,8 @@ class ThreadLane:
             raise StateError(
                 f"This Python has SQLite {driver.sqlite_version}; a state needs 3.35 or later."
             )
+        if self._writes:
+            _keep_private(self._path)
         engine = sqlalchemy.create_engine(
             sqlalchemy.URL.create("sqlite", database=str(self._path)),
             connect_args={"timeout": self._timeout},
@@ -148,6 +154,14 @@ class ThreadLane:
         self._thread.shutdown()
 
 
+def _keep_private(path: Path) -> None:
+    """Let only its owner read a file, which may not be there yet, and what SQLite has beside it."""
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    for beside in ("", "-wal", "-shm"):  # SQLite gives new ones the rights of the file
+        with suppress(OSError):  # it is not there, or somebody else's
+            os.chmod(f"{path}{beside}", 0o600)
+
+
 class PoolLane:
     """PostgreSQL, with some connections.
 
@@ -185,7 +199,9 @@ class PoolLane:
         """Connect by the driver itself, which understands all options of an address."""
         asyncpg = require("asyncpg", "live")
         try:
-            return await asyncpg.connect(self._address, timeout=self._timeout)
+            connection = await asyncpg.connect(self._address, timeout=self._timeout)
+            await connection.execute(_ISOLATION, timeout=self._timeout)
+            return connection
         except ValueError:  # whose text may show the address
             raise StateError(
                 "The address of PostgreSQL cannot be used; it must be like "

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode
 
 from emsco.exceptions import StateError
-from emsco.serve.state.base import without_secrets
+from emsco.serve.state.base import check_encoded, without_secrets
 
 if TYPE_CHECKING:
     from emsco.serve.state.protocol import State
@@ -25,6 +25,7 @@ _PREFIX = re.compile(r"[a-z][a-z0-9_]{0,39}")
 async def open_state(
     address: str,
     *,
+    deployment: str = "emsco",
     create: bool = True,
     timeout: float = _TIMEOUT,
     clock: Callable[[], float] | None = None,
@@ -35,8 +36,10 @@ async def open_state(
     ----------
     address : str
         redis://host:6379/0, postgresql://user@host/database, or the path of a file for SQLite.
-        With `?prefix=...` at its end, everything has names that begin so; this lets several
-        services use one store.
+        With `?prefix=...` at its end, everything has names that begin so.
+    deployment : str, default="emsco"
+        The deployment whose ids, marks and labels are meant. What is spent, and which sources
+        fail, all deployments of a state have in common.
     create : bool, default=True
         Whether to make it if it is not there. False: only what is there is read.
     timeout : float, default=5.0
@@ -76,14 +79,11 @@ async def open_state(
         make = _redis
     elif scheme in POSTGRES:
         make = _postgres
-    elif scheme in ("", *SQLITE):
-        make = _sqlite
     else:
-        raise StateError(
-            f"A state must be redis://..., postgresql://... or the path of a file for SQLite, got "
-            f"an address that begins with {scheme}://."
-        )
-    state = make(address, create, timeout, clock)
+        make = _sqlite
+    if make is not _sqlite:
+        check_encoded(address)
+    state = make(address, deployment, create, timeout, clock)
     try:
         await state.open()
     except BaseException:
@@ -92,14 +92,21 @@ async def open_state(
     return state
 
 
-def _redis(address: str, create: bool, timeout: float, clock: Any) -> State:
+def _redis(address: str, deployment: str, create: bool, timeout: float, clock: Any) -> State:
     from emsco.serve.state.redis import RedisState
 
     address, prefix = _without_prefix(address)
-    return RedisState(address, prefix=f"{prefix}:", timeout=timeout, clock=clock, create=create)
+    return RedisState(
+        address,
+        deployment=deployment,
+        prefix=f"{prefix}:",
+        timeout=timeout,
+        clock=clock,
+        create=create,
+    )
 
 
-def _postgres(address: str, create: bool, timeout: float, clock: Any) -> State:
+def _postgres(address: str, deployment: str, create: bool, timeout: float, clock: Any) -> State:
     from emsco.serve.state.lanes import PoolLane
     from emsco.serve.state.sql import SQLState
 
@@ -107,23 +114,41 @@ def _postgres(address: str, create: bool, timeout: float, clock: Any) -> State:
     address = "postgresql://" + address.partition("://")[2]  # without the name of a driver
     told = without_secrets(address)
     lane = PoolLane(address, told, timeout)
-    return SQLState(lane, told, prefix=f"{prefix}_", clock=clock, create=create)
+    return SQLState(
+        lane, told, deployment=deployment, prefix=f"{prefix}_", clock=clock, create=create
+    )
 
 
-def _sqlite(address: str, create: bool, timeout: float, clock: Any) -> State:
+def _sqlite(address: str, deployment: str, create: bool, timeout: float, clock: Any) -> State:
     from emsco.serve.state.lanes import ThreadLane
     from emsco.serve.state.sql import SQLState
 
-    address, prefix = _without_prefix(address)
-    if "://" in address:
-        address = address.partition("://")[2].removeprefix("/")
-    path = Path(address)
-    if not address or path.is_dir() or not path.parent.is_dir():
-        raise StateError(f"The state {address!r} must be a file in a folder that exists.")
+    prefix, path = _without_prefix(address)[1], state_file(address)
     if not create and not path.exists():
         raise StateError(f"There is no state at {path}.")
     lane = ThreadLane(path, timeout, writes=create)
-    return SQLState(lane, str(path), prefix=f"{prefix}_", clock=clock, create=create)
+    state = SQLState(
+        lane, str(path), deployment=deployment, prefix=f"{prefix}_", clock=clock, create=create
+    )
+    state.key_file = path.with_name(f"{path.name}.key")
+    return state
+
+
+def state_file(address: str) -> Path:
+    """Return the file of SQLite that an address means."""
+    address, _ = _without_prefix(address)
+    if "://" in address:
+        scheme, _, rest = address.partition("://")
+        if scheme not in SQLITE:
+            raise StateError(
+                "A state must be redis://..., postgresql://... or the path of a file for SQLite, "
+                f"got an address that begins with {scheme}://."
+            )
+        address = rest.removeprefix("/")
+    path = Path(address)
+    if not address or path.is_dir() or not path.parent.is_dir():
+        raise StateError(f"The state {address!r} must be a file in a folder that exists.")
+    return path
 
 
 def _without_prefix(address: str) -> tuple[str, str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 from emsco.acquisition.accounts import Accounts
@@ -17,6 +18,7 @@ NEW, DONE, OTHER, RUNNING, DIED = "new", "done", "other", "running", "died"
 
 KEEP_FOR = 7 * 86_400.0  # seconds for which ids are kept
 UNSEEN_FOR = 86_400.0  # seconds for which a label waits for the mark of its row
+INCARNATION = "incarnation:"  # and the deployment: the name under which it is kept
 PAUSE = 1.0  # seconds between trial calls to a failing source
 
 
@@ -117,6 +119,22 @@ class Spent:
 
 
 @dataclass(frozen=True)
+class Concern:
+    """Why a store may lose what it is given.
+
+    Parameters
+    ----------
+    text : str
+        A sentence that says so, and what to do.
+    loses : bool
+        Whether it is known to lose it; False: only where something goes wrong, or it is not known.
+    """
+
+    text: str
+    loses: bool
+
+
+@dataclass(frozen=True)
 class Kept:
     """A small value, and how often it was written."""
 
@@ -163,7 +181,22 @@ class State(Accounts, Protocol):
 
     It keeps accounts too: `begin` holds the money of a call for all processes, per source and day
     (UTC), and writes the intent, with the id and the tenant of `asking`, before it returns.
+
+    Attributes
+    ----------
+    deployment : str
+        Whose ids, marks and labels are meant.
+    incarnation : str or None
+        What must be kept as incarnation of the deployment, or `begin` grants nothing. None:
+        anything.
+    secrets : dict of str to str
+        The secrets that this process has read, by name, to be put back where they are lost.
     """
+
+    deployment: str
+    incarnation: str | None
+    secrets: dict[str, str]
+    key_file: Path | None  # where its secret may be kept; None: it has no place of its own
 
     async def open(self) -> None:
         """Connect, and make what is not there yet."""
@@ -172,10 +205,13 @@ class State(Accounts, Protocol):
         """Finish what is under way, and disconnect."""
 
     async def ping(self) -> None:
-        """Raise `StateError` if the state cannot be read."""
+        """Raise `StateError` if the state cannot be written to."""
 
-    async def concerns(self) -> list[str]:
-        """Return sentences about a store that may lose what it is given, for the log."""
+    async def server(self) -> str:
+        """Return what tells the server from another one and from itself before a restart."""
+
+    async def concerns(self) -> list[Concern]:
+        """Return why the store may lose what it is given."""
 
     async def claim(self, id: str, body: str, lease: float) -> Claim:  # noqa: A002
         """Claim the id of a request with this body, for so many seconds."""
@@ -194,6 +230,13 @@ class State(Accounts, Protocol):
 
     async def spend(self, day: str | None = None) -> list[Spent]:
         """Return what was spent, on one day (such as "2026-01-31") or on all."""
+
+    async def settle(self, source: str, day: str, charged: float) -> float:
+        """Settle what is unknown for a source on a day: so much of it was charged, the rest not.
+
+        An answer that comes later still counts as it is. Return how much was unknown; `StateError`
+        if that is less than what was charged.
+        """
 
     async def keep(self, name: str, text: str, was: int | None = None) -> bool:
         """Keep a small value.

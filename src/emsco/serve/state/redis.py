@@ -27,18 +27,24 @@ from emsco.serve.state.base import (
     without_secrets,
 )
 from emsco.serve.state.batches import Batches
+from emsco.serve.state.durability import redis_concerns
 from emsco.serve.state.protocol import (
+    INCARNATION,
     KEEP_FOR,
     PAUSE,
     UNSEEN_FOR,
     Claim,
+    Concern,
     Kept,
     Marked,
     OpenIntent,
     Spent,
 )
+from emsco.serve.state.settling import share_of
+from emsco.words.decisions import STATE_LOST
 
 _LATE_FOR = 3600  # seconds for which the outcome of an unanswered call may still come
+_LOST = "lost"  # instead of a number of rows: the state has another incarnation, or none
 _AT_ONCE = 1000  # ids in one command
 
 
@@ -56,6 +62,8 @@ class RedisState(BaseState):
     ----------
     address : str
         The address, such as redis://host:6379/0.
+    deployment : str
+        Whose ids, marks and labels are meant.
     prefix : str, default="emsco:"
         What all names begin with.
     timeout : float, default=5.0
@@ -70,12 +78,13 @@ class RedisState(BaseState):
         self,
         address: str,
         *,
+        deployment: str,
         prefix: str = "emsco:",
         timeout: float = 5.0,
         clock: Callable[[], float] | None = None,
         create: bool = True,
     ) -> None:
-        super().__init__()
+        super().__init__(deployment)
         redis = require("redis.asyncio", "live")
         # A client repeats nothing by itself: a script may have been run although no reply came.
         try:
@@ -92,6 +101,7 @@ class RedisState(BaseState):
             ) from None
         self._address = without_secrets(address)
         self._prefix, self._clock, self._create = prefix, clock, create
+        self._own = f"{prefix}of:{deployment}:"  # what names of this deployment begin with
         self._errors = require("redis.exceptions", "live")
         self._batches: Batches[tuple[Any, ...]] = Batches(self._do)
 
@@ -109,25 +119,34 @@ class RedisState(BaseState):
         await self._redis.aclose()
 
     async def ping(self) -> None:
-        """Raise `StateError` if the state cannot be read."""
-        await self._ask("PING")
+        """Raise `StateError` if the state cannot be written to."""
+        await self._ask("SET", f"{self._prefix}probe", 1, "EX", 60)
 
-    async def concerns(self) -> list[str]:
-        """Return sentences about a store that may lose what it is given, for the log."""
+    async def server(self) -> str:
+        """Return what tells the server from another one and from itself before a restart."""
+        return str((await self._info("server")).get("run_id", ""))
+
+    async def concerns(self) -> list[Concern]:
+        """Return why Redis may lose what it is given."""
+        told = await self._info("persistence") | await self._info("memory")
+        is_written = bool(told.get("aof_enabled"))
+        return redis_concerns(self._address, told, "" if is_written else await self._snapshots())
+
+    async def _snapshots(self) -> str | None:
+        """Return when Redis writes snapshots; None: it does not tell, as those of providers."""
+        try:
+            told: str = (await self._redis.config_get("save")).get("save", "")
+        except self._errors.ResponseError:
+            return None
+        return told
+
+    async def _info(self, section: str) -> dict[str, Any]:
+        """Return what Redis tells of itself; some of a provider tells nothing."""
         with self._named():
-            told = await self._redis.info("persistence") | await self._redis.info("memory")
-        found = []
-        if not told.get("aof_enabled"):
-            found.append(
-                f"Redis at {self._address} writes no append-only file: if it is restarted, ids, "
-                "intents and spending are lost. Set `appendonly yes`."
-            )
-        policy = told.get("maxmemory_policy", "noeviction")
-        if told.get("maxmemory") and policy != "noeviction":
-            found.append(
-                f"Redis at {self._address} may forget what it is given, to save memory "
-                f"({policy}). Set `maxmemory-policy noeviction`."
-            )
+            try:
+                found: dict[str, Any] = await self._redis.info(section)
+            except self._errors.ResponseError:
+                return {}
         return found
 
     # One command
@@ -138,7 +157,8 @@ class RedisState(BaseState):
 
     async def _run(self, script: str, *values: Any, left: Any = None) -> Any:
         """Run a script."""
-        return await self._ask("EVALSHA", _DIGESTS[script], 1, self._prefix, *values, left=left)
+        names = (self._prefix, self._own)
+        return await self._ask("EVALSHA", _DIGESTS[script], 2, *names, *values, left=left)
 
     async def _do(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
         outcomes = await self._send(commands)
@@ -218,15 +238,18 @@ class RedisState(BaseState):
         account = json.dumps([source, whose.tenant])
 
         def undo(granted: list[str]) -> None:
-            if granted and int(granted[0]):
+            if granted and granted != [_LOST] and int(granted[0]):
                 begun = intent_of(id_, source, price, int(granted[0]))
                 self._begin_apart(self.end(begun, 0.0, 0.0))
 
         granted = await self._run(
             scripts.BEGIN, id_, self._now(), n_rows, float(price),
             "" if limit is None else float(limit), source, account, whose.id,
-            self._attempt(whose.id), json.dumps([whose.id, account]), left=undo,
+            self._attempt(whose.id), json.dumps([whose.id, account, self.deployment]),
+            self.incarnation or "", f"{INCARNATION}{self.deployment}", left=undo,
         )  # fmt: skip
+        if granted == [_LOST]:
+            return intent_of(id_, source, price, None, STATE_LOST)
         return intent_of(id_, source, price, int(granted[0]) if granted else None)
 
     async def end(self, intent: Intent, spent: float, unknown: float) -> None:
@@ -267,6 +290,19 @@ class RedisState(BaseState):
                 spent.append(Spent(source, tenant, day_of(number), paid, unknown, tuple(waits)))
         return spent
 
+    async def settle(self, source: str, day: str, charged: float) -> float:
+        """Settle what is unknown for a source on a day: so much of it was charged, the rest not."""
+        number, begin = day_number(day), f"{self._prefix}late:"
+        with self._named():
+            late = [key async for key in self._redis.scan_iter(f"{begin}*", count=_AT_ONCE)]
+        unknown, fits = await self._run(
+            scripts.SETTLE, source, number, float(charged), _LATE_FOR,
+            *(key.removeprefix(begin) for key in late),
+        )  # fmt: skip
+        if not int(fits):
+            share_of(charged, float(unknown))  # raises
+        return float(unknown)
+
     async def _hash(self, name: str) -> dict[str, str]:
         found: dict[str, str] = await self._ask("HGETALL", f"{self._prefix}{name}")
         return found
@@ -298,10 +334,7 @@ class RedisState(BaseState):
         for first in range(0, len(ids), _AT_ONCE):
             some = ids[first : first + _AT_ONCE]
             marks, truths = await asyncio.gather(
-                *(
-                    self._ask("HMGET", f"{self._prefix}{name}", *some)
-                    for name in ("marks", "truths")
-                )
+                *(self._ask("HMGET", f"{self._own}{name}", *some) for name in ("marks", "truths"))
             )
             found += [
                 _marked(id_, mark, truth)
@@ -318,7 +351,7 @@ class RedisState(BaseState):
         self, before: float, since: float = 0.0, model: str | None = None
     ) -> list[Marked]:
         """Return marked decisions made before a time, and not before another, oldest first."""
-        key = f"{self._prefix}marked"
+        key = f"{self._own}marked"
         ids = await self._ask("ZRANGEBYSCORE", key, float(since), f"({float(before)!r}")
         return [row for row in await self.marked(ids) if model is None or row.model == model]
 
@@ -333,7 +366,7 @@ _DIGESTS = {script: sha1(script.encode()).hexdigest() for script in scripts.ALL}
 
 def _open_intent(id_: str, begun: str) -> tuple[int, OpenIntent]:
     day, granted, price, at, _, whose = begun.split(" ", 5)
-    request, account = json.loads(whose)
+    request, account, _ = json.loads(whose)
     source, tenant = json.loads(account)
     held = float(price) * int(granted)
     return int(day), OpenIntent(id_, source, tenant, request, float(at), int(granted), held)

@@ -1,13 +1,14 @@
 """What Redis does at once for a state: scripts, each of which nothing interrupts.
 
-Every script takes the prefix of all names as its only key. Numbers are passed as text with all
-their digits, since Redis would cut replies down to whole numbers, and Lua to fourteen digits.
+Every script takes two keys: the prefix of all names (p), and that of the names of one deployment
+(d). Numbers are passed as text with all their digits, since Redis would cut replies down to whole
+numbers, and Lua to fourteen digits.
 """
 
 from __future__ import annotations
 
 _HEAD = """
-local p = KEYS[1]
+local p, d = KEYS[1], KEYS[2]
 
 local function text(number) return string.format('%.17g', number) end
 
@@ -34,6 +35,15 @@ end
 local function buy(claim, source, attempt, calls)
   redis.call('HSET', claim, 'bought:' .. source, attempt .. ' ' .. string.format('%d', calls))
 end
+
+-- A call may cost something (`has`) where before it might not, or the other way round (`had`).
+local function count(deployment, request, source, attempt, had, has)
+  local claim = p .. 'of:' .. deployment .. ':id:' .. request
+  local by, calls = bought(claim, source)
+  if by ~= attempt then return end
+  if had and not has and calls > 0 then buy(claim, source, attempt, calls - 1) end
+  if has and not had then buy(claim, source, attempt, calls + 1) end
+end
 """
 
 # The version of the layout: set if there is none.
@@ -49,7 +59,7 @@ return redis.call('GET', p .. 'version')
 CLAIM = (
     _HEAD
     + """
-local key, now, lease = p .. 'id:' .. ARGV[1], clock(ARGV[3]), tonumber(ARGV[4])
+local key, now, lease = d .. 'id:' .. ARGV[1], clock(ARGV[3]), tonumber(ARGV[4])
 local found = redis.call('HMGET', key, 'body', 'attempt', 'until', 'answer')
 local attempt = 1
 if found[1] then
@@ -68,7 +78,7 @@ return {'claimed', count}
 RENEW = (
     _HEAD
     + """
-local key = p .. 'id:' .. ARGV[1]
+local key = d .. 'id:' .. ARGV[1]
 local found = redis.call('HMGET', key, 'attempt', 'answer')
 if found[1] ~= ARGV[2] or found[2] then return 0 end
 redis.call('HSET', key, 'until', text(clock(ARGV[3]) + tonumber(ARGV[4])))
@@ -79,7 +89,7 @@ return 1
 ANSWER = (
     _HEAD
     + """
-local key = p .. 'id:' .. ARGV[1]
+local key = d .. 'id:' .. ARGV[1]
 local found = redis.call('HMGET', key, 'body', 'answer')
 if not found[1] then return nil end
 if found[2] then return {found[2]} end
@@ -92,7 +102,7 @@ return {}
 DROP = (
     _HEAD
     + """
-local key = p .. 'id:' .. ARGV[1]
+local key = d .. 'id:' .. ARGV[1]
 local found = redis.call('HGETALL', key)
 local kept = {}
 for i = 1, #found, 2 do kept[found[i]] = found[i + 1] end
@@ -108,14 +118,18 @@ redis.call('DEL', key)
 )
 
 # An intent without an outcome is a field of `open`: day, rows, price, time, attempt, and as JSON
-# the request and the account. An account is a source and a tenant, as JSON too. `spent:` and the
-# day holds what is paid (p) and unknown (u) by account, and both (c) by source, for limits.
+# the request, the account and the deployment. An account is a source and a tenant, as JSON too.
+# `spent:` and the day holds what is paid (p) and unknown (u) by account, and both (c) by source,
+# for limits. Nothing is granted where the state lacks the incarnation that is expected.
 BEGIN = (
     _HEAD
     + """
 local id, now, rows, price = ARGV[1], clock(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local source, account, request, attempt, whose = ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
-local claim, claimed = p .. 'id:' .. request, false
+if ARGV[11] ~= '' and redis.call('HGET', p .. 'kept:' .. ARGV[12], 'text') ~= ARGV[11] then
+  return {'lost'}
+end
+local claim, claimed = d .. 'id:' .. request, false
 if request ~= '' then
   claimed = redis.call('HGET', claim, 'attempt')
   if claimed and claimed ~= attempt then return {} end
@@ -151,16 +165,17 @@ END = (
 local id, paid, unknown, source = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 local late = p .. 'late:' .. id
 local begun = redis.call('HGET', p .. 'open', id)
-local had_paid, had_unknown = 0, nil
+local had_paid, had_unknown, had = 0, nil, true
 if not begun then
   local kept = redis.call('HMGET', late, 'begun', 'paid', 'unknown')
   begun = kept[1]
   if not begun then return end
   had_paid, had_unknown = tonumber(kept[2]), tonumber(kept[3])
+  had = had_paid + had_unknown > 0
 end
 local day, granted, price, _, attempt, whose = string.match(
   begun, '^(%S+) (%S+) (%S+) (%S+) (%S+) (.*)$')
-local request, account = unpack(cjson.decode(whose))
+local request, account, deployment = unpack(cjson.decode(whose))
 if not had_unknown then had_unknown = tonumber(price) * tonumber(granted) end
 local spent = p .. 'spent:' .. day
 add(spent, 'p' .. account, paid - had_paid)
@@ -173,11 +188,59 @@ if unknown > 0 then
 else
   redis.call('DEL', late)
 end
-local claim = p .. 'id:' .. request
-local by, calls = bought(claim, source)
-if paid + unknown == 0 and by == attempt and calls > 0 then
-  buy(claim, source, attempt, calls - 1)
+count(deployment, request, source, attempt, had, paid + unknown > 0)
+"""
+)
+
+# What is unknown for a source on a day is settled: a share of it was charged. Calls without an
+# outcome are kept as `late:` as well, so that an answer that comes later counts as it is.
+SETTLE = (
+    _HEAD
+    + """
+local source, day, charged = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local spent, unknown, accounts = p .. 'spent:' .. day, 0, {}
+local totals = redis.call('HGETALL', spent)
+for i = 1, #totals, 2 do
+  local account = string.sub(totals[i], 2)
+  if string.sub(totals[i], 1, 1) == 'u' and cjson.decode(account)[1] == source then
+    accounts[account] = tonumber(totals[i + 1])
+    unknown = unknown + accounts[account]
+  end
 end
+if not (charged >= 0 and charged <= unknown + 1e-6) then return {text(unknown), '0'} end
+local share = unknown > 0 and math.min(1, charged / unknown) or 0
+for account, amount in pairs(accounts) do
+  add(spent, 'p' .. account, amount * share)
+  redis.call('HSET', spent, 'u' .. account, '0')
+end
+add(spent, 'c' .. source, -unknown * (1 - share))
+
+local function settle(id, begun, paid, amount)
+  local of, granted, price, _, attempt, whose = string.match(
+    begun, '^(%S+) (%S+) (%S+) (%S+) (%S+) (.*)$')
+  local request, account, deployment = unpack(cjson.decode(whose))
+  if of ~= day or cjson.decode(account)[1] ~= source then return false end
+  amount = amount or tonumber(price) * tonumber(granted)
+  local now = paid + amount * share
+  redis.call('HSET', p .. 'late:' .. id, 'begun', begun, 'paid', text(now), 'unknown', '0')
+  count(deployment, request, source, attempt, true, now > 0)
+  return true
+end
+
+local begun = redis.call('HGETALL', p .. 'open')
+for i = 1, #begun, 2 do
+  if settle(begun[i], begun[i + 1], 0, nil) then
+    redis.call('HDEL', p .. 'open', begun[i])
+    redis.call('EXPIRE', p .. 'late:' .. begun[i], ARGV[4])
+  end
+end
+for i = 5, #ARGV do
+  local kept = redis.call('HMGET', p .. 'late:' .. ARGV[i], 'begun', 'paid', 'unknown')
+  if kept[1] and tonumber(kept[3]) > 0 then
+    settle(ARGV[i], kept[1], tonumber(kept[2]), tonumber(kept[3]))
+  end
+end
+return {text(unknown), '1'}
 """
 )
 
@@ -200,12 +263,12 @@ MARK = (
     _HEAD
     + """
 for i = 1, #ARGV, 3 do
-  local id, early = ARGV[i], p .. 'label:' .. ARGV[i]
-  redis.call('HSET', p .. 'marks', id, ARGV[i + 2])
-  redis.call('ZADD', p .. 'marked', ARGV[i + 1], id)
+  local id, early = ARGV[i], d .. 'label:' .. ARGV[i]
+  redis.call('HSET', d .. 'marks', id, ARGV[i + 2])
+  redis.call('ZADD', d .. 'marked', ARGV[i + 1], id)
   local label = redis.call('GET', early)
   if label then
-    redis.call('HSETNX', p .. 'truths', id, label)
+    redis.call('HSETNX', d .. 'truths', id, label)
     redis.call('DEL', early)
   end
 end
@@ -216,12 +279,12 @@ LABEL = (
     _HEAD
     + """
 local id, label = ARGV[1], ARGV[2]
-if redis.call('HEXISTS', p .. 'marks', id) == 1 then
-  if redis.call('HGET', p .. 'truths', id) == label then return 0 end
-  redis.call('HSET', p .. 'truths', id, label)
+if redis.call('HEXISTS', d .. 'marks', id) == 1 then
+  if redis.call('HGET', d .. 'truths', id) == label then return 0 end
+  redis.call('HSET', d .. 'truths', id, label)
   return 1
 end
-local key = p .. 'label:' .. id
+local key = d .. 'label:' .. id
 local had = redis.call('GET', key)
 redis.call('SET', key, label, 'EX', ARGV[3])
 return had == label and 0 or 1
@@ -231,14 +294,14 @@ return had == label and 0 or 1
 FORGET = (
     _HEAD
     + """
-local ids = redis.call('ZRANGEBYSCORE', p .. 'marked', '-inf', '(' .. ARGV[1], 'LIMIT', 0, 1000)
+local ids = redis.call('ZRANGEBYSCORE', d .. 'marked', '-inf', '(' .. ARGV[1], 'LIMIT', 0, 1000)
 for _, id in ipairs(ids) do
-  redis.call('HDEL', p .. 'marks', id)
-  redis.call('HDEL', p .. 'truths', id)
-  redis.call('ZREM', p .. 'marked', id)
+  redis.call('HDEL', d .. 'marks', id)
+  redis.call('HDEL', d .. 'truths', id)
+  redis.call('ZREM', d .. 'marked', id)
 end
 return #ids
 """
 )
 
-ALL = (VERSION, CLAIM, RENEW, ANSWER, DROP, BEGIN, END, KEEP, MARK, LABEL, FORGET)
+ALL = (VERSION, CLAIM, RENEW, ANSWER, DROP, BEGIN, END, SETTLE, KEEP, MARK, LABEL, FORGET)

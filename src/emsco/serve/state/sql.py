@@ -26,18 +26,22 @@ from emsco.serve.state.base import (
 from emsco.serve.state.lanes import Lane
 from emsco.serve.state.protocol import (
     DONE,
+    INCARNATION,
     KEEP_FOR,
     OTHER,
     PAUSE,
     RUNNING,
     UNSEEN_FOR,
     Claim,
+    Concern,
     Kept,
     Marked,
     OpenIntent,
     Spent,
 )
+from emsco.serve.state.settling import settle_tables
 from emsco.serve.state.statements import statements, tables
+from emsco.words.decisions import ERROR, STATE_LOST
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -56,6 +60,8 @@ class SQLState(BaseState):
         How work reaches the database.
     address : str
         Its address without secrets, for messages.
+    deployment : str
+        Whose ids, marks and labels are meant.
     prefix : str, default="emsco_"
         What the names of tables begin with.
     clock : callable, default=None
@@ -69,14 +75,15 @@ class SQLState(BaseState):
         lane: Lane,
         address: str,
         *,
+        deployment: str,
         prefix: str = "emsco_",
         clock: Callable[[], float] | None = None,
         create: bool = True,
     ) -> None:
-        super().__init__()
+        super().__init__(deployment)
         self._lane, self._address, self._prefix, self._create = lane, address, prefix, create
         self._clock = time.time if clock is None and not lane.is_postgres else clock
-        self._sql = statements(prefix, is_postgres=lane.is_postgres)
+        self._sql = statements(prefix, deployment, is_postgres=lane.is_postgres)
         self._tidying: asyncio.Task[None] | None = None
         self._opening = asyncio.Lock()
 
@@ -113,14 +120,27 @@ class SQLState(BaseState):
         await self._lane.close()
 
     async def ping(self) -> None:
-        """Raise `StateError` if the state cannot be read."""
-        await self._rows("version")
+        """Raise `StateError` if the state cannot be written to."""
+        await self._write_each("probe", "unprobe")
 
-    async def concerns(self) -> list[str]:
+    async def server(self) -> str:
+        """Return what tells the server from another one and from itself before a restart."""
+        return str((await self._rows("server"))[0][0])
+
+    async def concerns(self) -> list[Concern]:
         """Return nothing: a database keeps what it is given."""
         return []
 
-    # One statement
+    # Statements
+
+    async def _write_each(self, *names: str, **values: Any) -> None:
+        """Run some statements in one transaction."""
+
+        def work(connection: sa.Connection) -> None:
+            for name in names:
+                connection.execute(self._sql[name], values)
+
+        await self._lane.run(work)
 
     async def _rows(self, name: str, /, **values: Any) -> list[Any]:
         """Run a statement, and return its rows."""
@@ -198,7 +218,7 @@ class SQLState(BaseState):
         values = {
             "id": id_, "source": source, "tenant": whose.tenant, "request": whose.id,
             "attempt": self._attempt(whose.id), "rows": n_rows, "price": price, "limit": limit,
-            "now": self._now(),
+            "now": self._now(), "incarnation": self.incarnation,
         }  # fmt: skip
         work = self._begin if limit is None or price == 0 else self._begin_capped
 
@@ -214,7 +234,14 @@ class SQLState(BaseState):
             async with self._opening:  # one connection for it, however many find none at once
                 while (granted := await self._lane.run(once, undo)) == _NO_DAY:
                     await self._lane.make(lambda connection: self._open_day(connection, values))
-        return intent_of(id_, source, price, granted)
+        refused = STATE_LOST if granted is None and await self._is_lost() else ERROR
+        return intent_of(id_, source, price, granted, refused)
+
+    async def _is_lost(self) -> bool:
+        if self.incarnation is None:
+            return False
+        kept = await self.kept(INCARNATION + self.deployment)
+        return kept is None or kept.text != self.incarnation
 
     def _begin(self, connection: sa.Connection, values: dict[str, Any]) -> int | None:
         granted: int | None = connection.execute(self._sql["begin"], values).scalar()
@@ -282,6 +309,16 @@ class SQLState(BaseState):
             for account in [(source, tenant, day)]
         ]
 
+    async def settle(self, source: str, day: str, charged: float) -> float:
+        """Settle what is unknown for a source on a day: so much of it was charged, the rest not."""
+        number, found = day_number(day), []
+
+        def work(connection: sa.Connection) -> None:
+            found.append(settle_tables(connection, self._sql, source, number, charged))
+
+        await self._lane.make(work)
+        return found[-1]
+
     # Small values
 
     async def keep(self, name: str, text: str, was: int | None = None) -> bool:
@@ -335,12 +372,7 @@ class SQLState(BaseState):
 
     async def forget(self, before: float) -> None:
         """Forget marked decisions made before a time."""
-
-        def work(connection: sa.Connection) -> None:
-            for name in ("forget_labels", "forget_marks"):
-                connection.execute(self._sql[name], {"before": before})
-
-        await self._lane.run(work)
+        await self._write_each("forget_labels", "forget_marks", before=before)
 
     # What is old
 
@@ -348,12 +380,8 @@ class SQLState(BaseState):
         """Forget ids after a week, and labels without a mark after a day; add up old intents."""
         values = {"now": self._now(), "keep": KEEP_FOR, "unseen": UNSEEN_FOR}
         adding = () if self._lane.is_postgres else ("add_up",)
-
-        def work(connection: sa.Connection) -> None:
-            for name in (*adding, "tidy_intents", "tidy_claims", "tidy_labels", "tidy_caps"):
-                connection.execute(self._sql[name], values)
-
-        await self._lane.run(work)
+        tidying = ("tidy_intents", "tidy_claims", "tidy_labels", "tidy_caps")
+        await self._write_each(*adding, *tidying, **values)
 
     async def _keep_tidy(self) -> None:
         while True:

@@ -13,18 +13,19 @@ _TABLES = """
 CREATE TABLE IF NOT EXISTS {p}meta (name TEXT PRIMARY KEY, value INTEGER NOT NULL);
 
 CREATE TABLE IF NOT EXISTS {p}claims (
-  id TEXT PRIMARY KEY, body TEXT NOT NULL, attempt INTEGER NOT NULL,
-  until DOUBLE PRECISION NOT NULL, at DOUBLE PRECISION NOT NULL, answer TEXT
+  deployment TEXT NOT NULL, id TEXT NOT NULL, body TEXT NOT NULL, attempt INTEGER NOT NULL,
+  until DOUBLE PRECISION NOT NULL, at DOUBLE PRECISION NOT NULL, answer TEXT,
+  PRIMARY KEY (deployment, id)
 );
 CREATE INDEX IF NOT EXISTS {p}claims_at ON {p}claims (at);
 
 CREATE TABLE IF NOT EXISTS {p}intents (
-  id TEXT PRIMARY KEY, source TEXT NOT NULL, tenant TEXT NOT NULL, request TEXT NOT NULL,
-  attempt INTEGER NOT NULL, day INTEGER NOT NULL, at DOUBLE PRECISION NOT NULL,
-  granted INTEGER NOT NULL, paid DOUBLE PRECISION NOT NULL, unknown DOUBLE PRECISION NOT NULL,
-  is_open INTEGER NOT NULL, is_capped INTEGER NOT NULL
+  id TEXT PRIMARY KEY, deployment TEXT NOT NULL, source TEXT NOT NULL, tenant TEXT NOT NULL,
+  request TEXT NOT NULL, attempt INTEGER NOT NULL, day INTEGER NOT NULL,
+  at DOUBLE PRECISION NOT NULL, granted INTEGER NOT NULL, paid DOUBLE PRECISION NOT NULL,
+  unknown DOUBLE PRECISION NOT NULL, is_open INTEGER NOT NULL, is_capped INTEGER NOT NULL
 );
-CREATE INDEX IF NOT EXISTS {p}intents_request ON {p}intents (request);
+CREATE INDEX IF NOT EXISTS {p}intents_request ON {p}intents (deployment, request);
 CREATE INDEX IF NOT EXISTS {p}intents_day ON {p}intents (day, source);
 
 CREATE TABLE IF NOT EXISTS {p}spent (
@@ -47,15 +48,19 @@ CREATE TABLE IF NOT EXISTS {p}kept (
 );
 
 CREATE TABLE IF NOT EXISTS {p}marks (
-  id TEXT PRIMARY KEY, at DOUBLE PRECISION NOT NULL, model TEXT NOT NULL, label TEXT NOT NULL,
-  accepted INTEGER NOT NULL, reason TEXT NOT NULL, exit_stage INTEGER NOT NULL
+  deployment TEXT NOT NULL, id TEXT NOT NULL, at DOUBLE PRECISION NOT NULL, model TEXT NOT NULL,
+  label TEXT NOT NULL, accepted INTEGER NOT NULL, reason TEXT NOT NULL,
+  exit_stage INTEGER NOT NULL, PRIMARY KEY (deployment, id)
 );
-CREATE INDEX IF NOT EXISTS {p}marks_at ON {p}marks (at);
+CREATE INDEX IF NOT EXISTS {p}marks_at ON {p}marks (deployment, at);
 
 CREATE TABLE IF NOT EXISTS {p}labels (
-  id TEXT PRIMARY KEY, label TEXT NOT NULL, at DOUBLE PRECISION NOT NULL
+  deployment TEXT NOT NULL, id TEXT NOT NULL, label TEXT NOT NULL, at DOUBLE PRECISION NOT NULL,
+  PRIMARY KEY (deployment, id)
 );
 """
+
+_OWN = "deployment = CAST(:deployment AS TEXT)"
 
 # How many rows the money is enough for, as `granted_rows` counts them.
 _ROOM = "(({limit} - cap.counted) / {price} + 1e-6)"
@@ -64,15 +69,21 @@ _GRANTED = """
   ELSE CAST({whole} AS INTEGER) END
 """
 
-# Whether a call may be made: no other attempt has the request, or has bought of the source. The
-# claim is locked, so that another attempt begins before or after this, and not meanwhile; where
-# the attempt is part of a condition on the claim, PostgreSQL locks only claims of other attempts.
-_FREE = """
-  COALESCE((SELECT attempt FROM {p}claims WHERE id = :request {share}), :attempt) = :attempt
+# Whether a call may be made: no other attempt has the request, or has bought of the source, and the
+# state has the incarnation that is expected. The claim is locked, so that another attempt begins
+# before or after this, and not meanwhile; where the attempt is part of a condition on the claim,
+# PostgreSQL locks only claims of other attempts.
+_FREE = r"""
+  COALESCE((SELECT attempt FROM {p}claims WHERE {own} AND id = :request {share}), :attempt)
+    = :attempt
   AND NOT EXISTS (
-    SELECT 1 FROM {p}intents AS other WHERE other.request = :request AND other.source = :source
-    AND other.attempt <> :attempt AND other.paid + other.unknown > 0
+    SELECT 1 FROM {p}intents AS other WHERE {own} AND other.request = :request
+    AND other.source = :source AND other.attempt <> :attempt AND other.paid + other.unknown > 0
   )
+  AND (CAST(:incarnation AS TEXT) IS NULL OR EXISTS (
+    SELECT 1 FROM {p}kept WHERE name = 'incarnation\:' || CAST(:deployment AS TEXT)
+    AND text = CAST(:incarnation AS TEXT)
+  ))
 """
 
 # The account of a source for a day with a limit. It begins with what was held or spent while there
@@ -92,14 +103,14 @@ _CAP = """
 """
 
 _INTENT = """
-  INSERT INTO {p}intents (id, source, tenant, request, attempt, day, at, granted, paid, unknown,
-    is_open, is_capped)
+  INSERT INTO {p}intents (id, deployment, source, tenant, request, attempt, day, at, granted, paid,
+    unknown, is_open, is_capped)
 """
 _INTENT_CAPPED = (
     _INTENT
     + """
-  SELECT :id, :source, :tenant, :request, :attempt, {capped_day}, {now}, {capped_granted}, 0,
-    {capped_granted} * {price}, 1, 1
+  SELECT :id, {deployment}, :source, :tenant, :request, :attempt, {capped_day}, {now},
+    {capped_granted}, 0, {capped_granted} * {price}, 1, 1
 """
 )
 
@@ -116,7 +127,9 @@ _END = """
 """
 
 _MARK_COLUMNS = "m.id, m.at, m.model, m.label, m.accepted, m.reason, m.exit_stage, l.label AS truth"
-_OF_MARKS = "FROM {p}marks AS m LEFT JOIN {p}labels AS l ON l.id = m.id"
+_OF_MARKS = """
+  FROM {p}marks AS m LEFT JOIN {p}labels AS l ON l.deployment = m.deployment AND l.id = m.id
+"""
 
 _SHARED = {
     "version": "SELECT value FROM {p}meta WHERE name = 'version'",
@@ -124,30 +137,41 @@ _SHARED = {
       INSERT INTO {p}meta (name, value) VALUES ('version', :version) ON CONFLICT DO NOTHING
     """,
     "claim": """
-      INSERT INTO {p}claims AS c (id, body, attempt, until, at)
-      VALUES (:id, :body, 1, {now} + :lease, {now})
-      ON CONFLICT (id) DO UPDATE SET attempt = c.attempt + 1, until = {now} + :lease, at = {now}
+      INSERT INTO {p}claims AS c (deployment, id, body, attempt, until, at)
+      VALUES ({deployment}, :id, :body, 1, {now} + :lease, {now})
+      ON CONFLICT (deployment, id) DO UPDATE
+      SET attempt = c.attempt + 1, until = {now} + :lease, at = {now}
       WHERE c.answer IS NULL AND c.body = excluded.body AND c.until <= {now}
       RETURNING attempt
     """,
-    "claimed": "SELECT body, answer FROM {p}claims WHERE id = :id",
+    # Whether there is room: an id that no request can have comes and goes.
+    "probe": """
+      INSERT INTO {p}claims (deployment, id, body, attempt, until, at)
+      VALUES ({deployment}, '', '', 0, 0, 0) ON CONFLICT DO NOTHING
+    """,
+    "unprobe": "DELETE FROM {p}claims WHERE {own} AND id = ''",
+    "claimed": "SELECT body, answer FROM {p}claims WHERE {own} AND id = :id",
     "renew": """
       UPDATE {p}claims SET until = {now} + :lease
-      WHERE id = :id AND attempt = :attempt AND answer IS NULL RETURNING id
+      WHERE {own} AND id = :id AND attempt = :attempt AND answer IS NULL RETURNING id
     """,
     "answer": """
-      UPDATE {p}claims SET answer = :text WHERE id = :id AND answer IS NULL RETURNING id
+      UPDATE {p}claims SET answer = :text WHERE {own} AND id = :id AND answer IS NULL
+      RETURNING id
     """,
     "lapse": """
-      UPDATE {p}claims SET until = 0 WHERE id = :id AND attempt = :attempt AND answer IS NULL
+      UPDATE {p}claims SET until = 0
+      WHERE {own} AND id = :id AND attempt = :attempt AND answer IS NULL
     """,
     "drop": """
-      DELETE FROM {p}claims WHERE id = :id AND attempt = :attempt AND answer IS NULL
-      AND NOT EXISTS (SELECT 1 FROM {p}intents WHERE request = :id AND paid + unknown > 0)
+      DELETE FROM {p}claims WHERE {own} AND id = :id AND attempt = :attempt AND answer IS NULL
+      AND NOT EXISTS (
+        SELECT 1 FROM {p}intents WHERE {own} AND request = :id AND paid + unknown > 0
+      )
     """,
     "begin": _INTENT
     + """
-      SELECT :id, :source, :tenant, :request, :attempt, {day}, {now}, {rows}, 0,
+      SELECT :id, {deployment}, :source, :tenant, :request, :attempt, {day}, {now}, {rows}, 0,
         {rows} * {price}, 1, 0
       WHERE {free} RETURNING granted
     """,
@@ -174,6 +198,31 @@ _SHARED = {
       SELECT id, source, tenant, request, at, granted, unknown, day FROM {p}intents
       WHERE is_open = 1 AND (CAST(:day AS INTEGER) IS NULL OR day = :day) ORDER BY at, id
     """,
+    "unknown": """
+      SELECT COALESCE(SUM(unknown), 0.0) FROM (
+        SELECT source, day, unknown FROM {p}spent
+        UNION ALL SELECT source, day, unknown FROM {p}intents
+      ) AS every WHERE source = :source AND day = :day
+    """,
+    "settle_cap": """
+      UPDATE {p}caps SET counted = (
+        SELECT CASE WHEN counted > SUM(unknown) * (1 - {share})
+          THEN counted - SUM(unknown) * (1 - {share}) ELSE 0 END
+        FROM {p}intents AS i WHERE i.source = :source AND i.day = :day AND i.is_capped = 1
+      )
+      WHERE source = :source AND day = :day AND EXISTS (
+        SELECT 1 FROM {p}intents AS i
+        WHERE i.source = :source AND i.day = :day AND i.is_capped = 1
+      )
+    """,
+    "settle_intents": """
+      UPDATE {p}intents SET paid = paid + unknown * {share}, unknown = 0, is_open = 0
+      WHERE source = :source AND day = :day AND (unknown > 0 OR is_open = 1)
+    """,
+    "settle_spent": """
+      UPDATE {p}spent SET paid = paid + unknown * {share}, unknown = 0
+      WHERE source = :source AND day = :day
+    """,
     "keep": """
       INSERT INTO {p}kept AS k (name, text, version) VALUES (:name, :text, 1)
       ON CONFLICT (name) DO UPDATE SET text = excluded.text, version = k.version + 1
@@ -188,30 +237,38 @@ _SHARED = {
     """,
     "kept": "SELECT text, version FROM {p}kept WHERE name = :name",
     "mark": """
-      INSERT INTO {p}marks (id, at, model, label, accepted, reason, exit_stage)
-      VALUES (:id, :at, :model, :label, :accepted, :reason, :exit_stage)
-      ON CONFLICT (id) DO UPDATE SET at = excluded.at, model = excluded.model,
+      INSERT INTO {p}marks (deployment, id, at, model, label, accepted, reason, exit_stage)
+      VALUES ({deployment}, :id, :at, :model, :label, :accepted, :reason, :exit_stage)
+      ON CONFLICT (deployment, id) DO UPDATE SET at = excluded.at, model = excluded.model,
         label = excluded.label, accepted = excluded.accepted, reason = excluded.reason,
         exit_stage = excluded.exit_stage
     """,
-    "marked": f"SELECT {_MARK_COLUMNS} {_OF_MARKS} WHERE m.id IN :ids",
+    "marked": f"""
+      SELECT {_MARK_COLUMNS} {_OF_MARKS} WHERE m.deployment = {{deployment}} AND m.id IN :ids
+    """,
     "due": f"""
-      SELECT {_MARK_COLUMNS} {_OF_MARKS} WHERE m.at < :before AND m.at >= :since
+      SELECT {_MARK_COLUMNS} {_OF_MARKS} WHERE m.deployment = {{deployment}} AND m.at < :before
+      AND m.at >= :since
       AND (CAST(:model AS TEXT) IS NULL OR m.model = :model) ORDER BY m.at, m.id
     """,
     "label": """
-      INSERT INTO {p}labels AS l (id, label, at) VALUES (:id, :label, {now})
-      ON CONFLICT (id) DO UPDATE SET label = excluded.label, at = excluded.at
+      INSERT INTO {p}labels AS l (deployment, id, label, at)
+      VALUES ({deployment}, :id, :label, {now})
+      ON CONFLICT (deployment, id) DO UPDATE SET label = excluded.label, at = excluded.at
       WHERE l.label <> excluded.label RETURNING id
     """,
     "forget_labels": """
-      DELETE FROM {p}labels WHERE id IN (SELECT id FROM {p}marks WHERE at < :before)
+      DELETE FROM {p}labels WHERE {own}
+      AND id IN (SELECT id FROM {p}marks WHERE {own} AND at < :before)
     """,
-    "forget_marks": "DELETE FROM {p}marks WHERE at < :before",
+    "forget_marks": "DELETE FROM {p}marks WHERE {own} AND at < :before",
     "tidy_claims": "DELETE FROM {p}claims WHERE at < {now} - :keep",
     "tidy_labels": """
       DELETE FROM {p}labels WHERE at < {now} - :unseen
-      AND NOT EXISTS (SELECT 1 FROM {p}marks AS m WHERE m.id = {p}labels.id)
+      AND NOT EXISTS (
+        SELECT 1 FROM {p}marks AS m
+        WHERE m.deployment = {p}labels.deployment AND m.id = {p}labels.id
+      )
     """,
     "tidy_caps": "DELETE FROM {p}caps WHERE day < {day} - 8",
 }
@@ -227,20 +284,28 @@ _ADD_UP = """
 
 # PostgreSQL does in one statement what SQLite does in two of one transaction.
 _SQLITE = {
+    "server": "SELECT ''",
     "cap": _CAP,
     "begin_capped": _INTENT_CAPPED,
     "end_cap": _END_CAP,
     "end": _END,
+    "hold": "UPDATE {p}caps SET counted = counted WHERE source = :source AND day = :day",
     "add_up": _ADD_UP.replace("{gone}", "{p}intents " + _OLD),
     "tidy_intents": "DELETE FROM {p}intents " + _OLD,
 }
+_ALONE = "LOCK TABLE {p}intents IN EXCLUSIVE MODE"
 _POSTGRES = {
+    "server": """
+      SELECT CAST(pg_postmaster_start_time() AS TEXT)
+        || COALESCE(CAST(inet_server_addr() AS TEXT), '')
+    """,
     "begin_capped": f"""
       WITH cap AS ({_CAP}), made AS ({_INTENT_CAPPED} FROM cap WHERE cap.granted > 0)
       SELECT (SELECT granted FROM cap) AS granted, {_HAS_DAY} AS has_day
     """,
     # Calls that end meanwhile wait, and then find their intents adopted.
-    "alone": "LOCK TABLE {p}intents IN EXCLUSIVE MODE",
+    "alone": _ALONE,
+    "hold": _ALONE,
     "end": f"WITH cap AS ({_END_CAP}) {_END}",
     "tidy_intents": f"WITH gone AS (DELETE FROM {{p}}intents {_OLD} RETURNING *) "
     + _ADD_UP.replace("{gone}", "gone"),
@@ -256,8 +321,8 @@ def tables(prefix: str) -> list[str]:
     return [part for part in _TABLES.format(p=prefix).split(";") if part.strip()]
 
 
-def statements(prefix: str, *, is_postgres: bool) -> dict[str, sa.TextClause]:
-    """Return every statement by its name."""
+def statements(prefix: str, deployment: str, *, is_postgres: bool) -> dict[str, sa.TextClause]:
+    """Return every statement by its name, with the deployment filled in."""
     sqlalchemy = require("sqlalchemy", "live")
     now = _SERVERS_NOW if is_postgres else _NOW
     whole = "FLOOR({0})" if is_postgres else "{0}"  # a cast rounds there, and cuts off here
@@ -268,10 +333,13 @@ def statements(prefix: str, *, is_postgres: bool) -> dict[str, sa.TextClause]:
         "new": "(CAST(:paid AS DOUBLE PRECISION) + CAST(:unknown AS DOUBLE PRECISION))",
         "rows": "CAST(:rows AS INTEGER)",
         "price": "CAST(:price AS DOUBLE PRECISION)",
+        "share": "CAST(:share AS DOUBLE PRECISION)",
         "limit": "CAST(:limit AS DOUBLE PRECISION)",
         "capped_day": "cap.day" if is_postgres else ":day",
         "capped_granted": "cap.granted" if is_postgres else ":granted",
-        "free": _FREE.format(p=prefix, share="FOR SHARE" if is_postgres else ""),
+        "deployment": "CAST(:deployment AS TEXT)",
+        "own": _OWN,
+        "free": _FREE.format(p=prefix, own=_OWN, share="FOR SHARE" if is_postgres else ""),
     }
     room = _ROOM.format(**parts)
     parts["granted_cap"] = _GRANTED.format(room=room, whole=whole.format(room), **parts)
@@ -279,5 +347,8 @@ def statements(prefix: str, *, is_postgres: bool) -> dict[str, sa.TextClause]:
         name: sqlalchemy.text(text.format(**parts))
         for name, text in (_SHARED | (_POSTGRES if is_postgres else _SQLITE)).items()
     }
+    for name, statement in found.items():
+        if ":deployment" in statement.text:
+            found[name] = statement.bindparams(deployment=deployment)
     found["marked"] = found["marked"].bindparams(sqlalchemy.bindparam("ids", expanding=True))
     return found

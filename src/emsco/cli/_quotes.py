@@ -1,0 +1,135 @@
+"""Quotes of CSV, checked while it is read: one that is left open would join rows without a word.
+
+A quote at the beginning of a cell opens it, and a line break before the next single quote is part
+of the cell; anywhere else a quote is a character like any other. Arrow reads CSV in the same way.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from emsco.exceptions import ArtifactError
+
+_QUOTE, _BREAKS = b'"', b"\n\r"
+
+
+class QuoteCheck:
+    """A stream that refuses open quotes, by their line, before anybody has read them.
+
+    Parameters
+    ----------
+    stream : binary file
+        What is read.
+    path : path
+        Its name, for errors.
+    delimiter : str
+        What separates cells.
+    line : int
+        The number of the line that is read next.
+    newlines_in_cells : bool
+        Whether a quoted cell may hold line breaks; it must end all the same.
+    """
+
+    closed = False  # which Arrow asks for, as it does for `read`
+
+    def __init__(
+        self, stream: Any, path: Path, delimiter: str, *, line: int, newlines_in_cells: bool
+    ) -> None:
+        self._stream, self._path = stream, path
+        self._cells = QuotedCells(delimiter)
+        self._line, self._newlines_in_cells = line, newlines_in_cells
+        self._rest = b""  # a cell or a line that goes on in what is read next
+
+    def read(self, size: int = -1) -> bytes:
+        """Read at most so many bytes."""
+        read: bytes = self._stream.read(size)
+        if _QUOTE not in read and _QUOTE not in self._rest:  # as most of it; it is not copied
+            self._line += _count_lines(read)
+            self._rest = read[read.rfind(b"\n") + 1 :]  # the last character of a line is enough
+            return read
+        text = self._rest + read
+        end = text.rfind(b"\n") + 1 if read else len(text)
+        lines, self._rest = text[:end], text[end:]
+        start = self._open_cell(lines, ended=not read)
+        if start is not None:
+            lines, self._rest = text[:start], text[start:]
+        self._line += _count_lines(lines)
+        return read
+
+    def _open_cell(self, text: bytes, *, ended: bool) -> int | None:
+        """Find the cell that is still open at the end of a text; refuse what is not allowed."""
+        for start, end in self._cells.broken(text):
+            if end is None and ended:
+                raise unclosed(self._path, self._line + text.count(b"\n", 0, start))
+            if not self._newlines_in_cells:
+                raise broken(self._path, self._line + text.count(b"\n", 0, start))
+            if end is None:
+                return start
+        return None
+
+
+class QuotedCells:
+    """Finds quoted cells with line breaks."""
+
+    def __init__(self, delimiter: str) -> None:
+        begins = _BREAKS + delimiter.encode()
+        self._may_precede = np.zeros(256, dtype=np.bool_)
+        self._may_precede[list(begins + _QUOTE)] = True
+        self._cell = re.compile(rb'(?:\A|(?<=[%b]))"[^"]*(?:""[^"]*)*("?)' % re.escape(begins))
+
+    def broken(self, text: bytes) -> list[tuple[int, int | None]]:
+        """Return where cells with line breaks begin and end; None: not in this text.
+
+        A text begins with a cell. Where it is cut off within one, that cell has a line break.
+        """
+        if self._has_none(text):
+            return []
+        return [
+            (found.start(), found.end() if found[1] else None)
+            for found in self._cell.finditer(text)
+            if not found[1] or b"\n" in found[0] or b"\r" in found[0]
+        ]
+
+    def _has_none(self, text: bytes) -> bool:
+        """Return True only if no cell has a line break; False proves nothing.
+
+        Much faster than finding cells. If each quote that opens a cell, by turns with those that
+        close one, is where a cell can begin, or doubles a quote, then no quote is a character of
+        its own, as in 5" for inches; and so every second quote closes a cell.
+        """
+        codes = np.frombuffer(text, dtype=np.uint8)
+        marks = (codes == _QUOTE[0]) | (codes == _BREAKS[0])
+        if _BREAKS[1:] in text:
+            marks |= codes == _BREAKS[1]
+        places = np.flatnonzero(marks)
+        is_quote = codes[places] == _QUOTE[0]
+        is_inside = np.cumsum(is_quote, dtype=np.int32) % 2 == 1
+        if not len(places) or is_inside[-1] or is_inside[~is_quote].any():
+            return not len(places)
+        opening = places[is_quote][::2]
+        return bool(self._may_precede[codes[opening[opening > 0] - 1]].all())
+
+
+def _count_lines(text: bytes) -> int:
+    return int(np.count_nonzero(np.frombuffer(text, dtype=np.uint8) == _BREAKS[0]))
+
+
+def broken(path: Path, line: int) -> ArtifactError:
+    """Make the error for a cell that goes on in the next line."""
+    return ArtifactError(
+        f"{path} has a quote in line {line} that does not end there, so the lines after it would "
+        "be read as one cell; close the quote, or use --newlines-in-cells if cells hold line "
+        "breaks."
+    )
+
+
+def unclosed(path: Path, line: int) -> ArtifactError:
+    """Make the error for a cell that never ends."""
+    return ArtifactError(
+        f"{path} ends inside a quote, which begins in line {line}; close it, or double a quote "
+        "that belongs to the text."
+    )

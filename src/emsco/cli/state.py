@@ -1,0 +1,70 @@
+"""`emsco state`: begin a state that services share, or accept that it has lost its data."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from emsco.serve.incarnation import Incarnation
+    from emsco.serve.state import State
+
+_State = Annotated[
+    str,
+    typer.Argument(
+        envvar="EMSCO_STATE",
+        help="The state of the service: redis://... or postgresql://...",
+    ),
+]
+_Deployment = Annotated[
+    str, typer.Option(help="The name of the deployment, as `emsco serve` is given it.")
+]
+
+
+def init(state: _State, deployment: _Deployment) -> None:
+    """Begin the state of a deployment, once, before its first service is started.
+
+    A service with sources that are paid for never does this by itself: it could not tell a new
+    state from one that has lost what was paid for. Do not let a script do it at every start.
+    """
+    from emsco.cli._print import print_text
+    from emsco.serve.incarnation import begin
+
+    new = _written(state, deployment, begin)
+    print_text(f"The state of {deployment} begins: incarnation {new.id}.")
+
+
+def accept(state: _State, deployment: _Deployment) -> None:
+    """Accept a state that has lost its data, or another one, and let paid calls go on.
+
+    Before that, find out what was lost. Requests whose ids the state no longer knows are decided
+    and paid for again, and the limits of the day begin anew.
+    """
+    from emsco.cli._print import print_text
+    from emsco.serve.incarnation import accept as write
+
+    new = _written(state, deployment, write)
+    print_text(f"The state of {deployment} is accepted: incarnation {new.id}.")
+
+
+def _written(
+    address: str, deployment: str, write: Callable[[State], Awaitable[Incarnation]]
+) -> Incarnation:
+    import asyncio
+
+    from emsco.serve.settings import Settings
+    from emsco.serve.state import open_state
+
+    name = Settings(state=address, deployment=deployment).deployment  # checked
+
+    async def run() -> Incarnation:
+        opened = await open_state(address, deployment=name)
+        try:
+            return await write(opened)
+        finally:
+            await opened.close()
+
+    return asyncio.run(run())
