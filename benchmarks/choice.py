@@ -10,7 +10,7 @@ import numpy as np
 
 from benchmarks.measure import Result
 from emsco import Candidate, Costs, Evaluation, ParetoFront, StageDesign
-from emsco.search.choice import cheapest_as_good
+from emsco.search.default_rule import cheapest_as_good
 
 CANDIDATES = 10_000
 ROWS = {"healthy": 70_000, "hyper": 10_000, "hypo": 20_000}

@@ -23,7 +23,7 @@ from benchmarks.applicants import applicants, fit
 from benchmarks.measure import Result, best_times
 from emsco import dump
 from emsco.cli._app import app
-from emsco.cli._tables import CsvRows
+from emsco.cli._table_file import CsvRows
 
 ROWS = 1_000_000
 ROW_GROUP = 2**17

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from benchmarks.measure import Result, best_times
 from emsco import CascadeClassifier, StageDesign
-from emsco.cascade.loop import Answer, Ask, decide_rows, drive
+from emsco.cascade.decision_loop import Answer, Ask, decide_rows, drive
 
 ROWS = 1_000_000
 FEATURES = 15

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from benchmarks.decide import FEATURES, STAGES, THRESHOLD, Stages
 from benchmarks.measure import Result
 from emsco import CascadeClassifier, Costs, InputGuard, Source, StageDesign
-from emsco.acquisition import LiveCascade, RedisSource, Sources
-from emsco.words.costs import Costs as _Costs
+from emsco.core.costs import Costs as _Costs
+from emsco.live import LiveCascade, RedisSource, Sources
 
 ROWS = 1_000
 URL = os.environ.get("EMSCO_TEST_REDIS", "redis://127.0.0.1:6379/0")

@@ -12,6 +12,7 @@ from sklearn.datasets import make_classification
 from sklearn.model_selection import train_test_split
 
 from emsco import Costs
+from emsco.core.threshold import resolve
 from emsco.datasets import (
     CostlyData,
     load_credit,
@@ -25,9 +26,8 @@ from emsco.learners import learner_of
 from emsco.learners.folds import Fold
 from emsco.learners.protocol import SetFits
 from emsco.learners.training import Training
-from emsco.search._outcomes import OutcomeTable
+from emsco.search._outcome_table import OutcomeTable
 from emsco.search._problem import Problem
-from emsco.words.threshold import resolve
 
 PIMA_CLASSES = {
     "age": 1, "pregnancies": 1, "bmi": 1, "pedigree": 1,

@@ -23,7 +23,7 @@ from emsco.search._thresholds import thresholds_by_stage
 from emsco.search.strategies.emsco import EMSCO
 from emsco.search.strategies.exhaustive import Exhaustive, _Walk
 from emsco.search.strategies.hybrid import Hybrid
-from emsco.search.strategies.local import LocalSearch
+from emsco.search.strategies.local_search import LocalSearch
 
 
 @dataclass(frozen=True)

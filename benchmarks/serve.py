@@ -25,7 +25,7 @@ from benchmarks.live import PREFIX, URL, problem, stored
 from benchmarks.measure import Result
 from benchmarks.served import keys
 from emsco import dump
-from emsco.acquisition import RedisSource, Sources
+from emsco.live import RedisSource, Sources
 from experiments.live.ports import free_port
 
 POSTGRES = os.environ.get("EMSCO_TEST_POSTGRES", "postgresql://postgres@127.0.0.1:5432/test")

@@ -20,15 +20,15 @@ from pydantic_core import to_json
 from benchmarks.decide import THRESHOLD
 from benchmarks.live import PREFIX, URL, problem
 from emsco import CascadeClassifier, Costs, Source, StageDesign
-from emsco.acquisition import CallableSource, Sources
+from emsco.live import CallableSource, Sources
 from emsco.serve.app import make_app
-from emsco.serve.connections import Connection
-from emsco.serve.deployed import Deployed
+from emsco.serve.bearer_tokens import Tokens
+from emsco.serve.connection_timeouts import Connection
+from emsco.serve.deployment import Deployed
 from emsco.serve.server import Server, make_watch
 from emsco.serve.service import Service
 from emsco.serve.settings import Settings
 from emsco.serve.state import open_state
-from emsco.serve.tokens import Tokens
 
 JSON = "application/json"
 # As long as the answer of the service to one row.

@@ -1,6 +1,6 @@
 """The API of the site: every public name with its page, and the examples that docstrings lack.
 
-Public are the names of `emsco._ground.names.PUBLIC`; what the modules of `MODULES` offer, which is
+Public are the names of `emsco._utils.public_names.PUBLIC`; what the modules of `MODULES` offer, which is
 their `__all__`, or else the classes and functions that they define; and the `__all__` of other
 rooms. Modules that only hold names of `PUBLIC` are other import paths of these.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import emsco
-from emsco._ground.names import MODULES, PUBLIC
+from emsco._utils.public_names import MODULES, PUBLIC
 
 HERE = Path(__file__).parent
 PACKAGE = Path(emsco.__file__).parent

@@ -22,8 +22,8 @@ import numpy as np
 import redis
 
 from emsco import CascadeClassifier, Costs, StageDesign
-from emsco.acquisition import CallableSource, LiveCascade, RedisSource, Sources
 from emsco.datasets import load_phishing
+from emsco.live import CallableSource, LiveCascade, RedisSource, Sources
 
 X, y, listed = load_phishing()
 prices = {source.name: source for source in listed.sources}

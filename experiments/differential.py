@@ -30,13 +30,13 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from typer.testing import CliRunner
 
 from emsco import CascadeClassifier, CascadeSearchCV, InputGuard, StageDesign, dump, load
-from emsco.cli import _tables
+from emsco.cli import _table_file
 from emsco.cli._app import app
-from emsco.cli._deciding import Tally as Decided
-from emsco.cli._deciding import decided, schema_of
-from emsco.cli._tables import open_rows
+from emsco.cli._decision_stream import Tally as Decided
+from emsco.cli._decision_stream import decided, schema_of
+from emsco.cli._table_file import open_rows
+from emsco.core.decisions import INVALID_VALUE, kind_of
 from emsco.exceptions import EmscoWarning, ValuesError
-from emsco.words.decisions import INVALID_VALUE, kind_of
 from experiments.hostile import (
     NUMBER,
     SHOP,
@@ -334,13 +334,13 @@ def by_command(model: Path, path: Path) -> Outcome:
 @contextmanager
 def small_blocks(cascade: CascadeClassifier) -> Iterator[None]:
     """Let rows be read and decided a few at a time."""
-    before = cascade.decider_, _tables._BLOCK_BYTES, _tables._BLOCK_ROWS
+    before = cascade.decider_, _table_file._BLOCK_BYTES, _table_file._BLOCK_ROWS
     few = replace(cascade.decider_, block_rows=2)
     try:
-        cascade.decider_, _tables._BLOCK_BYTES, _tables._BLOCK_ROWS = few, 2**13, 2
+        cascade.decider_, _table_file._BLOCK_BYTES, _table_file._BLOCK_ROWS = few, 2**13, 2
         yield
     finally:
-        cascade.decider_, _tables._BLOCK_BYTES, _tables._BLOCK_ROWS = before
+        cascade.decider_, _table_file._BLOCK_BYTES, _table_file._BLOCK_ROWS = before
 
 
 def _together(model: Model, alone: Sequence[Outcome]) -> Outcome:

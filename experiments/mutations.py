@@ -34,11 +34,11 @@ from emsco import (
     dump,
     load,
 )
-from emsco._ground.generated import generated_names
+from emsco._utils.feature_names import generated_names
 from emsco.cascade.fingerprint import fingerprint
 from emsco.certify import certify
 from emsco.exceptions import ArtifactError, CertificateWarning, CheckpointError
-from emsco.learners.final import LoggedAnswers
+from emsco.learners.final_model import LoggedAnswers
 from emsco.rows.encoding import Category
 from emsco.rows.ledger import forget_all
 from experiments.loading import MOST_MEMORY, peak, reset_peak

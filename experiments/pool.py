@@ -21,13 +21,13 @@ from sklearn.datasets import make_classification
 import emsco
 from emsco import Candidate, CascadeSearchCV, Costs, Evaluation, StageDesign
 from emsco.certify import Targets, certify_together
-from emsco.certify._family import Family
-from emsco.certify._floors import UNSAID, Floors
+from emsco.certify._filters import UNSAID, Floors
+from emsco.certify._hypothesis_family import Family
+from emsco.core.selection import Bounds
+from emsco.core.threshold import lowest, resolve
 from emsco.datasets import make_costly_classification
 from emsco.exceptions import EmscoWarning, SelectionError
 from emsco.rows.ledger import forget_all
-from emsco.words.selection import Bounds
-from emsco.words.threshold import lowest, resolve
 
 CLASSES = [0, 1]
 KINDS = ("shared", "by class", "by stage")  # of thresholds

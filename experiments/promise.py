@@ -17,10 +17,10 @@ import numpy as np
 from sklearn.frozen import FrozenEstimator
 
 from emsco import Candidate, CascadeSearchCV, Evaluation, evaluate
+from emsco.core.caution import wilson
 from emsco.datasets import load_hepatitis, load_thyroid
 from emsco.exceptions import EmscoWarning, SelectionError
-from emsco.search.choice import select_as_asked
-from emsco.words.caution import wilson
+from emsco.search.default_rule import select_as_asked
 from experiments.headline import boosted_trees
 from experiments.peers.all_sources import all_sources
 from experiments.peers.compare import Interval, Target, corrected_interval, make_targets

@@ -20,7 +20,7 @@ from emsco import CascadeClassifier, datasets, evaluate
 from emsco.certify import certify
 from emsco.exceptions import CertificateError
 from emsco.rows.ledger import forget_all
-from emsco.rows.sketches import Sketch
+from emsco.rows.row_sketch import Sketch
 from experiments.tables import exact_interval, markdown
 
 Table = tuple[Any, NDArray[Any]]

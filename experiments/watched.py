@@ -22,8 +22,8 @@ from scipy import stats  # type: ignore[import-untyped]  # scipy ships no types
 
 from emsco import Decisions
 from emsco.certify.monitor import Alarm, CertificateMonitor
+from emsco.serve.audit_watch import Watch
 from emsco.serve.state.protocol import Kept, Marked, State
-from emsco.serve.watch import Watch
 from experiments.monitor import ALPHA, CALIBRATION_ROWS, COSTS, SURELY, World
 from experiments.results import write
 from experiments.tables import markdown

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from emsco.certify._kinds import Events, percent
+from emsco.certify._target_kinds import Events, percent
 
 
 class MinRecall:

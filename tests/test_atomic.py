@@ -8,12 +8,12 @@ import sys
 
 import pytest
 
-from emsco._ground.atomic import write_whole
+from emsco._utils.atomic_write import write_whole
 from emsco.exceptions import ArtifactError
 
 SLOW = """
 import sys, time
-from emsco._ground.atomic import write_whole
+from emsco._utils.atomic_write import write_whole
 def parts():
     yield b"half"
     print("writing", flush=True)
@@ -79,7 +79,7 @@ def test_what_cannot_be_written_leaves_what_was_there(tmp_path):
 
 RACER = """
 import sys
-from emsco._ground.atomic import write_whole
+from emsco._utils.atomic_write import write_whole
 path, keep, own, n_writes = sys.argv[1], sys.argv[2] or None, sys.argv[3].encode(), int(sys.argv[4])
 for _ in range(n_writes):
     write_whole(path, [own * 1000, own * 1000], keep=keep)

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emsco import Candidate, Costs, Evaluation, ParetoFront, StageDesign
+from emsco.core.caution import less_margin, standard_errors, wilson
+from emsco.core.selection import BEST, Bounds
 from emsco.exceptions import SelectionError
-from emsco.words.caution import less_margin, standard_errors, wilson
-from emsco.words.selection import BEST, Bounds
 
 COSTS = Costs.per_feature({"a": 1, "b": 2, "c": 4})
 

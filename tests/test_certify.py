@@ -37,8 +37,8 @@ from emsco import (
 from emsco.cascade.fingerprint import fingerprints
 from emsco.certify import Targets, certify, certify_together, fingerprint, required_rows
 from emsco.certify._binomial import cost_p_value, cost_upper, lower, tail, upper
-from emsco.certify._order import in_order
-from emsco.certify._sequence import passed, shares
+from emsco.certify._fixed_sequence import passed, shares
+from emsco.certify._test_order import in_order
 from emsco.datasets import load_spambase, load_thyroid, make_costly_classification
 from emsco.exceptions import (
     ArtifactError,
@@ -47,7 +47,7 @@ from emsco.exceptions import (
     ColumnsError,
     ValuesError,
 )
-from emsco.rows.known import FittedRows
+from emsco.rows.fitted_rows import FittedRows
 from emsco.rows.ledger import forget_all
 
 PAGE = Path(__file__).parent.parent / "docs" / "certificates.md"

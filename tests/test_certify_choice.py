@@ -9,7 +9,6 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from emsco.monitor import CertificateMonitor
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
@@ -27,13 +26,14 @@ from emsco import (
 )
 from emsco.certify import Certificate, Targets, certify, certify_together, fingerprint
 from emsco.certify._binomial import lower, upper
-from emsco.certify._family import family_of
-from emsco.certify._floors import Floors
-from emsco.certify._order import in_order
-from emsco.certify._sequence import passed, shares, shares_with_chosen
+from emsco.certify._filters import Floors
+from emsco.certify._fixed_sequence import passed, shares, shares_with_chosen
+from emsco.certify._hypothesis_family import family_of
+from emsco.certify._test_order import in_order
 from emsco.certify.savings import savings
 from emsco.datasets import make_costly_classification
 from emsco.exceptions import CertificateError, MonitorWarning
+from emsco.monitor import CertificateMonitor
 from emsco.rows.ledger import forget_all
 
 ASKED = {"accuracy": 0.9}

@@ -31,7 +31,7 @@ print(len(search.fit(X, y).front_))
 KERNEL = """
 import json
 import numpy as np
-from emsco.learners._trees import _add_leaf as kernel
+from emsco.learners._tree_walk import _add_leaf as kernel
 total = np.zeros(2)
 kernel(1.5, np.array([0, 1], dtype=np.uint64), np.uint64(1), np.uint64(1), total)
 print(json.dumps([total.tolist(), sum(kernel.stats.cache_hits.values()), kernel.stats.cache_path]))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emsco.rows.copies import find_isolated
-from emsco.rows.hashes import Values, hash_parts, hash_rows
+from emsco.rows.row_hashes import Values, hash_parts, hash_rows
 
 tables = st.integers(1, 5).flatmap(
     lambda width: st.lists(

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emsco import Costs, Review, Source
+from emsco.core.pricing import resolve_costs
 from emsco.exceptions import ColumnsError, CostsError
-from emsco.words.pricing import resolve_costs
 
 BLOOD = Costs(
     [

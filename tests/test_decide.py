@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from emsco import StageDesign, evaluate
-from emsco.cascade.loop import Answer, Plan, Stage, decide_block, decide_rows, drive
+from emsco.cascade.decision_loop import Answer, Plan, Stage, decide_block, decide_rows, drive
 from emsco.exceptions import DecisionsError
 
 LABELS = np.array(["no", "yes"])

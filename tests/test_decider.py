@@ -13,8 +13,8 @@ from sklearn.tree import DecisionTreeClassifier
 from toy_driver import from_functions
 
 from emsco import CascadeClassifier, Costs, InputGuard, Source, StageDesign, dump, load
+from emsco.cascade.decision_loop import Answer, decide_rows, drive, drive_async
 from emsco.cascade.fingerprint import fingerprint
-from emsco.cascade.loop import Answer, decide_rows, drive, drive_async
 from emsco.exceptions import DecisionsError, ValuesError
 
 

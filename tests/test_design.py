@@ -6,11 +6,11 @@ from itertools import product
 
 import numpy as np
 import pytest
-from emsco.design import compress
 from hypothesis import given
 from hypothesis import strategies as st
 
 from emsco import Costs, Source, StageDesign
+from emsco.core.design import compress
 from emsco.exceptions import DesignError
 
 assignments = st.lists(st.integers(-1, 6), min_size=1, max_size=12).filter(

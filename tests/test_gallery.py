@@ -97,8 +97,8 @@ def test_a_page_uses_public_names_only(name, public):
     "text",
     [
         "from emsco.search._problem import Problem",
-        "from emsco.words.costs import Costs",
-        "import emsco._ground.names",
+        "from emsco.core.costs import Costs",
+        "import emsco._utils.public_names",
         "search._found",
     ],
 )

@@ -11,7 +11,6 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pytest
-from emsco.guard import Range
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.base import clone
@@ -21,8 +20,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV
 
 from emsco import CascadeClassifier, CascadeSearchCV, InputGuard, StageDesign, evaluate
-from emsco.exceptions import ColumnsError, GuardWarning, ValuesError
-from emsco.words.decisions import (
+from emsco.core.decisions import (
     INVALID_VALUE,
     KINDS,
     LOW_CONFIDENCE,
@@ -30,6 +28,8 @@ from emsco.words.decisions import (
     UNSEEN_CATEGORY,
     kind_of,
 )
+from emsco.exceptions import ColumnsError, GuardWarning, ValuesError
+from emsco.guard import Range
 
 RNG = np.random.default_rng(0)
 N = 400

@@ -11,11 +11,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from emsco.final import LoggedAnswers, OnnxModel
 from sklearn.linear_model import LogisticRegression
 
 import emsco
 from emsco import InputGuard, MaskedClassifier
+from emsco.final import LoggedAnswers, OnnxModel
 from emsco.learners import LEARNERS, learner_of
 
 HEAVY = {"numba", "pandas", "matplotlib", "ray", "skops", "plotly", "polars", "moocore"}
@@ -68,9 +68,9 @@ def test_public_paths_go_on_to_work(order):
 
 def test_a_module_under_another_name_stays_itself():
     """Reloading and pickling go by its real name."""
-    real = importlib.import_module("emsco.words.costs")
+    real = importlib.import_module("emsco.core.costs")
     assert importlib.import_module("emsco.costs") is real
-    assert real.__spec__.name == real.__name__ == "emsco.words.costs"
+    assert real.__spec__.name == real.__name__ == "emsco.core.costs"
     with pytest.raises(ModuleNotFoundError, match=r"emsco\.nothing"):
         importlib.import_module("emsco.nothing")
 

@@ -16,9 +16,9 @@ from emsco import CascadeClassifier, CascadeSearchCV, InputGuard, dump, load
 from emsco.certify import Targets, certify, certify_together
 from emsco.datasets import make_costly_classification
 from emsco.exceptions import ArtifactError, CertificateError, ValuesError
-from emsco.rows.known import HashedRows, View
+from emsco.rows.fitted_rows import HashedRows, View
 from emsco.rows.ledger import Entry, forget_all, keep_ledger, ledger_of
-from emsco.rows.sketches import Part, Sketch
+from emsco.rows.row_sketch import Part, Sketch
 
 ALREADY = "already used for a certificate"
 STRICT, LOOSE = 0.99999, 0.8

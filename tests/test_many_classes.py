@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from emsco import CascadeClassifier, CascadeSearchCV
-from emsco.learners import _losses
-from emsco.learners._losses import Loss, make_rows
+from emsco.learners import _logistic_loss
+from emsco.learners._logistic_loss import Loss, make_rows
 from emsco.learners._newton import one_thread
 from emsco.learners.logistic import default_estimator
 
@@ -28,7 +28,7 @@ def test_the_curvature_is_that_of_every_pair_of_scores(monkeypatch, n_classes, w
     rows = make_rows(X.T, y, rng.random(len(y)) if weighted else None)
     weights = rng.normal(size=((n_classes - 1) * 4, 1))
     gradient, curvature = Loss(rows, 1).evaluate(weights, curved=True)
-    monkeypatch.setattr(_losses, "_MANY_SCORES", n_classes)
+    monkeypatch.setattr(_logistic_loss, "_MANY_SCORES", n_classes)
     by_pair = Loss(rows, 1).evaluate(weights, curved=True)
     np.testing.assert_array_equal(gradient, by_pair[0])
     np.testing.assert_allclose(curvature, by_pair[1], atol=1e-10)

@@ -10,7 +10,7 @@ import pytest
 from commands import call
 
 from emsco import Costs
-from emsco.cli._tables import check_columns, open_rows
+from emsco.cli._table_file import check_columns, open_rows
 from emsco.cli.search import priced
 from emsco.exceptions import ColumnsError
 from emsco.rows.columns import pick_columns, refuse_twice

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from emsco.masked import _draw_sets
 from sklearn.base import clone
 from sklearn.ensemble import HistGradientBoostingClassifier
 
@@ -20,6 +19,7 @@ from emsco import (
 from emsco.datasets import make_costly_classification
 from emsco.exceptions import ColumnsError, SearchError
 from emsco.io import dump, load
+from emsco.learners.masked_classifier import _draw_sets
 
 pytestmark = pytest.mark.filterwarnings("ignore::emsco.exceptions.SelectionWarning")
 

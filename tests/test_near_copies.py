@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from emsco.rows.hashes import Values
 from emsco.rows.near_copies import FALSE_ALARM, Cliff, find_cliff
+from emsco.rows.row_hashes import Values
 
 
 def cliff_of(X, y):

@@ -15,7 +15,7 @@ import pytest
 from emsco import CascadeClassifier, InputGuard, StageDesign, dump, load
 from emsco.arrow import decide_batches
 from emsco.cascade.fingerprint import fingerprint
-from emsco.cli._tables import open_rows
+from emsco.cli._table_file import open_rows
 from emsco.exceptions import ColumnsError, ValuesError
 
 N = 600

@@ -16,12 +16,12 @@ from toy_search import RandomDesigns
 
 import emsco
 from emsco import CascadeSearchCV, Decisions, MaskedClassifier, dump, load
-from emsco.cascade.loop import decide_rows, drive_async
+from emsco.cascade.decision_loop import decide_rows, drive_async
 from emsco.certify import Certificate, Targets, certify, certify_together
-from emsco.certify._kinds import KINDS
+from emsco.certify._target_kinds import KINDS
 from emsco.datasets import make_costly_classification
 from emsco.exceptions import ContractError, ValuesError
-from emsco.learners.estimator import EstimatorLearner
+from emsco.learners.estimator_learner import EstimatorLearner
 from emsco.testing import check_driver, check_learner, check_search
 
 FEW = MaskedClassifier(
@@ -238,7 +238,7 @@ def fetches_all(decider, functions, keys):
 
 def checks_nothing(decider, functions, keys):
     """Hand values over as they come."""
-    from emsco.cascade.loop import Answer
+    from emsco.cascade.decision_loop import Answer
 
     return decider.drive(
         len(keys),

@@ -86,8 +86,8 @@ def test_a_room_imports_nothing_private_of_another(trees):
     for path, tree in trees.items():
         for module, names in imports(tree, path):
             parts = module.split(".")[1:]
-            if not parts or parts[0] == room_of(path) or parts[0] == "_ground":
-                parts = parts[1:] if parts and parts[0] == "_ground" else []
+            if not parts or parts[0] == room_of(path) or parts[0] == "_utils":
+                parts = parts[1:] if parts and parts[0] == "_utils" else []
             private = [part for part in (*parts, *(names if parts else ())) if is_private(part)]
             found += [(module_of(path), module, name) for name in private]
     assert not found
@@ -122,15 +122,15 @@ def test_one_room_reads_x(trees):
     assert not found
 
 
-def test_the_package_has_few_entries_and_hides_only_the_ground():
+def test_the_package_has_few_entries_and_hides_only_helpers():
     """So that the folder shows the rooms: a new one comes with what fills it, and is on the map."""
     entries = {path.name for path in ROOT.iterdir() if path.name != "__pycache__"}
-    assert len(entries) <= 22
+    assert len(entries) <= 27
     rooms = {f"`{name}/`" for name in entries if (ROOT / name).is_dir()}
     written = (Path(__file__).parents[1] / "ARCHITECTURE.md").read_text(encoding="utf-8")
     assert not {room for room in rooms if room not in written}
     private = {name for name in entries if is_private(name)}
-    assert private <= {"_ground", "_version.py"}
+    assert private <= {"_utils", "_version.py"}
 
 
 def test_no_file_is_long():

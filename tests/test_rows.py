@@ -11,8 +11,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from emsco.rows.hashes import Values, hash_keys, hash_rows
-from emsco.rows.known import MOST_REMEMBERED, FittedRows, compare, compare_within
+from emsco.rows.fitted_rows import MOST_REMEMBERED, FittedRows, compare, compare_within
+from emsco.rows.row_hashes import Values, hash_keys, hash_rows
 from emsco.rows.rows import Rows
 
 

@@ -24,6 +24,7 @@ from emsco import (
     StageDesign,
     evaluate,
 )
+from emsco.core.scored_front import differences
 from emsco.datasets import make_costly_classification
 from emsco.exceptions import (
     ClassesError,
@@ -32,7 +33,6 @@ from emsco.exceptions import (
     SelectionWarning,
     ValuesError,
 )
-from emsco.words.scored import differences
 
 pytestmark = pytest.mark.filterwarnings("ignore::emsco.exceptions.SelectionWarning")
 

@@ -8,7 +8,7 @@ import pytest
 
 from emsco import datasets
 from emsco.datasets import make_costly_classification
-from emsco.rows.sketches import Sketch
+from emsco.rows.row_sketch import Sketch
 
 TABLES = ("cleveland", "credit", "example", "heart", "hepatitis", "pima")
 LARGER_TABLES = ("covtype", "kdd", "magic", "nslkdd", "phishing", "spambase", "thyroid")

@@ -22,7 +22,7 @@ from emsco import (
 from emsco.datasets import make_costly_classification
 from emsco.exceptions import ContractError, SearchError
 from emsco.testing import check_engine, check_search
-from emsco.testing._problems import QUESTIONS
+from emsco.testing._small_problems import QUESTIONS
 
 LOCAL = LocalSearch(150, fits=100)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from emsco.core.threshold import freeze, resolve, sort_key
 from emsco.exceptions import ThresholdError
-from emsco.words.threshold import freeze, resolve, sort_key
 
 
 def test_each_form_is_spelled_out_by_stage_and_class():

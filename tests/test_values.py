@@ -12,8 +12,8 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from emsco import CascadeClassifier, CascadeSearchCV, InputGuard, StageDesign
+from emsco.core.decisions import kind_of
 from emsco.exceptions import ValuesError
-from emsco.words.decisions import kind_of
 
 RNG = np.random.default_rng(0)
 N = 200

@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from emsco.learners.estimator import EstimatorLearner
+from emsco.learners.estimator_learner import EstimatorLearner
 from emsco.learners.folds import refuse_missing_class
 
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from emsco.acquisition import HTTPSource, LiveCascade, Sources
+from emsco.live import HTTPSource, LiveCascade, Sources
 from experiments.live.bars import Bar, tell
 from experiments.live.problem import NAMES, WHOIS, Problem, make_problem
 from experiments.live.stock import Stock

@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from emsco.acquisition import HTTPSource, RedisSource, SQLSource
-from emsco.acquisition.gate import Gate
-from emsco.acquisition.source import LiveSource
-from emsco.words.decisions import TIMEOUT
+from emsco.core.decisions import TIMEOUT
+from emsco.live import HTTPSource, RedisSource, SQLSource
+from emsco.live.coalescing import Gate
+from emsco.live.source import LiveSource
 from experiments.live.bars import Bar, tell
 from experiments.live.stores import Stores
 from experiments.live.vendor import PLAIN, Vendor

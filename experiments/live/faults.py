@@ -18,7 +18,7 @@ from unittest import mock
 
 import numpy as np
 
-from emsco.acquisition import LiveCascade
+from emsco.live import LiveCascade
 from emsco.serve.metrics import Metrics
 from experiments.live.bars import Bar, tell
 from experiments.live.problem import INDEX, NAMES, PAGE, URL, WHOIS, Problem, make_problem

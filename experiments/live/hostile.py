@@ -12,7 +12,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
-from emsco.acquisition import (
+from emsco.core.decisions import kind_of
+from emsco.exceptions import InvalidKeyError
+from emsco.live import (
     CallableSource,
     HTTPSource,
     LiveCascade,
@@ -20,8 +22,6 @@ from emsco.acquisition import (
     Sources,
     SQLSource,
 )
-from emsco.exceptions import InvalidKeyError
-from emsco.words.decisions import kind_of
 from experiments.live.bars import Bar, tell
 from experiments.live.hostile_rows import (
     ABSENT,

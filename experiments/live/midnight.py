@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from emsco.acquisition import LiveCascade, Sources
-from emsco.acquisition.accounts import Accounts, OwnAccounts
+from emsco.live import LiveCascade, Sources
+from emsco.live.accounts import Accounts, OwnAccounts
 from emsco.serve.state import open_state
 from experiments.live.bars import Bar, tell
 from experiments.live.problem import NAMES, WHOIS, Problem, make_problem

@@ -16,9 +16,9 @@ from unittest import mock
 
 import numpy as np
 
-from emsco._ground.toml import toml_key, toml_value
-from emsco.acquisition import HTTPSource, Sources
+from emsco._utils.toml_writer import toml_key, toml_value
 from emsco.exceptions import SourcesError
+from emsco.live import HTTPSource, Sources
 from experiments.live.bars import Bar, tell
 from experiments.live.stores import Stores
 from experiments.mutators import Rng, mutate_tree

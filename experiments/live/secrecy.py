@@ -24,7 +24,7 @@ import numpy as np
 import pandas as pd
 
 from emsco import CascadeClassifier, Costs, InputGuard, Source, StageDesign
-from emsco.acquisition import LiveCascade, Sources
+from emsco.live import LiveCascade, Sources
 from experiments.live.bars import Bar, tell
 from experiments.live.stores import PASSWORD, Stores
 from experiments.live.vendor import PLAIN, Vendor

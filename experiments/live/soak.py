@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from emsco.acquisition import LiveCascade
+from emsco.live import LiveCascade
 from experiments.live.bars import Bar, tell
 from experiments.live.problem import make_problem
 from experiments.live.stock import Stock

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from emsco.acquisition import LiveCascade
+from emsco.live import LiveCascade
 from experiments.live.bars import Bar, tell
 from experiments.live.problem import INDEX, LATENCY, NAMES, PAGE, URL, WHOIS, Problem, make_problem
 from experiments.live.proxy import Proxies

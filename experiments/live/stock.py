@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emsco.acquisition import HTTPSource, RedisSource, Sources, SQLSource
+from emsco.live import HTTPSource, RedisSource, Sources, SQLSource
 from experiments.live.problem import INDEX, NAMES, PAGE, URL, WHOIS, Problem
 from experiments.live.stores import Stores
 from experiments.live.vendor import BILLED, PLAIN, Vendor

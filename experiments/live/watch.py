@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emsco import Decisions
-from emsco.words.decisions import kind_of
+from emsco.core.decisions import kind_of
 from experiments.live.problem import NAMES, Problem
 
 # What a busy machine does to a row that no fault meets: true reasons, and counted apart.

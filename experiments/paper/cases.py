@@ -21,7 +21,7 @@ from emsco.datasets import CostlyData, load_credit, load_heart, load_pima
 from emsco.search import Problem, SearchResult
 
 if TYPE_CHECKING:  # an emsco of another time, held against this one, may have it elsewhere
-    from emsco.words.threshold import StageThreshold
+    from emsco.core.threshold import StageThreshold
 
 Rows = NDArray[np.intp]
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from emsco import Costs
+from emsco.core.threshold import lowest
 from emsco.search import Problem, SearchResult
-from emsco.words.threshold import lowest
 from experiments.peers.method import Task
 from experiments.peers.ours import Cascades, run_search
 

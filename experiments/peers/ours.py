@@ -9,8 +9,8 @@ from functools import cached_property
 from typing import Any
 
 from emsco import CascadeSearchCV, LocalSearch
+from emsco.core.front import Candidate
 from emsco.exceptions import EmscoWarning, SelectionError
-from emsco.words.front import Candidate
 from experiments.peers.compare import Target
 from experiments.peers.method import Decided, Figures, Task
 

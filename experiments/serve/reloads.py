@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from emsco import Decisions, dump
-from emsco.acquisition import LiveCascade, Sources
+from emsco.live import LiveCascade, Sources
 from experiments.live.bars import Bar, tell
 from experiments.serve.client import Broken, Client
 from experiments.serve.process import Process, serving

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from emsco import CascadeClassifier, Costs, Source, StageDesign, dump
-from emsco.acquisition import HTTPSource, RedisSource, Sources
 from emsco.datasets import load_phishing
+from emsco.live import HTTPSource, RedisSource, Sources
 from experiments.live.stores import PostgresServer, RedisServer
 from experiments.live.vendor import BILLED, PLAIN, Vendor
 

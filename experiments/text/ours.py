@@ -21,9 +21,9 @@ from scipy.stats import betabinom  # type: ignore[import-untyped]  # scipy ships
 
 from emsco import CascadeSearchCV, Costs
 from emsco.certify import certify, required_rows
+from emsco.core.front import Candidate
 from emsco.exceptions import SelectionWarning
 from emsco.rows.ledger import forget_all
-from emsco.words.front import Candidate
 from experiments.text.dear import Dear
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from emsco._ground.aliases import install
-from emsco._ground.names import MODULES, PUBLIC
+from emsco._utils.public_names import MODULES, PUBLIC
 
 if TYPE_CHECKING:  # for type checkers, which do not run the table of names; a test compares the two
     from emsco.cascade import CascadeClassifier as CascadeClassifier
@@ -14,11 +13,23 @@ if TYPE_CHECKING:  # for type checkers, which do not run the table of names; a t
     from emsco.certify import Certificate as Certificate
     from emsco.certify import required_rows as required_rows
     from emsco.certify.monitor import CertificateMonitor as CertificateMonitor
+    from emsco.core.costs import Costs as Costs
+    from emsco.core.costs import Review as Review
+    from emsco.core.costs import Source as Source
+    from emsco.core.decisions import Decision as Decision
+    from emsco.core.decisions import Decisions as Decisions
+    from emsco.core.design import StageDesign as StageDesign
+    from emsco.core.evaluation import Evaluation as Evaluation
+    from emsco.core.evaluation import evaluate as evaluate
+    from emsco.core.front import Candidate as Candidate
+    from emsco.core.front import ParetoFront as ParetoFront
+    from emsco.core.scored_front import ScoredCandidate as ScoredCandidate
+    from emsco.core.scored_front import ScoredFront as ScoredFront
     from emsco.engine import Engine as Engine
     from emsco.engine import LocalEngine as LocalEngine
     from emsco.io import dump as dump
     from emsco.io import load as load
-    from emsco.learners.masked import MaskedClassifier as MaskedClassifier
+    from emsco.learners.masked_classifier import MaskedClassifier as MaskedClassifier
     from emsco.plotting import FlowDisplay as FlowDisplay
     from emsco.plotting import FrontDisplay as FrontDisplay
     from emsco.plotting import HistoryDisplay as HistoryDisplay
@@ -28,25 +39,11 @@ if TYPE_CHECKING:  # for type checkers, which do not run the table of names; a t
     from emsco.search.strategies.emsco import EMSCO as EMSCO
     from emsco.search.strategies.exhaustive import Exhaustive as Exhaustive
     from emsco.search.strategies.hybrid import Hybrid as Hybrid
-    from emsco.search.strategies.local import LocalSearch as LocalSearch
-    from emsco.words.costs import Costs as Costs
-    from emsco.words.costs import Review as Review
-    from emsco.words.costs import Source as Source
-    from emsco.words.decisions import Decision as Decision
-    from emsco.words.decisions import Decisions as Decisions
-    from emsco.words.design import StageDesign as StageDesign
-    from emsco.words.evaluation import Evaluation as Evaluation
-    from emsco.words.evaluation import evaluate as evaluate
-    from emsco.words.front import Candidate as Candidate
-    from emsco.words.front import ParetoFront as ParetoFront
-    from emsco.words.scored import ScoredCandidate as ScoredCandidate
-    from emsco.words.scored import ScoredFront as ScoredFront
+    from emsco.search.strategies.local_search import LocalSearch as LocalSearch
 
 __version__ = "0.1.0"
 
 __all__ = sorted(PUBLIC)
-
-install({f"emsco.{name}": f"emsco.{place}" for name, place in MODULES.items() if name != place})
 
 
 def __getattr__(name: str) -> Any:

@@ -111,8 +111,8 @@ class InvalidKeyError(SourcesError):
     Examples
     --------
     >>> import asyncio
-    >>> from emsco.acquisition import CallableSource
-    >>> from emsco.acquisition.gate import Gate
+    >>> from emsco.live import CallableSource
+    >>> from emsco.live.coalescing import Gate
     >>> from emsco.exceptions import InvalidKeyError
     >>> def ages(keys, values):
     ...     if "?" in keys:

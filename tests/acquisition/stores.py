@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 import redis
 import sqlalchemy as sa
 
-from emsco.acquisition import HTTPSource, RedisSource, SQLSource
+from emsco.live import HTTPSource, RedisSource, SQLSource
 
 # A store that is not there is an error, never a test left out: `.ci/run` starts what is missing.
 REDIS = os.environ.get("EMSCO_TEST_REDIS", "redis://127.0.0.1:6379/0")

@@ -17,10 +17,10 @@ import redis
 from stores import REDIS, http_source, redis_source
 
 from emsco import CascadeClassifier, StageDesign
-from emsco.acquisition import CallableSource, HTTPSource, LiveCascade, Sources
-from emsco.acquisition.gate import Gate
-from emsco.acquisition.values import to_column
-from emsco.rows.reading import BOOLEAN, NUMBER, NUMERIC_CATEGORY, ColumnReader
+from emsco.live import CallableSource, HTTPSource, LiveCascade, Sources
+from emsco.live.coalescing import Gate
+from emsco.live.typed_columns import to_column
+from emsco.rows.column_reader import BOOLEAN, NUMBER, NUMERIC_CATEGORY, ColumnReader
 
 DEEP = "[" * 100_000 + "]" * 100_000
 HUGE = "1" + "0" * 400

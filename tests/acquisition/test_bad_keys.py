@@ -13,7 +13,9 @@ import sqlalchemy as sa
 from stores import MARIADB, POSTGRES, REDIS, driven, http_source, redis_source, sql_source
 
 from emsco import CascadeClassifier, StageDesign
-from emsco.acquisition import (
+from emsco.core.decisions import KINDS
+from emsco.exceptions import InvalidKeyError, SourcesError
+from emsco.live import (
     CallableSource,
     HTTPSource,
     LiveCascade,
@@ -21,10 +23,8 @@ from emsco.acquisition import (
     Sources,
     SQLSource,
 )
-from emsco.acquisition.breaker import Breaker
-from emsco.acquisition.gate import Gate
-from emsco.exceptions import InvalidKeyError, SourcesError
-from emsco.words.decisions import KINDS
+from emsco.live.circuit_breaker import Breaker
+from emsco.live.coalescing import Gate
 
 TABLE = {f"k{i}": {"age": float(i)} for i in range(20)}
 MISSING = [None, float("nan"), np.nan, pd.NaT, pd.NA, np.datetime64("NaT")]

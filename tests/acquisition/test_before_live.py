@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from emsco import Costs, Source
-from emsco._ground.toml import toml_key
-from emsco.acquisition import CallableSource, Sources
-from emsco.acquisition.comparison import align
-from emsco.acquisition.difference import difference
-from emsco.acquisition.latencies import with_latencies, write_latencies
-from emsco.acquisition.measure import measure
-from emsco.acquisition.survey import Purse, Survey
+from emsco._utils.toml_writer import toml_key
 from emsco.exceptions import ColumnsError, CostsError, SourcesError, ValuesError
-from emsco.rows.reading import BOOLEAN, NUMBER, TEXT, UNKNOWN, ColumnReader
+from emsco.live import CallableSource, Sources
+from emsco.live.comparison import align
+from emsco.live.drift_table import difference
+from emsco.live.fetch_all import Purse, Survey
+from emsco.live.latency_file import with_latencies, write_latencies
+from emsco.live.latency_measurement import measure
+from emsco.rows.column_reader import BOOLEAN, NUMBER, TEXT, UNKNOWN, ColumnReader
 
 NUMBERS = ColumnReader(NUMBER, missing_seen=True)
 TEXTS = ColumnReader(TEXT, missing_seen=True)

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import pytest
 
-from emsco.acquisition.connections import MOST_BYTES, Connections
+from emsco.live.http_connections import MOST_BYTES, Connections
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
 

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from emsco.acquisition import CallableSource, LiveCascade
+from emsco.live import CallableSource, LiveCascade
 from emsco.testing import check_driver
 
 

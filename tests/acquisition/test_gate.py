@@ -8,10 +8,10 @@ import time
 import pytest
 from stores import http_source
 
-from emsco.acquisition import CallableSource
-from emsco.acquisition.fetched import Fetched
-from emsco.acquisition.gate import Gate
 from emsco.exceptions import SourcesError
+from emsco.live import CallableSource
+from emsco.live.coalescing import Gate
+from emsco.live.fetch_result import Fetched
 
 
 class Vendor:

@@ -11,11 +11,11 @@ import pytest
 from stores import MARIADB, POSTGRES, http_source, redis_source, sql_source
 
 from emsco import CascadeClassifier, Costs, InputGuard, Source, StageDesign
-from emsco.acquisition import CallableSource, KnownSource, LiveCascade, Sources
-from emsco.acquisition.comparison import compare
-from emsco.acquisition.measure import measure
+from emsco.core.decisions import kind_of
 from emsco.exceptions import ModelError, SourcesError
-from emsco.words.decisions import kind_of
+from emsco.live import CallableSource, KnownSource, LiveCascade, Sources
+from emsco.live.comparison import compare
+from emsco.live.latency_measurement import measure
 
 RNG = np.random.default_rng(0)
 N = 300

@@ -12,8 +12,8 @@ import pytest
 from stores import POSTGRES, http_source, redis_source, sql_source
 
 from emsco import CascadeClassifier, Costs, Source, StageDesign
-from emsco.acquisition import CallableSource, LiveCascade, Sources
 from emsco.exceptions import SourcesError
+from emsco.live import CallableSource, LiveCascade, Sources
 
 SECRET = "the-secret-of-the-log"
 RNG = np.random.default_rng(5)

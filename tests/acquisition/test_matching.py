@@ -14,8 +14,8 @@ import redis
 import sqlalchemy as sa
 from stores import MARIADB, POSTGRES, REDIS, driven, http_source, redis_source
 
-from emsco.acquisition import CallableSource, HTTPSource, RedisSource, SQLSource
-from emsco.acquisition.gate import Gate
+from emsco.live import CallableSource, HTTPSource, RedisSource, SQLSource
+from emsco.live.coalescing import Gate
 
 SYNC = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "sqlite": "sqlite"}
 

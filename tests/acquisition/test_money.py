@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from emsco import Costs, Source
-from emsco.acquisition import CallableSource, HTTPSource, RedisSource, Sources, SQLSource
-from emsco.acquisition.accounts import OwnAccounts
-from emsco.acquisition.fetched import Fetched
-from emsco.acquisition.gate import Gate
-from emsco.acquisition.source import LiveSource
 from emsco.exceptions import SourcesError
+from emsco.live import CallableSource, HTTPSource, RedisSource, Sources, SQLSource
+from emsco.live.accounts import OwnAccounts
+from emsco.live.coalescing import Gate
+from emsco.live.fetch_result import Fetched
+from emsco.live.source import LiveSource
 
 DAY = 86_400.0
 
@@ -128,7 +128,7 @@ def test_what_a_vendor_does_not_bill_is_not_counted(outcome, expected, batch):
 
 def test_a_source_says_what_else_is_billed_or_free(monkeypatch):
     """Statuses, classes of them, and the two ways to get no answer."""
-    monkeypatch.setattr("emsco.acquisition.caller.APART", 0.05)
+    monkeypatch.setattr("emsco.live.call_policy.APART", 0.05)
 
     async def charged(billed, outcome):
         async with asked(Vendor(), outcome, billed=billed, max_spend=5.0) as gate:

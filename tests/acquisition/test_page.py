@@ -5,7 +5,7 @@ from __future__ import annotations
 import doctest
 from pathlib import Path
 
-from emsco.acquisition import Sources
+from emsco.live import Sources
 
 PAGE = Path(__file__).parents[2] / "docs" / "live.md"
 

@@ -8,8 +8,8 @@ import time
 import pytest
 from stores import MARIADB, POSTGRES, http_source, redis_source, sql_source
 
-from emsco.acquisition import CallableSource
 from emsco.exceptions import ContractError
+from emsco.live import CallableSource
 from emsco.testing import check_source
 
 KEYS = ["a81f", "77c0", "ä/ö ?&", "A81F", "a81f ", "'; DROP TABLE x; --", "{key}"]

@@ -8,7 +8,8 @@ import string
 import pytest
 
 from emsco import Costs, Source
-from emsco.acquisition import (
+from emsco.exceptions import SourcesError
+from emsco.live import (
     CallableSource,
     HTTPSource,
     KnownSource,
@@ -16,7 +17,6 @@ from emsco.acquisition import (
     Sources,
     SQLSource,
 )
-from emsco.exceptions import SourcesError
 
 FILE = """\
 [page]

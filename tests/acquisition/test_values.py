@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emsco.acquisition.values import to_column
-from emsco.rows.reading import BOOLEAN, NUMBER, TEXT, ColumnReader
-from emsco.rows.values import to_number
+from emsco.live.typed_columns import to_column
+from emsco.rows.column_reader import BOOLEAN, NUMBER, TEXT, ColumnReader
+from emsco.rows.value_types import to_number
 
 AGE = ColumnReader(NUMBER, missing_seen=True)
 WORD = ColumnReader(TEXT, missing_seen=True)

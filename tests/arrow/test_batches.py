@@ -12,9 +12,9 @@ import pytest
 from benchmarks.warehouse import counting
 from emsco import CascadeClassifier, Costs, InputGuard, Source, StageDesign
 from emsco.arrow import Part, decide_batches, decision_schema, open_dataset, parts_of
+from emsco.core.decisions import Decisions
 from emsco.exceptions import ArtifactError, ColumnsError, DecisionsError, ModelError, ValuesError
 from emsco.testing import check_driver
-from emsco.words.decisions import Decisions
 
 FIELDS = ["label", "accepted", "exit_stage", "confidence", "cost", "reason"]
 

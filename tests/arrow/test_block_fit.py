@@ -15,8 +15,7 @@ from emsco import CascadeClassifier, CascadeSearchCV, InputGuard, LocalEngine, S
 from emsco import dump as dump_model
 from emsco.arrow import decide_batches, sample_rows
 from emsco.exceptions import ClassesError, ColumnsError, ValuesError
-from emsco.rows.encoding import learn
-from emsco.rows.summaries import (
+from emsco.rows.column_summary import (
     WIDEST,
     CategorySummary,
     NumberSummary,
@@ -25,6 +24,7 @@ from emsco.rows.summaries import (
     narrow_median,
     value_of,
 )
+from emsco.rows.encoding import learn
 
 DESIGN = StageDesign([0, 1, 0, 1, 2, 2])
 NAMES = ["near", "gaps", "town", "visits", "flag", "kind"]

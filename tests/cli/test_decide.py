@@ -18,7 +18,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 from emsco import CascadeClassifier, Costs, InputGuard, StageDesign, dump, load
 from emsco.arrow import Part
-from emsco.cli import _tables
+from emsco.cli import _table_file
 
 FIELDS = ["label", "accepted", "exit_stage", "confidence", "cost", "reason"]
 
@@ -83,7 +83,7 @@ def test_blocks_that_read_otherwise_by_themselves_are_read_alike(model, tmp_path
     mixed = [line.replace("true", "1").replace("false", "0") for line in text[:100]] + text[100:]
     path.write_text("".join(mixed))
     whole = call("decide", model, path)
-    monkeypatch.setattr(_tables, "_BLOCK_BYTES", 2000)
+    monkeypatch.setattr(_table_file, "_BLOCK_BYTES", 2000)
     assert whole.code == 0, whole.err
     assert call("decide", model, path) == whole
     expected = load(model).decide(in_python(frame))
@@ -235,7 +235,7 @@ def test_true_and_a_number_in_one_column_are_numbers(tmp_path, monkeypatch):
         assert list(cascade.decide(fresh)) == expected
         dump(cascade, tmp_path / "model.emsco")
         for block in (2**22, 40):
-            monkeypatch.setattr(_tables, "_BLOCK_BYTES", block)
+            monkeypatch.setattr(_table_file, "_BLOCK_BYTES", block)
             for name in ("rows.csv", "rows.parquet"):
                 called = call("decide", tmp_path / "model.emsco", tmp_path / name)
                 assert called.code == 0, called.err
@@ -275,7 +275,7 @@ def test_a_column_is_what_it_was_in_training_whatever_its_first_rows_hold(
     dump(cascade, tmp_path / "own.emsco")
     fresh = pd.DataFrame({"code": ["1", "2"] * 300 + ["?", "1"]})
     fresh.to_csv(tmp_path / "fresh.csv", index=False)
-    monkeypatch.setattr(_tables, "_BLOCK_BYTES", 500)
+    monkeypatch.setattr(_table_file, "_BLOCK_BYTES", 500)
     decided = as_frame(call("decide", tmp_path / "own.emsco", tmp_path / "fresh.csv").out)
     expected = cascade.decide(fresh.astype(object))
     assert decided.label.tolist() == expected.label.tolist()

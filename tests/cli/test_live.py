@@ -18,7 +18,7 @@ from commands import call, without_reads
 from stores import POSTGRES, driven, http_source, redis_source, sql_source
 
 from emsco import CascadeClassifier, Costs, InputGuard, StageDesign, dump
-from emsco.acquisition import Sources
+from emsco.live import Sources
 
 N = 60
 RNG = np.random.default_rng(0)

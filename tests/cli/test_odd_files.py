@@ -13,7 +13,7 @@ import pytest
 from commands import call
 
 from emsco import CascadeClassifier, InputGuard, StageDesign, dump
-from emsco.cli._frames import read_labelled
+from emsco.cli._labelled_frame import read_labelled
 from emsco.exceptions import EmscoError
 
 PLAIN = "a,b,y\n1,x,0\n2.5,z,1\n"

@@ -134,9 +134,9 @@ def test_closed_standard_output_is_told(folder):
 BUG = r"""
 import sys
 from emsco import cli
-from emsco.cli import _models
+from emsco.cli import _model_file
 def load_any(*_): raise KeyError("nobody\nforesaw")
-_models.load_any = load_any
+_model_file.load_any = load_any
 sys.argv = ["emsco", "show", "run"]
 cli.main()
 """

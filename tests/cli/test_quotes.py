@@ -8,7 +8,7 @@ import re
 import pytest
 from commands import call
 
-from emsco.cli._quotes import QuoteCheck, QuotedCells
+from emsco.cli._csv_quotes import QuoteCheck, QuotedCells
 from emsco.exceptions import ArtifactError
 
 HEAD = "id,age,smoker,town,visits,marker,scan,state"

@@ -9,7 +9,6 @@ import pandas as pd
 import pytest
 import skops.io
 from commands import call, patients, write_csv
-from emsco.final import LoggedAnswers
 from sklearn.compose import make_column_transformer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import LogisticRegression
@@ -17,7 +16,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from emsco import CascadeSearchCV, Costs, Source, dump
-from emsco.cli._frames import read_features
+from emsco.cli._labelled_frame import read_features
+from emsco.final import LoggedAnswers
 
 COSTS_OF = Costs(
     [

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from emsco.search.strategies.local import FITS
+from emsco.search.strategies.local_search import FITS
 from experiments import scaling
 
 PAGE = Path(__file__).parents[2] / "docs" / "scaling.md"

@@ -12,7 +12,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
-from emsco._ground.table import cell
+from emsco._utils.text_table import cell
 from emsco.exceptions import SelectionError
 
 WIDTHS = [1280, 390]

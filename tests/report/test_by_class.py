@@ -11,7 +11,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
 from emsco import Candidate, CascadeSearchCV, ParetoFront
-from emsco._ground.table import cell
+from emsco._utils.text_table import cell
 from emsco.datasets import make_costly_classification
 from emsco.exceptions import SelectionWarning
 from emsco.report import _data, report

@@ -8,10 +8,10 @@ from collections import Counter
 
 import pytest
 
+from emsco.core.caution import standard_errors
+from emsco.core.selection import Bounds
 from emsco.exceptions import SelectionError
 from emsco.report import report
-from emsco.words.caution import standard_errors
-from emsco.words.selection import Bounds
 
 BY_CLASS = ("max_missed", "max_rejected", "min_precision")
 

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from emsco import Costs, StageDesign
+from emsco.core.threshold import resolve
 from emsco.learners import learner_of
 from emsco.learners.training import Training
-from emsco.search._outcomes import OutcomeTable
+from emsco.search._outcome_table import OutcomeTable
 from emsco.search._problem import Problem
-from emsco.words.threshold import resolve
 
 
 class AnyFits:

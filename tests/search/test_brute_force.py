@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 from problems import as_brute_force, brute_force, every_design, make_fitter, problem_of
 
 from emsco import Candidate, CascadeClassifier, Costs, ParetoFront, evaluate
+from emsco.core.threshold import resolve
 from emsco.engine import LocalEngine
 from emsco.learners import logistic
 from emsco.learners.folds import Fold
 from emsco.learners.logistic import fit_default
-from emsco.search._outcomes import OutcomeTable
+from emsco.search._outcome_table import OutcomeTable
 from emsco.search._problem import Problem
 from emsco.search.strategies import exhaustive
 from emsco.search.strategies.exhaustive import Exhaustive
 from emsco.search.strategies.hybrid import Hybrid
-from emsco.search.strategies.local import LocalSearch
-from emsco.words.threshold import resolve
+from emsco.search.strategies.local_search import LocalSearch
 
 SETS = [
     "pima.csv", "credit.csv", "heart.csv", "spambase.csv", "heart_cleveland.csv",

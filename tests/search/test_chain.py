@@ -9,7 +9,7 @@ import pytest
 
 from emsco import CascadeSearchCV, Costs, Exhaustive, LocalSearch, Source
 from emsco.search._thresholds import alternatives, thresholds_by_stage
-from emsco.search.strategies._chain import designs_along_chain
+from emsco.search.strategies._greedy_chain import designs_along_chain
 from tests.search.problems import problem_of
 
 

@@ -16,9 +16,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from emsco.exceptions import ClassesError, ValuesError
-from emsco.learners._losses import Loss, make_rows
+from emsco.learners._logistic_loss import Loss, make_rows
 from emsco.learners._newton import fit_sets
-from emsco.learners.batched import BatchedLogistic
+from emsco.learners.batched_logistic import BatchedLogistic
 from emsco.learners.folds import Fold
 from emsco.learners.logistic import default_estimator
 from emsco.rows.columns import assemble, read_columns

@@ -13,7 +13,7 @@ from emsco.search._thresholds import thresholds_by_stage
 from emsco.search.strategies.emsco import EMSCO
 from emsco.search.strategies.exhaustive import Exhaustive
 from emsco.search.strategies.hybrid import Hybrid, default_search
-from emsco.search.strategies.local import LocalSearch, _Descent
+from emsco.search.strategies.local_search import LocalSearch, _Descent
 
 REQUIRING = Costs(
     [

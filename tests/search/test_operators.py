@@ -6,12 +6,12 @@ from math import comb, gamma, lgamma
 
 import numpy as np
 import pytest
-from emsco.design import compress as compress_one
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from emsco import StageDesign
+from emsco.core.design import compress as compress_one
 from emsco.search.strategies import _operators as operators
 
 # Read off the paper's figure of P_incr: 15 sources, rate 0.1; beta, then 2, 3 and 4 stages.

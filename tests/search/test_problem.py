@@ -9,7 +9,7 @@ import pytest
 from problems import AnyFits, evaluate_plainly, every_design, keeps_to_limits, problem_of
 
 from emsco import Costs, Source, StageDesign
-from emsco.search._outcomes import OutcomeTable, keys_of, pack
+from emsco.search._outcome_table import OutcomeTable, keys_of, pack
 
 TURNEY = Costs(
     [

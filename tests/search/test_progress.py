@@ -12,12 +12,12 @@ import pytest
 from problems import problem_of
 
 from emsco import CascadeSearchCV
-from emsco._ground.frozen import FrozenMapping
+from emsco._utils.frozen_mapping import FrozenMapping
 from emsco.exceptions import ValuesError
 from emsco.search._progress import Progress, _Bar
 from emsco.search.strategies.emsco import EMSCO
 from emsco.search.strategies.hybrid import Hybrid
-from emsco.search.strategies.local import LocalSearch
+from emsco.search.strategies.local_search import LocalSearch
 
 HIDDEN, SHOWN = "\x1b[?25l", "\x1b[?25h"  # the cursor
 

@@ -13,7 +13,7 @@ from problems import problem_of
 
 from emsco import Costs, Source
 from emsco.exceptions import SearchError
-from emsco.search._proposals import check_designs
+from emsco.search._proposal_checks import check_designs
 
 NAMES = ["a", "b", "c"]
 COSTS = Costs.per_feature(dict.fromkeys(NAMES, 1))

@@ -48,7 +48,7 @@ from emsco import (
 )
 from emsco.datasets import make_costly_classification
 from emsco.exceptions import CalibrationWarning, SelectionError, SelectionWarning
-from emsco.search.choice import cheapest_as_good
+from emsco.search.default_rule import cheapest_as_good
 
 pytestmark = pytest.mark.filterwarnings("ignore::emsco.exceptions.SelectionWarning")
 

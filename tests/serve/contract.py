@@ -12,8 +12,8 @@ from itertools import chain, pairwise
 
 import pytest
 
-from emsco.acquisition.accounts import OwnAccounts
 from emsco.exceptions import StateError
+from emsco.live.accounts import OwnAccounts
 from emsco.serve.state import Asking, Marked, asking, open_state
 
 LEASE = 30.0
@@ -78,9 +78,9 @@ async def totals(state, day=None):
 # What takes seconds to import: once, and not again in every process.
 IMPORTED = [
     "asyncpg",
-    "emsco.serve.state.lanes",
-    "emsco.serve.state.redis",
-    "emsco.serve.state.sql",
+    "emsco.serve.state.executors",
+    "emsco.serve.state.redis_state",
+    "emsco.serve.state.sql_state",
     "pytest",
     "redis.asyncio",
     "sqlalchemy.dialects.postgresql.asyncpg",

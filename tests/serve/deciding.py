@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from emsco import CascadeClassifier, Costs, Source, StageDesign
-from emsco.acquisition import CallableSource, LiveCascade, Sources
+from emsco.live import CallableSource, LiveCascade, Sources
 
 N = 400
 RNG = np.random.default_rng(0)
@@ -55,10 +55,10 @@ def tell(port: int) -> None:
 async def decide(path: str, worker: int, port: int | None = 0) -> None:
     """Decide rows for ever; count, label and show them."""
     from emsco.certify.monitor import CertificateMonitor
+    from emsco.serve.audit_watch import Watch
     from emsco.serve.metrics import Metrics
     from emsco.serve.shadow import Shadowed
     from emsco.serve.state import open_state
-    from emsco.serve.watch import Watch
 
     metrics, live = Metrics(), live_cascade()
     metrics.model(live)
@@ -95,7 +95,7 @@ def main(path: str, workers: int) -> None:
         return
     from multiprocessing import get_context
 
-    from emsco.serve.scraping import MetricsServer, share_metrics
+    from emsco.serve.metrics_server import MetricsServer, share_metrics
 
     share_metrics(Path(path).parent / "shared")
     context = get_context("spawn")

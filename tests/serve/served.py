@@ -14,16 +14,16 @@ import uvicorn
 import uvloop
 
 from emsco import CascadeClassifier, Costs, Source, StageDesign
-from emsco.acquisition import CallableSource, Sources
+from emsco.live import CallableSource, Sources
 from emsco.serve.app import make_app
+from emsco.serve.bearer_tokens import Tokens
 from emsco.serve.canary import make_canary
-from emsco.serve.connections import Connection
-from emsco.serve.deployed import Deployed
+from emsco.serve.connection_timeouts import Connection
+from emsco.serve.deployment import Deployed
 from emsco.serve.server import Server
 from emsco.serve.service import Service
 from emsco.serve.settings import Settings
 from emsco.serve.state import open_state
-from emsco.serve.tokens import Tokens
 
 N = 200
 RNG = np.random.default_rng(3)

@@ -28,13 +28,13 @@ from served import (
 from stores import http_source, redis_source
 
 from emsco import CascadeClassifier, Costs, Decisions, Source
-from emsco.acquisition import CallableSource, Sources
+from emsco.core.decisions import KINDS
 from emsco.exceptions import StateError
-from emsco.serve.answers import told as told_rows
-from emsco.serve.connections import Connection
-from emsco.serve.describe import description
-from emsco.serve.limits import MOST_DEPTH
-from emsco.words.decisions import KINDS
+from emsco.live import CallableSource, Sources
+from emsco.serve.connection_timeouts import Connection
+from emsco.serve.decision_json import told as told_rows
+from emsco.serve.openapi import description
+from emsco.serve.request_limits import MOST_DEPTH
 
 TOKENS = {use: f"the secret token of {use}" for use in ("decide", "feedback", "metrics")}
 

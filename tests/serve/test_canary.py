@@ -29,18 +29,18 @@ from served import (
 from stores import REDIS, http_source, redis_source
 
 from emsco import CascadeClassifier, Costs, Decisions, Source, StageDesign, dump
-from emsco.acquisition import CallableSource, Sources
 from emsco.certify import certify
 from emsco.exceptions import ServiceError, SourcesError, StateError
+from emsco.live import CallableSource, Sources
 from emsco.rows.ledger import forget_all
-from emsco.serve.bodies import DecideBody
+from emsco.serve.audit_watch import Watch
 from emsco.serve.canary import Draw, load_models
-from emsco.serve.failures import sent_invalid
 from emsco.serve.metrics import Metrics
+from emsco.serve.rejection_causes import sent_invalid
+from emsco.serve.request_bodies import DecideBody
 from emsco.serve.service import Service
 from emsco.serve.settings import Settings
 from emsco.serve.state import open_state
-from emsco.serve.watch import Watch
 
 NEW = make_cascade(0.9)
 RNG = np.random.default_rng(5)

@@ -27,11 +27,11 @@ from served import (
 from stores import POSTGRES, REDIS, http_source, redis_source
 
 from emsco import CascadeClassifier, StageDesign, dump
-from emsco.acquisition import Sources
 from emsco.exceptions import ServiceError, StateError
+from emsco.live import Sources
 from emsco.serve.settings import Settings
 from emsco.serve.state import open_state
-from emsco.serve.state.alone import alone
+from emsco.serve.state.file_lock import alone
 
 DESIGN = StageDesign.from_stages([["page"], ["bureau"]])
 OTHER = CascadeClassifier(design=DESIGN, costs=COSTS, threshold=0.8).fit(

@@ -16,7 +16,7 @@ from stores import http_source
 from test_shadow import CASCADE as SHADOWED
 
 from emsco import dump
-from emsco.acquisition import LiveCascade, Sources, log
+from emsco.live import LiveCascade, Sources, decision_log
 from emsco.serve.settings import Settings
 from emsco.serve.shadow import Shadow
 
@@ -152,7 +152,7 @@ def test_in_shadow_nothing_is_bought_either(tmp_path):
 def test_two_containers_never_write_one_file(tmp_path):
     """Every one of them has a process 1, and all may share a folder."""
     for _ in range(2):
-        spec = importlib.util.spec_from_file_location("log_of_a_container", log.__file__)
+        spec = importlib.util.spec_from_file_location("log_of_a_container", decision_log.__file__)
         container = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(container)
         for _ in range(2):  # as before and after a reload

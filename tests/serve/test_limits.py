@@ -11,9 +11,9 @@ from contextlib import ExitStack
 import httpx
 import pytest
 
-from emsco.serve.limits import Queue
 from emsco.serve.metrics import Metrics
-from emsco.serve.problems import Problem
+from emsco.serve.problem_json import Problem
+from emsco.serve.request_limits import Queue
 
 
 def test_clients_who_leave_a_full_queue_do_no_harm():

@@ -15,12 +15,12 @@ from served import BUREAU, CASCADE, PAGES, QUICK, THOROUGH, Store, served, wait_
 from stores import REDIS, http_source, redis_source
 
 from emsco import dump
-from emsco.acquisition import Sources
 from emsco.exceptions import ServiceError
-from emsco.serve.deployed import Deployed
+from emsco.live import Sources
+from emsco.serve.cas_value import shared_secret
+from emsco.serve.deployment import Deployed
 from emsco.serve.incarnation import Witness, begin, witness_of
 from emsco.serve.settings import Settings
-from emsco.serve.shared import shared_secret
 from emsco.serve.state import open_state
 
 NAMED = ("--deployment", "cards")

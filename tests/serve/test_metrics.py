@@ -26,10 +26,10 @@ import pytest
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from emsco import Decisions
-from emsco.acquisition import CallableSource, LiveCascade, Sources
 from emsco.exceptions import ServiceError
+from emsco.live import CallableSource, LiveCascade, Sources
 from emsco.serve.metrics import Metrics
-from emsco.serve.scraping import MetricsServer
+from emsco.serve.metrics_server import MetricsServer
 from emsco.serve.tracing import Tracing, make_tracing
 
 ROOT = Path(__file__).parents[2]

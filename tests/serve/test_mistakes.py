@@ -7,8 +7,8 @@ from contextlib import suppress
 
 import pytest
 
-from emsco.serve.bodies import DecideBody, FeedbackBody, Reader
-from emsco.serve.problems import Problem
+from emsco.serve.problem_json import Problem
+from emsco.serve.request_bodies import DecideBody, FeedbackBody, Reader
 
 MANY = range(60_000)
 BODIES = {

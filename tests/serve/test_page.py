@@ -16,8 +16,8 @@ from emsco.cli.certify import certify
 from emsco.cli.savings import savings
 from emsco.cli.serve import serve
 from emsco.cli.spend import spend
-from emsco.serve.describe import description
-from emsco.serve.problems import problem
+from emsco.serve.openapi import description
+from emsco.serve.problem_json import problem
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")

@@ -28,10 +28,10 @@ from served import (
 from stores import REDIS, http_source, redis_source
 
 from emsco import dump
-from emsco.acquisition import Sources
+from emsco.live import Sources
 from emsco.serve.settings import SHARED
-from emsco.serve.state.open import POSTGRES
-from emsco.serve.state.open import REDIS as REDIS_SCHEMES
+from emsco.serve.state.state_url import POSTGRES
+from emsco.serve.state.state_url import REDIS as REDIS_SCHEMES
 
 TOKENS = {f"EMSCO_TOKEN_{use}": f"a token for {use.lower()} only"
           for use in ("DECIDE", "FEEDBACK", "METRICS")}  # fmt: skip

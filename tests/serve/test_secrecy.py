@@ -15,13 +15,13 @@ import pytest
 from served import KEYS, QUICK, Store, served
 from stores import POSTGRES, REDIS
 
-from emsco.acquisition.log import Log
 from emsco.exceptions import SourcesError, StateError
-from emsco.serve.bodies import DecideBody
+from emsco.live.decision_log import Log
+from emsco.serve.audit_watch import Watch
 from emsco.serve.metrics import Metrics
+from emsco.serve.request_bodies import DecideBody
 from emsco.serve.state import open_state
 from emsco.serve.state_key import state_key
-from emsco.serve.watch import Watch
 
 SECRET = "a secret of the tests, long enough"
 

@@ -13,17 +13,17 @@ from served import CASCADE, KEYS, LABELS, PAGES, QUICK, THOROUGH, Store, X, make
 from stores import REDIS
 
 from emsco import dump
-from emsco.acquisition import KnownSource, Sources
 from emsco.certify import certify
 from emsco.exceptions import ArtifactError, ServiceError, SourcesError, StateError
+from emsco.live import KnownSource, Sources
 from emsco.serve import service as module
-from emsco.serve.bodies import DecideBody, FeedbackBody
-from emsco.serve.deployed import Deployed
-from emsco.serve.problems import Problem
+from emsco.serve.audit_watch import Watch
+from emsco.serve.deployment import Deployed
+from emsco.serve.problem_json import Problem
+from emsco.serve.request_bodies import DecideBody, FeedbackBody
 from emsco.serve.service import Service
 from emsco.serve.settings import Settings
 from emsco.serve.state import open_state
-from emsco.serve.watch import Watch
 
 
 @asynccontextmanager

@@ -21,14 +21,14 @@ from sklearn.linear_model import LogisticRegression
 from stores import REDIS, http_source, redis_source
 
 from emsco import CascadeClassifier, Costs, Source, StageDesign, dump, load
-from emsco.acquisition import CallableSource, Sources
 from emsco.certify import certify
-from emsco.cli._log import as_rows
-from emsco.serve.deployed import Deployed
+from emsco.cli._shadow_rows import as_rows
+from emsco.live import CallableSource, Sources
+from emsco.serve.audit_watch import Watch
+from emsco.serve.deployment import Deployed
 from emsco.serve.settings import Settings
 from emsco.serve.shadow import Shadow
 from emsco.serve.shadow_log import read_shadow_log
-from emsco.serve.watch import Watch
 
 FRAME = pd.DataFrame(X, columns=["x0", "x1"])
 FINAL = LogisticRegression().fit(FRAME, LABELS)

@@ -19,7 +19,7 @@ from stores import POSTGRES, REDIS
 
 from emsco.exceptions import StateError
 from emsco.serve.state import open_state
-from emsco.serve.state.batches import Batches
+from emsco.serve.state.group_commit import Batches
 
 STORES = ("sqlite", "postgresql", "redis")
 

@@ -18,10 +18,10 @@ from stores import POSTGRES, REDIS
 from emsco import Decisions
 from emsco.certify.monitor import CertificateMonitor
 from emsco.exceptions import MonitorError, StateError
-from emsco.serve.audit import Audit
-from emsco.serve.parts import by_decisions, by_labels
+from emsco.serve.audit_draw import Audit
+from emsco.serve.audit_watch import Watch
+from emsco.serve.monitor_split import by_decisions, by_labels
 from emsco.serve.state import open_state
-from emsco.serve.watch import Watch
 
 DAY = 86_400.0
 MODEL = "digest"
@@ -334,7 +334,7 @@ import asyncio, sys, itertools, os
 import numpy as np
 from emsco import Decisions
 from emsco.serve.state import open_state
-from emsco.serve.watch import Watch
+from emsco.serve.audit_watch import Watch
 
 async def main(path):
     state = await open_state(path)

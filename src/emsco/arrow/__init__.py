@@ -5,20 +5,20 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from emsco._ground.lazy import lazy
+from emsco._utils.lazy_import import lazy
 from emsco.exceptions import require
 
 if TYPE_CHECKING:
+    from emsco.arrow.batch_reader import Reader as Reader
     from emsco.arrow.batches import FIELDS as FIELDS
     from emsco.arrow.batches import decide_batches as decide_batches
     from emsco.arrow.batches import decision_schema as decision_schema
-    from emsco.arrow.open import file_system_of as file_system_of
-    from emsco.arrow.open import is_url as is_url
-    from emsco.arrow.open import open_dataset as open_dataset
-    from emsco.arrow.reader import Reader as Reader
-    from emsco.arrow.sample import sample_rows as sample_rows
-    from emsco.rows.parts import Part as Part
-    from emsco.rows.parts import parts_of as parts_of
+    from emsco.arrow.dataset_url import file_system_of as file_system_of
+    from emsco.arrow.dataset_url import is_url as is_url
+    from emsco.arrow.dataset_url import open_dataset as open_dataset
+    from emsco.arrow.row_sample import sample_rows as sample_rows
+    from emsco.rows.dataset_parts import Part as Part
+    from emsco.rows.dataset_parts import parts_of as parts_of
 
 if find_spec("pyarrow") is None:
     require("pyarrow", "arrow")  # says what to install
@@ -26,15 +26,15 @@ if find_spec("pyarrow") is None:
 # Loaded when asked for: commands that only open files must not wait for scikit-learn.
 NAMES = {
     "FIELDS": "arrow.batches",
-    "Part": "rows.parts",
-    "Reader": "arrow.reader",
+    "Part": "rows.dataset_parts",
+    "Reader": "arrow.batch_reader",
     "decide_batches": "arrow.batches",
     "decision_schema": "arrow.batches",
-    "file_system_of": "arrow.open",
-    "is_url": "arrow.open",
-    "open_dataset": "arrow.open",
-    "parts_of": "rows.parts",
-    "sample_rows": "arrow.sample",
+    "file_system_of": "arrow.dataset_url",
+    "is_url": "arrow.dataset_url",
+    "open_dataset": "arrow.dataset_url",
+    "parts_of": "rows.dataset_parts",
+    "sample_rows": "arrow.row_sample",
 }
 
 __all__ = sorted(NAMES)

@@ -12,11 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from emsco.arrow.reader import Reader
+from emsco.arrow.batch_reader import Reader
 from emsco.cascade import Decider
-from emsco.cascade.loop import Answer, Ask, decide_rows, drive
+from emsco.cascade.decision_loop import Answer, Ask, decide_rows, drive
+from emsco.core.decisions import ACCEPTED, LOW_CONFIDENCE, Decisions
 from emsco.exceptions import DecisionsError
-from emsco.rows.arrow import (
+from emsco.rows.arrow_columns import (
     Respell,
     Texts,
     python_values,
@@ -24,11 +25,10 @@ from emsco.rows.arrow import (
     read_labels,
     read_unknown,
 )
+from emsco.rows.column_reader import NUMBER, TEXT, UNKNOWN
 from emsco.rows.columns import refuse_invalid
+from emsco.rows.dataset_parts import check_names, whole
 from emsco.rows.encoding import Category, Codes
-from emsco.rows.parts import check_names, whole
-from emsco.rows.reading import NUMBER, TEXT, UNKNOWN
-from emsco.words.decisions import ACCEPTED, LOW_CONFIDENCE, Decisions
 
 
 class Driver:

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from emsco.arrow._driver import Driver, read_named
-from emsco.arrow.reader import Reader
+from emsco.arrow.batch_reader import Reader
 from emsco.cascade import decider_of
 from emsco.exceptions import ColumnsError
 from emsco.rows.columns import is_dataset
-from emsco.rows.parts import BLOCK_ROWS, Batch, Part, check_names, parts_of
+from emsco.rows.dataset_parts import BLOCK_ROWS, Batch, Part, check_names, parts_of
 
 ROW = "row"
 FIELDS = {

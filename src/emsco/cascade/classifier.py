@@ -17,20 +17,20 @@ from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, proces
 from sklearn.utils.validation import check_is_fitted
 
 from emsco.cascade.decider import Decider, Guard, make_decider
+from emsco.core.costs import Costs
+from emsco.core.decisions import Decisions
+from emsco.core.design import StageDesign
+from emsco.core.pricing import resolve_costs
+from emsco.core.threshold import Threshold
 from emsco.exceptions import ColumnsError
 from emsco.learners import learner_of
 from emsco.learners.final_stage import check_final
-from emsco.learners.given import read_given
+from emsco.learners.fit_input import read_given
 from emsco.learners.logistic import refuse_params
 from emsco.learners.protocol import Stages
 from emsco.rows.columns import is_dataset
-from emsco.rows.known import MOST_REMEMBERED, FittedRows
+from emsco.rows.fitted_rows import MOST_REMEMBERED, FittedRows
 from emsco.rows.rows import Layout, Rows
-from emsco.words.costs import Costs
-from emsco.words.decisions import Decisions
-from emsco.words.design import StageDesign
-from emsco.words.pricing import resolve_costs
-from emsco.words.threshold import Threshold
 
 
 class CascadeClassifier(ClassifierMixin, BaseEstimator):
@@ -178,8 +178,8 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
         self, dataset: Any, y: Any, sample_weight: Any, engine: Any, params: dict[str, Any]
     ) -> Self:
         """Fit to a data set, block by block; a sample of its rows is remembered."""
-        from emsco.learners.blocks import BlockTraining, check_learner
-        from emsco.rows.blocks import Blocks
+        from emsco.learners.block_newton import BlockTraining, check_learner
+        from emsco.rows.dataset_blocks import Blocks
 
         learner = learner_of(self.estimator)
         check_learner(learner, self.guard, self.final)

@@ -10,13 +10,19 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from emsco._ground.progress import followed
+from emsco._utils.progress import followed
+from emsco.cascade.decision_loop import Answer, Ask, Plan, Stage, decide_block, decide_rows, drive
 from emsco.cascade.factors import factors_of
-from emsco.cascade.loop import Answer, Ask, Plan, Stage, decide_block, decide_rows, drive
+from emsco.core.costs import Costs
+from emsco.core.decisions import ACCEPTED, INVALID_VALUE, Decisions, reason_for
+from emsco.core.design import StageDesign
+from emsco.core.factors import Factors
+from emsco.core.threshold import Threshold, resolve
 from emsco.exceptions import DesignError, ModelError, quoted
 from emsco.learners.final_stage import FinalStage, logged
 from emsco.learners.logistic import ReadFirst, encodings_of
 from emsco.learners.protocol import Judge, Stages
+from emsco.rows.column_reader import ColumnReader
 from emsco.rows.columns import (
     Columns,
     all_finite,
@@ -24,13 +30,7 @@ from emsco.rows.columns import (
     slice_columns,
     transpose_blocks,
 )
-from emsco.rows.reading import ColumnReader
 from emsco.rows.rows import Layout, MatrixColumns, Rows, is_matrix
-from emsco.words.costs import Costs
-from emsco.words.decisions import ACCEPTED, INVALID_VALUE, Decisions, reason_for
-from emsco.words.design import StageDesign
-from emsco.words.factors import Factors
-from emsco.words.threshold import Threshold, resolve
 
 
 class Guard(Protocol):

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emsco.cascade.loop import Plan
+from emsco.cascade.decision_loop import Plan
+from emsco.core.decisions import ACCEPTED, LOW_CONFIDENCE, Decisions
+from emsco.core.factors import Factors
 from emsco.exceptions import ColumnsError, quoted
 from emsco.learners.linear_score import LinearScore, linear_score, why_not_linear
+from emsco.rows.column_reader import ColumnReader
 from emsco.rows.columns import Column, Columns, object_array
-from emsco.rows.reading import ColumnReader
-from emsco.words.decisions import ACCEPTED, LOW_CONFIDENCE, Decisions
-from emsco.words.factors import Factors
 
 _TOO_LARGE = "A value is so large that what it contributes cannot be held."
 

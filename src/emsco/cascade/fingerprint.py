@@ -15,7 +15,7 @@ import numpy as np
 from emsco.cascade.classifier import CascadeClassifier
 from emsco.cascade.decider import Decider
 from emsco.exceptions import CertificateError
-from emsco.learners.final import LoggedAnswers, OnnxModel
+from emsco.learners.final_model import LoggedAnswers, OnnxModel
 from emsco.learners.logistic import LinearFit
 from emsco.rows.guard import InputGuard
 

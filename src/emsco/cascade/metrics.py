@@ -42,10 +42,10 @@ from numpy.typing import ArrayLike
 from scipy.special import digamma  # type: ignore[import-untyped]  # scipy ships no types
 from sklearn.pipeline import Pipeline
 
+from emsco.core.costs import Review
+from emsco.core.decisions import Decisions
+from emsco.core.evaluation import Evaluation, evaluate
 from emsco.exceptions import DecisionsError, nearest
-from emsco.words.costs import Review
-from emsco.words.decisions import Decisions
-from emsco.words.evaluation import Evaluation, evaluate
 
 Scorer: TypeAlias = Callable[..., float]
 

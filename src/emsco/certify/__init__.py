@@ -11,7 +11,7 @@ from emsco.cascade.fingerprint import fingerprint
 from emsco.certify._certificate import Bounds, Certificate, CertifiedCandidate, Chosen, problem_with
 from emsco.certify._certify import certify, certify_together
 from emsco.certify._older import OlderCertificate
-from emsco.certify._required import required_rows
+from emsco.certify._sample_size import required_rows
 from emsco.certify._targets import Shortfall, Targets
 from emsco.rows.ledger import keep_ledger
 

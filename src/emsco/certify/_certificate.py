@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from emsco._ground.table import html_table, text_table
+from emsco._utils.text_table import html_table, text_table
 from emsco.cascade import CascadeClassifier
 from emsco.cascade.fingerprint import fingerprint
-from emsco.certify._certified import Bounds, CertifiedCandidate, Chosen
-from emsco.certify._kinds import percent
-from emsco.certify._plain import (
+from emsco.certify._certified_candidate import Bounds, CertifiedCandidate, Chosen
+from emsco.certify._format import AskedBound, bounds_asked, cells, note_of_choice, note_of_filters
+from emsco.certify._sample_size import check_between
+from emsco.certify._serialization import (
     expect_keys,
     listed,
     names_of,
@@ -22,12 +23,11 @@ from emsco.certify._plain import (
     text,
     whole,
 )
-from emsco.certify._required import check_between
+from emsco.certify._target_kinds import percent
 from emsco.certify._targets import Shortfall, Targets
-from emsco.certify._told import AskedBound, bounds_asked, cells, note_of_choice, note_of_filters
+from emsco.core.evaluation import Evaluation
 from emsco.exceptions import CertificateError, EmscoError, nearest
 from emsco.search import CascadeSearchCV
-from emsco.words.evaluation import Evaluation
 
 __all__ = ["Bounds", "Certificate", "CertifiedCandidate", "Chosen", "problem_with"]
 

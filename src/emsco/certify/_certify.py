@@ -14,8 +14,15 @@ from sklearn.utils import _safe_indexing, check_random_state
 
 from emsco.cascade import CascadeClassifier
 from emsco.cascade.fingerprint import Pickled, digest_of, fingerprint
-from emsco.certify._allow import UNKNOWN_LABELS, check_allow
-from emsco.certify._asked import (
+from emsco.certify._certificate import Certificate
+from emsco.certify._exemptions import UNKNOWN_LABELS, check_allow
+from emsco.certify._fresh_rows import check_fresh, check_near_copies, refuse_known_groups
+from emsco.certify._hypothesis_family import builder_of, family_of
+from emsco.certify._hypothesis_tests import Counted, answer
+from emsco.certify._row_usage import recorded
+from emsco.certify._sample_size import check_between
+from emsco.certify._targets import Targets
+from emsco.certify._validation import (
     check_columns,
     check_final,
     check_known,
@@ -24,19 +31,12 @@ from emsco.certify._asked import (
     labels_of,
     truth_of,
 )
-from emsco.certify._certificate import Certificate
-from emsco.certify._family import builder_of, family_of
-from emsco.certify._fresh import check_fresh, check_near_copies, refuse_known_groups
-from emsco.certify._required import check_between
-from emsco.certify._row_usage import recorded
-from emsco.certify._targets import Targets
-from emsco.certify._testing import Counted, answer
-from emsco.rows.hashes import hash_exactly
-from emsco.rows.known import FittedRows
+from emsco.core.labels import read_groups
+from emsco.rows.fitted_rows import FittedRows
 from emsco.rows.ledger import ledger_of
-from emsco.rows.sketches import Sketch
+from emsco.rows.row_hashes import hash_exactly
+from emsco.rows.row_sketch import Sketch
 from emsco.search import CascadeSearchCV
-from emsco.words.labels import read_groups
 
 
 def certify(

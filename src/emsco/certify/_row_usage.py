@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import NamedTuple
 
-from emsco.certify._fresh import count_same_keys
+from emsco.certify._fresh_rows import count_same_keys
 from emsco.exceptions import CertificateError
-from emsco.rows.known import HashedRows, compare
+from emsco.rows.fitted_rows import HashedRows, compare
 from emsco.rows.ledger import Entry, Ledger
-from emsco.rows.sketches import Sketch
+from emsco.rows.row_sketch import Sketch
 
 _UNCLEAR = (
     "It is not known whether these rows were used for an earlier certificate: their values "

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from emsco._ground.frozen import FrozenMapping
+from emsco._utils.frozen_mapping import FrozenMapping
 from emsco.certify._binomial import tail
-from emsco.certify._kinds import KINDS, ByLabel, Events, percent
-from emsco.certify._required import rows_for
+from emsco.certify._sample_size import rows_for
+from emsco.certify._target_kinds import KINDS, ByLabel, Events, percent
+from emsco.core.evaluation import Evaluation
 from emsco.exceptions import CertificateError, quoted
-from emsco.words.evaluation import Evaluation
 
 COMMON = ("accuracy", "agreement", "max_missed", "min_coverage", "max_cost")  # in every certificate
 AGREEMENT_ALONE = (

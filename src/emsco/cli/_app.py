@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from emsco.cli._errors import explained
-from emsco.cli._newlines import reading_tables
+from emsco.cli._newline_option import reading_tables
 from emsco.cli.certify import certify
 from emsco.cli.costs import init
 from emsco.cli.decide import decide

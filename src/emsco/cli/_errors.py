@@ -23,7 +23,7 @@ from typing import Any, NoReturn, ParamSpec
 
 import typer
 
-from emsco.cli._telling import held, telling
+from emsco.cli._progress import held, telling
 from emsco.exceptions import ArtifactError, EmscoError
 
 P = ParamSpec("P")

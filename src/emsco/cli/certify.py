@@ -122,11 +122,11 @@ def certify(
     """
     from emsco import CascadeClassifier, dump
     from emsco.certify import Targets, certify_together
-    from emsco.cli._frames import read_names
-    from emsco.cli._log import as_rows
-    from emsco.cli._models import file_of, keep_beside_rows, load_asked, read_fresh
-    from emsco.cli._outputs import check_outputs
+    from emsco.cli._labelled_frame import read_names
+    from emsco.cli._model_file import file_of, keep_beside_rows, load_asked, read_fresh
+    from emsco.cli._output_files import check_outputs
     from emsco.cli._print import print_json, print_text
+    from emsco.cli._shadow_rows import as_rows
     from emsco.exceptions import ColumnsError
 
     check_outputs([out], [file_of(model), rows], force=force)

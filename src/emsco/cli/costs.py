@@ -42,10 +42,10 @@ def init(
     force: Force = False,
 ) -> None:
     """Write a file of prices to fill in: one source per column, each with cost 1."""
-    from emsco._ground.atomic import write_whole
-    from emsco._ground.toml import toml_key
-    from emsco.cli._frames import read_labelled
-    from emsco.cli._outputs import check_outputs
+    from emsco._utils.atomic_write import write_whole
+    from emsco._utils.toml_writer import toml_key
+    from emsco.cli._labelled_frame import read_labelled
+    from emsco.cli._output_files import check_outputs
 
     check_outputs([out], [data], force=force)
     X, _ = read_labelled(data, label)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from emsco.cli._engines import Address, Engine, Place, refuse_address, workers_of
+from emsco.cli._engine_option import Address, Engine, Place, refuse_address, workers_of
 from emsco.cli._errors import note
 from emsco.cli._options import Force, Trust
 
@@ -52,14 +52,14 @@ def decide(
     With --engine ray, every million rows become a file in a folder; after an interruption, run the
     same command again to decide what is missing.
     """
-    from emsco._ground.atomic import write_whole
+    from emsco._utils.atomic_write import write_whole
     from emsco.arrow import is_url
-    from emsco.cli._deciding import Tally, decided, schema_of
-    from emsco.cli._models import load_cascade, model_file
-    from emsco.cli._outputs import check_outputs, refuse_inside
+    from emsco.cli._decision_stream import Tally, decided, schema_of
+    from emsco.cli._decision_writer import csv_parts, parts_for
+    from emsco.cli._model_file import load_cascade, model_file
+    from emsco.cli._output_files import check_outputs, refuse_inside
     from emsco.cli._print import print_bytes
-    from emsco.cli._tables import open_rows
-    from emsco.cli._writing import csv_parts, parts_for
+    from emsco.cli._table_file import open_rows
 
     refuse_address(engine, address)
     here = None if is_url(rows) else Path(rows)
@@ -94,9 +94,9 @@ def _decide_on_ray(
 ) -> None:
     """Decide files on a Ray cluster into a folder."""
     from emsco.arrow import is_url
-    from emsco.cli._deciding import Tally
-    from emsco.cli._models import load_cascade
-    from emsco.cli._outputs import refuse_inside
+    from emsco.cli._decision_stream import Tally
+    from emsco.cli._model_file import load_cascade
+    from emsco.cli._output_files import refuse_inside
     from emsco.ray import decide_dataset
 
     if out is None:

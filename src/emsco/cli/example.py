@@ -26,8 +26,8 @@ def example(
     heart-costs.toml, with the prices published by Turney in 1995. `savings` writes log.csv, with
     8,430 web pages, model.skops, a model fitted on 3,000 other pages, and log-costs.toml.
     """
-    from emsco._ground.atomic import write_whole
-    from emsco.cli._outputs import check_outputs
+    from emsco._utils.atomic_write import write_whole
+    from emsco.cli._output_files import check_outputs
     from emsco.exceptions import DatasetError, nearest
 
     if name not in _EXAMPLES:

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from emsco.cli._errors import note
-from emsco.cli._keys import KeyColumn, KeysFile, MaxSpend, SourcesFile
+from emsco.cli._key_file import KeyColumn, KeysFile, MaxSpend, SourcesFile
 from emsco.cli._options import Force, Trust
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from emsco.acquisition import LiveCascade
-    from emsco.acquisition.comparison import Comparison
-    from emsco.acquisition.tally import Tally
-    from emsco.cli._keys import Keys
+    from emsco.cli._key_file import Keys
+    from emsco.live import LiveCascade
+    from emsco.live.comparison import Comparison
+    from emsco.live.counters import Tally
 
 DIFFERS = 1  # the exit code where live values are not those of the table
 _BLOCK = 1000  # keys decided at a time
@@ -59,15 +59,15 @@ def decide(
     """
     import asyncio
 
-    from emsco._ground.atomic import write_whole
-    from emsco.acquisition import LiveCascade, Sources
-    from emsco.acquisition.survey import check_open
-    from emsco.acquisition.tally import Tally
-    from emsco.cli._keys import as_known, needs_of, read_keys
-    from emsco.cli._models import load_cascade, model_file
-    from emsco.cli._outputs import check_outputs
+    from emsco._utils.atomic_write import write_whole
+    from emsco.cli._decision_writer import csv_parts, parts_for
+    from emsco.cli._key_file import as_known, needs_of, read_keys
+    from emsco.cli._model_file import load_cascade, model_file
+    from emsco.cli._output_files import check_outputs
     from emsco.cli._print import print_bytes
-    from emsco.cli._writing import csv_parts, parts_for
+    from emsco.live import LiveCascade, Sources
+    from emsco.live.counters import Tally
+    from emsco.live.fetch_all import check_open
 
     check_outputs([out], [model_file(model), sources, keys], force=force)
     make_parts = csv_parts if out is None else parts_for(out)
@@ -110,14 +110,14 @@ def compare(
     """
     import asyncio
 
-    from emsco.acquisition import Sources
-    from emsco.acquisition.comparison import align
-    from emsco.acquisition.comparison import compare as compare_live
-    from emsco.acquisition.terms import Terms
-    from emsco.cli._frames import read_features
-    from emsco.cli._keys import needs_of, read_keys
-    from emsco.cli._models import load_cascade
+    from emsco.cli._key_file import needs_of, read_keys
+    from emsco.cli._labelled_frame import read_features
+    from emsco.cli._model_file import load_cascade
     from emsco.cli._print import print_text
+    from emsco.live import Sources
+    from emsco.live.comparison import align
+    from emsco.live.comparison import compare as compare_live
+    from emsco.live.live_plan import Terms
 
     described = Sources.from_toml(sources)
     decider = load_cascade(model, trust).decider_
@@ -147,7 +147,7 @@ def _schema(decider: Any, read: Keys) -> pa.Schema:
     """Name the columns of decisions; the key comes first."""
     import pyarrow as pa
 
-    from emsco.cli._deciding import FIELDS
+    from emsco.cli._decision_stream import FIELDS
     from emsco.exceptions import ColumnsError
 
     labels = pa.array(decider.classes.tolist()).type
@@ -166,7 +166,7 @@ def _decided(
     """Decide keys, block by block."""
     import pyarrow as pa
 
-    from emsco._ground.progress import followed
+    from emsco._utils.progress import followed
 
     for first in followed(range(0, len(read.keys), block), "decide"):
         rows = slice(first, first + block)
@@ -182,8 +182,8 @@ def _decided(
 
 def _lines(found: Comparison, unit: str) -> list[str]:
     """Say for people how live values differ."""
-    from emsco._ground.table import text_table
-    from emsco.acquisition.tally import money
+    from emsco._utils.text_table import text_table
+    from emsco.live.counters import money
 
     columns = [
         [column.name, column.source, rows, f"{differing / rows:.1%}" if rows else "-", verdict]

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from emsco.cli._errors import in_shell, note
-from emsco.cli._keys import KeyColumn, KeysFile, MaxSpend, SourcesFile
+from emsco.cli._key_file import KeyColumn, KeysFile, MaxSpend, SourcesFile
 
 if TYPE_CHECKING:
-    from emsco.acquisition.measure import Measured
+    from emsco.live.latency_measurement import Measured
 
 _ROUNDS = 20
 
@@ -36,14 +36,14 @@ def measure(
     """
     import asyncio
 
-    from emsco.acquisition import Sources
-    from emsco.acquisition.latencies import write_latencies
-    from emsco.acquisition.measure import measure as measure_sources
-    from emsco.acquisition.tally import money
-    from emsco.cli._keys import needs_of, read_keys
+    from emsco.cli._key_file import needs_of, read_keys
     from emsco.cli._print import print_text
     from emsco.cli.search import load_costs
     from emsco.exceptions import SourcesError, quoted
+    from emsco.live import Sources
+    from emsco.live.counters import money
+    from emsco.live.latency_file import write_latencies
+    from emsco.live.latency_measurement import measure as measure_sources
 
     prices, described = load_costs(costs), Sources.from_toml(sources)
     read = read_keys(keys, key_column, needs_of(described))
@@ -72,8 +72,8 @@ def measure(
 
 
 def _table(found: Measured) -> str:
-    from emsco._ground.table import text_table
-    from emsco.acquisition.measure import quantile
+    from emsco._utils.text_table import text_table
+    from emsco.live.latency_measurement import quantile
 
     rows = [
         [

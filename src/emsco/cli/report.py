@@ -30,8 +30,8 @@ def report(
     force: Force = False,
 ) -> None:
     """Write an HTML report of a search, as one page that works offline."""
-    from emsco.cli._models import MODEL, file_of, load_search, read_optional
-    from emsco.cli._outputs import check_outputs
+    from emsco.cli._model_file import MODEL, file_of, load_search, read_optional
+    from emsco.cli._output_files import check_outputs
     from emsco.report import report as write_report
 
     check_outputs([out], [file_of(run), run / MODEL, fresh], force=force)
@@ -45,7 +45,7 @@ def report(
 
 def _certificate(run: Path, trust: list[str] | None) -> Any:
     """Give the certificate of the model beside the search, if it has one."""
-    from emsco.cli._models import MODEL, load_cascade
+    from emsco.cli._model_file import MODEL, load_cascade
 
     if not (run / MODEL).is_file():
         return None

@@ -10,7 +10,7 @@ import typer
 
 from emsco.cli._errors import note
 from emsco.cli._options import Allow, AsJson, Force, Trust, read_allow
-from emsco.cli._saved import HEADER, WIDTH, line, tell_shadow, turns, write_columns
+from emsco.cli._shadow_report import HEADER, WIDTH, line, tell_shadow, turns, write_columns
 
 if TYPE_CHECKING:
     from emsco.certify.savings import Saving, Savings
@@ -98,9 +98,9 @@ def savings(
     """
     from emsco import CascadeSearchCV, dump
     from emsco.certify.savings import savings as find_savings
-    from emsco.cli._outputs import check_outputs
+    from emsco.cli._decision_writer import parts_for
+    from emsco.cli._output_files import check_outputs
     from emsco.cli._print import print_json, print_text
-    from emsco.cli._writing import parts_for
 
     check_outputs([changed, out], [log, costs, model], force=force)
     if changed is not None:
@@ -158,7 +158,7 @@ def _read(
     trust: list[str] | None,
 ) -> tuple[Any, Any, Any]:
     """Read the model, the columns that have a price, in the model's order, and the prices."""
-    from emsco.cli._log import ANSWER, as_rows
+    from emsco.cli._shadow_rows import ANSWER, as_rows
     from emsco.exceptions import ModelError
 
     given = log if shadow is None else shadow
@@ -175,12 +175,12 @@ def _read(
 def _read_rows(
     log: Path, costs: Path, model: Path | None, answers: str | None, trust: list[str] | None
 ) -> tuple[Any, Any, Any]:
-    from emsco.cli._frames import read_features, read_labelled
-    from emsco.cli._models import naming_trust_option
+    from emsco.cli._labelled_frame import read_features, read_labelled
+    from emsco.cli._model_file import naming_trust_option
     from emsco.cli.search import load_costs, priced
     from emsco.exceptions import ModelError
     from emsco.io import load_final
-    from emsco.learners.final import LoggedAnswers
+    from emsco.learners.final_model import LoggedAnswers
 
     if (model is None) == (answers is None):
         raise ModelError("Give either --model, a file, or --answers, the column of its answers.")

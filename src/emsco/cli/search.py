@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from emsco._ground.progress import tell
-from emsco.cli._engines import Address, Engine, Place, refuse_address, workers_of
+from emsco._utils.progress import tell
+from emsco.cli._engine_option import Address, Engine, Place, refuse_address, workers_of
 from emsco.cli._errors import note
 from emsco.cli._options import (
     AsJson,
@@ -22,7 +22,7 @@ from emsco.cli._options import (
     read_caution,
     shares_by_label,
 )
-from emsco.cli._telling import hush, search_callback
+from emsco.cli._progress import hush, search_callback
 
 if TYPE_CHECKING:
     from emsco import CascadeSearchCV, Costs
@@ -91,8 +91,8 @@ def search(
     """
     from emsco import CascadeSearchCV, InputGuard, dump
     from emsco.cli._errors import in_shell
-    from emsco.cli._models import MODEL, SEARCH
-    from emsco.cli._outputs import check_outputs
+    from emsco.cli._model_file import MODEL, SEARCH
+    from emsco.cli._output_files import check_outputs
     from emsco.cli._print import print_json, print_text
     from emsco.search.checkpoint import is_there, remove
 
@@ -152,7 +152,7 @@ def search(
 
 def _read(data: Path, label: str, costs: Path | None) -> tuple[Any, Any, Any]:
     """Read the columns that have a price, all where no prices are given."""
-    from emsco.cli._frames import read_labelled
+    from emsco.cli._labelled_frame import read_labelled
 
     if costs is None:
         note(
@@ -166,7 +166,7 @@ def _read(data: Path, label: str, costs: Path | None) -> tuple[Any, Any, Any]:
 
 def priced(data: Path, label: str | None, prices: Costs, costs: Path) -> list[str]:
     """Name the columns of a file that have a price, in its order; the label must have none."""
-    from emsco.cli._tables import check_columns, open_rows
+    from emsco.cli._table_file import check_columns, open_rows
     from emsco.exceptions import ColumnsError, quoted
 
     features = {f: None for source in prices.sources for f in source.features}  # in their order
@@ -252,7 +252,7 @@ def _fit_candidates(found: CascadeSearchCV, most: int) -> None:
 
 
 def _data(found: CascadeSearchCV, n_front: int, out: Path) -> dict[str, Any]:
-    from emsco.cli._models import MODEL, SEARCH
+    from emsco.cli._model_file import MODEL, SEARCH
     from emsco.cli._print import candidate_data
 
     review = found.costs_.review

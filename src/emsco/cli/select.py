@@ -62,8 +62,8 @@ def select(
     """
     from emsco import dump
     from emsco.cli._errors import in_shell
-    from emsco.cli._models import file_of, load_search
-    from emsco.cli._outputs import check_outputs
+    from emsco.cli._model_file import file_of, load_search
+    from emsco.cli._output_files import check_outputs
     from emsco.cli._print import candidate_data, print_json, print_text
 
     check_outputs([out], [file_of(run)], force=force)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from emsco.cli._keys import SourcesFile
+from emsco.cli._key_file import SourcesFile
 from emsco.cli._options import Trust
 
 
@@ -133,8 +133,8 @@ def serve(
     sources anew; files that are refused leave the model in use in place. Events are JSON lines on
     standard error.
     """
-    from emsco.cli._models import model_file
-    from emsco.cli._telling import hush
+    from emsco.cli._model_file import model_file
+    from emsco.cli._progress import hush
     from emsco.serve.process import run
     from emsco.serve.settings import Settings
 

@@ -38,7 +38,7 @@ def show(
     candidate does there and which figures differ from the selected ones.
     """
     from emsco import CascadeClassifier
-    from emsco.cli._models import as_search, load_asked, read_optional
+    from emsco.cli._model_file import as_search, load_asked, read_optional
     from emsco.exceptions import ColumnsError
 
     model = load_asked(run, trust)
@@ -59,7 +59,7 @@ def _show_json(
 ) -> None:
     from emsco import evaluate
     from emsco.cli._print import candidate_data, figures, print_json
-    from emsco.words.scored import differences
+    from emsco.core.scored_front import differences
 
     front, chosen, review = found.front_, found.best_candidate_, found.costs_.review
     candidates = [candidate_data(candidate, review) for candidate in front]

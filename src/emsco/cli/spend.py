@@ -93,7 +93,7 @@ async def _settle(address: str, source: str, day: str, charged: float) -> float:
 
 
 def _settled(source: str, day: str, charged: float, unknown: float) -> str:
-    from emsco.acquisition.tally import money
+    from emsco.live.counters import money
 
     if not unknown:
         return f"Nothing is unknown for {source} on {day}."
@@ -106,7 +106,7 @@ def _settled(source: str, day: str, charged: float, unknown: float) -> str:
 
 def _lines(found: Sequence[Spent]) -> list[str]:
     """Say for people what was spent."""
-    from emsco._ground.table import text_table
+    from emsco._utils.text_table import text_table
 
     rows = [[one.source, one.tenant, one.day] for one in found]
     paid, unknown = ([getattr(one, name) for one in found] for name in ("paid", "unknown"))
@@ -120,7 +120,7 @@ def _lines(found: Sequence[Spent]) -> list[str]:
 
 
 def _open_table(begun: Sequence[OpenIntent]) -> str:
-    from emsco._ground.table import text_table
+    from emsco._utils.text_table import text_table
 
     prices = _amounts([one.held for one in begun], "price")
     rows = [
@@ -132,7 +132,7 @@ def _open_table(begun: Sequence[OpenIntent]) -> str:
 
 def _amounts(amounts: Sequence[float], head: str) -> list[str]:
     """Write amounts of money below a head, aligned right."""
-    from emsco.acquisition.tally import money
+    from emsco.live.counters import money
 
     texts = [money(amount, "") for amount in amounts]
     width = max(len(head), *map(len, texts))

@@ -12,9 +12,7 @@ The origin of each table and its licence are given in the docstring of its loade
 NOTICE.
 """
 
-from emsco.datasets._files import CostlyData
-from emsco.datasets._made import make_costly_classification
-from emsco.datasets._public import (
+from emsco.datasets._public_tables import (
     load_cleveland,
     load_covtype,
     load_credit,
@@ -29,6 +27,8 @@ from emsco.datasets._public import (
     load_spambase,
     load_thyroid,
 )
+from emsco.datasets._synthetic import make_costly_classification
+from emsco.datasets._table_files import CostlyData
 
 __all__ = [
     "CostlyData",

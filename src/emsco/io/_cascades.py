@@ -11,22 +11,9 @@ from sklearn.utils.validation import check_is_fitted
 
 from emsco.cascade import CascadeClassifier
 from emsco.cascade.decider import make_decider
+from emsco.core.threshold import resolve
 from emsco.exceptions import ArtifactError, ThresholdError, require
-from emsco.io._bundle import Reader, Writer
-from emsco.io._foreign import (
-    ANSWERS,
-    check_answers,
-    check_final_stage,
-    classifier_from,
-    estimator_from,
-    final_from,
-    final_to,
-    final_to_data,
-)
-from emsco.io._json import from_plain, to_plain
-from emsco.io._known import known_from, known_to
-from emsco.io._probe import answers, answers_by_default
-from emsco.io._words import (
+from emsco.io._core_values import (
     Data,
     costs_from,
     costs_to,
@@ -41,18 +28,31 @@ from emsco.io._words import (
     labels_from,
     labels_to,
 )
+from emsco.io._foreign_model import (
+    ANSWERS,
+    check_answers,
+    check_final_stage,
+    classifier_from,
+    estimator_from,
+    final_from,
+    final_to,
+    final_to_data,
+)
+from emsco.io._json import from_plain, to_plain
+from emsco.io._members import Reader, Writer
+from emsco.io._row_hashes import known_from, known_to
+from emsco.io._stage_probe import answers, answers_by_default
 from emsco.learners import learner_of
-from emsco.learners.estimator import EstimatorStage
+from emsco.learners.estimator_learner import EstimatorStage
 from emsco.learners.final_stage import FinalStage, check_final, logged
 from emsco.learners.logistic import LinearFit, LinearStage, default_estimator
 from emsco.learners.protocol import Learner, Stages
-from emsco.learners.stages import FittedStages
+from emsco.learners.stage_reader import FittedStages
+from emsco.rows.column_reader import KINDS, NUMBER, TEXT, UNKNOWN, ColumnReader
 from emsco.rows.encoding import Number
+from emsco.rows.fitted_rows import FittedRows
 from emsco.rows.guard import InputGuard, Range
-from emsco.rows.known import FittedRows
-from emsco.rows.reading import KINDS, NUMBER, TEXT, UNKNOWN, ColumnReader
 from emsco.rows.rows import Layout
-from emsco.words.threshold import resolve
 
 FINAL = frozenset({"final"})  # a key only if there is a final model
 _KIND = frozenset({"kind", "numbers"})  # at most one of them

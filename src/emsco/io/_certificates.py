@@ -6,9 +6,9 @@ from typing import Any
 
 from emsco.cascade import CascadeClassifier
 from emsco.exceptions import ArtifactError, CertificateWarning, warn
-from emsco.io._bundle import Reader, Writer
+from emsco.io._core_values import Data, expect, expect_keys, records_from, records_to
 from emsco.io._json import from_plain, to_plain
-from emsco.io._words import Data, expect, expect_keys, records_from, records_to
+from emsco.io._members import Reader, Writer
 
 _WHAT = "the certificate"
 

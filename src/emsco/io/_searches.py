@@ -11,8 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from emsco.core.costs import Costs
+from emsco.core.front import Candidate
+from emsco.core.threshold import resolve
 from emsco.exceptions import ArtifactError, GuardWarning
-from emsco.io._bundle import Reader, Writer
 from emsco.io._cascades import (
     FINAL,
     checked_guard,
@@ -24,9 +26,7 @@ from emsco.io._cascades import (
     stages_from,
     stages_to,
 )
-from emsco.io._foreign import estimator_from, final_from, final_to
-from emsco.io._json import from_plain, to_plain
-from emsco.io._words import (
+from emsco.io._core_values import (
     LUCK,
     Data,
     candidates_from,
@@ -43,14 +43,14 @@ from emsco.io._words import (
     records_from,
     records_to,
 )
+from emsco.io._foreign_model import estimator_from, final_from, final_to
+from emsco.io._json import from_plain, to_plain
+from emsco.io._members import Reader, Writer
 from emsco.learners.protocol import Stages
-from emsco.learners.stages import FittedStages
+from emsco.learners.stage_reader import FittedStages
 from emsco.search import CascadeSearchCV, strategies
-from emsco.search.choice import AllSources, check_bounds
-from emsco.search.found import Choice, Found
-from emsco.words.costs import Costs
-from emsco.words.front import Candidate
-from emsco.words.threshold import resolve
+from emsco.search.default_rule import AllSources, check_bounds
+from emsco.search.fitted_search import Choice, Found
 
 # Parameters that are stored if they are plain values. `engine`, `callback` and `checkpoint` belong
 # to the machine that ran the search and are never stored.

@@ -11,8 +11,8 @@ from emsco.learners.protocol import Learner
 # `emsco_learner()`, as `MaskedClassifier` does.
 LEARNERS = {
     "LogisticLearner": "logistic",  # estimator=None
-    "EstimatorLearner": "estimator",  # any classifier
-    "OneModelLearner": "one_model",  # a MaskedClassifier
+    "EstimatorLearner": "estimator_learner",  # any classifier
+    "OneModelLearner": "masked_learner",  # a MaskedClassifier
 }
 
 

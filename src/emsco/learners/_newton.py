@@ -28,7 +28,7 @@ from sklearn.exceptions import ConvergenceWarning
 from threadpoolctl import ThreadpoolController
 
 from emsco.exceptions import warn
-from emsco.learners._losses import Loss, TrainingRows
+from emsco.learners._logistic_loss import Loss, TrainingRows
 from emsco.rows.encoding import Array
 
 BATCH = 512  # sets fitted together

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from emsco.exceptions import ClassesError, ColumnsError, DesignError, ModelError, quoted
-from emsco.learners.final import LoggedAnswers
+from emsco.learners.final_model import LoggedAnswers
 from emsco.learners.protocol import Outcomes, SetFits, parts_of
 from emsco.rows.columns import Columns, assemble
 

@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
-from emsco.learners.estimator import EstimatorStage
+from emsco.learners.estimator_learner import EstimatorStage
 from emsco.learners.final_stage import FinalStage
 from emsco.learners.logistic import LinearStage, ReadFirst, weights_by_feature
 from emsco.learners.protocol import Encodings, Judge

@@ -15,9 +15,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import Tags
 
-from emsco.learners._losses import class_base, make_rows
+from emsco.learners._logistic_loss import class_base, make_rows
 from emsco.learners._newton import fit_alone, one_thread
-from emsco.learners.batched import BatchedLogistic
+from emsco.learners.batched_logistic import BatchedLogistic
 from emsco.learners.folds import Fold
 from emsco.learners.protocol import Encodings, Judge, SetFits, Stages
 from emsco.learners.training import Training

@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emsco.learners.folds import Fold
+from emsco.rows.column_reader import ColumnReader
 from emsco.rows.columns import Columns
 from emsco.rows.encoding import ColumnEncoding
-from emsco.rows.reading import ColumnReader
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags

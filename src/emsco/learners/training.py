@@ -17,8 +17,10 @@ from sklearn.utils.validation import (
     check_consistent_length,
 )
 
+from emsco.core.labels import read_given_labels
 from emsco.exceptions import ClassesError, ColumnsError, ValuesError
 from emsco.learners.protocol import Learner
+from emsco.rows.column_reader import ColumnReader, kind_of
 from emsco.rows.columns import (
     Columns,
     as_categories,
@@ -28,8 +30,6 @@ from emsco.rows.columns import (
     refuse_invalid,
 )
 from emsco.rows.encoding import Array, learn, read
-from emsco.rows.reading import ColumnReader, kind_of
-from emsco.words.labels import read_given_labels
 
 
 def check_labels(y: ArrayLike | None, n_rows: int) -> NDArray[Any]:

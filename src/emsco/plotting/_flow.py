@@ -11,6 +11,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from emsco.core.costs import Costs
+from emsco.core.decisions import Decisions, kind_of
+from emsco.core.evaluation import Evaluation, evaluate
 from emsco.exceptions import DecisionsError, quoted
 from emsco.plotting._style import (
     BLUE,
@@ -25,9 +28,6 @@ from emsco.plotting._style import (
     named,
     plain,
 )
-from emsco.words.costs import Costs
-from emsco.words.decisions import Decisions, kind_of
-from emsco.words.evaluation import Evaluation, evaluate
 
 _NODE = 0.035  # half the width of a stage, in units of the distance between stages
 _MOST_NAMED = 6  # most sources named per stage

@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from emsco.core.evaluation import Evaluation
+from emsco.core.front import ParetoFront
 from emsco.exceptions import SelectionError, require
 from emsco.plotting._style import (
     INK,
@@ -22,8 +24,6 @@ from emsco.plotting._style import (
     money_of,
     plain,
 )
-from emsco.words.evaluation import Evaluation
-from emsco.words.front import ParetoFront
 
 # Where coverage changes colour: finer close to 1, where differences matter more.
 LEVELS = (0.0, 0.5, 0.8, 0.9, 0.95, 0.99, 1.0)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from emsco._ground.table import cell
+from emsco._utils.text_table import cell
 from emsco.exceptions import SearchError
 from emsco.plotting._style import BLUE, INK, RED, axes, bare, plain
 

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from emsco._ground.table import cell
+from emsco._utils.text_table import cell
+from emsco.core.costs import Costs
+from emsco.core.front import ParetoFront
 from emsco.exceptions import SelectionError, require
 from emsco.plotting._style import axes, cost_label, money, plain, spread_ticks
-from emsco.words.costs import Costs
-from emsco.words.front import ParetoFront
 
 _MOST_TICKS = 7
 _MOST_COLUMNS = 40  # groups of candidates: single neighbours differ too much

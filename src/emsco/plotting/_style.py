@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from emsco._ground.table import cell
+from emsco._utils.text_table import cell
+from emsco.core.evaluation import Evaluation
 from emsco.exceptions import require
-from emsco.words.evaluation import Evaluation
 
 # From Okabe and Ito's palette: distinct for every kind of colour blindness, and in grey.
 BLUE = "#0072B2"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self, TypeVar
 
 from emsco.exceptions import EngineError, require
-from emsco.ray._work import Done, Failed, Job, reraise, run_chunks, versions_here
+from emsco.ray._worker import Done, Failed, Job, reraise, run_chunks, versions_here
 from emsco.ray.cluster import count_cpus, join, leave
 
 Chunk = TypeVar("Chunk")

@@ -13,15 +13,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
 
-from emsco._ground.progress import tell
+from emsco._utils.progress import tell
 from emsco.arrow import decide_batches, decision_schema, is_url, open_dataset, parts_of
 from emsco.cascade import decider_of
 from emsco.cascade.fingerprint import fingerprint
 from emsco.exceptions import ArtifactError, ValuesError
 from emsco.ray.engine import RayEngine
-from emsco.ray.folder import Folder
-from emsco.ray.plan import Piece, plan, version_of
-from emsco.rows.parts import check_names
+from emsco.ray.output_folder import Folder
+from emsco.ray.scoring_plan import Piece, plan, version_of
+from emsco.rows.dataset_parts import check_names
 
 FILE = "file"
 _GROUP_ROWS = 2**17  # of a file of decisions

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from emsco._ground.progress import followed
+from emsco._utils.progress import followed
+from emsco.core.costs import Costs
+from emsco.core.evaluation import Evaluation, evaluate_known
+from emsco.core.front import Candidate, ParetoFront
+from emsco.core.threshold import resolve
 from emsco.exceptions import ArtifactError, SelectionError
-from emsco.words.costs import Costs
-from emsco.words.evaluation import Evaluation, evaluate_known
-from emsco.words.front import Candidate, ParetoFront
-from emsco.words.threshold import resolve
 
 MOST_CANDIDATES = 5000  # that a page draws without making one wait
 

@@ -19,13 +19,13 @@ from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
 from emsco import __version__
-from emsco._ground.atomic import write_whole
-from emsco._ground.names import PUBLIC
-from emsco._ground.table import cell
+from emsco._utils.atomic_write import write_whole
+from emsco._utils.public_names import PUBLIC
+from emsco._utils.text_table import cell
 from emsco.certify import Certificate, OlderCertificate
+from emsco.core.population import weighted_as
 from emsco.exceptions import SelectionError, require
 from emsco.report._data import page_data
-from emsco.words.population import weighted_as
 
 # What changes nothing but the time, or what is told on the way, reproduces nothing.
 _NOT_TOLD = {"costs", "n_jobs", "engine", "callback", "verbose"}

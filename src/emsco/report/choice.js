@@ -1,5 +1,5 @@
 "use strict";
-// The choice among candidates, with the operations of emsco.words.caution and emsco.words.selection
+// The choice among candidates, with the operations of emsco.core.caution and emsco.core.selection
 // in the same order, so that bounds choose the same candidate as ParetoFront.select.
 const emscoChoice = (function () {
   const share = (part, whole) => (whole > 0 ? part / whole : 0);

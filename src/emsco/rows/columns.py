@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from emsco._ground.missing import is_missing
+from emsco._utils.missing_values import is_missing
 from emsco.exceptions import ColumnsError, ValuesError, nearest, quoted, require
-from emsco.rows.values import UNREADABLE, is_number, to_number, unjudged
+from emsco.rows.value_types import UNREADABLE, is_number, to_number, unjudged
 
 # One value per row, with `column[rows]` for an integer array: a numpy array, a pandas extension
 # array or a polars Series.

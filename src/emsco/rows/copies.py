@@ -14,7 +14,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from emsco.rows.hashes import Hashes
+from emsco.rows.row_hashes import Hashes
 
 
 def find_isolated(rows: Hashes, parts: Iterable[Hashes]) -> NDArray[np.bool_]:

@@ -26,7 +26,7 @@ from emsco.rows.columns import (
     plain,
     refuse_unknown,
 )
-from emsco.rows.values import reader_like, usual_spelling
+from emsco.rows.value_types import reader_like, usual_spelling
 
 Array: TypeAlias = NDArray[np.float64]
 

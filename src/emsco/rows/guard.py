@@ -15,8 +15,15 @@ from sklearn.base import BaseEstimator
 from sklearn.utils._param_validation import Interval, StrOptions
 from sklearn.utils.validation import check_is_fitted
 
-from emsco._ground.frozen import FrozenMapping
-from emsco._ground.missing import is_missing
+from emsco._utils.frozen_mapping import FrozenMapping
+from emsco._utils.missing_values import is_missing
+from emsco.core.decisions import (
+    ACCEPTED,
+    INVALID_VALUE,
+    OUT_OF_RANGE,
+    UNSEEN_CATEGORY,
+    reason_for,
+)
 from emsco.exceptions import ArtifactError, ColumnsError, GuardWarning, nearest, warn
 from emsco.rows.columns import (
     NUMERIC,
@@ -28,14 +35,7 @@ from emsco.rows.columns import (
     refuse_invalid,
     refuse_unknown,
 )
-from emsco.rows.values import UNREADABLE, usual_spelling
-from emsco.words.decisions import (
-    ACCEPTED,
-    INVALID_VALUE,
-    OUT_OF_RANGE,
-    UNSEEN_CATEGORY,
-    reason_for,
-)
+from emsco.rows.value_types import UNREADABLE, usual_spelling
 
 AUTO = "auto"  # columns with many values are pooled
 _LARGEST = float(np.finfo(np.float64).max)

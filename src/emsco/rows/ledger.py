@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 from emsco.exceptions import ArtifactError
-from emsco.rows.hashes import Hashes
-from emsco.rows.known import FittedRows, HashedRows, View
-from emsco.rows.sketches import Part, Sketch
+from emsco.rows.fitted_rows import FittedRows, HashedRows, View
+from emsco.rows.row_hashes import Hashes
+from emsco.rows.row_sketch import Part, Sketch
 
 _FORMAT = 2  # 1 had neither sketches nor figures
 

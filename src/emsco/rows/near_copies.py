@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom  # type: ignore[import-untyped]  # scipy has no types
 
-from emsco.rows.hashes import Values
+from emsco.rows.row_hashes import Values
 
 FALSE_ALARM = 0.01  # the probability of an alarm if at least a fifth of the changes are inside
 

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import validate_data
 
-from emsco._ground.generated import generated_names
+from emsco._utils.feature_names import generated_names
+from emsco.core.labels import read_given_labels
 from emsco.exceptions import ColumnsError
 from emsco.rows.columns import (
     NUMERIC,
@@ -27,8 +28,7 @@ from emsco.rows.columns import (
     refuse_twice,
     unmask,
 )
-from emsco.rows.hashes import Hashes, hash_keys
-from emsco.words.labels import read_given_labels
+from emsco.rows.row_hashes import Hashes, hash_keys
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from emsco.rows.hashes import finalise
-from emsco.rows.parts import Part
+from emsco.rows.dataset_parts import Part
+from emsco.rows.row_hashes import finalise
 
 
 def row_keys(first_row: int, n_rows: int, seed: int) -> NDArray[np.uint64]:

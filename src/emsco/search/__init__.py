@@ -5,8 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from emsco._ground.names import PUBLIC
-from emsco.search._outcomes import OutcomeTable
+from emsco._utils.public_names import PUBLIC
+from emsco.search._outcome_table import OutcomeTable
 from emsco.search._problem import Counts, Problem, Search, SearchResult
 from emsco.search._search_cv import CascadeSearchCV
 from emsco.search._thresholds import thresholds_by_stage

@@ -15,7 +15,7 @@ import numpy as np
 from numba import types
 from numba.extending import intrinsic
 
-from emsco._ground.compiled import compiled
+from emsco._utils.numba_cache import compiled
 
 # What a cell holds before any design has reached it.
 NOBODY = np.iinfo(np.int64).max

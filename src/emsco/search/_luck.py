@@ -19,7 +19,7 @@ from emsco.search._problem import Problem
 from emsco.search._thresholds import descend_by_stage
 from emsco.search._view import TableView
 from emsco.search.strategies.exhaustive import count_sets
-from emsco.search.strategies.local import LocalSearch
+from emsco.search.strategies.local_search import LocalSearch
 
 _PARTS = 5
 _COVERAGES = (0.8, 0.85, 0.9, 0.95)

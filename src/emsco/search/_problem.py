@@ -11,14 +11,14 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from emsco.core.costs import Costs
+from emsco.core.design import StageDesign
+from emsco.core.evaluation import Evaluation
+from emsco.core.front import Candidate, ParetoFront
+from emsco.core.threshold import StageThreshold, freeze
 from emsco.exceptions import SearchError
-from emsco.search._outcomes import OutcomeTable, Sets
-from emsco.search._proposals import check_designs, check_thresholds, design_text
-from emsco.words.costs import Costs
-from emsco.words.design import StageDesign
-from emsco.words.evaluation import Evaluation
-from emsco.words.front import Candidate, ParetoFront
-from emsco.words.threshold import StageThreshold, freeze
+from emsco.search._outcome_table import OutcomeTable, Sets
+from emsco.search._proposal_checks import check_designs, check_thresholds, design_text
 
 Assignments = NDArray[np.int8]
 Which = int | NDArray[np.int64]  # of the alternative thresholds: one, or designs x stages

@@ -18,37 +18,37 @@ from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 
 from emsco.cascade import Guard
+from emsco.core.costs import Costs
+from emsco.core.front import Candidate, ParetoFront
+from emsco.core.labels import read_groups
+from emsco.core.threshold import StageThreshold
 from emsco.engine import resolve_engine
 from emsco.exceptions import SearchError
 from emsco.learners import learner_of
 from emsco.learners.final_stage import check_final, predict_labels
+from emsco.learners.fit_input import read_given
 from emsco.learners.folds import Fold
-from emsco.learners.given import read_given
 from emsco.rows.columns import is_dataset
 from emsco.search._calibration import warn_overconfident
-from emsco.search._choosing import ChoosingMixin
-from emsco.search._expected import warn_slow
+from emsco.search._choice_mixin import ChoosingMixin
 from emsco.search._folds import make_folds
 from emsco.search._luck import measure_luck, parts_of
-from emsco.search._posing import Given, Posing
+from emsco.search._outcome_folds import compared
+from emsco.search._problem_spec import Given, Posing
 from emsco.search._progress import Progress
-from emsco.search._run import describe_run
-from emsco.search._running import run_search
-from emsco.search._separate import STAGES, check_refit
-from emsco.search._tables import compared
+from emsco.search._refit_stages import STAGES, check_refit
+from emsco.search._run_id import describe_run
+from emsco.search._run_search import run_search
 from emsco.search._thresholds import AUTO
+from emsco.search._time_estimate import warn_slow
 from emsco.search.checkpoint import Checkpoint
-from emsco.search.choice import AllSources, check_bounds
-from emsco.search.found import Found
+from emsco.search.default_rule import AllSources, check_bounds
+from emsco.search.fitted_search import Found
 from emsco.search.strategies.exhaustive import Exhaustive, count_sets
 from emsco.search.strategies.hybrid import default_search
-from emsco.words.costs import Costs
-from emsco.words.front import Candidate, ParetoFront
-from emsco.words.labels import read_groups
-from emsco.words.threshold import StageThreshold
 
 if TYPE_CHECKING:  # it imports pyarrow
-    from emsco.search._drawn import Drawn
+    from emsco.search._subsample import Drawn
 
 
 class CascadeSearchCV(ChoosingMixin, ClassifierMixin, BaseEstimator):
@@ -310,7 +310,7 @@ class CascadeSearchCV(ChoosingMixin, ClassifierMixin, BaseEstimator):
 
     def _draw(self, dataset: Any, y: Any, params: dict[str, Any], seeds: Any) -> Drawn:
         """Draw the rows to search on from a data set."""
-        from emsco.search._drawn import draw
+        from emsco.search._subsample import draw
 
         seed, engine = seeds.randint(2**31), resolve_engine(self.engine, self.n_jobs)
         learner = learner_of(self.estimator)

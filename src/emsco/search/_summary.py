@@ -7,15 +7,15 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from emsco._ground.table import cell
-from emsco.words.caution import AUTO, standard_errors
-from emsco.words.costs import Costs
-from emsco.words.evaluation import Evaluation
-from emsco.words.front import Candidate, ParetoFront
-from emsco.words.population import weighted_as
-from emsco.words.scored import Difference
-from emsco.words.selection import margin_text
-from emsco.words.threshold import resolve
+from emsco._utils.text_table import cell
+from emsco.core.caution import AUTO, standard_errors
+from emsco.core.costs import Costs
+from emsco.core.evaluation import Evaluation
+from emsco.core.front import Candidate, ParetoFront
+from emsco.core.population import weighted_as
+from emsco.core.scored_front import Difference
+from emsco.core.selection import margin_text
+from emsco.core.threshold import resolve
 
 
 def sentences_of_choice(

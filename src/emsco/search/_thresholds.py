@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emsco._ground.progress import tell
+from emsco._utils.progress import tell
+from emsco.core.front import ParetoFront
+from emsco.core.threshold import StageThreshold, freeze_stage, lowest
 from emsco.exceptions import ThresholdError
 from emsco.search._problem import Counts, Problem
 from emsco.search.strategies._archive import Archive
 from emsco.search.strategies._neighbours import neighbours
 from emsco.search.strategies._operators import row_keys
-from emsco.words.front import ParetoFront
-from emsco.words.threshold import StageThreshold, freeze_stage, lowest
 
 AUTO = "auto"
 # Closer together where confidences are high; the lowest are for many classes.

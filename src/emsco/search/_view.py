@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emsco.exceptions import SearchError
-from emsco.search._outcomes import OutcomeTable, Sets, pack
+from emsco.search._outcome_table import OutcomeTable, Sets, pack
 
 
 class TableView(OutcomeTable):

@@ -26,10 +26,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from emsco._ground.atomic import remove_drafts, write_whole
+from emsco._utils.atomic_write import remove_drafts, write_whole
 from emsco.exceptions import ArtifactError, CheckpointError, CheckpointWarning, warn
-from emsco.search._outcomes import FitRecord, OutcomeTable
-from emsco.search._run import identify
+from emsco.search._outcome_table import FitRecord, OutcomeTable
+from emsco.search._run_id import identify
 
 PREVIOUS = ".previous"  # suffix of the previous checkpoint
 

@@ -11,15 +11,15 @@ from fastapi import FastAPI, Request, Response
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 
-from emsco.serve.answers import dumped
-from emsco.serve.bodies import DecideBody, FeedbackBody, Reader
-from emsco.serve.connections import SCOPE
-from emsco.serve.describe import description
+from emsco.serve.bearer_tokens import DECIDE, FEEDBACK, Tokens, is_forwarded, is_loopback
+from emsco.serve.connection_timeouts import SCOPE
+from emsco.serve.decision_json import dumped
 from emsco.serve.events import ERROR, log_event, where
-from emsco.serve.limits import BodyReader, ClientGone, Ending
-from emsco.serve.problems import MEDIA_TYPE, Problem, problem
+from emsco.serve.openapi import description
+from emsco.serve.problem_json import MEDIA_TYPE, Problem, problem
+from emsco.serve.request_bodies import DecideBody, FeedbackBody, Reader
+from emsco.serve.request_limits import BodyReader, ClientGone, Ending
 from emsco.serve.service import Service
-from emsco.serve.tokens import DECIDE, FEEDBACK, Tokens, is_forwarded, is_loopback
 
 _JSON = "application/json"
 _DECIDE = "/v1/decide"

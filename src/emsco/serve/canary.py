@@ -15,16 +15,16 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
-from emsco.acquisition import Sources
-from emsco.acquisition.fetched import Key, key_text
 from emsco.cascade.fingerprint import digest_of
 from emsco.certify.monitor import Alarm
 from emsco.exceptions import ServiceError, quoted
 from emsco.io import load
-from emsco.serve.deployed import Deployed, cascade_of
+from emsco.live import Sources
+from emsco.live.fetch_result import Key, key_text
+from emsco.serve.cas_value import shared_secret
+from emsco.serve.deployment import Deployed, cascade_of
 from emsco.serve.events import WARNING, log_event, now_text, where
 from emsco.serve.settings import Settings
-from emsco.serve.shared import shared_secret
 from emsco.serve.state.protocol import State
 
 T = TypeVar("T")

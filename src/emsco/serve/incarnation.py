@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 
 from emsco.exceptions import ServiceError, StateError
-from emsco.serve.deployed import Deployed
+from emsco.serve.deployment import Deployed
 from emsco.serve.events import ERROR, WARNING, log_event, now_text
 from emsco.serve.settings import Settings
 from emsco.serve.state.protocol import INCARNATION, State

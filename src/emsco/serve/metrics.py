@@ -15,16 +15,16 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from emsco.acquisition import LiveCascade
-from emsco.acquisition.bought import FETCHED
-from emsco.acquisition.log import DECISIONS, LABELS, Log
+from emsco.core.decisions import INVALID_KEY, INVALID_VALUE, Decisions
 from emsco.exceptions import require
-from emsco.serve.failures import FAILURES, is_failure
+from emsco.live import LiveCascade
+from emsco.live.decision_log import DECISIONS, LABELS, Log
+from emsco.live.purchases import FETCHED
+from emsco.serve.audit_watch import OUTCOMES, Watch
 from emsco.serve.incarnation import Witness
-from emsco.serve.scraping import MetricsServer
+from emsco.serve.metrics_server import MetricsServer
+from emsco.serve.rejection_causes import FAILURES, is_failure
 from emsco.serve.shadow import Shadowed
-from emsco.serve.watch import OUTCOMES, Watch
-from emsco.words.decisions import INVALID_KEY, INVALID_VALUE, Decisions
 
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _DIGITS = 12  # of a digest, in the label `model`
@@ -34,7 +34,7 @@ _MOST_REASONS = 10_000  # that are looked up once; a model has no more columns a
 class Metrics:
     """What the service counts for Prometheus, in a registry of its own.
 
-    With several worker processes, set up `emsco.serve.scraping.share_metrics` before this is
+    With several worker processes, set up `emsco.serve.metrics_server.share_metrics` before this is
     imported: all of them then count together.
 
     Examples

@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from emsco.exceptions import EmscoError, ServiceError
+from emsco.serve.bearer_tokens import METRICS, VARIABLES, Tokens, is_loopback
 from emsco.serve.events import ERROR, WARNING, log_event, take_over_logging, where
-from emsco.serve.scraping import MetricsServer, forget_worker, share_metrics
+from emsco.serve.metrics_server import MetricsServer, forget_worker, share_metrics
+from emsco.serve.model_compatibility import Standing
 from emsco.serve.settings import Settings
-from emsco.serve.succession import Standing
-from emsco.serve.tokens import METRICS, VARIABLES, Tokens, is_loopback
 
 READY = "ready"  # what a worker tells
 REFUSED, FAILED = 2, 70  # exit codes, as those of other commands

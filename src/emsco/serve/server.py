@@ -13,22 +13,22 @@ from typing import Any
 import uvicorn
 
 from emsco.serve.app import make_app
+from emsco.serve.audit_watch import Watch
+from emsco.serve.bearer_tokens import METRICS, Tokens
 from emsco.serve.canary import load_models
-from emsco.serve.connections import Connection
-from emsco.serve.deployed import Deployed
+from emsco.serve.connection_timeouts import Connection
+from emsco.serve.deployment import Deployed
 from emsco.serve.events import log_event
 from emsco.serve.incarnation import witness_of
 from emsco.serve.metrics import Metrics
-from emsco.serve.scraping import MetricsServer
+from emsco.serve.metrics_server import MetricsServer
+from emsco.serve.model_compatibility import Standing
 from emsco.serve.service import Service
 from emsco.serve.settings import Settings
 from emsco.serve.state import State, open_state
-from emsco.serve.state.alone import alone
-from emsco.serve.state.open import state_file
-from emsco.serve.succession import Standing
-from emsco.serve.tokens import METRICS, Tokens
+from emsco.serve.state.file_lock import alone
+from emsco.serve.state.state_url import state_file
 from emsco.serve.tracing import make_tracing
-from emsco.serve.watch import Watch
 
 _LAST_CALL = 1.0  # seconds in which clients with open connections learn that they end
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from pydantic_core import from_json
 
-from emsco.acquisition.log import held_back
 from emsco.exceptions import (
     EmscoError,
     LateStateError,
@@ -20,19 +19,20 @@ from emsco.exceptions import (
     ServiceError,
     StateError,
 )
-from emsco.serve.answers import dumped
-from emsco.serve.bodies import DecideBody, FeedbackBody
+from emsco.live.decision_log import held_back
+from emsco.serve.active_models import Models, no_state
 from emsco.serve.canary import Canary, load_models
-from emsco.serve.deployed import Deployed
+from emsco.serve.decision_json import dumped
+from emsco.serve.deployment import Deployed
 from emsco.serve.events import ERROR, log_event, now_text, where
 from emsco.serve.incarnation import Witness
-from emsco.serve.limits import Queue
-from emsco.serve.models import Models, no_state
-from emsco.serve.problems import Problem, problem
+from emsco.serve.model_compatibility import tell_sources
+from emsco.serve.problem_json import Problem, problem
+from emsco.serve.request_bodies import DecideBody, FeedbackBody
+from emsco.serve.request_limits import Queue
 from emsco.serve.settings import Settings
 from emsco.serve.state.protocol import DONE, OTHER, RUNNING, State
 from emsco.serve.state_key import state_key
-from emsco.serve.succession import tell_sources
 
 LEASE = 10.0  # seconds for which a request is claimed; the claim is renewed while it is decided
 _POLL = 0.25  # seconds between looks at which sources fail elsewhere

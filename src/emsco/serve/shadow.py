@@ -15,17 +15,17 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from emsco.acquisition import LiveCascade, Sources
-from emsco.acquisition.accounts import Accounts
-from emsco.acquisition.fetched import Key
-from emsco.acquisition.log import NO_LOG, Log
-from emsco.acquisition.receipt import Receipt
-from emsco.acquisition.values import to_column
 from emsco.cascade import Decider
-from emsco.cascade.loop import Answer, Ask
+from emsco.cascade.decision_loop import Answer, Ask
+from emsco.core.decisions import ACCEPTED, INVALID_VALUE, Decisions, reason_for
 from emsco.exceptions import ServiceError
+from emsco.live import LiveCascade, Sources
+from emsco.live.accounts import Accounts
+from emsco.live.decision_log import NO_LOG, Log
+from emsco.live.fetch_result import Key
+from emsco.live.receipt import Receipt
+from emsco.live.typed_columns import to_column
 from emsco.serve.settings import Settings
-from emsco.words.decisions import ACCEPTED, INVALID_VALUE, Decisions, reason_for
 
 
 class Shadowed(NamedTuple):

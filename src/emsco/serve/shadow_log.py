@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from emsco.acquisition.log import DECISIONS, LABELS
 from emsco.exceptions import ArtifactError
+from emsco.live.decision_log import DECISIONS, LABELS
 
 
 @dataclass(frozen=True)

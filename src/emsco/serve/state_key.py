@@ -13,10 +13,10 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
-from emsco.acquisition.source import long_secret
 from emsco.exceptions import SourcesError, StateError
+from emsco.live.source import long_secret
+from emsco.serve.cas_value import shared_secret
 from emsco.serve.events import WARNING, log_event
-from emsco.serve.shared import shared_secret
 from emsco.serve.state.protocol import State
 
 VARIABLE = "EMSCO_STATE_KEY"

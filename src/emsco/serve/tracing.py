@@ -12,8 +12,8 @@ from importlib.util import find_spec
 from itertools import groupby
 from typing import Any
 
+from emsco.core.decisions import Decisions, kind_of
 from emsco.exceptions import require
-from emsco.words.decisions import Decisions, kind_of
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 _NANO = 1_000_000_000

@@ -10,12 +10,12 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from emsco.cascade import CascadeClassifier, Decider
+from emsco.core.costs import Costs, Source
+from emsco.core.decisions import INVALID_VALUE, Decisions, kind_of
+from emsco.core.design import StageDesign
 from emsco.exceptions import ContractError, ValuesError
 from emsco.rows.guard import InputGuard
-from emsco.testing._demand import demand
-from emsco.words.costs import Costs, Source
-from emsco.words.decisions import INVALID_VALUE, Decisions, kind_of
-from emsco.words.design import StageDesign
+from emsco.testing._contract import demand
 
 Function: TypeAlias = Callable[[Any], Any]
 Driver: TypeAlias = Callable[

@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from emsco.engine import Engine, LocalEngine, resolve_engine
 from emsco.exceptions import EmscoWarning, SearchError, ValuesError
-from emsco.testing._demand import demand
+from emsco.testing._contract import demand
 
 if TYPE_CHECKING:
-    from emsco.words.front import Candidate, ParetoFront
+    from emsco.core.front import Candidate, ParetoFront
 
 _CHUNKS = 12
 

@@ -15,7 +15,7 @@ from emsco.learners.folds import Fold
 from emsco.learners.protocol import Learner, Outcomes
 from emsco.learners.training import Training
 from emsco.search import CascadeSearchCV
-from emsco.testing._demand import demand
+from emsco.testing._contract import demand
 
 _ROWS = 240
 _NAMES = ("a", "b", "c", "d")

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from emsco.core.front import Candidate, ParetoFront
 from emsco.exceptions import ContractError, SearchError
 from emsco.search import Search, SearchResult
-from emsco.testing._demand import demand
-from emsco.testing._problems import QUESTIONS, Question, Watched, points_of
-from emsco.words.front import Candidate, ParetoFront
+from emsco.testing._contract import demand
+from emsco.testing._small_problems import QUESTIONS, Question, Watched, points_of
 
 KEYS = ("threshold", "done", "source_sets", "designs", "front", "hypervolume")
 _SEED = 7

@@ -7,11 +7,11 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from emsco.acquisition.fetched import Fetched, Key, Values, as_text
-from emsco.acquisition.source import Client, LiveSource
+from emsco.core.decisions import ACCEPTED, MISSING
 from emsco.exceptions import ContractError
-from emsco.testing._demand import demand
-from emsco.words.decisions import ACCEPTED, MISSING
+from emsco.live.fetch_result import Fetched, Key, Values, as_text
+from emsco.live.source import Client, LiveSource
+from emsco.testing._contract import demand
 
 _ABSENT = "a key that no store has: \U0001f511'\"%{}\\"
 _CANCELLED = 100  # fetches, at random moments
@@ -51,7 +51,7 @@ def check_source(
 
     Examples
     --------
-    >>> from emsco.acquisition import CallableSource
+    >>> from emsco.live import CallableSource
     >>> from emsco.testing import check_source
     >>> table = {"a": {"age": 3.0}, "b": {"age": 41.0}}
     >>> check_source(CallableSource(function=lambda keys, values: table), table)

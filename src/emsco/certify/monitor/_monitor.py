@@ -9,15 +9,15 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from emsco._ground.frozen import FrozenMapping
-from emsco._ground.table import text_table
-from emsco.certify.monitor._given import kind_of, listed_keys, listed_labels
+from emsco._utils.frozen_mapping import FrozenMapping
+from emsco._utils.text_table import text_table
+from emsco.certify.monitor._alarms import Alarm, Raised, Watching
+from emsco.certify.monitor._input import kind_of, listed_keys, listed_labels
 from emsco.certify.monitor._promises import UNBREAKABLE, Promises
 from emsco.certify.monitor._sample import Accepted, Counted, Sample
-from emsco.certify.monitor._watches import DRAWN_ANSWERS, DRAWN_LABELS, LABELS
-from emsco.certify.monitor._watching import Alarm, Raised, Watching
+from emsco.certify.monitor._statistics import DRAWN_ANSWERS, DRAWN_LABELS, LABELS
+from emsco.core.decisions import Decisions
 from emsco.exceptions import MonitorError, MonitorWarning, warn
-from emsco.words.decisions import Decisions
 
 _FORMAT = 2  # of the state; changes if an older state can no longer be read
 _DRAWN = {

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from emsco.certify.monitor._evidence import upper_bound
-from emsco.certify.monitor._given import same_kind
-from emsco.certify.monitor._watches import (
+from emsco.certify.monitor._input import same_kind
+from emsco.certify.monitor._statistics import (
     Changed,
     Errors,
     Mean,

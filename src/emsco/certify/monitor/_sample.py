@@ -30,7 +30,7 @@ from typing import Any
 
 import numpy as np
 
-from emsco.words.decisions import Decisions
+from emsco.core.decisions import Decisions
 
 _COUNTS = ("asked", "counted", "given_up")
 

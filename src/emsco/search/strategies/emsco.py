@@ -45,11 +45,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from emsco.core.front import Candidate
 from emsco.exceptions import SearchError
 from emsco.search._problem import Counts, Problem, SearchResult
 from emsco.search.strategies import _operators as operators
 from emsco.search.strategies._operators import Assignments, Floats
-from emsco.words.front import Candidate
 
 
 class Generation(NamedTuple):

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from emsco.engine import LocalEngine, local_threads
 from emsco.exceptions import SearchError
-from emsco.search._outcomes import Sets, Words
+from emsco.search._outcome_table import Sets, Words
 from emsco.search._problem import Counts, Problem, SearchResult
 from emsco.search.strategies._archive import MAXIMISE, points_of
 

@@ -11,7 +11,7 @@ import numpy as np
 from emsco.search._problem import Problem, Search, SearchResult
 from emsco.search.strategies.emsco import EMSCO
 from emsco.search.strategies.exhaustive import MOST_SOURCES, Exhaustive
-from emsco.search.strategies.local import LocalSearch
+from emsco.search.strategies.local_search import LocalSearch
 
 # Designs times thresholds times words of 64 rows that an exhaustive search may walk by default: a
 # minute or two. Twelve sources and 1,200 rows are about as many.

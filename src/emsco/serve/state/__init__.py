@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from emsco.serve.state.open import open_state
 from emsco.serve.state.protocol import (
     Asking,
     Claim,
@@ -14,6 +13,7 @@ from emsco.serve.state.protocol import (
     State,
     asking,
 )
+from emsco.serve.state.state_url import open_state
 
 __all__ = [
     "Asking",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from emsco.acquisition.accounts import Accounts
+from emsco.live.accounts import Accounts
 
 NEW, DONE, OTHER, RUNNING, DIED = "new", "done", "other", "running", "died"
 

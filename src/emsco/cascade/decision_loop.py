@@ -1,0 +1,295 @@
+"""The one decision loop: it asks for values, never fetches them, and ends in `Decisions`.
+
+The loop is a generator. It yields an `Ask`: which rows are still undecided, and which sources the
+next stage needs for them. A driver fetches the values from a matrix, a database or a service, and
+sends an `Answer` back. The loop judges, accepts the rows that are confident enough and asks again
+for the rest, until all are accepted or no stage is left. So every driver, offline or live, decides
+in the same way, and what is not needed is never asked for.
+
+>>> import numpy as np
+>>> from emsco.cascade.decision_loop import Answer, Plan, Stage, decide_rows, drive
+>>> def judge(columns):  # the last column bought is the probability of "yes"
+...     sure = columns[max(columns)]
+...     return 1 - sure, sure
+>>> cheap = Stage(("a",), ("a",), judge, np.array([0.9]), cost=1.0)
+>>> dear = Stage(("b",), ("b",), judge, np.array([0.9]), cost=9.0)
+>>> values = {"a": np.array([0.95, 0.5, 0.6]), "b": np.array([0.9, 0.99, 0.7])}
+>>> def answer(ask):
+...     print("fetch", *ask.sources, "for rows", ask.rows.tolist())
+...     return Answer([values[feature][ask.rows] for feature in ask.features])
+>>> drive(decide_rows(Plan((cheap, dear), np.array(["no", "yes"])), 3), answer)
+fetch a for rows [0, 1, 2]
+fetch b for rows [1, 2]
+row  label  accepted  exit_stage  confidence  cost  reason
+  0  yes    yes                0        0.95     1
+  1  yes    yes                1        0.99     9
+  2  yes    no                 1         0.7     9  low confidence
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emsco.core.decisions import ACCEPTED, LOW_CONFIDENCE, Decisions
+from emsco.exceptions import DecisionsError
+from emsco.learners.protocol import Judge
+from emsco.rows.columns import Column, Columns
+
+
+class Ask(NamedTuple):
+    """What the loop needs next: the values of some sources for the rows still undecided."""
+
+    stage: int
+    rows: NDArray[np.intp]
+    sources: tuple[str, ...]
+    features: tuple[str, ...]
+
+
+class Answer(NamedTuple):
+    """What a driver found: a column for each feature asked for, with a value for each row.
+
+    `reasons` says why a row cannot be judged, "" if it can be; None if all can be. Such a row is
+    rejected for that reason, and its values are never looked at.
+
+    `cost` and `latency` are what each row paid and waited at this stage alone, and `bought` says
+    for which rows anything was bought. None: as planned, for all rows. A row for which nothing was
+    bought keeps the exit stage that it had before.
+    """
+
+    columns: Sequence[Column]
+    reasons: NDArray[np.object_] | None = None
+    cost: NDArray[np.float64] | None = None
+    latency: NDArray[np.float64] | None = None
+    bought: NDArray[np.bool_] | None = None
+
+    @property
+    def is_as_planned(self) -> bool:
+        """Whether everything was bought, at the planned cost and latency."""
+        return self.cost is None and self.latency is None and self.bought is None
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage, ready to decide."""
+
+    sources: tuple[str, ...]  # bought here
+    features: tuple[str, ...]  # what they yield
+    judge: Judge  # every column acquired so far -> the probability of each class
+    threshold: NDArray[np.float64]  # one, or one per class
+    cost: float  # paid up to and including this stage
+    latency: float = 0.0  # waited up to and including this stage
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that the loop knows about a cascade."""
+
+    stages: tuple[Stage, ...]
+    classes: NDArray[Any]
+    default: int = 0  # the class of a row that no stage could judge
+
+    @cached_property
+    def costs(self) -> NDArray[np.float64]:
+        """The cost of a row that exits at each stage."""
+        return np.array([stage.cost for stage in self.stages])
+
+    @cached_property
+    def latencies(self) -> NDArray[np.float64] | None:
+        """The latency of a row that exits at each stage; None if all are 0."""
+        latencies = np.array([stage.latency for stage in self.stages])
+        return latencies if latencies.any() else None
+
+    def unknown(self, n_rows: int) -> Verdict:
+        """Return the verdict on rows that no stage has judged."""
+        nothing = np.zeros(n_rows)
+        return Verdict(np.full(n_rows, self.default), nothing, np.zeros(n_rows, dtype=np.bool_))
+
+
+class Verdict(NamedTuple):
+    """The most probable class of each row, its probability, and whether the row is accepted."""
+
+    winner: NDArray[Any]
+    confidence: NDArray[np.float64]
+    accepted: NDArray[np.bool_]
+
+    @classmethod
+    def of(
+        cls, probability: Sequence[NDArray[np.float64]], threshold: NDArray[np.float64]
+    ) -> Verdict:
+        """Judge by the probability of each class; if classes tie, the first one wins."""
+        winner: NDArray[Any]
+        if len(probability) == 2:
+            no, yes = probability
+            winner, confidence = yes > no, np.maximum(no, yes)
+        else:
+            stacked = np.array(probability)
+            winner, confidence = stacked.argmax(axis=0), stacked.max(axis=0)
+        needed = threshold if threshold.size == 1 else threshold.take(winner)
+        return cls(winner, confidence, confidence >= needed)
+
+
+def decide_rows(
+    plan: Plan, n_rows: int, *, probability: NDArray[np.float64] | None = None
+) -> Generator[Ask, Answer, Decisions]:
+    """Decide rows; `probability`, rows x classes, receives the probabilities of the exit stage."""
+    rows = np.arange(n_rows)
+    exit_stage = np.zeros(n_rows, dtype=np.intp)
+    known: Verdict | None = None
+    failures: list[tuple[NDArray[np.intp], NDArray[np.object_]]] = []
+    held: dict[str, Column] = {}
+    spent: Spending | None = None
+    last = len(plan.stages) - 1
+    for number, stage in enumerate(plan.stages):
+        if not rows.size:
+            break
+        answer = yield Ask(number, rows, stage.sources, stage.features)
+        _hold(held, answer, stage.features, rows.size)
+        if spent is None and not answer.is_as_planned:
+            spent = Spending.before(plan, number, exit_stage, rows)
+        if spent is not None:
+            spent.add(plan, number, rows, answer)
+        if number:
+            exit_stage[rows if answer.bought is None else rows[answer.bought]] = number
+        if answer.reasons is not None:
+            failed = answer.reasons != ACCEPTED
+            failures.append((rows[failed], answer.reasons[failed]))
+            rows, held = _keep(~failed, rows, held)
+            if not rows.size:
+                break
+        probabilities = stage.judge(held)
+        if probability is not None:
+            probability[rows] = np.column_stack(probabilities)
+        verdict = Verdict.of(probabilities, stage.threshold)
+        if rows.size == n_rows:
+            known = verdict
+        else:
+            known = known or plan.unknown(n_rows)
+            for field, values in zip(known, verdict, strict=True):
+                field[rows] = values
+        if number < last:
+            rows, held = _keep(~verdict.accepted, rows, held)
+    known = known or plan.unknown(n_rows)
+    reason: NDArray[np.object_] | None = None
+    if failures:
+        reason = np.array([LOW_CONFIDENCE, ACCEPTED], dtype=object)[known.accepted.view(np.int8)]
+        for failed_rows, reasons in failures:
+            reason[failed_rows] = reasons
+    if spent is None:
+        waited = None if plan.latencies is None else plan.latencies.take(exit_stage)
+        spent = Spending(plan.costs.take(exit_stage), waited)
+    return Decisions.trusted(
+        label=plan.classes.take(known.winner),
+        accepted=known.accepted,
+        exit_stage=exit_stage,
+        confidence=known.confidence,
+        cost=spent.cost,
+        reason=reason,
+        latency=spent.latency,
+    )
+
+
+class Spending(NamedTuple):
+    """What each row has paid and waited so far."""
+
+    cost: NDArray[np.float64]
+    latency: NDArray[np.float64] | None
+
+    @classmethod
+    def before(
+        cls, plan: Plan, number: int, exit_stage: NDArray[np.intp], rows: NDArray[np.intp]
+    ) -> Spending:
+        """Return what rows have spent before a stage, if all of it was as planned."""
+        cost, latency = plan.costs.take(exit_stage), np.zeros(len(exit_stage))
+        if plan.latencies is not None:
+            latency = plan.latencies.take(exit_stage)
+        if not number:
+            cost[rows] = latency[rows] = 0.0  # nothing is bought yet
+        return cls(cost, latency)
+
+    def add(self, plan: Plan, number: int, rows: NDArray[np.intp], answer: Answer) -> None:
+        """Add what a stage cost each row: as answered, or as planned if it was bought."""
+        stage, before = plan.stages[number], plan.stages[number - 1] if number else None
+        planned_cost = stage.cost - (before.cost if before else 0.0)
+        planned_latency = stage.latency - (before.latency if before else 0.0)
+        bought = 1.0 if answer.bought is None else answer.bought
+        self.cost[rows] += planned_cost * bought if answer.cost is None else answer.cost
+        waited = planned_latency * bought if answer.latency is None else answer.latency
+        if self.latency is not None:
+            self.latency[rows] += waited
+
+
+def _hold(held: dict[str, Column], answer: Answer, features: tuple[str, ...], n_rows: int) -> None:
+    """Store the columns of an answer; refuse an answer of the wrong length."""
+    if len(answer.columns) != len(features):
+        raise DecisionsError(f"A driver answered {len(answer.columns)} columns for {features}.")
+    for feature, column in zip(features, answer.columns, strict=True):
+        if len(column) != n_rows:
+            raise DecisionsError(
+                f"A driver answered {len(column)} values of {feature!r} for {n_rows} rows."
+            )
+        held[feature] = column
+    if answer.reasons is None and answer.is_as_planned:
+        return
+    for name, told in zip(Answer._fields[1:], answer[1:], strict=True):
+        if told is not None and len(told) != n_rows:
+            raise DecisionsError(f"A driver answered {len(told)} `{name}` for {n_rows} rows.")
+
+
+def _keep(
+    kept: NDArray[np.bool_], rows: NDArray[np.intp], held: dict[str, Column]
+) -> tuple[NDArray[np.intp], dict[str, Column]]:
+    """Keep some of the rows, and their values in the columns held."""
+    (places,) = kept.nonzero()
+    if places.size == rows.size:
+        return rows, held
+    if not places.size:
+        return places, {}
+    return rows[places], {name: column[places] for name, column in held.items()}
+
+
+def drive(loop: Generator[Ask, Answer, Decisions], answer: Callable[[Ask], Answer]) -> Decisions:
+    """Drive the loop with a function that answers at once."""
+    try:
+        ask = next(loop)
+        while True:
+            ask = loop.send(answer(ask))
+    except StopIteration as end:
+        decisions: Decisions = end.value
+        return decisions
+
+
+async def drive_async(
+    loop: Generator[Ask, Answer, Decisions], answer: Callable[[Ask], Awaitable[Answer]]
+) -> Decisions:
+    """Drive the loop with a function that has to wait for what it answers."""
+    try:
+        ask = next(loop)
+        while True:
+            ask = loop.send(await answer(ask))
+    except StopIteration as end:
+        decisions: Decisions = end.value
+        return decisions
+
+
+def decide_block(
+    plan: Plan,
+    columns: Columns,
+    *,
+    examine: Callable[[Columns], NDArray[np.object_] | None] | None = None,
+    probability: NDArray[np.float64] | None = None,
+) -> Decisions:
+    """Drive the loop over columns in memory; `examine` says which rows must not be judged."""
+    n_rows = len(next(iter(columns.values())))
+
+    def answer(ask: Ask) -> Answer:
+        everything = ask.rows.size == n_rows
+        found = {f: columns[f] if everything else columns[f][ask.rows] for f in ask.features}
+        return Answer(list(found.values()), None if examine is None else examine(found))
+
+    return drive(decide_rows(plan, n_rows, probability=probability), answer)

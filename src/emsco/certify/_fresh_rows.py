@@ -1,0 +1,192 @@
+"""Checks that calibration rows are fresh: not known to the model, and each given once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emsco.certify._exemptions import KNOWN_ROWS, NEAR_COPIES, REPEATED_ROWS, sentence, way_out
+from emsco.exceptions import CertificateError
+from emsco.rows.columns import Columns
+from emsco.rows.fitted_rows import (
+    Copies,
+    FittedRows,
+    HashedRows,
+    Likeness,
+    compare,
+    compare_within,
+    find_copies,
+    find_repeats,
+)
+from emsco.rows.near_copies import FALSE_ALARM, find_cliff
+from emsco.rows.row_hashes import Values, hash_exactly
+
+_UNKNOWN = "It is not known whether the model was fitted on these rows: {}."
+_DEPENDENT = (
+    "It is not known whether these rows are independent: {:,} of them repeat another row, and "
+    "they have no keys."
+)
+
+
+class Checked(NamedTuple):
+    """What was found about calibration rows.
+
+    Parameters
+    ----------
+    twins : int or None
+        The number of rows equal to a fitted one; None if unknown.
+    copies : array of bool
+        The rows to leave out, because they are copies of a fitted row or of another one.
+    doubts : tuple of str
+        Sentences about what could not be determined, and about what was allowed.
+    """
+
+    twins: int | None
+    copies: NDArray[np.bool_]
+    doubts: tuple[str, ...]
+
+
+def check_fresh(rows: HashedRows, fitted: FittedRows, allow: Mapping[str, str]) -> Checked:
+    """Refuse rows that the model was fitted on, and rows that are given more than once."""
+    if fitted.rows is None:
+        why = "no hashes of the rows that it was fitted on were kept"
+        repeats, doubts = _check_repeats(rows, None, allow)
+        return Checked(None, repeats, (_UNKNOWN.format(why), *doubts))
+    _refuse_known_keys(rows, fitted.rows)
+    found = compare(rows, fitted.rows)
+    copies = find_copies(rows, fitted.rows)
+    known, doubts = _check_known(rows, found, copies, allow)
+    repeats, others = _check_repeats(rows, fitted.rows, allow)
+    if not found.tells:
+        few = "they are too few, or their values repeat too much"
+        doubts.append(_UNKNOWN.format("the columns differ" if found.twins is None else few))
+    if (known | repeats).all():
+        raise CertificateError("Every calibration row is a copy of another; use fresh rows.")
+    return Checked(found.twins, known | repeats, (*doubts, *others))
+
+
+def refuse_known_groups(groups: NDArray[Any], fitted: FittedRows) -> None:
+    """Refuse groups of which the model has seen rows."""
+    if fitted.groups is None:
+        return
+    known = np.isin(hash_exactly({"group": groups}), fitted.groups)
+    if known.any():
+        first = str(groups[np.flatnonzero(known)[0]])
+        raise CertificateError(
+            f"{int(known.sum()):,} of {len(groups):,} calibration rows belong to a group that the "
+            f"model was fitted on, such as {first!r}; keep all rows of a group on one side of the "
+            "split, for instance with sklearn.model_selection.GroupShuffleSplit."
+        )
+
+
+def check_near_copies(
+    columns: Columns, truth: NDArray[Any], rows: NDArray[np.intp], allow: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Refuse rows that lie close together in small groups of one label."""
+    if NEAR_COPIES in allow:
+        told = "It was not tested whether rows belong together in small groups."
+        return (sentence(told, allow[NEAR_COPIES]),)
+    values = {name: Values.read(column) for name, column in columns.items()}
+    labels = np.unique(truth, return_inverse=True)[1]
+    cliff = find_cliff(values, labels, rows)
+    if cliff is None or not cliff.is_clear:
+        return ()
+    raise CertificateError(
+        f"Calibration rows seem to belong together: {cliff.grouped:,} of {cliff.rows:,} lie in "
+        f"small groups far from all others, and where labels change, they change at the edge of a "
+        f"group ({cliff.outside:,} times) and hardly inside ({cliff.inside:,} times). Rows of one "
+        "patient or customer, or copies with some noise, look like this, and a model that has seen "
+        "one of them knows the others. Keep such rows on one side of the split, and pass what they "
+        f"belong to as groups=. (A test, not a proof: its false alarm is {FALSE_ALARM:.0%}.)"
+        + way_out(NEAR_COPIES)
+    )
+
+
+def _check_known(
+    rows: HashedRows, found: Likeness, copies: Copies, allow: Mapping[str, str]
+) -> tuple[NDArray[np.bool_], list[str]]:
+    """Refuse known rows, or return those to leave out and what to say about them."""
+    none = np.zeros(len(rows), dtype=bool)
+    is_beyond = bool(found.beyond) or copies.are_many
+    if KNOWN_ROWS in allow:
+        if not is_beyond and not copies.rows.any():
+            return none, []
+        known = max(found.beyond, int(copies.rows.sum()))
+        told = f"{known:,} of {len(rows):,} calibration rows equal a row that was fitted on."
+        return none, [sentence(told, allow[KNOWN_ROWS])]
+    if not is_beyond:
+        return copies.rows, _left_out(copies, "a row that the model was fitted on")
+    if found.beyond:
+        rounded = ", up to rounding" if found.rounded else ""
+        told = f"value by value{rounded}, which is more than chance explains"
+        known = found.beyond
+    else:
+        told = "value by value, and no other row is similar to them, so chance does not explain it"
+        known = int(copies.rows.sum())
+    raise CertificateError(
+        f"{known:,} of {len(rows):,} calibration rows equal a row that the model was fitted on, "
+        f"{told}; use rows that the model has not seen (if a join or a copy made several rows of "
+        "one, remove the duplicates before the split; if a patient or a card has several rows, "
+        "keep all of them on one side of the split and pass what they belong to as groups=)."
+        + way_out(KNOWN_ROWS)
+    )
+
+
+def _left_out(copies: Copies, what: str) -> list[str]:
+    n_copies = int(copies.rows.sum())
+    return [f"{n_copies:,} rows were left out, because they equal {what}."] if n_copies else []
+
+
+def _refuse_known_keys(rows: HashedRows, fitted: HashedRows) -> None:
+    same = count_same_keys(rows, fitted)
+    if same:
+        raise CertificateError(
+            f"{same:,} of {len(rows):,} calibration rows were used by the search or a fit, "
+            "according to their key or index; use rows that the model has not seen (or, if the "
+            "index has no meaning, X.reset_index(drop=True))."
+        )
+
+
+def count_same_keys(rows: HashedRows, others: HashedRows) -> int:
+    """Count the rows whose key is that of one of the others."""
+    if rows.keys is None or others.keys is None:
+        return 0
+    return int(np.isin(rows.keys, others.keys).sum())
+
+
+def _check_repeats(
+    rows: HashedRows, fitted: HashedRows | None, allow: Mapping[str, str]
+) -> tuple[NDArray[np.bool_], list[str]]:
+    """Refuse rows that are given more than once, or return those to leave out."""
+    none = np.zeros(len(rows), dtype=bool)
+    if rows.keys is not None:
+        repeated = len(rows.keys) - len(np.unique(rows.keys))
+        if repeated:
+            raise CertificateError(
+                f"{repeated:,} of {len(rows.keys):,} calibration rows repeat the key or index of "
+                "another; give every row once, and mark rows that belong together with groups=."
+            )
+    found = compare_within(rows, fitted)
+    beyond = 0 if rows.keys is not None else found.beyond  # by their keys, they are not the same
+    copies = find_repeats(rows)
+    if REPEATED_ROWS in allow:
+        if not beyond and not copies.rows.any():
+            return none, []
+        repeated = max(beyond, int(copies.rows.sum()))
+        told = f"{repeated:,} of {len(rows):,} calibration rows repeat another."
+        return none, [sentence(told, allow[REPEATED_ROWS])]
+    if beyond or copies.are_many:
+        repeated = beyond or int(copies.rows.sum())
+        coarse = " If they are different rows, identify each one with keys=."
+        raise CertificateError(
+            f"{repeated:,} of {len(rows):,} calibration rows repeat another, value by value, "
+            "which is more than chance explains; give every row once, and mark rows that belong "
+            "together with groups=." + ("" if copies.are_many else coarse) + way_out(REPEATED_ROWS)
+        )
+    doubts = _left_out(copies, "another one")
+    if rows.keys is None and not found.tells and found.twins:
+        doubts.append(_DEPENDENT.format(found.twins))
+    return copies.rows, doubts

@@ -1,0 +1,128 @@
+"""Which candidates are tested, in which order, and the share of the level that each has.
+
+All of this is fixed before the calibration rows are looked at, and is part of the question: after
+another choice, it is another question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emsco.cascade import CascadeClassifier
+from emsco.certify._filters import Floors
+from emsco.certify._fixed_sequence import shares, shares_with_chosen
+from emsco.certify._targets import Targets
+from emsco.certify._test_order import in_order
+from emsco.core.costs import Costs
+from emsco.core.evaluation import Evaluation
+from emsco.core.front import Candidate
+from emsco.exceptions import CertificateError
+from emsco.search import CascadeSearchCV
+
+
+class Family(NamedTuple):
+    """The candidates to test.
+
+    Parameters
+    ----------
+    candidates : sequence of Candidate
+        The candidates, in the order in which they are tested.
+    shares : ndarray
+        The share of the level that each has at the start.
+    floors : Floors
+        The filters by which other candidates were left out.
+    chosen : Candidate or None
+        The chosen candidate, whether it is tested or not.
+    why_not : str
+        Why the chosen candidate is not tested; "" if it is.
+    off_front : int
+        The number of tested candidates that are not on the front.
+    """
+
+    candidates: Sequence[Candidate]
+    shares: NDArray[np.float64]
+    floors: Floors = Floors()
+    chosen: Candidate | None = None
+    why_not: str = ""
+    off_front: int = 0
+
+    @classmethod
+    def of(
+        cls,
+        front: Sequence[Candidate],
+        chosen: Candidate | None,
+        floors: Floors,
+        targets: Targets,
+        costs: Costs,
+    ) -> Family:
+        """Put the chosen candidate first, and the others in their order.
+
+        Candidates whose selected figures miss a target or a floor are left out. If none meets the
+        targets, only the closest one is tested.
+        """
+        if chosen is not None:
+            chosen = next((own for own in front if own == chosen), chosen)
+        why_not = "" if chosen is None else _why_not(chosen, targets, floors)
+        first = [] if chosen is None or why_not else [chosen]
+        kept = zip(front, floors.kept_by(front), strict=True)
+        others = [c for c, keep in kept if keep and not (first and c is chosen)]
+        if not first and not others:
+            raise CertificateError(
+                f"No candidate has selected figures that show {'; '.join(floors.told())}. So "
+                "nothing was tested, and the rows stay fresh."
+            )
+        met = [c for c in others if targets.met_by(c.evaluation)]
+        if first:
+            ordered = [*first, *(in_order(met, targets, costs) if met else [])]
+            held = shares_with_chosen(len(ordered) - 1, len(front))
+        else:
+            ordered = in_order(met or others, targets, costs)
+            held = shares(len(ordered), len(front))
+            if any(c is chosen for c in ordered):
+                why_not = ""  # none meets the targets, and it comes closest
+        return cls(ordered, held, floors, chosen, why_not, sum(c not in front for c in first))
+
+    def digested(self) -> list[Any]:
+        """List the values that distinguish one order from another."""
+        order = zip(self.candidates, self.shares.tolist(), strict=True)
+        own = self.chosen
+        return [
+            [[c.design.assignment, c.threshold, share] for c, share in order],
+            None if own is None else [own.design.assignment, own.threshold],
+        ]
+
+
+def family_of(
+    model: CascadeSearchCV | CascadeClassifier, targets: Targets, *, chosen_first: bool
+) -> Family:
+    """Return the candidates to test: those of a search, or the cascade itself.
+
+    Without `chosen_first`, these are all candidates of the front that meet the targets.
+    """
+    if isinstance(model, CascadeClassifier):
+        itself = Candidate(model.design_, model.threshold, Evaluation(0, 0, 0, 0))
+        return Family([itself], np.ones(1))
+    front = model.front_
+    if not len(front):
+        raise CertificateError("The front is empty: there is no candidate to certify.")
+    if not chosen_first:
+        return Family.of(front, None, Floors(), targets, model.costs_)
+    chosen = getattr(model, "best_candidate_", None)
+    return Family.of(front, chosen, Floors.of(model, targets), targets, model.costs_)
+
+
+def builder_of(
+    model: CascadeSearchCV | CascadeClassifier,
+) -> Callable[[Candidate], CascadeClassifier]:
+    """Return the function that builds the cascade of a candidate."""
+    return (lambda _: model) if isinstance(model, CascadeClassifier) else model.cascade
+
+
+def _why_not(chosen: Candidate, targets: Targets, floors: Floors) -> str:
+    """Return why the chosen candidate is not tested; "" if it is."""
+    asked = [f"it does not meet {bound}, which was asked for" for bound in floors.missed_by(chosen)]
+    return "; ".join([*targets.missed_by(chosen.evaluation), *asked])

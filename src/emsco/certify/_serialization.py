@@ -1,0 +1,157 @@
+"""Parts of a certificate as plain values, and back; everything that is read is checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from math import inf, isfinite
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+
+from emsco._utils.frozen_mapping import FrozenMapping
+from emsco.certify._target_kinds import KINDS
+from emsco.certify._targets import COMMON, Shortfall, Targets
+from emsco.core.design import StageDesign
+from emsco.core.evaluation import Evaluation
+from emsco.core.front import Candidate
+from emsco.exceptions import CertificateError
+
+_COUNTS = ("rows", "accepted", "right", "paid", "waited", "worst_latency")
+_BY_CLASS = ("class_rows", "class_accepted", "class_right")
+_BY_LABEL = ("given_labels", "label_accepted")  # not in older files
+
+
+def expect_keys(data: Any, names: Sequence[str], since: Sequence[str] = ()) -> Mapping[str, Any]:
+    """Return a mapping that must have these keys and no others.
+
+    `since` are keys that older files lack; all or none of them must be there.
+    """
+    told = data if isinstance(data, Mapping) else {}
+    if set(told) not in (set(names), {*names, *since}):
+        raise CertificateError(f"A certificate must have {sorted(names)}, got {data!r:.80}.")
+    return told
+
+
+def names_of(kind: Any) -> list[str]:
+    """List the names of the fields of a dataclass."""
+    return [field.name for field in fields(kind)]
+
+
+def number(value: Any, what: str, least: float = 0.0, most: float = inf) -> Any:
+    """Return a finite number, which must be within bounds."""
+    is_one = isinstance(value, Real) and not isinstance(value, bool | np.bool_)
+    if not is_one or not isfinite(value) or not least <= value <= most:
+        raise CertificateError(f"A certificate's {what} cannot be {value!r:.80}.")
+    return value
+
+
+def whole(value: Any, what: str, most: float = inf, *, least: int = 0) -> int:
+    """Return a whole number; it must not be negative unless `least` allows it."""
+    if not isinstance(value, Integral):
+        raise CertificateError(f"A certificate's {what} cannot be {value!r:.80}.")
+    return int(number(value, what, least, most))
+
+
+def text(value: Any, what: str) -> str:
+    """Return a text."""
+    if not isinstance(value, str):
+        raise CertificateError(f"A certificate's {what} cannot be {value!r:.80}.")
+    return value
+
+
+def listed(values: Any, what: str) -> list[Any]:
+    """Return a list."""
+    if not isinstance(values, list):
+        raise CertificateError(f"A certificate's {what} cannot be {values!r:.80}.")
+    return values
+
+
+def by_label(labels: Any, values: Any, what: str) -> FrozenMapping[Any, Any]:
+    """Return numbers by label, from a list of labels and a list of numbers."""
+    pairs = list(zip(listed(labels, what), listed(values, what), strict=False))
+    found = {label: number(value, what) for label, value in pairs}
+    if len(found) != len(labels) or len(found) != len(values):
+        raise CertificateError(f"A certificate's {what} must have one number per label.")
+    return FrozenMapping(found)
+
+
+def evaluation_to(evaluation: Evaluation, prefix: str) -> dict[str, Any]:
+    """Return the counts, each under its own name, so that many candidates make a table."""
+    told: dict[str, Any] = {name: getattr(evaluation, name) for name in _COUNTS}
+    told["labels"] = list(evaluation.class_rows)
+    for name in _BY_CLASS:
+        told[name] = [getattr(evaluation, name)[label] for label in told["labels"]]
+    accepted = evaluation.label_accepted
+    told |= {"given_labels": list(accepted), "label_accepted": list(accepted.values())}
+    return {f"{prefix}_{name}": value for name, value in told.items()}
+
+
+def evaluation_keys(prefix: str) -> list[str]:
+    """List the keys of `evaluation_to` that all files have."""
+    return [f"{prefix}_{name}" for name in (*_COUNTS, "labels", *_BY_CLASS)]
+
+
+def evaluation_keys_since(prefix: str) -> list[str]:
+    """List the keys of `evaluation_to` that older files lack."""
+    return [f"{prefix}_{name}" for name in _BY_LABEL]
+
+
+def evaluation_from(data: Mapping[str, Any], prefix: str) -> Evaluation:
+    """Rebuild an evaluation from its counts."""
+    labels = data[f"{prefix}_labels"]
+    counts = {name: number(data[f"{prefix}_{name}"], name) for name in _COUNTS}
+    for name in _BY_CLASS:
+        counts[name] = by_label(labels, data[f"{prefix}_{name}"], name)
+    if f"{prefix}_label_accepted" in data:
+        given, accepted = (data[f"{prefix}_{name}"] for name in _BY_LABEL)
+        counts["label_accepted"] = by_label(given, accepted, "rows accepted under a label")
+    return Evaluation(**counts)
+
+
+def candidate_to(candidate: Candidate) -> dict[str, Any]:
+    """Return a candidate as plain values."""
+    return {
+        "assignment": candidate.design.assignment.tolist(),
+        "threshold": candidate.threshold,
+        **evaluation_to(candidate.evaluation, "selected"),
+    }
+
+
+def candidate_from(data: Mapping[str, Any], names: tuple[str, ...] | None) -> Candidate:
+    """Rebuild a candidate; `names` are the names of the sources."""
+    stages = listed(data["assignment"], "assignment")
+    assignment = [whole(stage, "assignment", least=-1) for stage in stages]
+    design = StageDesign(np.array(assignment, dtype=np.int64), names)
+    return Candidate(design, data["threshold"], evaluation_from(data, "selected"))
+
+
+def targets_from(data: Any) -> Targets:
+    """Rebuild targets."""
+    own = data.keys() - set(COMMON) if isinstance(data, Mapping) else set()
+    expect_keys(data, [*COMMON, *own & KINDS.keys()])
+    if not isinstance(data["max_missed"], Mapping):
+        raise CertificateError(
+            f"`max_missed` must be a mapping by label, got {data['max_missed']!r:.80}."
+        )
+    for name, value in data.items():
+        if name in COMMON and name != "max_missed" and value is not None:
+            number(value, name)
+    return Targets(**data)
+
+
+def shortfall_from(data: Any) -> Shortfall:
+    """Rebuild a shortfall."""
+    *always, bad = Shortfall._fields
+    expect_keys(data, always, [bad])
+    counts = {
+        name: None if data[name] is None else whole(data[name], name)
+        for name in ("events", "needed")
+    }
+    if (counts["events"] is None) != (counts["needed"] is None):
+        raise CertificateError("A certificate has an incomplete shortfall.")
+    told = text(data.get(bad, ""), "shortfall")
+    return Shortfall(
+        text(data["what"], "shortfall"), whole(data["rows"], "rows"), **counts, bad=told
+    )

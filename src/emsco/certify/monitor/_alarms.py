@@ -1,0 +1,145 @@
+"""All watches of a monitor, and the alarms that they raise, in the order of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from math import exp
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emsco.certify.monitor._sample import Counted
+from emsco.certify.monitor._statistics import DECISIONS, Watch
+from emsco.core.decisions import Decisions
+
+_LARGEST = 700.0  # exp(700) still fits a double
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """A promise that no longer holds.
+
+    Attributes
+    ----------
+    what : str
+        "accuracy", "agreement", "missed" and a class, "coverage", "cost" or "exits".
+    at : int
+        The number of decisions until the alarm; for accuracy, of labels of accepted rows; for
+        agreement, of rows drawn; for the share missed of a class, of rows drawn of that class.
+    evidence : float
+        The wealth of a gambler who bets against the promise and starts with 1.
+    message : str
+        What was seen recently, what was promised, and what is not watched.
+    """
+
+    what: str
+    at: int
+    evidence: float
+    message: str
+
+
+# The position, among the rows of a call, of the row that raised an alarm, and the alarm.
+Raised = tuple[int, Alarm]
+
+
+class Watching:
+    """Watches by their name, and the first alarm of each.
+
+    Parameters
+    ----------
+    watches : iterable of Watch
+        What is watched.
+    """
+
+    def __init__(self, watches: Iterable[Watch]) -> None:
+        self.watches = {watch.what: watch for watch in watches}
+        self.alarms: dict[str, Alarm] = {}
+
+    @property
+    def evidence(self) -> dict[str, float]:
+        """The evidence against each promise now."""
+        return {what: _exp(watch.log_evidence) for what, watch in self.watches.items()}
+
+    def decided(self, decisions: Decisions) -> list[Raised]:
+        """Add decisions to the watches that need nothing else."""
+        raised: list[Raised] = []
+        for watch in self.watches.values():
+            if watch.comes_with == DECISIONS:
+                raised += self._add(watch, [mean.numbers(decisions) for mean in watch.means])
+        return raised
+
+    def counted(self, comes_with: str, rows: Sequence[Counted]) -> list[Raised]:
+        """Add rows whose truth is known, or that were given up."""
+        raised: list[Raised] = []
+        for watch in self.watches.values():
+            if watch.comes_with == comes_with:
+                (mean,) = watch.means
+                numbers = [(mean.number(row), place) for place, row in rows]
+                about = [(number, place) for number, place in numbers if number is not None]
+                values = np.array([number for number, _ in about], dtype=np.float64)
+                raised += self._add(watch, [values], [place for _, place in about])
+        return raised
+
+    def _add(
+        self, watch: Watch, numbers: Sequence[NDArray[Any]], places: Sequence[int] | None = None
+    ) -> list[Raised]:
+        """Add numbers, and return the alarm if it is the first of this watch.
+
+        `places` has the row of the call that each number belongs to; None: one number per row.
+        """
+        first = watch.seen
+        if watch.what in self.alarms:
+            watch.follow(numbers)
+            return []
+        enough = watch.add(numbers)
+        if enough is None:
+            return []
+        after, log_evidence, told = enough
+        alarm = Alarm(watch.what, first + after, _exp(log_evidence), told)
+        return [(after - 1 if places is None else places[after - 1], alarm)]
+
+    def keep(self, raised: Sequence[Raised], not_watched: Sequence[str]) -> tuple[Alarm, ...]:
+        """Store new alarms, in the order in which single rows would have raised them."""
+        order = list(self.watches)
+        in_order = sorted(raised, key=lambda one: (one[0], order.index(one[1].what)))
+        alarms = []
+        for _, alarm in in_order:
+            others = ", ".join(what for what in not_watched if what != alarm.what)
+            told = f"{alarm.message} Not watched: {others}." if others else alarm.message
+            alarms.append(replace(alarm, message=told))
+        self.alarms |= {alarm.what: alarm for alarm in alarms}
+        return tuple(alarms)
+
+    def cells(self, not_watched: Mapping[str, str]) -> list[list[object]]:
+        """Return the rows of a table of promises: evidence, alarm level, alarm and recent mean."""
+        rest = dict(not_watched)
+        cells: list[list[object]] = []
+        for what, watch in self.watches.items():
+            at = self.alarms[what].at if what in self.alarms else ""
+            why = rest.pop(what, None)
+            told = watch.sentence() if why is None else f"not watched: {why}"
+            cells.append([what, self.evidence[what], 1 / watch.alpha, at, told])
+        return cells + [[what, "", "", "", f"not watched: {why}"] for what, why in rest.items()]
+
+    def state(self) -> dict[str, Any]:
+        """Return everything that changes, as plain values."""
+        return {
+            "evidence": {
+                what: [mean.evidence.state() for mean in watch.means]
+                for what, watch in self.watches.items()
+            },
+            "alarms": [asdict(alarm) for alarm in self.alarms.values()],
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Continue from the `state` of another one."""
+        for what, watch in self.watches.items():
+            for mean, kept in zip(watch.means, state["evidence"][what], strict=True):
+                mean.evidence.restore(kept)
+        self.alarms = {alarm["what"]: Alarm(**alarm) for alarm in state["alarms"]}
+
+
+def _exp(log_evidence: float) -> float:
+    return exp(min(log_evidence, _LARGEST))

@@ -1,0 +1,214 @@
+"""Promises as means of numbers from 0 to 1 that must not exceed a bound, with evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import log
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emsco.certify.monitor._evidence import Evidence
+from emsco.certify.monitor._sample import Row
+from emsco.core.decisions import Decisions
+
+# What the numbers of a mean are computed from.
+DECISIONS, LABELS, DRAWN_LABELS, DRAWN_ANSWERS = "decisions", "labels", "drawn labels", "answers"
+
+
+class Mean:
+    """A mean that must not exceed a bound."""
+
+    comes_with: ClassVar[str] = DECISIONS
+
+    def __init__(self, bound: float) -> None:
+        self.bound = bound
+        self.evidence = Evidence(bound)
+
+    def numbers(self, decisions: Decisions) -> NDArray[Any]:
+        """Return the numbers that decisions add."""
+        raise NotImplementedError
+
+    def number(self, row: Row) -> bool | None:
+        """Return the number that a row with its truth adds; None if the mean is not about it."""
+        raise NotImplementedError
+
+    def sentence(self) -> str:
+        """Describe the recent mean and its bound."""
+        return self._sentence(*self.evidence.recent)
+
+    def _sentence(self, mean: float, count: int) -> str:
+        raise NotImplementedError
+
+
+class Errors(Mean):
+    """The share of accepted rows labelled wrong; labels arrive separately from decisions."""
+
+    comes_with = LABELS
+
+    def number(self, row: Row) -> bool:
+        """Return 1 for a row labelled wrong."""
+        return bool(row.label != row.truth)
+
+    def _sentence(self, mean: float, count: int) -> str:
+        return (
+            f"{mean:.1%} of the last {count:,} labels of accepted rows show an error; at most "
+            f"{self.bound:.1%} are promised."
+        )
+
+
+class Changed(Mean):
+    """The share of rows decided differently from the final model."""
+
+    comes_with = DRAWN_ANSWERS
+
+    def number(self, row: Row) -> bool:
+        """Return 1 for a row decided differently; a row that was given up counts as the same."""
+        return row.truth is not None and not (row.accepted and row.label == row.truth)
+
+    def _sentence(self, mean: float, count: int) -> str:
+        return (
+            f"{mean:.1%} of the last {count:,} rows drawn were decided differently from the final "
+            f"model; at most {self.bound:.1%} are promised."
+        )
+
+
+class Missed(Mean):
+    """The share of a class's rows accepted under another label."""
+
+    comes_with = DRAWN_LABELS
+
+    def __init__(self, bound: float, label: Any) -> None:
+        super().__init__(bound)
+        self.label = label
+
+    def number(self, row: Row) -> bool | None:
+        """Return 1 for a missed row of the class; a row that was given up counts as not missed."""
+        if row.truth is None:
+            return False
+        return row.accepted and row.label != self.label if row.truth == self.label else None
+
+    def _sentence(self, mean: float, count: int) -> str:
+        return (
+            f"{mean:.1%} of the last {count:,} drawn rows of class {self.label!r} were accepted "
+            f"under another label; at most {self.bound:.1%} are promised."
+        )
+
+
+class Rejected(Mean):
+    """The share of rows rejected."""
+
+    def numbers(self, decisions: Decisions) -> NDArray[Any]:
+        """Return 1 for a rejected row."""
+        return ~decisions.accepted
+
+    def _sentence(self, mean: float, count: int) -> str:
+        return (
+            f"{mean:.1%} of the last {count:,} rows were rejected; at most {self.bound:.1%} are "
+            f"expected."
+        )
+
+
+class Paid(Mean):
+    """What rows paid, as a share of what everything costs."""
+
+    def __init__(self, bound: float, total: float) -> None:
+        super().__init__(bound)
+        self.total = total
+
+    def numbers(self, decisions: Decisions) -> NDArray[Any]:
+        """Return the share of the total that each row paid, at most 1."""
+        return (decisions.cost / self.total).clip(0, 1)
+
+    def _sentence(self, mean: float, count: int) -> str:
+        return (
+            f"The last {count:,} rows cost {mean * self.total:.4g} per row on average; at most "
+            f"{self.bound * self.total:.4g} is expected."
+        )
+
+
+class Traffic(Mean):
+    """The share of rows that reach a stage, or the share that does not."""
+
+    def __init__(self, bound: float, stage: int, *, more: bool) -> None:
+        super().__init__(bound)
+        self.stage = stage
+        self.more = more
+
+    def numbers(self, decisions: Decisions) -> NDArray[Any]:
+        """Return 1 for a row that reaches the stage, or for one that does not."""
+        reached: NDArray[np.bool_] = decisions.exit_stage >= self.stage
+        return reached if self.more else ~reached
+
+    def _sentence(self, mean: float, count: int) -> str:
+        share, limit = (mean, self.bound) if self.more else (1 - mean, 1 - self.bound)
+        return (
+            f"Stage {self.stage} was bought for {share:.1%} of the last {count:,} rows; at "
+            f"{'most' if self.more else 'least'} {limit:.1%} are expected."
+        )
+
+
+class Watch:
+    """Evidence on one promise: the mean of the evidence on its means.
+
+    Parameters
+    ----------
+    what : str
+        The name of the promise.
+    means : sequence of Mean
+        The means that must hold together; those that always hold are left out.
+    alpha : float
+        The probability of an alarm, ever, although all means hold.
+    """
+
+    def __init__(self, what: str, means: Sequence[Mean], alpha: float) -> None:
+        self.what = what
+        self.means = [mean for mean in means if mean.bound < 1]
+        self.alpha = alpha
+
+    @property
+    def comes_with(self) -> str:
+        """What its numbers are computed from."""
+        return self.means[0].comes_with
+
+    @property
+    def seen(self) -> int:
+        """The number of rows that it has seen."""
+        return self.means[0].evidence.seen
+
+    @property
+    def log_evidence(self) -> float:
+        """The logarithm of the evidence now."""
+        logs = [mean.evidence.log_evidence for mean in self.means]
+        return float(np.logaddexp.reduce(logs)) - log(len(logs))
+
+    def add(self, numbers: Sequence[NDArray[Any]]) -> tuple[int, float, str] | None:
+        """Add numbers, one array per mean.
+
+        If there is enough evidence for an alarm: return after how many numbers, the logarithm of
+        the evidence then, and a sentence about the mean with the most evidence.
+        """
+        before = [mean.evidence.state() for mean in self.means]
+        path = self.follow(numbers)
+        enough = np.flatnonzero(path >= -log(self.alpha))
+        if not enough.size:
+            return None
+        first = int(enough[0]) + 1
+        # Repeat up to that number, because the sentence must not depend on later numbers.
+        for mean, state in zip(self.means, before, strict=True):
+            mean.evidence.restore(state)
+        self.follow([own[:first] for own in numbers])
+        told = self.sentence()
+        self.follow([own[first:] for own in numbers])
+        return first, float(path[first - 1]), told
+
+    def sentence(self) -> str:
+        """Describe the mean with the most evidence."""
+        return max(self.means, key=lambda mean: mean.evidence.log_evidence).sentence()
+
+    def follow(self, numbers: Sequence[NDArray[Any]]) -> NDArray[np.float64]:
+        """Add numbers, one array per mean, and return the logarithm of the evidence after each."""
+        paths = [mean.evidence.add(own) for mean, own in zip(self.means, numbers, strict=True)]
+        path: NDArray[np.float64] = np.logaddexp.reduce(paths, axis=0) - log(len(paths))
+        return path

@@ -1,0 +1,94 @@
+"""What `emsco decide` adds to deciding batches: decimal commas, row numbers and a last line."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from emsco.arrow import FIELDS as FIELDS
+from emsco.arrow import Reader, decide_batches, decision_schema
+from emsco.cascade import Decider
+from emsco.cli._decimal_comma import DecimalCommas
+from emsco.cli._table_file import Rows, check_columns, report_rows
+from emsco.exceptions import ColumnsError
+
+
+@dataclass
+class Tally:
+    """What was decided so far, for the last line."""
+
+    rows: int = 0
+    accepted: int = 0
+    paid: float = 0.0
+
+    def add(self, decided: pa.RecordBatch) -> None:
+        """Count a batch of decisions."""
+        self.rows += decided.num_rows
+        self.accepted += pc.sum(decided.column("accepted")).as_py() or 0
+        self.paid += pc.sum(decided.column("cost")).as_py() or 0.0
+
+    def sentence(self, unit: str) -> str:
+        """Say it."""
+        if not self.rows:
+            return "There were no rows."
+        price = f"{self.paid / self.rows:.4g} {unit}".rstrip()
+        return f"{self.rows:,} rows, {self.accepted / self.rows:.1%} accepted, {price} per row."
+
+
+@dataclass(frozen=True)
+class Respelled:
+    """A block of a file that may write its numbers with decimal commas."""
+
+    reader: Reader
+    commas: DecimalCommas
+    names: Sequence[str]
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows there are."""
+        return self.reader.num_rows
+
+    def read(
+        self, columns: Sequence[str], rows: NDArray[np.intp] | None
+    ) -> pa.RecordBatch | pa.Table:
+        """Read columns of some rows."""
+        return self.reader.read(columns, rows)
+
+    def respell(self, column: pa.Array, name: str) -> pa.Array:
+        """Write numbers as Python does; other columns may show what a comma means."""
+        return self.commas.respelled(column, name, self._columns)
+
+    def _columns(self) -> list[pa.Array]:
+        found: list[pa.Array] = self.reader.read(self.names, None).columns
+        return found
+
+
+def schema_of(decider: Decider, rows: Rows, keep: Sequence[str]) -> pa.Schema:
+    """Name the columns of decisions; those kept come first, or else the number of the row."""
+    check_columns(rows, [*decider.columns_read, *keep])
+    taken = decision_schema(decider).names
+    for name in keep:
+        if name in taken:
+            raise ColumnsError(
+                f"--keep {name}: decisions already have a column of that name; rename your column."
+            )
+    given = pa.schema([(name, rows.types[name]) for name in keep])
+    return decision_schema(decider, given, keep=keep, numbered=not keep)
+
+
+def decided(
+    decider: Decider, rows: Rows, keep: Sequence[str], tally: Tally
+) -> Iterator[pa.RecordBatch]:
+    """Decide a file, block by block."""
+    names, commas = decider.columns_read, DecimalCommas(rows.path)
+    blocks = rows.blocks(list(dict.fromkeys([*names, *keep])))
+    readers = (Respelled(block, commas, names) for block in blocks)
+    for batch in decide_batches(decider, readers, keep=keep, numbered=not keep):
+        tally.add(batch)
+        yield batch
+    report_rows(rows.path, tally.rows)

@@ -1,0 +1,59 @@
+"""Where a command's work runs: on this machine, or on a Ray cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from emsco._utils.progress import tell
+
+if TYPE_CHECKING:
+    from emsco.ray import RayEngine
+
+
+class Place(StrEnum):
+    """The engines that commands know."""
+
+    local = "local"
+    ray = "ray"
+
+
+Engine = Annotated[
+    Place,
+    typer.Option(
+        help="Where to run: on this machine, or on a Ray cluster, which most users never need."
+    ),
+]
+Address = Annotated[
+    str | None,
+    typer.Option(
+        metavar="auto|HOST:PORT",
+        help="The Ray cluster to use. Without it, one is started on this machine for the command.",
+    ),
+]
+
+
+@contextmanager
+def workers_of(
+    engine: Place, address: str | None, n_jobs: int | None = None
+) -> Iterator[RayEngine | None]:
+    """Connect to Ray for a block if it is asked for; None means this machine."""
+    refuse_address(engine, address)
+    if engine is Place.local:
+        yield None
+        return
+    from emsco.ray import RayEngine
+
+    tell("start Ray" if address is None else "connect to Ray")
+    with RayEngine(n_jobs, address=address) as workers:
+        yield workers
+
+
+def refuse_address(engine: Place, address: str | None) -> None:
+    """Refuse the address of a cluster that would not be used."""
+    if address is not None and engine is Place.local:
+        raise typer.BadParameter("--address names a Ray cluster; add --engine ray to use it.")

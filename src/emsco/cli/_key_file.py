@@ -1,0 +1,124 @@
+"""Files of keys, and of what is known of them; keys are personal data, so no message shows one."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+
+from emsco.exceptions import ArtifactError, ColumnsError, ValuesError
+
+if TYPE_CHECKING:
+    from emsco.live import Sources
+    from emsco.rows.column_reader import ColumnReader
+
+SourcesFile = Annotated[
+    Path, typer.Option("--sources", help="A TOML file that describes how each source is fetched.")
+]
+KeysFile = Annotated[
+    Path,
+    typer.Option("--keys", help="CSV or Parquet with a key per row; - reads CSV from stdin."),
+]
+KeyColumn = Annotated[
+    str | None, typer.Option(help="The column that holds the keys.", show_default="the first")
+]
+MaxSpend = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0, help="The most to spend on sources with `paid = true`, in the unit of the costs."
+    ),
+]
+_WHOLE = re.compile(r"[+-]?\d{1,15}")
+
+
+class Keys(NamedTuple):
+    """Keys, and what the file has besides."""
+
+    column: str
+    type: Any  # of Arrow
+    keys: list[Any]
+    given: dict[str, list[Any]]
+
+
+def read_keys(path: Path, column: str | None, wanted: Collection[str]) -> Keys:
+    """Read keys exactly as they stand, and those of the wanted columns that are there.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    column : str or None
+        The column that holds the keys. None: the first.
+    wanted : collection of str
+        The names of values that may be known.
+    """
+    from emsco.cli._table_file import check_columns, open_rows, report_rows
+    from emsco.rows.arrow_columns import as_objects
+
+    rows = open_rows(path, stdin=True, private=True)
+    column = rows.names[0] if column is None else column
+    if column not in rows.names:  # without naming others: a file may begin with a key
+        raise ColumnsError(
+            f"{path} has no column {column!r}. Does its first line name the columns?"
+        )
+    names = [name for name in dict.fromkeys(rows.names) if name in wanted and name != column]
+    check_columns(rows, [column, *names])
+    _check_type(rows.types[column], path, column)
+    table = rows.table([column, *names])
+    keys = as_objects(table.column(column)).tolist()
+    if not keys:
+        raise ArtifactError(f"{path} has no keys.")
+    report_rows(path, len(keys))
+    for row, key in enumerate(keys):
+        if key is None or key == "":
+            raise ValuesError(f"Row {row} of {path} has no key in {column!r}.", row=row)
+    given = {name: as_objects(table.column(name)).tolist() for name in names}
+    return Keys(column, rows.types[column], keys, given)
+
+
+def _check_type(kind: Any, path: Path, column: str) -> None:
+    """Refuse what a key cannot be: 1.0 is a number, and no text that a store has."""
+    import pyarrow as pa
+
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
+    if not is_text and not pa.types.is_integer(kind):
+        raise ColumnsError(
+            f"Column {column!r} of {path} holds {kind}; keys are text or whole numbers."
+        )
+
+
+def as_known(
+    given: Mapping[str, list[Any]], readers: Mapping[str, ColumnReader]
+) -> dict[str, list[Any]]:
+    """Read what is known of keys, where the model has numbers: CSV has only text.
+
+    What spells no number stays text, which a live cascade rejects as an invalid value.
+    """
+    return {
+        name: [_number(value) for value in column] if _has_numbers(readers.get(name)) else column
+        for name, column in given.items()
+    }
+
+
+def _has_numbers(reader: ColumnReader | None) -> bool:
+    return reader is not None and bool(reader.is_number)
+
+
+def _number(value: Any) -> Any:
+    from emsco.rows.value_types import UNREADABLE, to_number
+
+    if not isinstance(value, str):
+        return value
+    if _WHOLE.fullmatch(value):
+        return int(value)  # which a request spells as the file does
+    number = to_number(value)
+    return value if abs(number) == UNREADABLE else None if number != number else number
+
+
+def needs_of(sources: Sources) -> set[str]:
+    """Name the values that requests use besides the key."""
+    return {need for source in sources.values() for need in source.needs}

@@ -1,0 +1,131 @@
+"""Rows with labels as the frame and the array that the library takes."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from emsco._utils.progress import followed
+from emsco.cli._decimal_comma import DecimalCommas, is_numeric
+from emsco.cli._errors import note
+from emsco.cli._table_file import check_columns, open_rows, report_rows
+from emsco.exceptions import ArtifactError, quoted, require
+from emsco.rows.arrow_columns import (
+    Respell,
+    as_given,
+    as_objects,
+    is_number,
+    read_labels,
+    read_unknown,
+)
+from emsco.rows.column_reader import UNKNOWN, ColumnReader
+
+_FEW = 0.1  # of cells that are no numbers: the column was likely meant to hold numbers
+
+
+class Labelled(NamedTuple):
+    """A pandas frame of features, and the labels."""
+
+    X: Any
+    y: NDArray[Any]
+
+
+def read_labelled(
+    path: Path,
+    label: str,
+    features: Sequence[str] | None = None,
+    *,
+    readers: Mapping[str, ColumnReader] | None = None,
+    classes: NDArray[Any] | None = None,
+) -> Labelled:
+    """Read features and labels; what a fitted model knows of them is taken from it.
+
+    Parameters
+    ----------
+    path : path
+        The file.
+    label : str
+        The column that holds the label.
+    features : sequence of str, default=None
+        The columns to read. None: all but the label.
+    readers, classes : mapping, array, default=None
+        Columns and labels as the model knows them. None: what a column holds is learned here.
+    """
+    rows = open_rows(path)
+    check_columns(rows, [label])
+    names = [n for n in rows.names if n and n != label] if features is None else list(features)
+    check_columns(rows, names)
+    table = rows.table([*names, label])
+    labels = read_labels(table.column(label).combine_chunks(), label, classes)
+    return Labelled(_frame(table, names, path, readers or {}), labels)
+
+
+def read_features(
+    path: Path,
+    names: Sequence[str],
+    *,
+    readers: Mapping[str, ColumnReader] | None = None,
+    private: bool = False,
+) -> Any:
+    """Read columns as a pandas frame, where rows need no label; `private` keeps them unshown."""
+    rows = open_rows(path, private=private)
+    check_columns(rows, names)
+    return _frame(rows.table(names), names, path, readers or {}, private=private)
+
+
+def _frame(
+    table: pa.Table,
+    names: Sequence[str],
+    path: Path,
+    known: Mapping[str, ColumnReader],
+    *,
+    private: bool = False,
+) -> Any:
+    if not table.num_rows:
+        raise ArtifactError(f"{path} has no rows.")
+    report_rows(path, table.num_rows)
+    columns = {name: table.column(name).combine_chunks() for name in names}
+    commas = DecimalCommas(path, private=private)
+    values = {}
+    for name, column in followed(list(columns.items()), f"read {path}"):
+        respell = partial(commas.respelled, name=name, others=columns.values)
+        values[name] = _values(column, name, known.get(name), respell)
+    return require("pandas").DataFrame(values)
+
+
+def read_names(path: Path, column: str) -> NDArray[Any]:
+    """Read a column that only tells rows apart."""
+    rows = open_rows(path)
+    check_columns(rows, [column])
+    return as_objects(rows.table([column]).column(column)).astype(str)
+
+
+def _values(
+    column: pa.Array, name: str, reader: ColumnReader | None, respell: Respell
+) -> NDArray[Any]:
+    """Read a column as a model knows it; where none does, as numbers if all of it are."""
+    if reader is not None and reader.kind != UNKNOWN:
+        return as_given(column, reader, respell)
+    values = read_unknown(column)
+    if values.dtype.kind == "O" and is_numeric(column):
+        return read_unknown(respell(column))
+    if values.dtype.kind == "O":
+        _warn_odd(values, name)
+    return values
+
+
+def _warn_odd(texts: NDArray[Any], name: str) -> None:
+    """Warn where a few cells, such as "?", turn a column of numbers into one of text."""
+    counts = Counter(text for text in texts.tolist() if text is not None)
+    odd = {text: n for text, n in counts.items() if not is_number(text.replace(",", ".", 1))}
+    if sum(odd.values()) <= _FEW * sum(counts.values()):
+        note(
+            f"emsco: warning: {name!r} is read as text, because of {quoted(odd, most=3)} among its "
+            "numbers; leave the cell empty where a value is missing."
+        )

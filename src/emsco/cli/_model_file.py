@@ -1,0 +1,169 @@
+"""What a run folder or a file holds: a search, or the cascade to decide by."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from emsco._utils.progress import tell
+from emsco.cli._errors import note
+from emsco.exceptions import ArtifactError, ColumnsError
+
+if TYPE_CHECKING:
+    from emsco import CascadeClassifier, CascadeSearchCV
+
+SEARCH = "search.emsco"
+MODEL = "model.emsco"
+LEDGER = "ledger.jsonl"
+
+
+def load_search(run: Path, trusted: Sequence[str] | None = None) -> CascadeSearchCV:
+    """Load the search of a run, and what was asked of its rows."""
+    return as_search(load_asked(run, trusted), run)
+
+
+def load_asked(path: Path, trusted: Sequence[str] | None = None) -> Any:
+    """Load a file, or the search of a run folder, and what was asked of its rows."""
+    from emsco.certify import keep_ledger
+
+    model = load_any(path, trusted)
+    keep_ledger(model, ledger_of(path))
+    return model
+
+
+def ledger_of(path: Path) -> Path:
+    """Name the file that keeps what was asked: one a run folder, or one beside a single model."""
+    folder = path if path.is_dir() else path.parent
+    if path.is_dir() or (path.name in (SEARCH, MODEL) and (folder / SEARCH).exists()):
+        return folder / LEDGER
+    return path.with_name(f"{path.name}.ledger")
+
+
+def keep_beside_rows(model: Any, rows: Path) -> None:
+    """Keep the ledger of a model beside a table of rows too, and read those of other tables there.
+
+    So another model finds what was asked of these rows, also of a copy with other columns.
+    """
+    from emsco.certify import keep_ledger
+    from emsco.rows.ledger import consult_ledger
+
+    if not (rows.is_file() or rows.is_dir()):  # a pipe has nothing beside it
+        return
+    beside = rows.resolve()
+    for other in sorted(beside.parent.glob("*.ledger")):
+        consult_ledger(other)
+    own = beside.with_name(f"{beside.name}.ledger")
+    if os.access(own if own.exists() else beside.parent, os.W_OK):
+        keep_ledger(model, own)
+    else:
+        note(f"{own} cannot be written, so what is asked is recorded beside the model only.")
+
+
+def as_search(model: Any, run: Path) -> CascadeSearchCV:
+    """Refuse what is no search."""
+    from emsco import CascadeSearchCV
+
+    if not isinstance(model, CascadeSearchCV):
+        raise ArtifactError(
+            f"{run} does not contain a search; give the folder written by `emsco search --out`."
+        )
+    return model
+
+
+def load_cascade(path: Path, trusted: Sequence[str] | None = None) -> CascadeClassifier:
+    """Load the cascade of a run, of a file, or the one that a search has chosen."""
+    from emsco import CascadeClassifier
+
+    model = load_any(model_file(path), trusted)
+    model = getattr(model, "best_cascade_", model)
+    if not isinstance(model, CascadeClassifier):
+        raise ArtifactError(f"{path} does not contain a cascade.")
+    return model
+
+
+def file_of(path: Path) -> Path:
+    """Name the file, or the search of a run folder."""
+    return path / SEARCH if path.is_dir() else path
+
+
+def model_file(path: Path) -> Path:
+    """Name the file, or the model of a run folder."""
+    return path / MODEL if path.is_dir() else path
+
+
+def load_any(path: Path, trusted: Sequence[str] | None = None) -> Any:
+    """Load a file, or the search of a run folder."""
+    from emsco import load
+
+    if path.is_dir() and not file_of(path).exists():
+        raise ArtifactError(
+            f"{path} has no {SEARCH}; it is not a folder written by `emsco search --out`."
+        )
+    with naming_trust_option():
+        tell(f"load {file_of(path).name}")
+        return load(file_of(path), trusted=trusted or ())
+
+
+@contextmanager
+def naming_trust_option() -> Iterator[None]:
+    """Say by which option a file is trusted."""
+    try:
+        yield
+    except ArtifactError as error:
+        told = str(error).replace("pass trusted=", "name them by --trust: ")
+        raise ArtifactError(told) from error
+
+
+def read_fresh(model: Any, path: Path, label: str | None) -> Any:
+    """Read rows that a model has not seen, each column and the label as the model knows them.
+
+    Columns that it knows and does not use are read where they are there: rows are known by them
+    too. Where there is no label, what a final model has answered may stand in a column. A search
+    for agreement with its final model takes none.
+    """
+    from emsco import CascadeClassifier
+    from emsco.cli._labelled_frame import read_features, read_labelled
+    from emsco.cli._table_file import open_rows
+
+    if label is not None:
+        _refuse_needless(model, label)
+    if isinstance(model, CascadeClassifier):
+        readers, every = model.decider_.readers, model.decider_.layout.names
+        answers = model.decider_.layout.answers
+    else:
+        readers, every = model.found_.stages.readers, model.found_.layout.names
+        answers = model.found_.layout.answers
+    held = set(open_rows(path).names) - {label}
+    names = [name for name in every if name in readers or name in held]
+    known = {"readers": readers, "classes": model.classes_}
+    if label is not None:
+        return read_labelled(path, label, names, **known)
+    if answers is None:
+        return read_features(path, names, readers=readers), None
+    X, answered = read_labelled(path, answers, names, **known)
+    return X.assign(**{answers: answered}), None
+
+
+def read_optional(model: Any, fresh: Path | None, label: str | None) -> tuple[Any, Any]:
+    """Read fresh rows where a file of them is named; its label must be too, if there is one."""
+    if label is not None:
+        _refuse_needless(model, label)
+    if fresh is None and label is None:
+        return None, None
+    if fresh is None or (label is None and model.needs_labels):
+        raise ColumnsError("--fresh needs --label, the column of its labels; give both options.")
+    keep_beside_rows(model, fresh)
+    X, y = read_fresh(model, fresh, label)
+    return X, y
+
+
+def _refuse_needless(model: Any, label: str) -> None:
+    """Refuse labels where the final model's answers are what is right."""
+    if not getattr(model, "needs_labels", True):
+        raise ColumnsError(
+            f"A search for agreement takes no --label, because the answers of its final model are "
+            f"the truth; got {label!r}."
+        )

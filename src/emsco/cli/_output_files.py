@@ -1,0 +1,67 @@
+"""Whether files may be written, decided in one place, before anything is read or searched."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from emsco._utils.atomic_write import is_as_it_is, refuse_irregular
+from emsco.exceptions import ArtifactError
+
+_STDIN = Path("-")
+
+
+def check_outputs(
+    outputs: Iterable[Path | None], inputs: Iterable[Path | None], *, force: bool
+) -> None:
+    """Refuse outputs that are inputs, that are no files, and, without `force`, that are there.
+
+    Parameters
+    ----------
+    outputs : iterable of path
+        What a command is to write; None where it is not asked for.
+    inputs : iterable of path
+        What it reads; `-` is standard input.
+    force : bool
+        Whether files that are there are to be written over.
+    """
+    taken = [path for path in inputs if path is not None]
+    for output in outputs:
+        if output is None:
+            continue
+        try:
+            refuse_irregular(output)
+        except OSError as error:
+            raise ArtifactError(f"{output} cannot be written: {error.strerror}.") from error
+        if is_as_it_is(output):
+            continue
+        for path in taken:
+            if _is_same(path, output):
+                raise ArtifactError(
+                    f"{output} would overwrite {path}, which this command also reads or writes; "
+                    "choose another file."
+                )
+        if output.exists() and not force:
+            raise ArtifactError(
+                f"{output} already exists; choose another name, or use --force to overwrite it."
+            )
+        taken.append(output)
+
+
+def refuse_inside(output: Path | None, folder: Path | None) -> None:
+    """Refuse an output in a folder that is read: the next run would read it as rows."""
+    if output is None or folder is None or not folder.is_dir():
+        return
+    if Path(os.path.realpath(output)).is_relative_to(os.path.realpath(folder)):
+        raise ArtifactError(
+            f"{output} is inside {folder}, which this command reads; write to another folder."
+        )
+
+
+def _is_same(path: Path, output: Path) -> bool:
+    """Compare by what is there, through links and other spellings; else by name."""
+    try:
+        return os.path.samefile(0 if path == _STDIN else path, output)
+    except OSError:  # one of them is not there
+        return path != _STDIN and os.path.realpath(path) == os.path.realpath(output)

@@ -1,0 +1,83 @@
+"""The margin by which a figure must meet a bound, because it was measured on few rows.
+
+The best of many candidates is best partly by luck. A margin of as many standard errors as luck was
+measured to be worth makes up for that on average.
+"""
+
+from __future__ import annotations
+
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from emsco.exceptions import SelectionError
+
+AUTO = "auto"
+_LEAST = 1.0  # standard errors, if luck is smaller or unknown: what is chosen is never unlucky
+
+Shares = NDArray[np.float64]
+
+
+def standard_errors(caution: Any, luck: float | None) -> float:
+    """Return the margin in standard errors: the number given, or that of the measured luck.
+
+    Examples
+    --------
+    >>> from emsco.core.caution import standard_errors
+    >>> standard_errors("auto", 1.7), standard_errors("auto", None), standard_errors(0, 1.7)
+    (1.7, 1.0, 0.0)
+    """
+    if isinstance(caution, str) and caution == AUTO:
+        return _LEAST if luck is None else max(_LEAST, luck)
+    if isinstance(caution, bool) or not isinstance(caution, Real) or not 0 <= float(caution) < 99:
+        raise SelectionError(
+            f"`caution` must be {AUTO!r} or a number of standard errors >= 0; got {caution!r}."
+        )
+    return float(caution)
+
+
+def shares_of(part: ArrayLike, whole: ArrayLike) -> Shares:
+    """Divide counts; a share of no rows is 0."""
+    counts = np.asarray(whole, dtype=np.float64)
+    divided: Shares = np.divide(part, counts, out=np.zeros_like(counts), where=counts > 0)
+    return divided
+
+
+def less_margin(part: ArrayLike, whole: ArrayLike, z: float) -> Shares:
+    """Return shares minus `z` standard errors, which are never 0.
+
+    Examples
+    --------
+    >>> from emsco.core.caution import less_margin
+    >>> less_margin([90, 100], [100, 100], 1).round(3).tolist()
+    [0.869, 0.99]
+    """
+    counts = np.asarray(whole, dtype=np.float64)
+    p = (np.asarray(part, dtype=np.float64) + 1) / (counts + 2)
+    errors = np.sqrt(p * (1 - p) / np.maximum(counts, 1e-300))
+    shares: Shares = shares_of(part, counts) - z * np.where(counts > 0, errors, 0)
+    return shares
+
+
+def wilson(part: ArrayLike, whole: ArrayLike, z: float) -> tuple[Shares, Shares]:
+    """Return Wilson's bounds of shares, `z` standard errors wide; for no rows they are 0 and 1.
+
+    Examples
+    --------
+    >>> from emsco.core.caution import wilson
+    >>> low, high = wilson([2], [100], 1)
+    >>> f"{low[0]:.3f} {high[0]:.3f}"
+    '0.010 0.039'
+    """
+    share, counts = shares_of(part, whole), np.asarray(whole, dtype=np.float64)
+    if not z:
+        return share, share
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # Products, not powers: they round in the same way in the script of the report.
+        centre = share + z * z / (2 * counts)
+        half = z * np.sqrt(share * (1 - share) / counts + z * z / (4 * counts * counts))
+        low, high = (centre - half) / (1 + z * z / counts), (centre + half) / (1 + z * z / counts)
+    known = counts > 0
+    return np.where(known, np.maximum(low, 0), 0.0), np.where(known, np.minimum(high, 1), 1.0)

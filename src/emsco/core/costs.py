@@ -1,0 +1,391 @@
+"""What every source costs: own prices, shared setups, latencies, requirements, and review."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from decimal import Decimal
+from functools import cached_property
+from math import isfinite
+from pathlib import Path
+from typing import Any
+
+from emsco._utils.feature_names import generated_names
+from emsco._utils.frozen_mapping import FrozenMapping
+from emsco._utils.toml_writer import fields_beside, toml_key, toml_value
+from emsco.core.fetch_order import in_order, longest_wait
+from emsco.exceptions import ColumnsError, CostsError, nearest, quoted, refuse_unknown_keys
+
+_PARTS = ("sources", "setups", "review", "unit")  # of a TOML file
+
+
+def _amount(value: object, what: str) -> float:
+    """Check a price or a latency: a finite number that is not negative."""
+    try:
+        amount = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        amount = float("nan")
+    if isinstance(value, bool | str) or not 0 <= amount < float("inf"):
+        raise CostsError(f"The {what} must be a number >= 0, got {value!r}.")
+    return amount
+
+
+def _names(value: Iterable[str] | str) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def _sum(prices: Iterable[float]) -> float:
+    """Add prices as the decimals they were written as: 5.17 + 3.1 + 2.1 is 10.37 to the cent."""
+    return float(sum((Decimal(repr(price)) for price in prices), start=Decimal(0)))
+
+
+@dataclass(frozen=True, repr=False)
+class Source:
+    """A source: what is bought as a unit and yields one or more features for a cost.
+
+    Parameters
+    ----------
+    name : str
+        Its name, unique among the sources.
+    features : sequence of str, default=None
+        The columns it yields. None: the one feature of that name.
+    cost : float
+        Its own price per row; 0 is allowed for free sources.
+    latency : float, default=0.0
+        How long it takes to answer. The sources of one stage are fetched at the same time, but each
+        waits for those that it requires.
+    setup : str, default=None
+        The name of a cost that it shares with other sources, paid once per row.
+    requires : sequence of str, default=()
+        Sources that must be bought before this one, or in the same stage. No source may require
+        itself, directly or through others.
+
+    Examples
+    --------
+    >>> from emsco import Source
+    >>> Source("cholesterol", cost=5.17, setup="blood").features
+    ('cholesterol',)
+    """
+
+    name: str
+    _: KW_ONLY
+    features: Sequence[str] = None  # type: ignore[assignment]  # None until __post_init__
+    cost: float
+    latency: float = 0.0
+    setup: str | None = None
+    requires: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name:
+            raise CostsError(f"A source's name must be text and not empty, got {self.name!r}.")
+        features = (self.name,) if self.features is None else _names(self.features)
+        if not features:
+            raise CostsError(f"Source {self.name!r} must yield at least one feature, got none.")
+        set_field = object.__setattr__  # the one way to normalise a frozen value
+        set_field(self, "features", features)
+        set_field(self, "requires", _names(self.requires))
+        set_field(self, "cost", _amount(self.cost, f"cost of source {self.name!r}"))
+        set_field(self, "latency", _amount(self.latency, f"latency of source {self.name!r}"))
+
+    def __repr__(self) -> str:
+        told = fields_beside(self, Source(self.name, cost=self.cost))
+        more = "".join(f", {name}={value!r}" for name, value in told.items())
+        return f"Source({self.name!r}, cost={self.cost!r}{more})"
+
+
+@dataclass(frozen=True)
+class Review:
+    """What happens to a rejected row next: the price, latency and accuracy of its review.
+
+    Examples
+    --------
+    >>> from emsco import Review
+    >>> Review(25.0, accuracy=0.98)
+    Review(cost=25.0, latency=0.0, accuracy=0.98)
+    """
+
+    cost: float
+    _: KW_ONLY
+    latency: float = 0.0
+    accuracy: float = 1.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "cost", _amount(self.cost, "cost of review"))
+        object.__setattr__(self, "latency", _amount(self.latency, "latency of review"))
+        object.__setattr__(self, "accuracy", _amount(self.accuracy, "accuracy of review"))
+        if self.accuracy > 1:
+            raise CostsError(f"The accuracy of review must be at most 1, got {self.accuracy!r}.")
+
+
+@dataclass(frozen=True, repr=False)
+class Costs:
+    """All sources with their prices, which give the cost of any set of sources.
+
+    Parameters
+    ----------
+    sources : sequence of Source
+        Everything that can be bought, in the order that unnamed designs refer to.
+    setups : mapping of str to float, default=None
+        Costs shared by the sources that name them, paid once per row, with the first of them.
+    review : Review, default=None
+        The review of rejected rows.
+    unit : str, default=""
+        The unit of every price, for tables and plots.
+
+    Examples
+    --------
+    Two blood tests share the draw, which is paid once:
+
+    >>> from emsco import Costs, Source
+    >>> costs = Costs(
+    ...     [
+    ...         Source("age", cost=1),
+    ...         Source("cholesterol", cost=5.17, setup="blood"),
+    ...         Source("sugar", cost=3.10, setup="blood"),
+    ...     ],
+    ...     setups={"blood": 2.10},
+    ... )
+    >>> costs.of(["cholesterol"]), costs.of(["cholesterol", "sugar"])
+    (7.27, 10.37)
+    >>> costs.of(["sugar"], paid=["cholesterol"])
+    3.1
+    """
+
+    sources: Sequence[Source]
+    _: KW_ONLY
+    setups: Mapping[str, float] = None  # type: ignore[assignment]  # None until __post_init__
+    review: Review | None = None
+    unit: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "sources", tuple(self.sources))
+        given = self.setups or {}
+        setups = {name: _amount(price, f"cost of setup {name!r}") for name, price in given.items()}
+        object.__setattr__(self, "setups", FrozenMapping(setups))
+        if not self.sources:
+            raise CostsError("Costs must have at least one source, got none.")
+        for source in self.sources:
+            if not isinstance(source, Source):
+                raise CostsError(f"`sources` must be Source objects, got {source!r}.")
+        self._refuse_twice("source", self.names)
+        self._refuse_twice("feature", [f for source in self.sources for f in self.columns(source)])
+        for source in self.sources:
+            for name in source.requires:
+                if name not in self._by_name:
+                    raise CostsError(
+                        f"Source {source.name!r} requires {name!r}, which is not a source"
+                        + nearest(name, self.names)
+                    )
+            if source.setup is not None and source.setup not in setups:
+                raise CostsError(
+                    f"Source {source.name!r} names the setup {source.setup!r}, which has no price"
+                    + nearest(source.setup, setups)
+                )
+        _ = self._in_order  # which refuses requirements in a circle
+        latencies = sum(source.latency for source in self.sources)
+        if not isfinite(self.total) or not isfinite(latencies):
+            raise CostsError("The sum of all prices, and that of all latencies, must be finite.")
+        idle = set(setups) - {source.setup for source in self.sources}
+        if idle:
+            raise CostsError(f"No source names the setup {quoted(sorted(idle))}; remove it.")
+
+    def __repr__(self) -> str:
+        told = {"setups": self.setups, "review": self.review, "unit": self.unit}
+        more = "".join(f", {name}={value!r}" for name, value in told.items() if value)
+        return f"Costs({list(self.sources)!r}{more})"
+
+    @staticmethod
+    def _refuse_twice(what: str, names: Sequence[str]) -> None:
+        twice = [name for name, count in Counter(names).items() if count > 1]
+        if twice:
+            raise CostsError(f"Every {what} must be named only once; repeated: {quoted(twice)}.")
+
+    @classmethod
+    def per_feature(
+        cls,
+        costs: Mapping[str, float] | Sequence[float],
+        feature_names: Sequence[str] | None = None,
+    ) -> Costs:
+        """Make every feature its own source.
+
+        Parameters
+        ----------
+        costs : mapping of feature to price, or sequence of prices
+            A sequence matches `feature_names` by position.
+        feature_names : sequence of str, default=None
+            The features; None takes the mapping's own, or x0, x1, ... for a sequence.
+
+        Examples
+        --------
+        >>> from emsco import Costs
+        >>> Costs.per_feature({"age": 1, "lab": 20}).total
+        21.0
+        >>> Costs.per_feature([1, 20]).names
+        ('x0', 'x1')
+        """
+        if isinstance(costs, Mapping):
+            names = list(costs) if feature_names is None else list(feature_names)
+            missing = [name for name in names if name not in costs]
+            unknown = [name for name in costs if name not in names]
+            if missing or unknown:
+                raise ColumnsError(
+                    f"`costs` must have one price per feature; missing: "
+                    f"{quoted(missing) or 'none'}; not a feature: {quoted(unknown) or 'none'}."
+                )
+            return cls(tuple(Source(name, cost=costs[name]) for name in names))
+        prices = list(costs)
+        names = generated_names(len(prices)) if feature_names is None else list(feature_names)
+        if len(prices) != len(names):
+            raise ColumnsError(f"`costs` has {len(prices)} prices for {len(names)} features.")
+        return cls(
+            tuple(Source(name, cost=price) for name, price in zip(names, prices, strict=True))
+        )
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of the sources, in order."""
+        return tuple(source.name for source in self.sources)
+
+    @cached_property
+    def _by_name(self) -> dict[str, Source]:
+        return {source.name: source for source in self.sources}
+
+    @cached_property
+    def _in_order(self) -> tuple[Source, ...]:
+        return in_order(self.sources)
+
+    def _known(self, sources: Iterable[str]) -> dict[str, Source]:
+        """Look sources up by name, each once."""
+        found = {}
+        for name in (sources,) if isinstance(sources, str) else sources:
+            if name not in self._by_name:
+                raise CostsError(f"{name!r} is not a source" + nearest(name, self.names))
+            found[name] = self._by_name[name]
+        return found
+
+    def of(self, sources: Iterable[str], *, paid: Iterable[str] = ()) -> float:
+        """Return the price of a set of sources, setups included, beyond those already `paid`."""
+        had = self._known(paid)
+        bought = [source for name, source in self._known(sources).items() if name not in had]
+        setups = {source.setup for source in bought} - {source.setup for source in had.values()}
+        return _sum(
+            [source.cost for source in bought]
+            + [self.setups[setup] for setup in setups if setup is not None]
+        )
+
+    def latency_of(self, sources: Iterable[str]) -> float:
+        """Return the latency of a set of sources fetched in one stage.
+
+        All are fetched at the same time, but each waits for those of the set that it requires: the
+        latency is that of the slowest chain. What is required and not in the set was bought before,
+        and adds nothing.
+
+        Examples
+        --------
+        >>> from emsco import Costs, Source
+        >>> whois = Source("whois", cost=5, latency=0.2)
+        >>> dns = Source("dns", cost=20, latency=0.4, requires=["whois"])
+        >>> costs = Costs([whois, dns, Source("page", cost=9, latency=0.5)])
+        >>> costs.latency_of(["page", "dns"]), round(costs.latency_of(costs.names), 3)
+        (0.5, 0.6)
+        """
+        return longest_wait(self._in_order, self._known(sources))
+
+    @cached_property
+    def total(self) -> float:
+        """The price of every source, setups included."""
+        return self.of(self.names)
+
+    def columns(self, source: str | Source) -> tuple[str, ...]:
+        """Return the names of the features that a source yields."""
+        if not isinstance(source, Source):
+            (source,) = self._known([source]).values()
+        return tuple(source.features)
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Every feature that a source yields."""
+        return tuple(feature for source in self.sources for feature in source.features)
+
+    def unmet(self, sources: Iterable[str]) -> tuple[tuple[str, str], ...]:
+        """List (source, what it requires) for every requirement that a set leaves out."""
+        known = self._known(sources)
+        return tuple(
+            (source.name, name)
+            for source in known.values()
+            for name in source.requires
+            if name not in known
+        )
+
+    @classmethod
+    def from_toml(cls, path: str | os.PathLike[str]) -> Costs:
+        """Read costs from a TOML file.
+
+        A source is a price, or a table with the parameters of `Source`::
+
+            unit = "CAD"
+
+            [sources]
+            age = 1.0
+            cholesterol = { cost = 5.17, setup = "blood" }
+
+            [setups]
+            blood = 2.1
+
+            [review]
+            cost = 25.0
+        """
+        with open(path, "rb") as file:
+            try:
+                data = tomllib.load(file)
+            except tomllib.TOMLDecodeError as error:
+                hint = '; quote names with a space: "blood test" = 3' * (
+                    "after a key" in str(error)
+                )
+                raise CostsError(f"{os.fspath(path)} is not valid TOML: {error}{hint}.") from error
+        refuse_unknown_keys(data, _PARTS, os.fspath(path), CostsError)
+        refuse_unknown_keys(
+            data.get("review", ()), [*Review.__dataclass_fields__], "[review]", CostsError
+        )
+        try:
+            return cls(
+                tuple(_source_from(name, entry) for name, entry in data["sources"].items()),
+                setups=data.get("setups", {}),
+                review=Review(**data["review"]) if "review" in data else None,
+                unit=data.get("unit", ""),
+            )
+        except (TypeError, KeyError, AttributeError) as error:
+            raise CostsError(f"{os.fspath(path)} does not describe costs: {error}.") from error
+
+    def to_toml(self, path: str | os.PathLike[str] | None = None) -> str:
+        """Return the costs as TOML text for `from_toml`, and write it if a path is given."""
+        lines = [f"unit = {toml_value(self.unit)}", ""] if self.unit else []
+        lines.append("[sources]")
+        for source in self.sources:
+            told = {"cost": source.cost} | fields_beside(
+                source, Source(source.name, cost=source.cost)
+            )
+            entry = told if len(told) > 1 else source.cost
+            lines.append(f"{toml_key(source.name)} = {toml_value(entry)}")
+        if self.setups:
+            lines += ["", "[setups]"]
+            lines += [f"{toml_key(name)} = {toml_value(p)}" for name, p in self.setups.items()]
+        if self.review is not None:
+            told = {"cost": self.review.cost} | fields_beside(self.review, Review(self.review.cost))
+            lines += ["", "[review]"]
+            lines += [f"{name} = {toml_value(value)}" for name, value in told.items()]
+        if path is not None:
+            Path(path).write_text("\n".join([*lines, ""]), encoding="utf-8")
+        return "\n".join([*lines, ""])
+
+
+def _source_from(name: str, entry: Any) -> Source:
+    if not isinstance(entry, dict):
+        return Source(name, cost=entry)
+    refuse_unknown_keys(
+        entry, [*Source.__dataclass_fields__][1:], f"The source {name!r}", CostsError
+    )
+    return Source(name, **entry)

@@ -1,0 +1,315 @@
+"""What was decided about each row: label, accepted, exit stage, confidence, cost, reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import Any, NamedTuple, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from emsco._utils.text_table import html_table, shown, text_table
+from emsco.exceptions import DecisionsError, require
+
+ACCEPTED = ""
+LOW_CONFIDENCE = "low confidence"
+INVALID_VALUE = "invalid value"
+INVALID_KEY = "invalid key"
+OUT_OF_RANGE = "out of range"
+UNSEEN_CATEGORY = "unseen category"
+# For sources that are fetched live.
+TIMEOUT = "timeout"
+ERROR = "error"
+MISSING = "missing"
+AMBIGUOUS = "ambiguous"
+STALE = "stale"
+CIRCUIT_OPEN = "circuit open"
+BUDGET = "budget"
+DEADLINE = "deadline"
+INVALID_KEY = "invalid key"
+STATE_LOST = "state lost"
+# Why rows are rejected. Where a column or a source is the reason, it is named: "out of range: TSH".
+KINDS = (
+    LOW_CONFIDENCE, INVALID_VALUE, INVALID_KEY, OUT_OF_RANGE, UNSEEN_CATEGORY,
+    TIMEOUT, ERROR, MISSING, AMBIGUOUS, STALE, CIRCUIT_OPEN, BUDGET, DEADLINE,
+    INVALID_KEY, STATE_LOST,
+)  # fmt: skip
+
+
+def reason_for(kind: str, column: str) -> str:
+    """Return the reason for rejection, with the name of the column that causes it.
+
+    Examples
+    --------
+    >>> from emsco.core.decisions import kind_of, reason_for
+    >>> reason_for("out of range", "TSH")
+    'out of range: TSH'
+    >>> kind_of("out of range: TSH")
+    'out of range'
+    """
+    return f"{kind}: {column}"
+
+
+def kind_of(reason: str) -> str:
+    """Return the kind of a reason, without the column."""
+    return reason.partition(": ")[0]
+
+
+class Decision(NamedTuple):
+    """The decision about one row."""
+
+    label: Any
+    accepted: bool
+    exit_stage: int
+    confidence: float
+    cost: float
+    reason: str
+    latency: float
+    receipt: Any = None  # what was fetched, paid and waited; None where nothing was fetched live
+    factors: Any = None  # what each feature contributed; None unless it was asked for
+
+
+FIELDS = Decision._fields[:-2]  # of every row, offline and live
+
+
+class Decisions:
+    """The decisions about many rows, as read-only arrays of one length.
+
+    Parameters
+    ----------
+    label : array
+        The label given by the last stage bought. It is always a class, even if the row is rejected.
+    accepted : array of bool
+        The only field that says whether a row was rejected.
+    exit_stage : array of int
+        The last stage bought, counted from 0.
+    confidence : array of float
+        The largest probability of that stage.
+    cost : array of float
+        What was paid for the row.
+    reason : array of str, default=None
+        Why a row was rejected; "" if it was accepted. None: every rejected row was rejected for low
+        confidence.
+    latency : array of float, default=None
+        How long the row waited for its sources. None: no row waited.
+    index : pandas Index, default=None
+        The index of the rows, if they came in a pandas frame; `to_frame` keeps it.
+
+    Examples
+    --------
+    >>> from emsco import Decisions
+    >>> decisions = Decisions(
+    ...     label=["well", "sick"],
+    ...     accepted=[True, False],
+    ...     exit_stage=[0, 1],
+    ...     confidence=[0.97, 0.6],
+    ...     cost=[1.0, 21.0],
+    ... )
+    >>> decisions
+    row  label  accepted  exit_stage  confidence  cost  reason
+      0  well   yes                0        0.97     1
+      1  sick   no                 1         0.6    21  low confidence
+    >>> decisions[1].reason
+    'low confidence'
+    >>> len(decisions[decisions.accepted])
+    1
+    """
+
+    label: NDArray[Any]
+    accepted: NDArray[np.bool_]
+    exit_stage: NDArray[np.intp]
+    confidence: NDArray[np.float64]
+    cost: NDArray[np.float64]
+    index: Any = None  # of pandas; a row on its way through a live cascade has no time to set it
+    receipts: Sequence[Any] | None = None  # one per row, where rows were decided live
+    factors: Sequence[Any] | None = None  # one per row, where they were asked for
+
+    def __init__(
+        self,
+        label: ArrayLike,
+        accepted: ArrayLike,
+        exit_stage: ArrayLike,
+        confidence: ArrayLike,
+        cost: ArrayLike,
+        reason: ArrayLike | None = None,
+        latency: ArrayLike | None = None,
+        index: Any = None,
+    ) -> None:
+        n_rows = np.shape(accepted)[0]
+        if index is not None and len(index) != n_rows:
+            raise DecisionsError(f"`index` must name {n_rows} rows, has {len(index)}.")
+        if index is not None:
+            self.__dict__["index"] = index
+        fields = {
+            "label": np.asarray(label),
+            "accepted": np.asarray(accepted, dtype=np.bool_),
+            "exit_stage": np.asarray(exit_stage, dtype=np.intp),
+            "confidence": np.asarray(confidence, dtype=np.float64),
+            "cost": np.asarray(cost, dtype=np.float64),
+        }
+        if latency is not None:
+            fields["latency"] = np.asarray(latency, dtype=np.float64)
+        if reason is not None:
+            fields["reason"] = np.asarray(reason, dtype=object)
+            if not np.array_equal(fields["reason"] == ACCEPTED, fields["accepted"]):
+                raise DecisionsError('`reason` must be "" exactly where a row is accepted.')
+        for name, values in fields.items():
+            if values.shape != (n_rows,):
+                raise DecisionsError(
+                    f"Every field must hold {n_rows} rows, {name!r} has the shape {values.shape}."
+                )
+            if values.flags.writeable:
+                values = values.view()
+                values.flags.writeable = False
+            self.__dict__[name] = values
+
+    @classmethod
+    def trusted(
+        cls,
+        *,
+        reason: NDArray[np.object_] | None,
+        latency: NDArray[np.float64] | None,
+        **fields: NDArray[Any],
+    ) -> Decisions:
+        """Create decisions from new arrays that are known to be valid, without checking them.
+
+        The decision loop uses this: one row takes about twenty microseconds in a live cascade, and
+        checking its fields again would take ten more.
+        """
+        decisions = cls.__new__(cls)
+        if reason is not None:
+            fields["reason"] = reason
+        if latency is not None:
+            fields["latency"] = latency
+        for values in fields.values():
+            values.setflags(write=False)
+        decisions.__dict__.update(fields)
+        return decisions
+
+    @cached_property
+    def reason(self) -> NDArray[np.object_]:
+        """Why each row was rejected; "" if it was accepted."""
+        reasons = np.array([LOW_CONFIDENCE, ACCEPTED], dtype=object)[self.accepted.view(np.int8)]
+        reasons.flags.writeable = False
+        return reasons
+
+    @cached_property
+    def latency(self) -> NDArray[np.float64]:
+        """How long each row waited for its sources."""
+        waited = np.zeros(len(self))
+        waited.flags.writeable = False
+        return waited
+
+    def _given(self, name: str) -> Any:
+        """Return a field that may be left out; None if it follows from the others."""
+        return self.__dict__.get(name)
+
+    @classmethod
+    def concatenate(cls, parts: Sequence[Decisions]) -> Decisions:
+        """Concatenate the decisions about several blocks of rows."""
+        if len(parts) == 1:
+            return parts[0]
+
+        def optional(name: str) -> NDArray[Any] | None:
+            if all(part._given(name) is None for part in parts):
+                return None
+            return np.concatenate([getattr(part, name) for part in parts])
+
+        return cls.trusted(
+            label=np.concatenate([part.label for part in parts]),
+            accepted=np.concatenate([part.accepted for part in parts]),
+            exit_stage=np.concatenate([part.exit_stage for part in parts]),
+            confidence=np.concatenate([part.confidence for part in parts]),
+            cost=np.concatenate([part.cost for part in parts]),
+            reason=optional("reason"),
+            latency=optional("latency"),
+        )
+
+    def indexed(self, index: Any) -> Decisions:
+        """Return the same decisions with an index of their rows."""
+        named = Decisions.__new__(Decisions)
+        named.__dict__.update(self.__dict__, index=index)
+        return named
+
+    def receipted(self, receipts: Sequence[Any]) -> Decisions:
+        """Return the same decisions with a receipt per row."""
+        live = Decisions.__new__(Decisions)
+        live.__dict__.update(self.__dict__, receipts=receipts)
+        return live
+
+    def explained(self, factors: Sequence[Any]) -> Decisions:
+        """Return the same decisions with the factors of each row."""
+        told = Decisions.__new__(Decisions)
+        told.__dict__.update(self.__dict__, factors=factors)
+        return told
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"Decisions never change; {name!r} cannot be set.")
+
+    def __len__(self) -> int:
+        return len(self.accepted)
+
+    @overload
+    def __getitem__(self, rows: int) -> Decision: ...
+
+    @overload
+    def __getitem__(self, rows: slice | NDArray[Any] | Sequence[Any]) -> Decisions: ...
+
+    def __getitem__(self, rows: Any) -> Decision | Decisions:
+        if isinstance(rows, int | np.integer):
+            row = int(rows)
+            held = [getattr(self, name)[row] for name in FIELDS]
+            plain = [value.item() if isinstance(value, np.generic) else value for value in held]
+            beside = (None if one is None else one[row] for one in (self.receipts, self.factors))
+            return Decision._make([*plain, *beside])
+        taken = Decisions(
+            self.label[rows],
+            self.accepted[rows],
+            self.exit_stage[rows],
+            self.confidence[rows],
+            self.cost[rows],
+            reason=None if self._given("reason") is None else self.reason[rows],
+            latency=None if self._given("latency") is None else self.latency[rows],
+            index=None if self.index is None else self.index[rows],
+        )
+        if self.receipts is None and self.factors is None:
+            return taken
+        places = np.arange(len(self))[rows]
+        if self.receipts is not None:
+            taken = taken.receipted([self.receipts[place] for place in places])
+        if self.factors is not None:
+            taken = taken.explained([self.factors[place] for place in places])
+        return taken
+
+    def __iter__(self) -> Iterator[Decision]:
+        return (self[row] for row in range(len(self)))
+
+    def to_frame(self) -> Any:
+        """Return a pandas DataFrame with one row per decision and the index of the rows."""
+        fields = {name: getattr(self, name) for name in FIELDS}
+        return require("pandas").DataFrame(fields, index=self.index)
+
+    def rejected(self, reason: str) -> Decisions:
+        """Return the same decisions with the accepted rows rejected, for the given reason."""
+        refused = Decisions.__new__(Decisions)
+        accepted = np.zeros(len(self), dtype=np.bool_)
+        reasons = np.where(self.accepted, reason, self.reason).astype(object)
+        accepted.flags.writeable = reasons.flags.writeable = False
+        refused.__dict__.update(self.__dict__, accepted=accepted, reason=reasons)
+        return refused
+
+    def _cells(self) -> tuple[list[str], list[list[object] | None]]:
+        waited = bool(self.latency.any())
+        header = ["row", *(name for name in FIELDS if waited or name != "latency")]
+        rows: list[list[object] | None] = [
+            None if row is None else [row, *self[row][: len(header) - 1]]
+            for row in shown(len(self))
+        ]
+        return header, rows
+
+    def __repr__(self) -> str:
+        return text_table(*self._cells())
+
+    def _repr_html_(self) -> str:
+        return html_table(*self._cells())

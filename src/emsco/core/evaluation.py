@@ -1,0 +1,354 @@
+"""How good decisions were: counts, also per true class, and the rates derived from them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import inf, isclose
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from emsco._utils.frozen_mapping import FrozenMapping
+from emsco._utils.text_table import cell
+from emsco.core.costs import Review
+from emsco.core.decisions import Decisions
+from emsco.core.labels import read_given_labels, warn_similar
+from emsco.core.population import share_of, weights_of
+from emsco.exceptions import DecisionsError, nearest
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Counts of decisions compared with the truth; every rate is derived from them.
+
+    Parameters
+    ----------
+    rows, accepted, right : float
+        The number of rows, of accepted rows, and of rows accepted under their true label; sums of
+        weights if rows are weighted.
+    paid : float
+        The total paid for sources over all rows, rejected ones included.
+    class_rows, class_accepted, class_right : mapping of label to float, default=None
+        The same three counts per true class.
+    label_accepted : mapping of label to float, default=None
+        The number of rows accepted under each label, whatever their true label. With two classes
+        this follows from the counts per class.
+    class_reference, class_both : mapping of label to float, default=None
+        Per true class, how many accepted rows the reference (all sources at once) labels right, and
+        how many both label right. They belong to a comparison, so equality ignores them.
+    waited : float, default=0.0
+        The total latency of all rows.
+    worst_latency : float, default=0.0
+        The largest latency of any row.
+
+    Examples
+    --------
+    >>> from emsco import Evaluation
+    >>> evaluation = Evaluation(
+    ...     rows=10, accepted=8, right=6, paid=50.0,
+    ...     class_rows={"sick": 4, "well": 6},
+    ...     class_accepted={"sick": 3, "well": 5},
+    ...     class_right={"sick": 1, "well": 5},
+    ... )
+    >>> evaluation.accuracy, evaluation.coverage, evaluation.cost
+    (0.75, 0.8, 5.0)
+    >>> evaluation.missed["sick"], evaluation.rejected["sick"], evaluation.precision["sick"]
+    (0.5, 0.25, 1.0)
+    """
+
+    rows: float
+    accepted: float
+    right: float
+    paid: float
+    class_rows: Mapping[Any, float] = None  # type: ignore[assignment]  # None until __post_init__
+    class_accepted: Mapping[Any, float] = None  # type: ignore[assignment]
+    class_right: Mapping[Any, float] = None  # type: ignore[assignment]
+    waited: float = 0.0
+    worst_latency: float = 0.0
+    label_accepted: Any = None  # mappings, once checked
+    class_reference: Any = field(default=None, compare=False)
+    class_both: Any = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.right <= self.accepted <= self.rows < inf:
+            raise DecisionsError(f"0 <= right <= accepted <= rows must hold: {self!r}.")
+        for total in ("paid", "waited", "worst_latency"):
+            if not 0 <= getattr(self, total) < inf:
+                raise DecisionsError(f"{total} must be a number >= 0: {self!r}.")
+        for count in ("rows", "accepted", "right"):
+            by_class = FrozenMapping(getattr(self, f"class_{count}"))
+            object.__setattr__(self, f"class_{count}", by_class)
+            if by_class and not isclose(
+                sum(by_class.values()), getattr(self, count), rel_tol=1e-5, abs_tol=1e-8
+            ):
+                raise DecisionsError(f"class_{count} must sum to {count}: {self!r}.")
+        if not self.class_rows.keys() == self.class_accepted.keys() == self.class_right.keys():
+            raise DecisionsError(f"The counts by class must name the same classes: {self!r}.")
+        for label, rows in self.class_rows.items():
+            if not 0 <= self.class_right[label] <= self.class_accepted[label] <= rows:
+                raise DecisionsError(
+                    f"0 <= right <= accepted <= rows must hold for {label!r}: {self!r}."
+                )
+        self._freeze_label_accepted()
+        self._freeze_comparison()
+
+    def _freeze_label_accepted(self) -> None:
+        given = FrozenMapping(self.label_accepted)
+        if not given and len(self.class_rows) == 2:
+            # Accepted under a label: the right rows of its class, the wrong ones of the other.
+            first, second = self.class_rows
+            wrong = {c: self.class_accepted[c] - self.class_right[c] for c in self.class_rows}
+            right = self.class_right
+            given = FrozenMapping(
+                {first: right[first] + wrong[second], second: right[second] + wrong[first]}
+            )
+        object.__setattr__(self, "label_accepted", given)
+        if not given:
+            return
+        if not isclose(sum(given.values()), self.accepted, rel_tol=1e-5, abs_tol=1e-8):
+            raise DecisionsError(f"label_accepted must sum to accepted: {self!r}.")
+        for label, count in self.class_right.items():
+            # The two counts sum the same weights in different orders.
+            if given.get(label, 0) < count * (1 - 1e-9):
+                raise DecisionsError(f"More are right than accepted as {label!r}: {self!r}.")
+
+    def _freeze_comparison(self) -> None:
+        for name in ("class_reference", "class_both"):
+            object.__setattr__(self, name, FrozenMapping(getattr(self, name)))
+        reference, both = self.class_reference, self.class_both
+        if reference.keys() != both.keys() or not reference.keys() <= self.class_rows.keys():
+            raise DecisionsError(f"A comparison must name the classes that there are: {self!r}.")
+        for label, count in reference.items():
+            accepted, right = self.class_accepted[label], self.class_right[label]
+            if not 0 <= both[label] <= min(count, right) <= max(count, right) <= accepted:
+                raise DecisionsError(
+                    f"0 <= both <= reference <= accepted must hold for {label!r}: {self!r}."
+                )
+
+    @property
+    def accuracy(self) -> float:
+        """The share of accepted rows that are labelled right; 0 if nothing is accepted."""
+        return share_of(self.right, self.accepted)
+
+    @property
+    def coverage(self) -> float:
+        """The share of rows accepted."""
+        return share_of(self.accepted, self.rows)
+
+    @property
+    def cost(self) -> float:
+        """The mean amount paid for sources per row, rejected rows included."""
+        return share_of(self.paid, self.rows)
+
+    @property
+    def missed(self) -> Mapping[Any, float]:
+        """Per true class, the share of its rows accepted under another label."""
+        return self._shares("missed", self.class_rows)
+
+    @property
+    def rejected(self) -> Mapping[Any, float]:
+        """Per true class, the share of its rows rejected."""
+        return self._shares("rejected", self.class_rows)
+
+    @property
+    def precision(self) -> Mapping[Any, float]:
+        """Per assigned label, the share of rows accepted under it that are right; 0 if none is.
+
+        Empty if the number of rows accepted under each label is unknown.
+        """
+        return self._shares("precision", self.label_accepted)
+
+    @property
+    def recall(self) -> Mapping[Any, float]:
+        """Per true class, the share of its accepted rows labelled right; 0 if none is."""
+        return self._shares("recall", self.class_rows)
+
+    def _shares(self, word: str, labels: Iterable[Any]) -> Mapping[Any, float]:
+        return FrozenMapping(
+            {label: share_of(*share_counts(self, word, label)) for label in labels}
+        )
+
+    @property
+    def latency(self) -> float:
+        """The mean latency per row."""
+        return share_of(self.waited, self.rows)
+
+    def __str__(self) -> str:
+        told = (
+            f"{self.accuracy:.1%} right of the {self.coverage:.1%} accepted, for "
+            f"{cell(self.cost)} per row"
+        )
+        return "; ".join([told, *(f"of {c!r} {words}" for c, words in self.by_class().items())])
+
+    def by_class(self, width: int = 0) -> dict[Any, str]:
+        """Describe for each class its shares rejected and missed, its recall and its precision.
+
+        Figures that are unknown for a class are left out. Shares take at least `width` characters,
+        so that the lines of several classes can be aligned.
+        """
+        told = {}
+        for label, rows in self.class_rows.items():
+            parts = [
+                f"{self.rejected[label]:>{width}.1%} rejected",
+                f"{self.missed[label]:>{width}.1%} missed",
+            ]
+            if self.class_accepted[label]:
+                parts.append(f"recall {self.recall[label]:>{width}.1%}")
+            if self.label_accepted.get(label):
+                parts.append(f"precision {self.precision[label]:>{width}.1%}")
+            told[label] = ", ".join(parts) if rows else "no rows of this class"
+        return told
+
+    def loss(
+        self, *, review: Review | None = None, error_cost: float | Mapping[Any, float] = 0.0
+    ) -> float:
+        """Return the mean expense per row when errors and review have prices.
+
+        Parameters
+        ----------
+        review : Review, default=None
+            The review of rejected rows; a review can be wrong too. None: nothing is rejected.
+        error_cost : float or mapping of label to float, default=0.0
+            The price of a row that ends with a wrong label, one for all or one per true class.
+        """
+        return share_of(
+            total_loss(self, review, 0.0 if error_cost is None else error_cost), self.rows
+        )
+
+
+def share_counts(counts: Any, word: str, label: Any) -> tuple[Any, Any]:
+    """Return how many rows a share by class counts, and out of how many.
+
+    `counts` is an evaluation, or has arrays under the names of one.
+    """
+    rows, accepted = counts.class_rows.get(label, 0.0), counts.class_accepted.get(label, 0.0)
+    if word == "rejected":
+        return rows - accepted, rows
+    right = counts.class_right.get(label, 0.0)
+    if word == "missed":
+        return accepted - right, rows
+    if word == "recall":
+        return right, accepted
+    return right, counts.label_accepted.get(label, 0.0)
+
+
+def total_loss(counts: Any, review: Review | None, error_cost: float | Mapping[Any, float]) -> Any:
+    """Add up what was paid for sources and reviews and what errors cost, those of reviews too.
+
+    `counts` is an evaluation, or has arrays under the names of one.
+    """
+    rejected = counts.rows - counts.accepted
+    if review is None and np.any(rejected):
+        raise DecisionsError(
+            "The loss of rejected rows needs a price of their review; give the costs a "
+            "Review(cost)."
+        )
+    errs = 0.0 if review is None else 1 - review.accuracy
+    if isinstance(error_cost, Mapping):
+        for label in error_cost:
+            if label not in counts.class_rows:
+                known = [str(known) for known in counts.class_rows]
+                raise DecisionsError(f"{label!r} is not a class" + nearest(label, known))
+        errors = sum(
+            price
+            * (
+                counts.class_accepted[label]
+                - counts.class_right[label]
+                + errs * (counts.class_rows[label] - counts.class_accepted[label])
+            )
+            for label, price in error_cost.items()
+        )
+    else:
+        errors = error_cost * (counts.accepted - counts.right + errs * rejected)
+    reviewed = 0.0 if review is None else review.cost * rejected
+    return counts.paid + reviewed + errors
+
+
+def evaluate(
+    decisions: Decisions,
+    y: ArrayLike,
+    *,
+    sample_weight: ArrayLike | None = None,
+    population: Mapping[Any, float] | None = None,
+) -> Evaluation:
+    """Compare decisions with the truth.
+
+    Parameters
+    ----------
+    decisions : Decisions
+        The decision about each row.
+    y : array
+        The true label of each row. A label that no decision has is a class of its own, of which no
+        row is right.
+    sample_weight : array, default=None
+        How much each row counts. None: every row counts 1.
+    population : mapping of label to float, default=None
+        The shares of the classes among future rows, if these rows were drawn differently, for
+        example half of them fraud. The rows are then weighted so that the classes have these
+        shares; classes that are not named divide the rest in proportion to their rows here. None:
+        the shares that the rows have.
+
+    Examples
+    --------
+    >>> from emsco import Decisions, evaluate
+    >>> decisions = Decisions(["a", "b"], [True, False], [0, 1], [0.9, 0.6], [1.0, 3.0])
+    >>> evaluation = evaluate(decisions, ["a", "a"])
+    >>> evaluation.accuracy, evaluation.coverage, evaluation.cost
+    (1.0, 0.5, 2.0)
+    >>> evaluate(decisions, ["a", "b"], population={"a": 0.9}).coverage
+    0.9
+    """
+    truth = np.asarray(read_given_labels(y))
+    warn_similar(np.unique(truth).tolist(), np.unique(decisions.label).tolist())
+    return evaluate_known(decisions, truth, sample_weight=sample_weight, population=population)
+
+
+def evaluate_known(
+    decisions: Decisions,
+    truth: NDArray[Any],
+    *,
+    sample_weight: ArrayLike | None = None,
+    population: Mapping[Any, float] | None = None,
+) -> Evaluation:
+    """Compare decisions with labels that were read and compared with the classes before."""
+    if truth.shape != (len(decisions),):
+        raise DecisionsError(f"`y` must hold {len(decisions)} labels, has shape {truth.shape}.")
+    weight: NDArray[Any] | None = None
+    if sample_weight is not None:
+        weight = np.asarray(sample_weight, dtype=np.float64)
+        if weight.shape != truth.shape or not (weight >= 0).all():
+            raise DecisionsError("`sample_weight` must be one number >= 0 for each row.")
+    labels, codes = np.unique(truth, return_inverse=True)
+    if population is not None:
+        own = np.bincount(codes, weight, minlength=len(labels))
+        by_class = weights_of(population, dict(zip(labels.tolist(), own.tolist(), strict=True)))
+        factor = np.array([by_class[label] for label in labels.tolist()])[codes]
+        weight = factor if weight is None else weight * factor
+    right = decisions.accepted & (decisions.label == truth)
+
+    def count(rows: NDArray[np.bool_] | None) -> dict[Any, float]:
+        chosen = codes if rows is None else codes[rows]
+        weights = weight if weight is None or rows is None else weight[rows]
+        counts = np.bincount(chosen, weights, minlength=len(labels))
+        return dict(zip(labels.tolist(), counts.tolist(), strict=True))
+
+    class_rows, class_accepted, class_right = count(None), count(decisions.accepted), count(right)
+    weights = np.ones(len(truth)) if weight is None else weight
+    given, places = np.unique(decisions.label[decisions.accepted], return_inverse=True)
+    of_each = None if weight is None else weight[decisions.accepted]
+    as_label = np.bincount(places, of_each, minlength=len(given)).tolist()
+    return Evaluation(
+        rows=sum(class_rows.values()),
+        accepted=sum(class_accepted.values()),
+        right=sum(class_right.values()),
+        paid=float(decisions.cost @ weights),
+        class_rows=class_rows,
+        class_accepted=class_accepted,
+        class_right=class_right,
+        waited=float(decisions.latency @ weights),
+        worst_latency=float(decisions.latency.max(initial=0.0)),
+        label_accepted=dict.fromkeys(class_rows, 0)
+        | dict(zip(given.tolist(), as_label, strict=True)),
+    )

@@ -1,0 +1,5 @@
+"""Prices of sources."""
+
+from emsco.core.costs import Costs, Review, Source
+
+__all__ = ["Costs", "Review", "Source"]

@@ -1,0 +1,5 @@
+"""The guard that rejects rows unlike those of training."""
+
+from emsco.rows.guard import InputGuard
+
+__all__ = ["InputGuard"]

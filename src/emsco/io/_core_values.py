@@ -1,0 +1,310 @@
+"""Write prices, designs, labels, encodings and candidates to a file, and read them back.
+
+A file may be forged, so reading checks everything that the classes do not check themselves.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from math import inf, isfinite
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emsco.core.costs import Costs, Review, Source
+from emsco.core.design import StageDesign
+from emsco.core.evaluation import Evaluation
+from emsco.core.front import Candidate, ParetoFront
+from emsco.core.threshold import freeze
+from emsco.exceptions import ArtifactError
+from emsco.io._json import from_plain, to_plain
+from emsco.io._members import Reader, Writer
+from emsco.rows.columns import is_level
+from emsco.rows.encoding import Category, ColumnEncoding, Number
+
+Data = dict[str, Any]
+Kind = TypeVar("Kind")
+
+_LABELS = re.compile(r"[<|][biuf][1248]|<U\d{1,4}|\|O")
+_MOST_LABELS = 2**25  # bytes
+_TOTALS = ("rows", "accepted", "right", "paid", "waited", "worst_latency")
+_BY_CLASS = ("class_rows", "class_accepted", "class_right")
+# Stored if they are known for every candidate; older files do not have them.
+_OPTIONAL = ("label_accepted", "class_reference", "class_both")
+
+
+def expect(value: Any, kind: type[Kind]) -> Kind:
+    """Return a value that must be of this type, or refuse the file."""
+    if not isinstance(value, kind) or (kind is not bool and isinstance(value, bool)):
+        raise ArtifactError(f"it holds {value!r:.80} where {kind.__name__} is expected")
+    return value
+
+
+def expect_place(value: Any, length: int) -> int:
+    """Return a position that must be valid in a list of this length."""
+    place = expect(value, int)
+    if not 0 <= place < length:
+        raise ArtifactError(f"it holds {place!r:.80} where 0 to {length - 1} is expected")
+    return place
+
+
+def expect_texts(values: Any) -> list[str]:
+    """Return a list that must hold only text."""
+    return [expect(value, str) for value in expect(values, list)]
+
+
+def expect_keys(data: Any, *names: str) -> Data:
+    """Return an object that must have exactly these keys."""
+    if expect(data, dict).keys() != set(names):
+        raise ArtifactError(
+            f"it has the keys {sorted(data)!r:.80} where {sorted(names)} are expected"
+        )
+    found: Data = data
+    return found
+
+
+def expect_fields(data: Any, kind: Any) -> Data:
+    """Return an object that may have only fields of this class; older files may lack some."""
+    known = {field.name for field in fields(kind)}
+    return expect_keys(data, *(known & set(expect(data, dict))))
+
+
+def labels_to(classes: NDArray[Any]) -> Data:
+    """Store labels and their numpy type."""
+    if classes.dtype.kind not in "Ubiuf" and classes.dtype != object:
+        raise ArtifactError(f"labels must be text, numbers or booleans, got {classes.dtype}")
+    _check_room(classes.dtype, len(classes))
+    dtype = classes.dtype.newbyteorder("<").str
+    return {"dtype": dtype, "labels": to_plain(classes.tolist(), "a label")}
+
+
+def labels_from(data: Data) -> NDArray[Any]:
+    """Read the labels back."""
+    expect_keys(data, "dtype", "labels")
+    labels = from_plain(expect(data["labels"], list))
+    dtype = expect(data["dtype"], str)
+    if not _LABELS.fullmatch(dtype) or len(labels) < 2 or len(set(labels)) != len(labels):
+        raise ArtifactError(
+            "it must have at least two different labels of text, numbers or booleans"
+        )
+    _check_room(np.dtype(dtype), len(labels))
+    classes = np.empty(len(labels), dtype=dtype)
+    classes[:] = labels
+    if classes.tolist() != labels:
+        raise ArtifactError(f"its labels are not of the type {dtype}")
+    if not (classes[:-1] < classes[1:]).all():
+        raise ArtifactError("its labels are not sorted")
+    return classes
+
+
+def _check_room(dtype: np.dtype[Any], n_labels: int) -> None:
+    """Refuse labels for which numpy would allocate too much memory."""
+    if dtype.itemsize * n_labels > _MOST_LABELS:
+        raise ArtifactError(f"its labels would take more than {_MOST_LABELS // 2**20} MB")
+
+
+def costs_to(costs: Costs) -> Data:
+    """Store all prices."""
+    return {
+        "sources": [_fields_to(source) for source in costs.sources],
+        "setups": dict(costs.setups),
+        "review": None if costs.review is None else _fields_to(costs.review),
+        "unit": costs.unit,
+    }
+
+
+def costs_from(data: Data) -> Costs:
+    """Read the prices back."""
+    expect_keys(data, "sources", "setups", "review", "unit")
+    review = data["review"]
+    return Costs(
+        [_source_from(source) for source in expect(data["sources"], list)],
+        setups=expect(data["setups"], dict),
+        review=None if review is None else Review(**expect_fields(review, Review)),
+        unit=expect(data["unit"], str),
+    )
+
+
+def _source_from(data: Any) -> Source:
+    expect_texts(expect_fields(data, Source)["features"])
+    expect_texts(data["requires"])
+    if data["setup"] is not None:
+        expect(data["setup"], str)
+    return Source(**data)
+
+
+def _fields_to(value: Source | Review) -> Data:
+    told = {field.name: getattr(value, field.name) for field in fields(value)}
+    return {name: list(item) if isinstance(item, tuple) else item for name, item in told.items()}
+
+
+def design_to(design: StageDesign) -> list[list[str]]:
+    """Store which sources each stage buys."""
+    return [list(stage) for stage in design.stages]
+
+
+def design_from(data: Any, costs: Costs) -> StageDesign:
+    """Read the design back, over the sources of `costs`."""
+    stages = [expect_texts(stage) for stage in expect(data, list)]
+    stage_of = {source: number for number, stage in enumerate(stages) for source in stage}
+    if len(stage_of) != sum(map(len, stages)) or not stage_of.keys() <= set(costs.names):
+        raise ArtifactError("its stages buy a source twice, or one that has no price")
+    assignment = [stage_of.get(name, -1) for name in costs.names]
+    return StageDesign(np.array(assignment, dtype=np.int64), costs.names).align(costs)
+
+
+def encoding_to(encoding: ColumnEncoding, name: str) -> Data:
+    """Store how a column is encoded."""
+    if isinstance(encoding, Number):
+        numbers = {"centre": encoding.centre, "scale": encoding.scale, "median": encoding.median}
+        return {key: None if value is None else float(value) for key, value in numbers.items()}
+    levels = to_plain(list(encoding.levels), f"column {name!r}")
+    return {"levels": levels, "pooled": encoding.pooled, "missing": encoding.missing_seen}
+
+
+def encoding_from(data: Data) -> ColumnEncoding:
+    """Read the encoding of a column back."""
+    if "levels" in expect(data, dict):
+        expect_keys(data, "levels", "pooled", "missing")
+        levels = tuple(from_plain(expect(data["levels"], list)))
+        if not all(map(is_level, levels)) or len(set(levels)) != len(levels):
+            raise ArtifactError("it has a repeated or invalid category")
+        return Category(levels, expect(data["pooled"], bool), expect(data["missing"], bool))
+    expect_keys(data, "centre", "scale", "median")
+    median = None if data["median"] is None else expect(data["median"], float)
+    number = Number(expect(data["centre"], float), expect(data["scale"], float), median)
+    if not 0 < number.scale < inf or not isfinite(number.centre):
+        raise ArtifactError(
+            f"it has a column with the scale {number.scale} and the centre {number.centre}"
+        )
+    return number
+
+
+def candidates_to(writer: Writer, candidates: Sequence[Candidate], costs: Costs) -> Data:
+    """Store candidates as a table with one column per count."""
+    designs = [candidate.design.align(costs).assignment for candidate in candidates]
+    evaluations = [candidate.evaluation for candidate in candidates]
+    data: Data = {
+        "assignment": writer.array(
+            np.array(designs, dtype=np.int16).reshape(len(designs), len(costs.names))
+        ),
+        "threshold": writer.column([c.threshold for c in candidates], "a threshold"),
+    }
+    for name in _TOTALS:
+        data[name] = writer.column([getattr(e, name) for e in evaluations], f"`{name}`")
+    # Each label is stored once; 1, 1.0 and True are equal, but different labels.
+    labels: dict[tuple[type, Any], int] = {}
+    data["label"] = writer.column(
+        [
+            [labels.setdefault((type(label), label), len(labels)) for label in e.class_rows]
+            for e in evaluations
+        ],
+        "a label",
+    )
+    data["labels"] = to_plain([label for _, label in labels], "a label")
+    for name in _BY_CLASS:
+        counts = [[getattr(e, name)[label] for label in e.class_rows] for e in evaluations]
+        data[name] = writer.column(counts, f"`{name}`")
+    for name in _OPTIONAL:
+        # An empty list if there is no comparison, as for all sources at once.
+        counts = [
+            [known[label] for label in e.class_rows] if known.keys() == e.class_rows.keys() else []
+            for e in evaluations
+            for known in [getattr(e, name)]
+        ]
+        if any(counts):
+            data[name] = writer.column(counts, f"`{name}`")
+    return data
+
+
+def luck_to(front: ParetoFront) -> Data:
+    """Store what is known about a front's luck."""
+    return {"luck": front.luck, "repeats": float(front.repeats)}
+
+
+def luck_from(data: Data) -> Data:
+    """Read it back; older files do not have it."""
+    luck, repeats = data.get("luck"), data.get("repeats", 1.0)
+    return {
+        "luck": None if luck is None else expect(luck, float),
+        "repeats": expect(repeats, float),
+    }
+
+
+LUCK = {"luck", "repeats"}  # keys that older files do not have
+
+
+def candidates_from(reader: Reader, data: Data, costs: Costs) -> list[Candidate]:
+    """Read the candidates back."""
+    by_class = (*_BY_CLASS, *(name for name in _OPTIONAL if name in data))
+    expect_keys(data, "assignment", "threshold", "labels", "label", *_TOTALS, *by_class)
+    assignments = reader.array(data["assignment"], None, len(costs.names))
+    if assignments.dtype.kind not in "iu":
+        raise ArtifactError("its candidates must assign sources to stages by whole numbers")
+    labels = from_plain(expect(data["labels"], list))
+    table = {name: reader.column(data[name]) for name in (*_TOTALS, *by_class, "label")}
+    thresholds = reader.column(data["threshold"])
+    if any(len(column) != len(assignments) for column in (*table.values(), thresholds)):
+        raise ArtifactError("the columns of its candidates differ in length")
+    candidates = []
+    for i, assignment in enumerate(assignments):
+        named = [labels[expect_place(place, len(labels))] for place in table["label"][i]]
+        counts: Data = {name: table[name][i] for name in _TOTALS}
+        for name in by_class:
+            told = table[name][i]
+            if told or name in _BY_CLASS:
+                counts[name] = dict(zip(named, told, strict=True))
+        design = StageDesign(assignment.astype(np.int64), costs.names)
+        candidates.append(Candidate(design, thresholds[i], Evaluation(**counts)))
+    return candidates
+
+
+def front_from(
+    candidates: Sequence[Candidate],
+    costs: Costs,
+    data: Data,
+) -> ParetoFront:
+    """Read a front back and check it; `data` holds what it was measured on, and its luck."""
+    front = ParetoFront(candidates, costs, expect(data["measured_on"], str), **luck_from(data))
+    if list(front) != list(candidates):
+        raise ArtifactError("its candidates do not form a front")
+    return front
+
+
+def records_to(writer: Writer, records: Sequence[Mapping[str, Any]], what: str) -> Data:
+    """Store records, such as the steps of a search, as a table with one column per key.
+
+    Records may have different keys; `what` names them in error messages.
+    """
+    shapes: dict[tuple[str, ...], int] = {}
+    which = [shapes.setdefault(tuple(record), len(shapes)) for record in records]
+    words = dict.fromkeys(word for shape in shapes for word in shape)
+    told = {word: [record[word] for record in records if word in record] for word in words}
+    return {
+        "words": [list(shape) for shape in shapes],
+        "which": writer.column(which, what),
+        "told": {w: writer.column(values, f"{w!r} of {what}") for w, values in told.items()},
+    }
+
+
+def records_from(reader: Reader, data: Any) -> list[dict[str, Any]]:
+    """Read records back."""
+    expect_keys(data, "words", "which", "told")
+    shapes = [expect_texts(shape) for shape in expect(data["words"], list)]
+    columns = expect(data["told"], dict).items()
+    told = {word: iter(reader.column(column)) for word, column in columns}
+    records = [
+        {word: _frozen(word, next(told[word])) for word in shapes[number]}
+        for number in reader.column(data["which"])
+    ]
+    if any(True for rest in told.values() for _ in rest):
+        raise ArtifactError("one of its tables has more values than records")
+    return records
+
+
+def _frozen(word: str, value: Any) -> Any:
+    """Return a threshold as a search reports it."""
+    return freeze(value) if word == "threshold" and isinstance(value, dict | tuple) else value

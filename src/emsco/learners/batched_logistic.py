@@ -1,0 +1,200 @@
+"""Logistic regressions for many source sets at once, with their labels and confidences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emsco.learners._logistic_loss import TrainingRows, class_base, make_rows, pull_of, softmax
+from emsco.learners._newton import BATCH, FAMILY, fit_sets, is_wide, one_thread
+from emsco.learners.folds import Fold, refuse_missing_class
+from emsco.learners.protocol import Outcomes
+from emsco.rows.columns import Columns, has_missing, invalid, plain, refuse_invalid
+from emsco.rows.encoding import Array, ColumnEncoding, learn, read
+
+MANY_UNKNOWNS = 500  # from here on a fit takes about a second
+_ROWS_AT_ONCE = 2**13  # evaluated at a time, with BATCH sets: 16 MB
+
+
+@dataclass(frozen=True)
+class BatchedLogistic:
+    """The default classifier, fitted for many sets at once by Newton's method."""
+
+    folds: tuple[_EncodedFold, ...]
+    n_rows: int
+
+    @property
+    def chunk(self) -> int:
+        """Enough sets to share their products or their start, and few enough for workers.
+
+        If a fit takes about a second, half a family, so that progress is shown often.
+        """
+        if self.is_slow:
+            return FAMILY // 2
+        return FAMILY if is_wide(self.folds[0].train) else 256
+
+    @property
+    def is_slow(self) -> bool:
+        """Whether fits take so long that progress is shown after every task."""
+        return self.n_unknowns >= MANY_UNKNOWNS
+
+    @property
+    def parts(self) -> tuple[BatchedLogistic, ...]:
+        """One for each fold."""
+        return tuple(replace(self, folds=(f,), n_rows=f.test.shape[1]) for f in self.folds)
+
+    @property
+    def n_unknowns(self) -> int:
+        """The number of weights of the fit of all sources: one per score and encoded column."""
+        return self.folds[0].train.n_scores * len(self.folds[0].source)
+
+    @classmethod
+    def learn(
+        cls,
+        columns: Columns,
+        labels: NDArray[Any],
+        folds: Sequence[Fold],
+        source_features: Sequence[Sequence[str]],
+        sample_weight: Array | None = None,
+    ) -> BatchedLogistic:
+        """Learn the encoding once per fold and encode its rows."""
+        refuse_missing_class(labels, folds, sample_weight)
+        codes = np.unique(labels, return_inverse=True)[1]
+        encoded = tuple(
+            _EncodedFold.learn(columns, codes, fold, source_features, sample_weight)
+            for fold in folds
+        )
+        return cls(encoded, sum(len(fold.test) for fold in folds))
+
+    def outcomes(self, sets: NDArray[np.bool_]) -> Outcomes:
+        """Return confidences and label codes, sets x evaluation rows."""
+        confidence = np.empty((len(sets), self.n_rows))
+        label = np.empty((len(sets), self.n_rows), dtype=np.uint8)
+        end = 0
+        with one_thread():
+            for fold in self.folds:
+                rows = slice(end, end := end + fold.test.shape[1])
+                fold.judge(sets, confidence[:, rows], label[:, rows])
+        return confidence, label
+
+
+@dataclass(frozen=True)
+class _EncodedFold:
+    """A fold's rows as encoded columns, and the source of each column."""
+
+    train: TrainingRows
+    test: Array  # columns x rows
+    source: NDArray[np.intp]  # of each column
+
+    @classmethod
+    def learn(
+        cls,
+        columns: Columns,
+        codes: NDArray[np.intp],
+        fold: Fold,
+        source_features: Sequence[Sequence[str]],
+        sample_weight: Array | None,
+    ) -> _EncodedFold:
+        weight = None if sample_weight is None else sample_weight[fold.train]
+        encoding = _learn_columns(columns, source_features, fold.train, weight)
+        train = _read_columns(encoding, columns, fold.train)
+        test = _read_columns(encoding, fold.test_columns or columns, fold.test)
+        features = [feature for source in source_features for feature in source]
+        widths = [sum(encoding[f].width for f in source) for source in source_features]
+        return cls(
+            make_rows(_encode(encoding, features, train), codes[fold.train], weight),
+            _encode(encoding, features, test),
+            np.repeat(np.arange(len(widths)), widths),
+        )
+
+    def judge(self, sets: NDArray[np.bool_], confidence: Array, label: NDArray[np.uint8]) -> None:
+        """Fit every set and write its outcomes."""
+        order = self._order(sets)
+        weights = fit_sets(self.train, sets[order][:, self.source])
+        for first in range(0, len(order), BATCH):
+            places = order[first : first + BATCH]
+            own = np.ascontiguousarray(weights[:, :, first : first + BATCH].transpose(0, 2, 1))
+            for start in range(0, self.test.shape[1], _ROWS_AT_ONCE // len(own)):
+                rows = slice(start, start + _ROWS_AT_ONCE // len(own))
+                scores = own[:, :, 1:] @ self.test[:, rows]
+                scores += own[:, :, :1]
+                sure, said = _answers(scores)
+                confidence[places, rows], label[places, rows] = sure, said
+
+    def _order(self, sets: NDArray[np.bool_]) -> NDArray[np.intp]:
+        """Sort sets as numbers whose highest bits are the most important sources.
+
+        Neighbours then differ by unimportant sources, so one is a good start for the other.
+        """
+        pull = np.bincount(self.source, pull_of(self.train), minlength=sets.shape[1])
+        packed = np.packbits(sets[:, np.argsort(-pull, kind="stable")], axis=1)
+        padded = np.zeros((len(sets), -(-packed.shape[1] // 8) * 8), dtype=np.uint8)
+        padded[:, : packed.shape[1]] = packed
+        words = padded.view(">u8").astype(np.uint64)
+        order: NDArray[np.intp] = np.lexsort(words.T[::-1])
+        return order
+
+
+def _answers(scores: Array) -> tuple[Array, NDArray[Any]]:
+    """Return confidence and code of the most probable class; overwrites scores x sets x rows."""
+    if len(scores) > 1:
+        probability = softmax(np.tensordot(class_base(len(scores) + 1), scores, axes=1))
+        return probability.max(axis=0), probability.argmax(axis=0)
+    yes = scores[0]  # as a linear stage computes it
+    np.maximum(yes, -700.0, out=yes)
+    np.negative(yes, out=yes)
+    np.exp(yes, out=yes)
+    yes += 1.0
+    np.divide(1.0, yes, out=yes)
+    no = 1.0 - yes
+    said = yes > no
+    return np.maximum(yes, no, out=no), said
+
+
+def _learn_columns(
+    columns: Columns,
+    source_features: Sequence[Sequence[str]],
+    rows: NDArray[np.intp],
+    weight: Array | None,
+) -> dict[str, ColumnEncoding]:
+    """Learn how to encode the columns of every source from a fold's training rows."""
+    weight = np.ones(len(rows)) if weight is None else weight
+    used = [feature for features in source_features for feature in features]
+    missing = {name for name in used if has_missing(plain(columns[name]))}
+    return {
+        name: learn(columns[name][rows], name, weight, may_be_missing=name in missing)
+        for name in used
+    }
+
+
+def _read_columns(
+    encoding: Mapping[str, ColumnEncoding], columns: Columns, rows: NDArray[np.intp]
+) -> dict[str, NDArray[Any]]:
+    """Read rows as their encoding needs them; raise an error that names an invalid value."""
+    values = {}
+    for name, learned in encoding.items():
+        given = columns[name][rows]
+        values[name] = read(learned, given)
+        bad = invalid(values[name], missing_seen=learned.missing_seen)
+        if bad is not None:
+            at = int(np.argmax(bad))
+            value, row = values[name][at : at + 1], int(rows[at])
+            refuse_invalid(
+                value, name, missing_seen=learned.missing_seen, first_row=row, given=given[at:]
+            )
+    return values
+
+
+def _encode(
+    encoding: Mapping[str, ColumnEncoding],
+    features: Sequence[str],
+    values: Mapping[str, NDArray[Any]],
+) -> Array:
+    """Return the stacked blocks of some features, columns x rows."""
+    return np.ascontiguousarray(
+        np.vstack([encoding[feature].encode(values[feature]).T for feature in features])
+    )

@@ -1,0 +1,293 @@
+"""Logistic regressions fitted to a data set larger than memory: Newton's sums, block by block.
+
+The loss of a logistic regression is a sum over rows, and so are its gradient and curvature. They
+are computed for each chunk of the data set and added; the Newton steps are those of fits in memory.
+All sets of features are fitted in the same passes over the data.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
+
+from emsco.exceptions import ColumnsError
+from emsco.learners._logistic_loss import Loss, TrainingRows, class_base, make_rows
+from emsco.learners._newton import Trial, descend, descend_in_memory
+from emsco.learners.logistic import LinearFit, LogisticLearner
+from emsco.learners.protocol import Learner
+from emsco.rows.arrow_columns import Texts, as_numbers
+from emsco.rows.column_reader import ColumnReader
+from emsco.rows.dataset_blocks import Blocks, Chunk, Labels, Roles, batches_of
+from emsco.rows.encoding import Array, Category, Codes, ColumnEncoding
+
+_START_ROWS = 2**16  # whose fit is the start for all rows
+
+Features: TypeAlias = tuple[str, ...]
+Sums: TypeAlias = tuple[Array, Array | None]
+Steps: TypeAlias = Generator[Trial, Sums, Array]
+
+
+def check_learner(learner: Learner, guard: Any, final: Any) -> None:
+    """Refuse what needs all rows at once, and say what to do instead."""
+    advice = (
+        "needs all rows at once, but a data set is read block by block. Fit on rows in memory, "
+        "such as those of emsco.arrow.sample_rows(dataset, y, max_rows)"
+    )
+    if not isinstance(learner, LogisticLearner):
+        name = type(learner.estimator).__name__
+        raise ColumnsError(f"{name} {advice}, or use the default classifier: estimator=None.")
+    if guard is not None:
+        raise ColumnsError(f"The guard {type(guard).__name__} {advice}, or use guard=None.")
+    if final is not None:
+        raise ColumnsError(f"The final model {type(final).__name__} {advice}, or use final=None.")
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """How a block is turned into encoded columns.
+
+    Parameters
+    ----------
+    encodings : mapping of str to encoding
+        The encoding of each feature, in the order of columns.
+    roles : Roles
+        Which columns hold labels and weights.
+    classes : array
+        The labels.
+    """
+
+    encodings: Mapping[str, ColumnEncoding]
+    roles: Roles
+    classes: NDArray[Any]
+
+    @property
+    def names(self) -> list[str]:
+        """The columns that are read."""
+        return [*self.encodings, *self.roles.names]
+
+    @property
+    def n_columns(self) -> int:
+        """The number of encoded columns, with the intercept."""
+        return 1 + sum(encoding.width for encoding in self.encodings.values())
+
+    def columns_of(self, features: Iterable[str]) -> NDArray[np.intp]:
+        """Name the encoded columns of some features, the intercept first."""
+        ends = np.cumsum([1, *(encoding.width for encoding in self.encodings.values())])
+        places = {name: np.arange(*ends[i : i + 2]) for i, name in enumerate(self.encodings)}
+        return np.concatenate([[0], *(places[name] for name in features)]).astype(np.intp)
+
+    def rows(self, batch: pa.RecordBatch, first_row: int) -> TrainingRows:
+        """Encode a block."""
+        label = self.roles.label
+        codes = Labels.read(batch.column(label), label, first_row).codes(self.classes)
+        columns = np.empty((self.n_columns - 1, batch.num_rows))
+        end = 0
+        for name, encoding in self.encodings.items():
+            block = slice(end, end := end + encoding.width)
+            columns[block] = encoding.encode(_values(batch.column(name), encoding)).T
+        weight = self.roles.read_weight(batch, first_row)
+        return make_rows(columns, codes, weight, len(self.classes))
+
+
+def _values(column: pa.Array, encoding: ColumnEncoding) -> NDArray[Any]:
+    if not isinstance(encoding, Category):
+        return as_numbers(column)
+    texts = Texts.read(column, encoding.levels)
+    return encoding.codes(texts.words)[texts.places].view(Codes)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What is to be summed: the gradient and the curvature at trials, each on its own columns."""
+
+    encoded: Encoded
+    trials: Sequence[tuple[NDArray[np.intp], Trial]]
+
+
+def sum_chunk(chunk: Chunk, asked: Asked) -> list[Sums]:
+    """Sum what is asked for over the rows of a chunk."""
+    totals: list[Sums] = []
+    for first_row, batch in batches_of(chunk, asked.encoded.names):
+        rows = asked.encoded.rows(batch, first_row)
+        sums = [
+            Loss(_taken(rows, columns), 1).evaluate(trial.weights, curved=trial.curved)
+            for columns, trial in asked.trials
+        ]
+        totals = _added(totals, sums)
+    return totals
+
+
+def _taken(rows: TrainingRows, columns: NDArray[np.intp]) -> TrainingRows:
+    return rows if len(columns) == len(rows.columns) else rows.take(columns)
+
+
+def _added(totals: list[Sums], sums: list[Sums]) -> list[Sums]:
+    if not totals:  # copied, because what an engine returns may be read-only
+        return [(g.copy(), None if c is None else c.copy()) for g, c in sums]
+    added: list[Sums] = []
+    for (gradient, curvature), (more, bend) in zip(totals, sums, strict=True):
+        gradient += more
+        if curvature is not None and bend is not None:
+            curvature += bend
+        added.append((gradient, curvature))
+    return added
+
+
+class BlockTraining:
+    """Replaces `Training` if the rows are a data set: fits stages by sums over its blocks.
+
+    Parameters
+    ----------
+    learner : Learner
+        The default learner.
+    blocks : Blocks
+        The data set.
+    names : sequence of str
+        The columns of sources, in the order of the data set.
+    container : str, default="pandas"
+        The container that decided rows are expected in.
+    """
+
+    def __init__(
+        self, learner: Learner, blocks: Blocks, names: Sequence[str], container: str = "pandas"
+    ) -> None:
+        self.learner = learner
+        self.container = container
+        self.names = list(names)
+        self.fitted: dict[Features, LinearFit] = {}
+        self._blocks = blocks
+        self._readers: dict[str, ColumnReader] = {}
+
+    @cached_property
+    def classes(self) -> NDArray[Any]:
+        """The labels."""
+        return self._blocks.classes
+
+    @property
+    def most_frequent(self) -> int:
+        """The position of the most frequent class."""
+        return int(np.argmax(list(self._blocks.counts.values())))
+
+    def reader(self, name: str) -> ColumnReader:
+        """Learn how a column is read."""
+        self._learn([name])
+        return self._readers[name]
+
+    def guarded(self, guard: Any, used: Sequence[str]) -> Any:  # noqa: ARG002  # as Training
+        """Refuse a guard: it learns all rows at once."""
+        check_learner(self.learner, guard, None)
+
+    def fit(self, features: Features, number: int | None = None) -> LinearFit:
+        """Return the classifier of a set of columns, fitted if necessary."""
+        del number
+        self.fit_many([features])
+        return self.fitted[features]
+
+    def fit_many(self, sets: Iterable[Features]) -> None:
+        """Fit sets of columns that are not fitted yet, all in the same passes over the data."""
+        new = [features for features in dict.fromkeys(sets) if features not in self.fitted]
+        if not new:
+            return
+        used = {name for features in new for name in features}
+        names = [name for name in self.names if name in used]
+        self._learn(names)
+        encodings = {name: self._readers[name].encoding for name in names}
+        known = {name: own for name, own in encodings.items() if own is not None}
+        encoded = Encoded(known, self._blocks.roles, self.classes)
+        fitted = _Fits(self._blocks, encoded, [encoded.columns_of(features) for features in new])
+        for features, (weights, n_rounds) in zip(new, fitted.descend(), strict=True):
+            full = weights if len(self.classes) == 2 else class_base(len(self.classes)) @ weights
+            self.fitted[features] = LinearFit.from_numbers(full[:, 1:], full[:, 0], n_rounds)
+
+    def _learn(self, names: Sequence[str]) -> None:
+        new = [name for name in names if name not in self._readers]
+        if new:
+            self._readers |= self._blocks.readers(new)
+
+
+class _Fits:
+    """Fits of several sets, whose steps share their passes over the data."""
+
+    def __init__(self, blocks: Blocks, encoded: Encoded, sets: Sequence[NDArray[np.intp]]) -> None:
+        self._blocks, self._encoded, self._sets = blocks, encoded, sets
+        n_classes = len(encoded.classes)
+        self._n_scores = 1 if n_classes == 2 else n_classes - 1
+
+    def descend(self) -> list[tuple[Array, int]]:
+        """Return for each set its weights, scores x (1 + columns), and how many steps it took."""
+        steps = dict(enumerate(self._begin()))
+        trials = {i: next(step) for i, step in steps.items()}
+        arrived: dict[int, tuple[Array, int]] = {}
+        n_rounds = 0
+        while trials:
+            n_rounds += 1
+            sums = self._sum([(self._sets[i], trial) for i, trial in trials.items()])
+            for i, found in zip(list(trials), sums, strict=True):
+                try:
+                    trials[i] = steps[i].send(found)
+                except StopIteration as end:
+                    arrived[i] = end.value.reshape(self._n_scores, -1), n_rounds
+                    del trials[i]
+        return [arrived[i] for i in range(len(self._sets))]
+
+    def _begin(self) -> list[Steps]:
+        """Begin every descent from the fit of a few rows, where these tell all classes."""
+        everything = np.arange(self._encoded.n_columns)
+        n_columns = self._encoded.n_columns
+        zero = np.zeros((self._n_scores * n_columns, 1))
+        ((gradient, _),) = self._sum([(everything, Trial(zero, curved=False))])
+        by_score = gradient.reshape(self._n_scores, n_columns)
+        few = self._few_rows()
+        steps: list[Steps] = []
+        for columns in self._sets:
+            ridge = np.ones((self._n_scores, len(columns)))
+            ridge[:, 0] = 0.0
+            penalty = ridge.reshape(-1, 1)
+            start = np.zeros_like(penalty)
+            if few is not None:
+                rows, share = few
+                start = _fit_few(_taken(rows, columns), penalty * share)
+            steps.append(descend(by_score[:, columns].ravel(), penalty, start))
+        return steps
+
+    def _few_rows(self) -> tuple[TrainingRows, float] | None:
+        """Read the beginning of parts all over the data set, and say which share it is.
+
+        None where these rows do not show every class: then a fit of them could be far off.
+        """
+        parts = [part for chunk in self._blocks.chunks for part in chunk]
+        some = [parts[i] for i in np.unique(np.linspace(0, len(parts) - 1, 8).astype(int))]
+        each = _START_ROWS // len(some)
+        batches = [next(part.batches(self._encoded.names, rows=each)) for part in some]
+        table = pa.Table.from_batches(batches).combine_chunks()
+        (batch,) = table.to_batches()
+        label = self._encoded.roles.label
+        codes = Labels.read(batch.column(label), label, 0).codes(self._encoded.classes)
+        weight = self._encoded.roles.read_weight(batch, 0)
+        counts = np.bincount(codes, weight, minlength=len(self._encoded.classes))
+        if not (counts > 0).all() or batch.num_rows >= self._blocks.n_rows:
+            return None
+        return self._encoded.rows(batch, 0), batch.num_rows / self._blocks.n_rows
+
+    def _sum(self, trials: list[tuple[NDArray[np.intp], Trial]]) -> list[Sums]:
+        """Sum over all chunks, in their order."""
+        asked = Asked(self._encoded, trials)
+        totals: list[Sums] = []
+        for sums in self._blocks.engine.map(sum_chunk, self._blocks.chunks, shared=asked):
+            totals = _added(totals, sums)
+        return totals
+
+
+def _fit_few(rows: TrainingRows, penalty: Array) -> Array:
+    """Fit a few rows; whether that converges does not matter, because it is only a start."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return descend_in_memory(Loss(rows, 1), penalty, np.zeros_like(penalty))

@@ -1,0 +1,21 @@
+"""The live cascade, and where the values of each source are fetched from, key by key."""
+
+from __future__ import annotations
+
+from emsco.live.callable_source import CallableSource
+from emsco.live.http_source import HTTPSource
+from emsco.live.known_source import KnownSource
+from emsco.live.live_cascade import LiveCascade
+from emsco.live.redis_source import RedisSource
+from emsco.live.sources import Sources
+from emsco.live.sql_source import SQLSource
+
+__all__ = [
+    "CallableSource",
+    "HTTPSource",
+    "KnownSource",
+    "LiveCascade",
+    "RedisSource",
+    "SQLSource",
+    "Sources",
+]

@@ -1,0 +1,356 @@
+"""Calls to one source: how many at a time, whether again, what they cost, and late answers."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+import uuid
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from emsco.core.decisions import (
+    ACCEPTED,
+    BUDGET,
+    CIRCUIT_OPEN,
+    ERROR,
+    INVALID_KEY,
+    INVALID_VALUE,
+    TIMEOUT,
+)
+from emsco.exceptions import InvalidKeyError, SourcesError
+from emsco.live.accounts import Accounts, Intent, OwnAccounts
+from emsco.live.billing import UnbilledError, is_unbilled
+from emsco.live.circuit_breaker import Breaker
+from emsco.live.fetch_result import Fetched, Key, Values, key_text
+from emsco.live.purchases import FETCHED, Batch, Bought, Spending
+from emsco.live.semaphore import Slots
+from emsco.live.source import APART, LiveSource
+
+Request: TypeAlias = Any  # a key, or a key and the values that it is used with
+
+_RETRIED = 0.1  # of a source's calls, at most
+_FIRST_RETRIES = 1.0  # that are allowed before there were enough calls to count
+_JITTER = 0.05  # seconds, at most, before a call is repeated
+_UNANSWERED = (ERROR, TIMEOUT, INVALID_VALUE)  # of which nobody knows the price, unless it is told
+
+
+@dataclass(eq=False)
+class Job:
+    """One call to be made: where each request is in it, and whether money may be spent by now.
+
+    While the accounts are asked, `is_counting`: nothing is sent yet. Once an answer is here,
+    `batch`: the accounts may still have to be told what it cost.
+    """
+
+    places: Mapping[Request, int]
+    is_counting: bool = False
+    is_sent: bool = False
+    intent: Intent | None = None
+    price: float = 0.0  # that is held for each row
+    owed: Sequence[int] = ()  # rows that an earlier try may be billed for
+    batch: Batch | None = None
+
+
+class Caller:
+    """Calls one source.
+
+    Parameters
+    ----------
+    source : LiveSource
+        How it is fetched.
+    features : sequence of str
+        What it yields.
+    price : float
+        What a row costs, where the answer does not say.
+    name : str
+        The name of the source.
+    spending : Spending
+        Where to count what is spent.
+    accounts : Accounts
+        Who is asked before money is spent.
+    keep : callable
+        Called with the requests and the batch of each answer, late ones too.
+    """
+
+    def __init__(
+        self,
+        source: LiveSource,
+        features: Sequence[str],
+        price: float,
+        name: str,
+        spending: Spending,
+        accounts: Accounts,
+        keep: Callable[[Mapping[Request, int], Batch], None],
+    ) -> None:
+        self.source, self.features, self.price, self.name = source, tuple(features), price, name
+        self.breaker = Breaker(int(source.breaker), int(source.concurrency))
+        self.calls = self.retried = 0
+        # Paid calls that nobody waits for any more: a request that is among them is not paid again.
+        self.late: dict[Request, tuple[asyncio.Future[Batch], int]] = {}
+        self._client: Any = source.open(features)  # takes `token` too, if it is idempotent
+        self._spending, self._accounts, self._keep = spending, accounts, keep
+        self._is_counted = source.paid or source.max_spend is not None
+        self._is_shared = not isinstance(accounts, OwnAccounts)
+        self._slots = Slots(lambda: self.breaker.limit)
+        self._apart: dict[asyncio.Task[None], None] = {}
+        self._dearest = price  # that an answer told, within the limit
+        self._is_broke = False  # a trial call had no money
+
+    async def call(self, job: Job, keys: Sequence[Key], values: Values) -> Batch:
+        """Call the source, again where it failed and may be asked again; keep what it answers."""
+        n_rows = len(keys)
+        if self.breaker.is_blocked:
+            return self._left_alone(n_rows)
+        async with self._slots:
+            was_open = self.breaker.is_open
+            if not self.breaker.allows():
+                return self._left_alone(n_rows)
+            job.is_counting, job.price = True, self._dearest
+            granted, refused = n_rows, BUDGET
+            if self._is_counted:
+                limit = self.source.max_spend
+                job.intent = await self._accounts.begin(self.name, n_rows, job.price, limit)
+                granted, refused = job.intent.granted, job.intent.refused
+                self._is_broke = not granted and refused == BUDGET
+            if not granted:
+                return Batch.all_alike(n_rows, refused)
+            # After the money: a trial that cannot be paid for must not take another one's place.
+            if was_open and not await self._accounts.may_try(self.name):
+                if job.intent is not None:
+                    await self._accounts.end(job.intent, 0.0, 0.0)
+                return self._left_alone(n_rows)
+            job.is_counting, job.is_sent = False, True
+            if granted < n_rows:
+                keys = keys[:granted]
+                values = {name: column[:granted] for name, column in values.items()}
+            try:
+                batch = await self._tries(job, keys, values)
+            except asyncio.CancelledError:
+                if job.intent is not None and not self.source.paid:
+                    self._begin(self._accounts.end(job.intent, 0.0, 0.0))
+                raise
+        job.batch = batch.padded(n_rows, refused)
+        await self._settle(job, batch)
+        self._keep(job.places, batch)
+        return job.batch
+
+    def _left_alone(self, n_rows: int) -> Batch:
+        """Reject rows while the breaker is open: where there is no money either, for that."""
+        return Batch.all_alike(n_rows, BUDGET if self._is_broke else CIRCUIT_OPEN)
+
+    async def _settle(self, job: Job, batch: Batch) -> None:
+        """Count what a call cost."""
+        paid = batch.known
+        unknown = sum(batch.paid) - paid
+        self._spending.paid += paid
+        if self.source.paid:
+            self._spending.unknown += unknown - job.price * len(batch)
+        if job.intent is not None:
+            await self._accounts.end(job.intent, paid, unknown)
+
+    async def _tries(self, job: Job, keys: Sequence[Key], values: Values) -> Batch:
+        if self.source.paid:
+            self._spending.unknown += job.price * len(keys)  # until an answer comes
+        tries = 1 + (self.source.most_retries if self._may_repeat else 0)
+        # The same for every repetition, so that the service charges once.
+        token = {"token": uuid.uuid4().hex} if self.source.is_idempotent else {}
+        batch = self._unanswered(job, len(keys), ERROR)
+        for number in range(tries):
+            if number and not await self._may_call_again():
+                return batch
+            if number:
+                job.owed = [i for i, sure in enumerate(batch.billed) if not sure]
+            self.calls += 1
+            request = self._client.fetch(keys, values, **token)
+            try:
+                batch, answered = await self._try(
+                    job, request, len(keys), is_last=number == tries - 1
+                )
+            except InvalidKeyError:
+                batch, answered = await self._refused(job, keys, values), True
+            was_open = self.breaker.is_open
+            self.breaker.note(answered=answered)
+            if self._is_shared and (was_open or self.breaker.is_open):
+                await self._accounts.is_well(self.name, well=answered)
+            if answered:
+                if INVALID_VALUE in batch.reasons:
+                    odd = [i for i, reason in enumerate(batch.reasons) if reason == INVALID_VALUE]
+                    self.judged([(key_text(keys[i]), True) for i in odd])
+                return batch
+        return batch
+
+    async def _refused(self, job: Job, keys: Sequence[Key], values: Values) -> Batch:
+        """Find the rows that a source refuses, by asking for halves; what is paid is not asked."""
+        refused = Bought(None, INVALID_KEY)
+        rows = [refused] * len(keys)
+        until = time.monotonic() + self.source.timeout
+        open_ = [] if self.source.paid else [range(len(keys))]  # parts that were refused
+        while open_:
+            part = open_.pop()
+            middle = len(part) // 2
+            for half in (part[:middle], part[middle:]) if middle else ():
+                batch = self._unanswered(job, len(half), TIMEOUT)
+                if time.monotonic() < until:
+                    self.calls += 1
+                    used = {name: [column[i] for i in half] for name, column in values.items()}
+                    request = self._client.fetch([keys[i] for i in half], used)
+                    try:
+                        batch, _ = await self._try(job, request, len(half), is_last=True)
+                    except InvalidKeyError:
+                        open_.append(half)
+                        continue
+                for i, row in zip(half, batch, strict=True):
+                    rows[i] = row
+        return Batch.of(rows, self.features)
+
+    def judged(self, requests: Sequence[tuple[Key, bool]]) -> None:
+        """Note requests that were answered, and whether their values are invalid."""
+        was_open = self.breaker.is_open
+        self.breaker.judged(requests)
+        if self._is_shared and self.breaker.is_open and not was_open:
+            self._begin(self._accounts.is_well(self.name, well=False))
+
+    async def _may_call_again(self) -> bool:
+        if self.breaker.is_open or self.retried + 1 > max(_FIRST_RETRIES, _RETRIED * self.calls):
+            return False
+        self.retried += 1
+        await asyncio.sleep(random.uniform(0, _JITTER))  # spreads calls
+        return not self.breaker.is_open
+
+    @property
+    def _may_repeat(self) -> bool:
+        return not self.source.paid or self.source.is_idempotent
+
+    async def _try(
+        self, job: Job, request: Coroutine[Any, Any, Fetched], n_rows: int, *, is_last: bool
+    ) -> tuple[Batch, bool]:
+        """Ask once: what came, and whether anything did."""
+        try:
+            if self.source.paid and is_last:
+                fetched = await self._outlived(job, request, n_rows)
+            else:  # ended in place, which is quicker; its connection is closed when that is done
+                async with asyncio.timeout(self.source.timeout):
+                    fetched = await request
+            batch = self._read(job, fetched, n_rows)
+        except InvalidKeyError:
+            raise
+        except TimeoutError as error:
+            return self._unanswered(job, n_rows, TIMEOUT, error), False
+        except Exception as error:  # whatever a source raises, its rows are rejected
+            return self._unanswered(job, n_rows, ERROR, error), False
+        return batch, not {ERROR, TIMEOUT}.issuperset(batch.reasons)
+
+    async def _outlived(
+        self, job: Job, request: Coroutine[Any, Any, Fetched], n_rows: int
+    ) -> Fetched:
+        """Wait for a paid request, which goes on by itself if it takes too long."""
+        asking = asyncio.ensure_future(request)
+        try:
+            await asyncio.wait([asking], timeout=self.source.timeout)
+        finally:
+            if not asking.done():
+                late: asyncio.Future[Batch] = asyncio.get_running_loop().create_future()
+                self.late.update(
+                    {asked: (late, i) for asked, i in job.places.items() if i < n_rows}
+                )
+                self._begin(self._finish(job, asking, late, n_rows))
+        if not asking.done():
+            raise TimeoutError
+        return asking.result()
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something apart from every caller, and hold it: the loop itself does not."""
+        task = asyncio.ensure_future(work)
+        self._apart[task] = None
+        task.add_done_callback(lambda done: self._apart.pop(done, None))
+
+    async def _finish(
+        self,
+        job: Job,
+        asking: asyncio.Future[Fetched],
+        late: asyncio.Future[Batch],
+        n_rows: int,
+    ) -> None:
+        """Wait for the late answer of a paid call, and count and keep it."""
+        batch = self._unanswered(job, n_rows, TIMEOUT)
+        try:
+            done, _ = await asyncio.wait([asking], timeout=APART)
+            if done:
+                batch = self._late(job, asking, n_rows)
+            elif not self.source.bills_timeouts:
+                batch = self._unanswered(job, n_rows, TIMEOUT, UnbilledError())
+            await self._settle(job, batch)
+            self._keep(job.places, batch)
+        except Exception:
+            batch = self._unanswered(job, n_rows, ERROR)  # it stays unknown
+        finally:
+            for request in job.places:
+                if self.late.get(request, (None,))[0] is late:
+                    del self.late[request]
+            if not late.done():
+                late.set_result(batch)
+            if not asking.done():
+                await _end(asking)
+
+    def _late(self, job: Job, asking: asyncio.Future[Fetched], n_rows: int) -> Batch:
+        try:
+            return self._read(job, asking.result(), n_rows)
+        except Exception as error:
+            return self._unanswered(job, n_rows, ERROR, error)
+
+    def _unanswered(
+        self, job: Job, n_rows: int, reason: str, error: BaseException | None = None
+    ) -> Batch:
+        """Give rows that failed all alike: at the price that is held, where it may be billed."""
+        if not self.source.paid:
+            return Batch.all_alike(n_rows, reason)
+        free = Batch.all_alike(n_rows, reason)
+        return self._with_owed(job, free) if is_unbilled(error) else free.unsure(job.price)
+
+    def _with_owed(self, job: Job, batch: Batch) -> Batch:
+        """Count what an earlier try may be billed for, though the last one was free."""
+        owed = [i for i in job.owed if batch.reasons[i] != ACCEPTED and not batch.paid[i]]
+        return batch.unsure(job.price, owed) if owed else batch
+
+    def _read(self, job: Job, fetched: Fetched, n_rows: int) -> Batch:
+        """Give what came as rows, with what each costs."""
+        columns = {name: fetched.columns[name] for name in self.features}
+        reasons = fetched.reasons
+        if any(len(column) != n_rows for column in (*columns.values(), reasons)):
+            raise SourcesError(f"The source must give one value per key, for {n_rows} keys.")
+        paid, billed = [self.price] * n_rows, [True] * n_rows
+        if fetched.prices is not None:
+            paid = [self.price if price is None else price for price in fetched.prices]
+            self._hold(max(paid, default=0.0))
+        if any(reasons):
+            lost = (job.price, False) if self.source.paid else (0.0, True)
+            for i, reason in enumerate(reasons):
+                if reason in _UNANSWERED and not (fetched.prices and fetched.prices[i] is not None):
+                    paid[i], billed[i] = lost
+        now, ages = time.time(), fetched.ages
+        moments = None if ages is None else [None if age is None else now - age for age in ages]
+        batch = Batch(columns, reasons, [FETCHED] * n_rows, paid, billed, moments, fetched.verified)
+        return self._with_owed(job, batch) if job.owed else batch
+
+    def _hold(self, told: float) -> None:
+        """Hold as much for later calls as an answer told; one above the whole limit says little."""
+        if told > self._dearest and told <= (self.source.max_spend or 0.0):
+            self._dearest = told
+
+    async def close(self) -> None:
+        """End what is under way, and close every connection."""
+        apart = list(self._apart)
+        for task in apart:
+            task.cancel()
+        await asyncio.gather(*apart, return_exceptions=True)
+        await self._client.close()
+
+
+async def _end(asking: asyncio.Future[Any]) -> None:
+    """Cancel a call, and wait until it has closed its connection."""
+    asking.cancel()
+    await asyncio.wait([asking])
+    if not asking.cancelled():
+        asking.exception()  # looked at, or the event loop would print it

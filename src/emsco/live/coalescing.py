@@ -1,0 +1,287 @@
+"""The gate before a source: who may ask, who shares an answer, what is kept, and what is paid.
+
+A request is a key with the values that it uses. Requests that are under way are shared: they obey
+no single caller's deadline, and the caller who asked first pays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from emsco.core.decisions import ACCEPTED, DEADLINE, TIMEOUT
+from emsco.exceptions import LateStateError
+from emsco.live.accounts import Accounts, OwnAccounts
+from emsco.live.cache import Cache
+from emsco.live.call_policy import Caller, Job, Request
+from emsco.live.fetch_result import Key, Values, key_text
+from emsco.live.purchases import CACHED, SHARED, Batch, Bought, Spending
+from emsco.live.source import LiveSource
+
+
+@dataclass(eq=False)
+class _Flight(Job):
+    """A call under way, and how many wait for it."""
+
+    task: asyncio.Task[Batch] | None = None
+    waiting: int = 0
+    waiters: list[asyncio.Future[None]] = field(default_factory=list)
+
+    @property
+    def is_landed(self) -> bool:
+        return self.task is not None and self.task.done() and not self.task.cancelled()
+
+    def wake(self) -> None:
+        """Wake all who wait for it."""
+        for waiter in self.waiters:
+            _wake(waiter)
+
+
+def _wake(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_result(None)
+
+
+class Gate:
+    """One source, open, with all callers of this process before it.
+
+    Parameters
+    ----------
+    source : LiveSource
+        How it is fetched.
+    features : sequence of str
+        What it yields.
+    price : float
+        What a row costs, where the answer does not say.
+    spending : Spending, default=None
+        Where to count what is spent. None: a new one.
+    accounts : Accounts, default=None
+        Who is asked before money is spent. None: this process alone.
+    name : str, default=""
+        The name of the source, for the accounts.
+    """
+
+    def __init__(
+        self,
+        source: LiveSource,
+        features: Sequence[str],
+        price: float,
+        spending: Spending | None = None,
+        accounts: Accounts | None = None,
+        name: str = "",
+    ) -> None:
+        self.source, self.price = source, price
+        self.features = tuple(features)
+        self.spending = Spending() if spending is None else spending
+        self.accounts = OwnAccounts() if accounts is None else accounts
+        self.caller = Caller(
+            source, features, price, name, self.spending, self.accounts, self._keep
+        )
+        self._needs = sorted(source.needs)
+        self._cache: Cache[Bought] = Cache(source.ttl)
+        self._flying: dict[Request, _Flight] = {}
+
+    async def fetch(self, keys: Sequence[Key], values: Values, until: float | None = None) -> Batch:
+        """Fetch rows: from what is kept, from calls under way, or by a call of their own.
+
+        `until` is a time of the event loop's clock, beyond which a row is not waited for.
+        """
+        refused = self.source.refused(keys, values)
+        if refused:
+            return await self._fetch_others(refused, keys, values, until)
+        requests = self._requests(keys, values)
+        kept = self._kept(requests)
+        joined: dict[int, _Flight] = {}
+        fresh: dict[Request, int] = {}
+        for i, request in enumerate(requests):
+            if i in kept:
+                continue
+            if request in self._flying:
+                joined[i] = self._flying[request]
+            else:
+                fresh.setdefault(request, i)  # who asks first pays
+        own = self._launch(fresh, keys, values)
+        await self._wait({*own, *joined.values()}, until)
+        if len(own) == 1 and own[0].is_landed and len(own[0].places) == len(keys):
+            return _result(own[0])
+        rows = []
+        flights = {request: flight for flight in own for request in flight.places}
+        for i, request in enumerate(requests):
+            if i in kept:
+                rows.append(kept[i])
+            elif i in joined:
+                rows.append(self._collect(joined[i], request, is_first=False))
+            else:
+                rows.append(self._collect(flights[request], request, is_first=fresh[request] == i))
+        return Batch.of(rows, self.features)
+
+    async def _fetch_others(
+        self, refused: dict[int, str], keys: Sequence[Key], values: Values, until: float | None
+    ) -> Batch:
+        """Fetch the rows that can be asked for; the others get the reason why they cannot be."""
+        places = [i for i in range(len(keys)) if i not in refused]
+        rows = [Bought(None, refused.get(i, ACCEPTED)) for i in range(len(keys))]
+        if places:
+            used = {name: [values[name][i] for i in places] for name in self._needs}
+            got = await self.fetch([keys[i] for i in places], used, until)
+            for i, row in zip(places, got, strict=True):
+                rows[i] = row
+        return Batch.of(rows, self.features)
+
+    def _requests(self, keys: Sequence[Key], values: Values) -> list[Request]:
+        asked = [key if type(key) is str else (type(key).__name__, key_text(key)) for key in keys]
+        if not self._needs:
+            return asked
+        used = [values[name] for name in self._needs]
+        # By type and text: True, 1 and 1.0 are equal in Python, and different requests.
+        return [
+            (key, *((type(v[i]).__name__, str(v[i])) for v in used)) for i, key in enumerate(asked)
+        ]
+
+    def _kept(self, requests: list[Request]) -> dict[int, Bought]:
+        """Give the rows whose answers are kept and not too old."""
+        found: dict[int, Bought] = {}
+        for i, request in enumerate(requests if len(self._cache) else ()):
+            kept = self._cache.get(request)
+            if kept is None:
+                continue
+            age = None if kept.moment is None else time.time() - kept.moment
+            if not (self.source.is_timed and self.source.freshness.is_stale(age)):
+                found[i] = kept._replace(how=CACHED, paid=0.0)
+        return found
+
+    def _launch(
+        self, fresh: dict[Request, int], keys: Sequence[Key], values: Values
+    ) -> list[_Flight]:
+        """Begin calls for requests that nobody has made."""
+        late = self.caller.late
+        flights = [
+            self._fly(_Flight({request: 0}), partial(self._follow, *late[request]))
+            for request in fresh
+            if request in late
+        ]
+        asked = [request for request in fresh if request not in late]
+        for chunk in self._chunks(asked):
+            places = [fresh[request] for request in chunk]
+            used = {name: [values[name][i] for i in places] for name in self._needs}
+            flight = _Flight({request: i for i, request in enumerate(chunk)})
+            work = partial(self.caller.call, flight, [keys[i] for i in places], used)
+            flights.append(self._fly(flight, work))
+        return flights
+
+    def _chunks(self, asked: list[Request]) -> Iterator[list[Request]]:
+        """Divide requests into calls: not too many rows, and no key twice, as answers go by key."""
+        apart: list[list[Request]] = [asked]
+        if self._needs:  # a key may come with other values
+            apart, often = [], Counter[Any]()
+            for request in asked:
+                if often[request[0]] == len(apart):
+                    apart.append([])
+                apart[often[request[0]]].append(request)
+                often[request[0]] += 1
+        for part in apart:
+            size = self.source.rows_per_call or len(part) or 1
+            for first in range(0, len(part), size):
+                yield part[first : first + size]
+
+    def _fly(self, flight: _Flight, work: Callable[[], Awaitable[Batch]]) -> _Flight:
+        flight.task = asyncio.get_running_loop().create_task(self._flown(flight, work))
+        self._flying.update(dict.fromkeys(flight.places, flight))
+        return flight
+
+    async def _flown(self, flight: _Flight, work: Callable[[], Awaitable[Batch]]) -> Batch:
+        """Make a call, and wake those who wait: sooner than the callbacks of a task would."""
+        try:
+            return await work()
+        finally:
+            self._land(flight)
+            flight.wake()
+
+    def _land(self, flight: _Flight) -> None:
+        for request in flight.places:
+            if self._flying.get(request) is flight:
+                del self._flying[request]
+
+    async def _wait(self, flights: set[_Flight], until: float | None) -> None:
+        """Wait for calls; one that nobody waits for is ended, unless it may be charged for."""
+        for flight in flights:
+            flight.waiting += 1
+        try:
+            for flight in flights:
+                if flight.task is not None and not flight.task.done():
+                    await self._wait_for(flight, until)
+        finally:
+            for flight in flights:
+                flight.waiting -= 1
+                is_charged = self.source.paid and flight.is_sent
+                if not flight.waiting and flight.task and not flight.task.done() and not is_charged:
+                    self._land(flight)  # nobody else may join it
+                    flight.task.cancel()
+
+    async def _wait_for(self, flight: _Flight, until: float | None) -> None:
+        loop = asyncio.get_running_loop()
+        waiter: asyncio.Future[None] = loop.create_future()
+        flight.waiters.append(waiter)
+        if until is None:
+            await waiter
+            return
+        timer = loop.call_at(until, _wake, waiter)
+        try:
+            await waiter
+        finally:
+            timer.cancel()
+
+    def _collect(self, flight: _Flight, request: Request, *, is_first: bool) -> Bought:
+        """Give the row that a call brought, or say that it came too late.
+
+        Raises
+        ------
+        LateStateError
+            If the accounts were still being asked whether it may be made.
+        """
+        if not flight.is_landed and flight.batch is None:
+            if flight.is_counting:
+                raise LateStateError("The accounts do not answer before the deadline.")
+            if is_first and self.source.paid and flight.is_sent:
+                return Bought(None, DEADLINE, paid=self.price, billed=False)
+            return Bought(None, DEADLINE)
+        batch = _result(flight) if flight.batch is None else flight.batch
+        row = batch[flight.places[request]]
+        return row if is_first else row._replace(how=SHARED, paid=0.0, billed=True)
+
+    def _keep(self, requests: Iterable[Request], batch: Batch) -> None:
+        """Keep answers for who asks next; failures are not kept."""
+        if self.source.ttl is None:
+            return
+        for request, row in zip(requests, batch, strict=False):  # some had no money
+            if row.reason == ACCEPTED:
+                self._cache.put(request, row)
+
+    async def _follow(self, late: asyncio.Future[Batch], place: int) -> Batch:
+        """Wait for a paid call that another caller began and left, and do not pay again."""
+        done, _ = await asyncio.wait([late], timeout=self.source.timeout)
+        if not done:
+            return Batch.all_alike(1, TIMEOUT)
+        row = late.result()[place]
+        return Batch.of([row._replace(how=SHARED, paid=0.0, billed=True)], self.features)
+
+    async def close(self) -> None:
+        """End what is under way, and close every connection."""
+        flights = list(self._flying.values())
+        tasks: list[Any] = [flight.task for flight in flights]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for flight in flights:
+            flight.wake()  # a call that had not begun could not
+        await self.caller.close()
+
+
+def _result(flight: _Flight) -> Batch:
+    assert flight.task is not None  # it has landed
+    return flight.task.result()

@@ -1,0 +1,272 @@
+"""Live values beside those that a cascade was trained on: what it would see, and what it saw."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from emsco._utils.progress import tell
+from emsco.cascade import Decider
+from emsco.core.costs import Costs
+from emsco.core.decisions import ACCEPTED
+from emsco.exceptions import ColumnsError, SourcesError, ValuesError, quoted
+from emsco.live.drift_table import Difference, difference
+from emsco.live.fetch_all import Purse, Survey
+from emsco.live.fetch_result import Key, first_places, key_text
+from emsco.live.live_plan import Terms
+from emsco.live.purchases import Bought
+from emsco.live.sources import Sources
+
+_BLOCK = 500  # keys fetched at a time
+_NO_ANSWER = "no answer"
+
+
+@dataclass(frozen=True)
+class ComparedColumn:
+    """A column: the source that yields it, and how its live values differ."""
+
+    name: str
+    source: str
+    difference: Difference
+
+
+@dataclass(frozen=True)
+class Answers:
+    """How a source answered.
+
+    Parameters
+    ----------
+    source : str
+        Its name.
+    asked : int
+        For how many keys it was asked.
+    failed : mapping of str to int
+        How many keys got no values, by reason, such as "missing" or "timeout".
+    median_age, max_age : float or None
+        How old answers were, in seconds. None: they have no times.
+    verified : bool
+        Whether answers repeat their key.
+    """
+
+    source: str
+    asked: int
+    failed: Mapping[str, int]
+    median_age: float | None = None
+    max_age: float | None = None
+    verified: bool = True
+
+    @property
+    def answered(self) -> int:
+        """How many keys got values."""
+        return self.asked - sum(self.failed.values())
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Live values beside those of a table.
+
+    Parameters
+    ----------
+    columns : tuple of ComparedColumn
+        How each column differs.
+    sources : tuple of Answers
+        How each source answered.
+    keys : int
+        How many keys were fetched.
+    left : int
+        How many were not, because of `max_spend`.
+    spent : float
+        What was paid, requests included of which nobody knows whether they are charged.
+    unknown : float
+        What these cost, if they are.
+    """
+
+    columns: tuple[ComparedColumn, ...]
+    sources: tuple[Answers, ...]
+    keys: int
+    left: int
+    spent: float
+    unknown: float
+
+    @property
+    def is_same(self) -> bool:
+        """Whether every source answered for every key, with the values of the table."""
+        fine = all(column.difference.is_same for column in self.columns)
+        return fine and all(one.answered == self.keys for one in self.sources)
+
+
+def align(keys: Sequence[Key], table_keys: Sequence[Key]) -> tuple[list[int], list[int]]:
+    """Match keys to the rows of a table, as text: return the places of both, each key once.
+
+    Examples
+    --------
+    >>> from emsco.live.comparison import align
+    >>> align(["7", "x", "07", "7"], [5, 7, "07"])
+    ([0, 2], [1, 2])
+    """
+    rows: dict[str, int] = {}
+    for row, key in enumerate(table_keys):
+        if rows.setdefault(key_text(key), row) != row:
+            raise ValuesError(
+                "The table has a key more than once, so that nobody knows which row is meant; keep "
+                "one row per key.",
+                row=row,
+            )
+    places = first_places(keys)
+    found = sorted(place for text, place in places.items() if text in rows)
+    if not found:
+        raise ColumnsError(
+            f"None of the {len(places):,} keys is in the table. Keys are compared as text: 7, 07 "
+            "and 7.0 are different."
+        )
+    return found, [rows[key_text(keys[place])] for place in found]
+
+
+async def compare(
+    decider: Decider,
+    sources: Sources,
+    keys: Sequence[Key],
+    table: Mapping[str, Sequence[Any]],
+    known: Mapping[str, Sequence[Any]] | None = None,
+    *,
+    max_spend: float | None = None,
+) -> Comparison:
+    """Fetch all that a cascade can buy, and compare it with the values of a table.
+
+    Parameters
+    ----------
+    decider : Decider
+        What decides: `cascade.decider_`.
+    sources : Sources
+        How each source is fetched.
+    keys : sequence
+        The keys, each once.
+    table : mapping of feature to sequence
+        The values that training had, in the order of the keys.
+    known : mapping of str to sequence, default=None
+        What requests use besides the key and features of required sources, one value per key.
+    max_spend : float, default=None
+        The most to spend on sources that are paid for. None: none of them may have a price.
+    """
+    costs = decider.costs
+    bought = Terms(decider).bought
+    sources.check(costs, bought)
+    names = [name for name in bought if sources[name].is_fetched]
+    paid = _Bill(costs, [name for name in names if sources[name].paid], sources, max_spend)
+    paid.check(len(keys))
+    given = dict(known or {})
+    found: dict[str, list[Bought | None]] = {name: [] for name in names}
+    ages: dict[str, list[float]] = {name: [] for name in names}
+    done = 0
+    async with Survey(sources, costs, names, given) as survey:
+        while done < len(keys) and (size := paid.affords(min(_BLOCK, len(keys) - done))):
+            tell("fetch", done / len(keys))
+            block = slice(done, done + size)
+            have = {name: list(column[block]) for name, column in given.items()}
+            got = {name: await survey.fetch(name, keys[block], have) for name in survey.names}
+            paid.add(got)
+            now = time.time()
+            for name, rows in got.items():
+                found[name] += rows
+                moments = [row.moment for row in rows if row is not None]
+                ages[name] += [now - moment for moment in moments if moment is not None]
+            done += size
+    columns = tuple(
+        ComparedColumn(feature, name, _compared(decider, sources, name, place, found[name], table))
+        for name in names
+        for place, feature in enumerate(costs.columns(name))
+        if feature in decider.readers
+    )
+    told = tuple(_answers(name, found[name], ages[name]) for name in names)
+    return Comparison(columns, told, done, len(keys) - done, paid.purse.spent, paid.purse.unknown)
+
+
+def _compared(
+    decider: Decider,
+    sources: Sources,
+    name: str,
+    place: int,
+    rows: Sequence[Bought | None],
+    table: Mapping[str, Sequence[Any]],
+) -> Difference:
+    """Compare one column, where there are answers."""
+    feature = decider.costs.columns(name)[place]
+    there = [i for i, row in enumerate(rows) if row is not None and row.values is not None]
+    if not there:
+        return Difference(0, 0, _NO_ANSWER)
+    live = [rows[i].values[place] for i in there]  # type: ignore[union-attr,index]  # as asked
+    then = [table[feature][i] for i in there]
+    return difference(live, then, decider.readers[feature], spelled=sources[name].is_spelled)
+
+
+def _answers(name: str, rows: Sequence[Bought | None], ages: Sequence[float]) -> Answers:
+    asked = [row for row in rows if row is not None]
+    failed = Counter(row.reason for row in asked if row.reason != ACCEPTED)
+    return Answers(
+        name,
+        len(asked),
+        dict(failed.most_common()),
+        median(ages) if ages else None,
+        max(ages) if ages else None,
+        all(row.verified for row in asked if row.reason == ACCEPTED),
+    )
+
+
+class _Bill:
+    """What rows cost that are bought of sources that are paid for."""
+
+    def __init__(
+        self, costs: Costs, names: Sequence[str], sources: Sources, limit: float | None
+    ) -> None:
+        self._costs, self._names = costs, names
+        self._setups = {source.name: source.setup for source in costs.sources}
+        self._price = costs.of(names)  # of a row
+        # An answer may tell its own price, which nobody knows before.
+        self._is_told = any(getattr(sources[name], "price_field", None) for name in names)
+        self._is_first = True
+        self.purse = Purse(limit)
+
+    def check(self, n_keys: int) -> None:
+        """Refuse to spend what nobody has allowed, and less than one row costs."""
+        limit, unit = self.purse.limit, f" {self._costs.unit}".rstrip()
+        if not self._price and not self._is_told:
+            return
+        if limit is None:
+            total = self._price * n_keys
+            raise SourcesError(
+                f"Fetching {n_keys:,} keys from {quoted(self._names)} costs {total:,.10g}{unit}; "
+                f"allow it with max_spend={total:.10g}, or give fewer keys."
+            )
+        if limit < self._price or limit <= 0:
+            raise SourcesError(
+                f"One row of {quoted(self._names)} costs {self._price:,.10g}{unit}, which is more "
+                f"than max_spend={limit:.10g}."
+            )
+
+    def affords(self, wanted: int) -> int:
+        """Return how many of so many rows can be paid; one at first, where answers tell prices."""
+        times = self.purse.times(self._price)
+        if self._is_told and self._is_first:
+            wanted = min(wanted, 1)
+        self._is_first = False
+        return wanted if times is None else min(wanted, times)
+
+    def add(self, got: Mapping[str, Sequence[Bought | None]]) -> None:
+        """Count what rows have cost; the most expensive one says what a row may cost."""
+        if not self._names:
+            return
+        for rows in zip(*(got[name] for name in self._names), strict=True):
+            price, opened = 0.0, set()
+            for name, row in zip(self._names, rows, strict=True):
+                if row is None or not row.paid:
+                    continue
+                setup = self._setups[name]
+                more = self._costs.setups[setup] if setup and setup not in opened else 0.0
+                opened.add(setup)
+                self.purse.spend(row.paid + more, billed=row.billed)
+                price += row.paid + more
+            self._price = max(self._price, price)

@@ -1,0 +1,219 @@
+"""How the live values of a column differ from those that training had for the same rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emsco._utils.missing_values import is_missing
+from emsco.live.typed_columns import to_column
+from emsco.rows.column_reader import ColumnReader
+from emsco.rows.value_types import UNREADABLE, is_number, reader_like, to_number, to_text
+
+SAME = "same"
+_CLOSE = 1e-6  # relative; what stores round off is no difference
+_ALIKE = 0.01  # relative: factors so close are the same one, where values are rounded
+_MOST = 0.9  # of the rows that differ must do so in the same way, to be called another unit
+_LEAST = 3  # rows from which a way can be seen
+
+
+class Difference(NamedTuple):
+    """How live values differ from those of a table.
+
+    Parameters
+    ----------
+    rows : int
+        How many were compared.
+    differing : int
+        How many of them differ.
+    verdict : str
+        How: "same", "another unit: 1000 times", "missing in 12.0%", or several of these.
+    """
+
+    rows: int
+    differing: int
+    verdict: str
+
+    @property
+    def is_same(self) -> bool:
+        """Whether all live values are those of the table."""
+        return not self.differing
+
+
+class _Values(NamedTuple):
+    """Values as the model reads them; which are missing, and which have another type."""
+
+    read: NDArray[Any]
+    missing: NDArray[np.bool_]
+    wrong: NDArray[np.bool_]
+
+    @property
+    def usable(self) -> NDArray[np.bool_]:
+        return ~self.missing & ~self.wrong
+
+
+def difference(
+    live: Sequence[Any], table: Sequence[Any], reader: ColumnReader, *, spelled: bool = False
+) -> Difference:
+    """Compare live values with those of a table, row by row.
+
+    Parameters
+    ----------
+    live, table : sequence
+        One value per row.
+    reader : ColumnReader
+        How the model reads the column.
+    spelled : bool, default=False
+        Whether the source gives numbers as text, as Redis does.
+
+    Examples
+    --------
+    >>> from emsco.live.drift_table import difference
+    >>> from emsco.rows.column_reader import NUMBER, ColumnReader
+    >>> age = ColumnReader(NUMBER, missing_seen=False)
+    >>> difference([1000.0, 2500.0, 30.0, 0.0], [1.0, 2.5, 0.03, 0.0], age)
+    Difference(rows=4, differing=3, verdict='another unit: 1000 times')
+    >>> difference([20.0, None, "cold"], [20.0, 21.0, 22.0], age).verdict
+    'text where numbers were in 33.3%; missing in 33.3%'
+    """
+    of_number = reader.is_number
+    if of_number is None:  # an early file does not tell
+        of_number = all(is_number(value) or is_missing(value) for value in table)
+    column, others = to_column(list(live), reader, spelled=spelled)
+    now = _read(list(column), reader, of_number=of_number)
+    now.wrong[others] = True
+    now.missing[others] = False
+    then = _read(table, reader, of_number=of_number)
+    n_rows = len(then.read)
+    wrong = now.wrong & ~then.wrong
+    lost = now.missing & then.usable
+    gained = now.usable & then.missing
+    both = now.usable & then.usable
+    apart = both.copy()
+    apart[both] = _are_apart(now.read[both], then.read[both], of_number=of_number)
+    unread = then.wrong & ~now.wrong
+    told = []
+    if apart.any():
+        with np.errstate(all="ignore"):  # numbers at the end of their range
+            told.append(_relation(now.read, then.read, both, apart, of_number=of_number))
+    if wrong.any():
+        given = [live[i] for i in np.flatnonzero(wrong).tolist()]
+        told.append(f"{_what(given, of_number=of_number)} in {_share(wrong)}")
+    if lost.any():
+        told.append(f"missing in {_share(lost)}")
+    if gained.any():
+        told.append(f"missing only in the table in {_share(gained)}")
+    if unread.any():
+        told.append(f"no {'number' if of_number else 'text'} in the table in {_share(unread)}")
+    differing = int((apart | wrong | lost | gained | unread).sum())
+    return Difference(n_rows, differing, "; ".join(told) or SAME)
+
+
+def _read(values: Sequence[Any], reader: ColumnReader, *, of_number: bool) -> _Values:
+    if of_number:
+        numbers = np.array([to_number(value) for value in values], dtype=np.float64)
+        return _Values(numbers, np.isnan(numbers), np.isinf(numbers))
+    read = reader_like(reader.known_levels) if reader.known_levels else to_text
+    texts = np.empty(len(values), dtype=object)
+    texts[:] = [read(value) for value in values]
+    missing = np.array([text is None for text in texts], dtype=np.bool_)
+    wrong = np.array([text is UNREADABLE for text in texts], dtype=np.bool_)
+    return _Values(texts, missing, wrong)
+
+
+def _are_apart(now: NDArray[Any], then: NDArray[Any], *, of_number: bool) -> NDArray[np.bool_]:
+    if not of_number:
+        return np.array([a != b for a, b in zip(now, then, strict=True)], dtype=np.bool_)
+    sizes = np.abs(then[then != 0])
+    near_zero = _CLOSE * _CLOSE * float(np.median(sizes)) if sizes.size else 0.0
+    apart: NDArray[np.bool_] = ~np.isclose(now, then, rtol=_CLOSE, atol=near_zero)
+    return apart
+
+
+def _relation(
+    now: NDArray[Any],
+    then: NDArray[Any],
+    both: NDArray[np.bool_],
+    apart: NDArray[np.bool_],
+    *,
+    of_number: bool,
+) -> str:
+    """Say how numbers differ: by a factor, by what is added, by both, or in no one way."""
+    share = _share(apart)
+    if not of_number:
+        return f"differs in {share}"
+    live, table = now[apart].astype(np.float64), then[apart].astype(np.float64)
+    # Zero is zero in any unit: such rows are equal without being a sign of the same unit.
+    whole = apart.sum() >= _MOST * (both & ((then != 0) | apart)).sum()
+    where = "" if whole else f" in {share}"
+    if apart.sum() >= _LEAST and len(np.unique(table)) > 1:
+        factor = _factor(live, table)
+        if factor is not None:
+            return f"another unit{where}: {factor:.4g} times"
+        line = _line(live, table)
+        if line is not None:
+            times, plus = line
+            if abs(times - 1) <= _ALIKE:
+                return f"shifted{where}: by {plus:+.4g}"
+            return f"another unit{where}: {times:.4g} times, {plus:+.4g}"
+    return f"differs in {share}, by {np.median(live - table):+.4g} in the median"
+
+
+def _factor(live: NDArray[np.float64], table: NDArray[np.float64]) -> float | None:
+    """Return the number by which almost all of the table is multiplied, if there is one."""
+    nonzero = table != 0
+    if not nonzero.any():
+        return None
+    factor = float(np.median(live[nonzero] / table[nonzero]))
+    if not np.isfinite(factor) or abs(factor - 1) <= _ALIKE or factor == 0:
+        return None
+    fits = _fitting(live, factor * table)
+    if fits.sum() < _MOST * len(table):
+        return None
+    # Large values tell a factor better than small ones, which rounding has changed more.
+    return float((live[fits] * table[fits]).sum() / (table[fits] ** 2).sum())
+
+
+def _line(live: NDArray[np.float64], table: NDArray[np.float64]) -> tuple[float, float] | None:
+    """Return factor and summand, such as of degrees, by which almost all rows differ."""
+    order = np.argsort(table, kind="stable")
+    half = len(order) // 2
+    low, high = order[:half], order[-half:]  # pairs that are far apart, so that rounding is small
+    rise, run = live[high] - live[low], table[high] - table[low]
+    if not (run > 0).any():
+        return None
+    times = float(np.median(rise[run > 0] / run[run > 0]))
+    if abs(times - 1) <= _ALIKE:
+        times = 1.0
+    plus = float(np.median(live - times * table))
+    if not np.isfinite(plus) or plus == 0 or times == 0:
+        return None
+    if times == 1:  # what is added is what must be alike, however large the values are
+        fits = _fitting(live - table, np.full(len(table), plus))
+    else:
+        fits = _fitting(live, times * table + plus)
+    return (times, plus) if fits.sum() >= _MOST * len(table) else None
+
+
+def _fitting(found: NDArray[np.float64], expected: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Return which values are as expected, but for rounding."""
+    allowed = _ALIKE * np.maximum(np.abs(expected), np.median(np.abs(expected)))
+    fits: NDArray[np.bool_] = np.abs(found - expected) <= allowed
+    return fits
+
+
+def _what(given: Sequence[Any], *, of_number: bool) -> str:
+    """Say what stands where training had something else."""
+    if of_number:
+        is_text = any(isinstance(value, str | bytes) for value in given)
+        return "text where numbers were" if is_text else "something else where numbers were"
+    numbers = any(is_number(value) for value in given)
+    return "numbers where text was" if numbers else "something else where text was"
+
+
+def _share(rows: NDArray[np.bool_]) -> str:
+    share = float(rows.mean())
+    return f"{share:.1%}" if share >= 0.0005 else "less than 0.1%"

@@ -1,0 +1,250 @@
+"""Connections to a service, each used by one request at a time and thrown away when that is ended.
+
+What a service sends beyond its answer must never become the answer to somebody else's request.
+httpx 0.28 reads it as such, and nothing of its own tells that there is some; h11, which reads HTTP
+for it, does. So h11 is used here without httpx: a connection on which anything is left over, or
+arrives while nobody has asked, is closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json as json_
+import os
+import select
+import ssl
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple
+from urllib.parse import quote, urlsplit
+
+from emsco.exceptions import require
+from emsco.live.billing import UnbilledError
+
+MOST_BYTES = 2**24  # of an answer
+_MOST_HEAD = 100_000  # bytes of its headers
+_KEPT = "!#$%&'()*+,/:;=?@[]~|"  # by quoting: what is encoded already stays so
+_PORTS = {"http": 80, "https": 443}
+
+
+class Response(NamedTuple):
+    """The answer of a service."""
+
+    status: int
+    body: bytes
+    encoding: str = ""  # how the body is packed
+
+
+class Connections:
+    """Connections to a service.
+
+    Parameters
+    ----------
+    headers : mapping of str to str
+        What every request carries.
+    timeout : float
+        The maximum number of seconds to wait for the next part of an answer.
+    """
+
+    def __init__(self, headers: Mapping[str, str], timeout: float) -> None:
+        self._h11 = require("h11", "live")
+        given = {name.lower(): value for name, value in headers.items()}
+        self._headers = {"accept": "*/*", "accept-encoding": "identity", "user-agent": "emsco"}
+        self._headers |= given
+        self._timeout = timeout
+        self._verified: ssl.SSLContext | None = None  # slow to make, so made once
+        self._free: list[_Wire] = []
+        self._opened: set[_Wire] = set()
+
+    async def request(
+        self, method: str, url: str, *, headers: Mapping[str, str] | None = None, json: Any = None
+    ) -> Response:
+        """Make a request, and read its answer whole.
+
+        Raises
+        ------
+        TimeoutError
+            If the service does not answer in time.
+        ConnectionError
+            If there is no whole answer, or it is too large; its cause is an `UnbilledError` if
+            nothing was sent.
+        """
+        parts = urlsplit(url)
+        sent = {"host": parts.netloc.encode("idna").decode(), **self._headers, **(headers or {})}
+        body = b""
+        if json is not None:
+            body = json_.dumps(json).encode()
+            sent |= {"content-type": "application/json", "content-length": str(len(body))}
+        target = quote(parts.path or "/", safe=_KEPT)
+        if parts.query:
+            target += "?" + quote(parts.query, safe=_KEPT)
+        wire: _Wire | None = None
+        try:
+            request = self._h11.Request(method=method, target=target, headers=[*sent.items()])
+            wire = self._unused() or await self._open(
+                parts.scheme, parts.hostname or "", parts.port
+            )
+            response = await wire.ask(request, body, self._timeout)
+        except BaseException as error:
+            if wire is not None:  # what is still on its way must not reach the next request
+                wire.end()
+            unsent = UnbilledError("Nothing was sent.") if wire is None else None
+            if isinstance(error, TimeoutError):
+                raise TimeoutError("The service does not answer.") from unsent
+            if isinstance(error, OSError | self._h11.ProtocolError | UnicodeError):
+                raise ConnectionError(f"The request failed: {type(error).__name__}.") from unsent
+            raise
+        if wire.is_clean():
+            self._free.append(wire)
+        else:
+            wire.end()
+        return response
+
+    def _unused(self) -> _Wire | None:
+        """Take a connection that is free, and on which nothing has arrived since."""
+        while self._free:
+            wire = self._free.pop()
+            if wire.is_silent():
+                return wire
+            wire.end()
+        return None
+
+    async def _open(self, scheme: str, host: str, port: int | None) -> _Wire:
+        """Open a connection."""
+        loop = asyncio.get_running_loop()
+        if scheme == "https" and self._verified is None:
+            self._verified = await asyncio.to_thread(_verified)
+        async with asyncio.timeout(self._timeout):
+            _, wire = await loop.create_connection(
+                lambda: _Wire(self._h11, self._opened),
+                host,
+                port or _PORTS[scheme],
+                ssl=self._verified if scheme == "https" else None,
+            )
+        return wire
+
+    async def close(self) -> None:
+        """Close every connection."""
+        self._free.clear()
+        opened = list(self._opened)
+        for wire in opened:
+            wire.end()
+        await asyncio.gather(*(wire.closed for wire in opened))
+
+
+class _Wire(asyncio.Protocol):
+    """One connection: an answer is asked for, and whatever else arrives ends it."""
+
+    def __init__(self, h11: Any, opened: set[_Wire]) -> None:
+        self._h11, self._opened = h11, opened
+        self._state = h11.Connection(h11.CLIENT, max_incomplete_event_size=_MOST_HEAD)
+        self._transport: Any = None
+        self._is_asked = False
+        self._arrived: asyncio.Future[None] | None = None
+        self.closed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport
+        self._opened.add(self)
+
+    def data_received(self, data: bytes) -> None:
+        if not self._is_asked:
+            self.end()
+            return
+        with suppress(self._h11.RemoteProtocolError):  # after the end: `is_clean` tells
+            self._state.receive_data(data)
+        self._wake()
+
+    def eof_received(self) -> None:
+        if self._is_asked:
+            with suppress(self._h11.RemoteProtocolError):
+                self._state.receive_data(b"")
+        self._wake()
+
+    def connection_lost(self, _: Exception | None) -> None:
+        self.eof_received()
+        self._opened.discard(self)
+        if not self.closed.done():
+            self.closed.set_result(None)
+
+    def _wake(self) -> None:
+        if self._arrived is not None and not self._arrived.done():
+            self._arrived.set_result(None)
+
+    async def ask(self, request: Any, body: bytes, timeout: float) -> Response:
+        """Send a request, and read its answer whole."""
+        self._is_asked = True
+        sent = self._state.send(request)
+        if body:
+            sent += self._state.send(self._h11.Data(data=body))
+        self._transport.write(sent + self._state.send(self._h11.EndOfMessage()))
+        head, read = None, bytearray()
+        while True:
+            event = self._state.next_event()
+            if event is self._h11.NEED_DATA:
+                await self._next_part(timeout)
+            elif isinstance(event, self._h11.Response):
+                head = event
+            elif isinstance(event, self._h11.Data):
+                read += event.data
+                if len(read) > MOST_BYTES:
+                    raise ConnectionError(f"The answer is larger than {MOST_BYTES} bytes.")
+            elif isinstance(event, self._h11.EndOfMessage) and head is not None:
+                return Response(head.status_code, bytes(read), _encoding(head))
+            elif not isinstance(event, self._h11.InformationalResponse):
+                raise ConnectionError("The service has ended the connection.")
+
+    async def _next_part(self, timeout: float) -> None:
+        if self.closed.done():
+            raise ConnectionError("The service has ended the connection.")
+        self._arrived = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(timeout):
+                await self._arrived
+        finally:
+            self._arrived = None
+
+    def is_clean(self) -> bool:
+        """Return whether nothing is left of an answer, and make ready for the next request."""
+        self._is_asked = False
+        left, is_ended = self._state.trailing_data
+        done = self._h11.DONE
+        states = {self._state.our_state, self._state.their_state}
+        if left or is_ended or states != {done}:
+            return False
+        self._state.start_next_cycle()
+        return not self._transport.is_closing()
+
+    def is_silent(self) -> bool:
+        """Return whether nothing has arrived since the last answer, not even unread."""
+        wire = self._transport
+        return not wire.is_closing() and not _has_unread(wire.get_extra_info("socket").fileno())
+
+    def end(self) -> None:
+        """Close the connection, without waiting for it."""
+        self._transport.abort()
+
+
+def _has_unread(descriptor: int) -> bool:
+    """Return whether a socket has bytes, or its end, that nobody has read yet."""
+    if not hasattr(select, "poll"):  # on Windows
+        return bool(select.select([descriptor], [], [], 0)[0])
+    polled = select.poll()
+    polled.register(descriptor, select.POLLIN)
+    return bool(polled.poll(0))
+
+
+def _encoding(head: Any) -> str:
+    """Give how an answer is packed, all of it."""
+    given = [value for name, value in head.headers if name == b"content-encoding"]
+    return b", ".join(given).decode("latin-1").strip().lower()
+
+
+def _verified() -> ssl.SSLContext:
+    """Say whom to trust: those that the environment names, or those that browsers do."""
+    file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
+    if not file and not folder:
+        file = require("certifi", "live").where()
+    verified = ssl.create_default_context(cafile=file, capath=folder)
+    verified.set_alpn_protocols(["http/1.1"])
+    return verified

@@ -1,0 +1,306 @@
+"""Sources behind HTTP that answer JSON, with one request per row or one for all rows."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+from urllib.parse import quote, unquote, urlsplit
+
+from emsco.core.decisions import ACCEPTED, INVALID_KEY, INVALID_VALUE, TIMEOUT
+from emsco.exceptions import InvalidKeyError, SourcesError
+from emsco.live.billing import BILLED, Billing, UnbilledError, is_unbilled
+from emsco.live.fetch_result import Answered, Fetched, Key, Values, key_text, match
+from emsco.live.http_connections import MOST_BYTES, Connections, Response
+from emsco.live.json_document import UNREADABLE, read_document, unpacked
+from emsco.live.json_pointer import check_pointer, look_up
+from emsco.live.source import APART, LiveSource, from_environment
+from emsco.live.template import Template
+
+# The last: what a service says of a key that it cannot read.
+_OK, _NOT_FOUND, _REFUSED = range(200, 300), (404, 410), (400, 422)
+_DOTS = {".", ".."}  # lead to another place in a path
+
+
+@dataclass(frozen=True, kw_only=True)
+class HTTPSource(LiveSource):
+    """A source behind HTTP that answers JSON.
+
+    The host is fixed, values are encoded, and redirects are not followed, so that no value can send
+    a request elsewhere.
+
+    Parameters
+    ----------
+    url : str
+        The URL, such as "https://whois.example/v1/{domain}". Names in braces stand for the key,
+        known values or features of required sources.
+    features : mapping of feature to JSON pointer, default=None
+        The position of each feature in the answer. None: "/" and its name.
+    batch : bool, default=False
+        Whether a single request asks for all keys: {"keys": [...], "values": {feature: [...]}} is
+        posted, and an array of answers is expected.
+    rows : str, default=""
+        The JSON pointer of that array.
+    key_field : str, default=None
+        The JSON pointer of the field that repeats the key; required with `batch`.
+    time_field, price_field : str, default=None
+        The JSON pointers of the time of the event and of the price of the row.
+    headers_env : mapping of header to environment variable, default=None
+        Headers whose values are secrets, read from environment variables.
+    idempotency_header : str, default=None
+        The header that makes the service charge a repeated request only once.
+    compressed : bool, default=False
+        Whether the service is asked to pack its answers with gzip.
+    billed : sequence of int or str, default=None
+        The outcomes that the service may charge for, if it is paid: statuses (404), classes of them
+        ("2xx"), "timeout" if no answer came in time, "lost" if the connection was lost after
+        sending. None: "2xx", 404, 410, 502, 504, "timeout" and "lost". A refused connection never
+        costs anything.
+    headers : mapping of header to value, default=None
+        Further headers; only possible in Python, not in a file.
+    """
+
+    url: str
+    features: Mapping[str, str] | None = None
+    batch: bool = False
+    rows: str = ""
+    key_field: str | None = None
+    price_field: str | None = None
+    headers_env: Mapping[str, str] | None = None
+    idempotency_header: str | None = None
+    compressed: bool = False
+    billed: Sequence[int | str] | None = None
+    headers: Mapping[str, str] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        try:
+            host = urlsplit(self.url)
+            _ = host.port
+        except ValueError as error:
+            raise SourcesError(f"`url` is no address: {error}.") from None
+        if host.scheme not in ("http", "https") or not host.hostname:
+            raise SourcesError("`url` must begin with https://, or http://, and name a host.")
+        if "{" in host.netloc:
+            raise SourcesError("`url` must name its host: no value may choose where to ask.")
+        if host.username or host.password:
+            raise SourcesError("`url` must hold no password: use `headers_env`.")
+        if self.batch and self.template.names:
+            raise SourcesError("`url` takes no names where `batch` asks for all keys at once.")
+        if self.batch and self.key_field is None:
+            raise SourcesError("`batch` needs `key_field`: answers are matched by their key.")
+        if not self.batch and not self.template.names:
+            raise SourcesError("`url` must contain {key}, or another name that tells rows apart.")
+        pointers = {"rows": self.rows, "key_field": self.key_field, "time_field": self.time_field,
+                    "price_field": self.price_field, **(self.features or {})}  # fmt: skip
+        for name, pointer in pointers.items():
+            if pointer is not None:
+                check_pointer(pointer, name)
+        if self.billed is not None and not self.paid:
+            raise SourcesError("`billed` needs `paid = true`: what else is there to charge for?")
+        if isinstance(self.billed, list):
+            object.__setattr__(self, "billed", tuple(self.billed))  # as it is compared and written
+        _ = self.billing
+
+    @cached_property
+    def template(self) -> Template:
+        """The URL, with names to fill in."""
+        return Template.parse(self.url, "url")
+
+    @cached_property
+    def billing(self) -> Billing:
+        """The outcomes that the service may charge for."""
+        return Billing.of(BILLED if self.billed is None else self.billed)
+
+    @property
+    def bills_timeouts(self) -> bool:
+        """Whether a request may be charged for that got no answer in time."""
+        return self.billing.timeout
+
+    @cached_property
+    def _segments(self) -> list[tuple[tuple[str, ...], list[str]]]:
+        """The parts of the path that hold names: those names, and the texts around them."""
+        names = iter(self.template.names)
+        path = re.split("[?#]", "\0".join(self.template.parts).partition("://")[2])[0]
+        found = []
+        for segment in path.split("/"):
+            texts = segment.split("\0")
+            held = tuple(next(names) for _ in texts[1:])
+            if held:
+                found.append((held, texts))
+        return found
+
+    def refused(self, keys: Sequence[Key], values: Values) -> dict[int, str]:
+        """Return why rows cannot be asked for, by their place."""
+        if self.batch:
+            return {}
+        found = self.template.unfilled(keys, values, _encoded)
+        for held, texts in self._segments:
+            given = [keys if name == "key" else values[name] for name in held]
+            for i, row in enumerate(zip(*given, strict=True)):
+                written = [key_text(value) for value in row]
+                if i not in found and ("" in written or _leads_elsewhere(texts, written)):
+                    found[i] = INVALID_KEY
+        return found
+
+    @property
+    def is_idempotent(self) -> bool:
+        """Whether a repeated request is charged only once."""
+        return self.idempotency_header is not None
+
+    @cached_property
+    def needs(self) -> frozenset[str]:
+        """The features that a request uses, besides the key."""
+        return frozenset(self.template.names) - {"key"}
+
+    @property
+    def rows_per_call(self) -> int | None:
+        """The maximum number of rows in a request. None: no limit."""
+        return super().rows_per_call if self.batch else 1
+
+    def open(self, features: Sequence[str]) -> HTTPClient:
+        """Return a client that fetches these features."""
+        return HTTPClient(self, features)
+
+
+class HTTPClient:
+    """Connections to an HTTP service."""
+
+    def __init__(self, source: HTTPSource, features: Sequence[str]) -> None:
+        self._source, self._template = source, source.template
+        self._names = tuple(features)
+        named = source.features or {}
+        unknown = [feature for feature in named if feature not in features]
+        if unknown:
+            raise SourcesError(f"`features` names {unknown[0]!r}, which the source does not yield.")
+        self._pointers = {f: named.get(f, f"/{f}") for f in features}
+        headers = dict(source.headers or {})
+        for header, variable in (source.headers_env or {}).items():
+            headers[header] = from_environment(variable)
+        if source.compressed:
+            headers["Accept-Encoding"] = "gzip"
+        # A paid request may still bring its answer after its caller has left.
+        longest = source.timeout + (APART if source.paid else 0.0)
+        self._connections = Connections(headers, longest)
+
+    async def fetch(self, keys: Sequence[Key], values: Values, token: str | None = None) -> Fetched:
+        """Fetch the values of these keys; `token` is the same if a request is repeated."""
+        header = self._source.idempotency_header
+        sent = {header: token} if header is not None and token is not None else {}
+        if self._source.batch:
+            return await self._fetch_batch(keys, values, sent)
+        return await self._fetch_each(keys, values, sent)
+
+    async def _fetch_each(
+        self, keys: Sequence[Key], values: Values, headers: Mapping[str, str]
+    ) -> Fetched:
+        rows = [{name: values[name][i] for name in self._source.needs} for i in range(len(keys))]
+        asked = [self._fetch_one(key, row, headers) for key, row in zip(keys, rows, strict=True)]
+        found = await asyncio.gather(*asked)
+        answers = [answer for answer, _, _ in found if answer is not None]
+        fetched = self._matched(keys, answers)
+        for i, (_, reason, _) in enumerate(found):
+            if reason:
+                fetched.reasons[i] = reason
+        if all(is_billed for _, _, is_billed in found):
+            return fetched
+        told = fetched.prices or [None] * len(keys)
+        prices = [price if one[2] else 0.0 for price, one in zip(told, found, strict=True)]
+        return fetched._replace(prices=prices)
+
+    def _matched(self, keys: Sequence[Key], answers: list[Answered]) -> Fetched:
+        source = self._source
+        verified = source.key_field is not None
+        return match(
+            keys, answers, self._names, source.freshness, timed=source.is_timed, verified=verified
+        )
+
+    async def _fetch_one(
+        self, key: Key, row: Mapping[str, Any], headers: Mapping[str, str]
+    ) -> tuple[Answered | None, str, bool]:
+        """Ask for one row: what was answered, or why nothing was, and whether it may be billed."""
+        url = self._template.fill({"key": key_text(key), **row}, _encoded)
+        try:
+            response = await self._request("GET", url, headers=headers)
+        except TimeoutError as error:
+            return None, TIMEOUT, not is_unbilled(error)
+        except ConnectionError as error:
+            return Answered(key, None), ACCEPTED, not is_unbilled(error)
+        is_billed = response.status in self._source.billing.statuses
+        if response.status in _NOT_FOUND:
+            return None, ACCEPTED, is_billed
+        if response.status in _REFUSED:
+            return None, INVALID_KEY, is_billed
+        return self._answer(key, _document(response)), ACCEPTED, is_billed
+
+    async def _request(self, method: str, url: str, **options: Any) -> Response:
+        """Make a request; an error says whether it may be billed."""
+        billing = self._source.billing
+        try:
+            return await self._connections.request(method, url, **options)
+        except TimeoutError as error:
+            if billing.timeout or is_unbilled(error):
+                raise
+            raise TimeoutError(str(error)) from UnbilledError("It is not billed.")
+        except ConnectionError as error:
+            if billing.lost or is_unbilled(error):
+                raise
+            raise UnbilledError(str(error)) from None
+
+    async def _fetch_batch(
+        self, keys: Sequence[Key], values: Values, headers: Mapping[str, str]
+    ) -> Fetched:
+        body = {
+            "keys": [key_text(key) for key in keys],
+            "values": {n: [*v] for n, v in values.items()},
+        }
+        url = self._source.url
+        response = await self._request("POST", url, json=body, headers=headers)
+        is_billed = response.status in self._source.billing.statuses
+        if response.status in _REFUSED and not is_billed:
+            raise InvalidKeyError(f"The service answered with status {response.status}.")
+        rows = look_up(_document(response), self._source.rows)
+        if response.status not in _OK or not isinstance(rows, list):
+            failed = ConnectionError if is_billed else UnbilledError
+            raise failed(f"The service answered with status {response.status}.")
+        return self._matched(keys, [self._answer(None, row) for row in rows])
+
+    def _answer(self, key: Key, document: Any) -> Answered:
+        source = self._source
+        if document is UNREADABLE:
+            return Answered(key, None, reason=INVALID_VALUE)
+        if not isinstance(document, dict):
+            return Answered(key, None)
+        if source.key_field is not None:
+            key = look_up(document, source.key_field)
+        moment = look_up(document, source.time_field) if source.time_field else None
+        price = look_up(document, source.price_field) if source.price_field else None
+        record = {feature: look_up(document, at) for feature, at in self._pointers.items()}
+        return Answered(key, record, moment, price)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._connections.close()
+
+
+def _document(response: Response) -> Any:
+    """Read the JSON of an answer; None where it is none, or says that something failed."""
+    if response.status not in _OK:
+        return None
+    body = unpacked(response.body, response.encoding, MOST_BYTES)
+    return UNREADABLE if body is None else read_document(body)
+
+
+def _encoded(text: str) -> str:
+    return quote(text, safe="")
+
+
+def _leads_elsewhere(texts: Sequence[str], written: Sequence[str]) -> bool:
+    """Return whether a part of a path has dots for a name, also where a server decodes it twice."""
+    whole = texts[0] + "".join(map(str.__add__, written, texts[1:]))
+    while "%" in whole and (decoded := unquote(whole)) != whole:
+        whole = decoded
+    return "." in whole and not _DOTS.isdisjoint(re.split(r"[/\\]", whole))

@@ -1,0 +1,84 @@
+"""What all decisions of a live cascade have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from emsco.cascade import Decider
+from emsco.cascade.fingerprint import digest_of, fingerprint
+from emsco.core.costs import Costs, Source
+from emsco.live.certificate_scope import promise
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What all decisions of a live cascade have in common.
+
+    Parameters
+    ----------
+    decider : Decider
+        What decides.
+    max_cost : float, default=None
+        The most that a decision may cost. None: no limit.
+    """
+
+    decider: Decider
+    max_cost: float | None = None
+
+    @property
+    def costs(self) -> Costs:
+        """The prices."""
+        return self.decider.costs
+
+    @cached_property
+    def bought(self) -> tuple[str, ...]:
+        """The sources that the cascade can buy."""
+        return tuple(s for stage in self.decider.plan.stages for s in stage.sources)
+
+    @cached_property
+    def priced(self) -> dict[str, Source]:
+        """The prices, by name."""
+        return {source.name: source for source in self.costs.sources}
+
+    @cached_property
+    def features(self) -> dict[str, list[str]]:
+        """What each source yields."""
+        return {name: list(self.costs.columns(name)) for name in self.bought}
+
+    @cached_property
+    def is_of_numbers(self) -> dict[str, bool]:
+        """Whether each source yields nothing but numbers."""
+        readers = [[self.decider.readers.get(f) for f in self.features[n]] for n in self.bought]
+        numbers = [all(r is not None and r.is_number for r in own) for own in readers]
+        return dict(zip(self.bought, numbers, strict=True))
+
+    @cached_property
+    def requirements(self) -> list[dict[str, list[str]]]:
+        """The sources of each stage, those required first, and which of the stage each requires."""
+        found = []
+        for stage in self.decider.plan.stages:
+            left, order = list(stage.sources), {}
+            while left:
+                for name in left:
+                    needed = [r for r in self.priced[name].requires if r in stage.sources]
+                    if all(other in order for other in needed):
+                        order[name] = needed
+                left = [name for name in left if name not in order]
+            found.append(order)
+        return found
+
+    @cached_property
+    def prices(self) -> str:
+        """The digest of the price list."""
+        return digest_of(self.costs.to_toml())
+
+    @cached_property
+    def model(self) -> str:
+        """The digest of the cascade."""
+        return fingerprint(self.decider)
+
+    @cached_property
+    def promise(self) -> str:
+        """What a certificate of the cascade means here."""
+        return promise(self.costs, self.bought, self.max_cost)

@@ -1,0 +1,178 @@
+"""What one live decision fetched, paid and waited, and what it did not need."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import overload
+
+from emsco.live.live_plan import Terms
+from emsco.live.purchases import Batch
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """What one source gave for one row.
+
+    Parameters
+    ----------
+    source : str
+        Its name.
+    stage : int
+        The stage that bought it.
+    how : {"fetched", "cached", "shared", "known"}
+        Where it came from: the source, what was kept, a call that somebody else had made, or the
+        caller.
+    reason : str
+        Why it gave nothing; "" if it gave values.
+    paid : float
+        What was paid.
+    waited : float
+        How many seconds the row waited for it.
+    age : float or None
+        How many seconds old the answer was, where the source gives a time.
+    verified : bool
+        Whether the answer repeated the key.
+    billed : bool
+        Whether it is known that the source charges for it; False for a paid call without an answer.
+    """
+
+    source: str
+    stage: int
+    how: str
+    reason: str = ""
+    paid: float = 0.0
+    waited: float = 0.0
+    age: float | None = None
+    verified: bool = True
+    billed: bool = True
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What one live decision fetched, paid and waited, and what it did not need.
+
+    Parameters
+    ----------
+    id : str
+        The id of the decision, which the log has too.
+    fetches : tuple of Fetch
+        What was asked for, in order.
+    not_needed : tuple of str
+        The sources that the cascade could have bought and did not.
+    saved : float
+        What they would have cost.
+    prices : str
+        The digest of the price list.
+    model : str
+        The digest of the cascade that decided.
+    promise : str
+        What a certificate of the cascade means for live decisions.
+    """
+
+    id: str
+    fetches: tuple[Fetch, ...]
+    not_needed: tuple[str, ...]
+    saved: float
+    prices: str
+    model: str
+    promise: str
+
+    @property
+    def paid(self) -> float:
+        """What was paid, where it is known and where it is not."""
+        return sum(fetch.paid for fetch in self.fetches)
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """The sources that may or may not charge for a call without an answer."""
+        return tuple(fetch.source for fetch in self.fetches if not fetch.billed)
+
+
+class Asked:
+    """What one source gave for some rows of a call, from which receipts are made.
+
+    Parameters
+    ----------
+    source : str
+        Its name.
+    stage : int
+        The stage that bought it.
+    rows : sequence of int
+        The rows of the call that it was asked for.
+    batch : Batch
+        What they got.
+    waited : float
+        How many seconds they waited.
+    extra : sequence of float or None
+        What was paid besides, for setups.
+    now : float
+        When it was noted, in seconds since 1970.
+    """
+
+    def __init__(
+        self, source: str, stage: int, rows: Sequence[int], batch: Batch, waited: float,
+        extra: Sequence[float] | None, now: float,
+    ) -> None:  # fmt: skip
+        self.source, self.stage, self.rows = source, stage, rows
+        self.batch, self.waited, self._extra, self.now = batch, waited, extra, now
+
+    @cached_property
+    def _places(self) -> dict[int, int]:
+        return dict(zip(self.rows, range(len(self.rows)), strict=True))
+
+    def fetch(self, row: int) -> Fetch | None:
+        """Give what a row got; None where it was not asked for."""
+        place = self._places.get(row)
+        if place is None:
+            return None
+        bought = self.batch[place]
+        extra = self._extra[place] if self._extra is not None and bought.paid else 0.0
+        return Fetch(
+            self.source, self.stage, bought.how, bought.reason, bought.paid + extra,
+            self.waited, None if bought.moment is None else self.now - bought.moment,
+            bought.verified, bought.billed,
+        )  # fmt: skip
+
+
+class Receipts(Sequence[Receipt]):
+    """A receipt per row, made when it is looked at."""
+
+    def __init__(
+        self,
+        terms: Terms,
+        asked: Sequence[Asked],
+        n_rows: int,
+        call: str | Sequence[str] | None = None,
+    ) -> None:
+        self._terms, self.asked, self._n_rows = terms, asked, n_rows
+        self._given = call
+
+    @cached_property
+    def _call(self) -> str | Sequence[str]:
+        return uuid.uuid4().hex if self._given is None else self._given
+
+    def __len__(self) -> int:
+        return self._n_rows
+
+    @overload
+    def __getitem__(self, row: int) -> Receipt: ...
+    @overload
+    def __getitem__(self, row: slice) -> list[Receipt]: ...
+    def __getitem__(self, row: int | slice) -> Receipt | list[Receipt]:
+        if isinstance(row, slice):
+            return [self[i] for i in range(*row.indices(len(self)))]
+        row = range(len(self))[row]
+        terms = self._terms
+        fetches = [found for asked in self.asked if (found := asked.fetch(row)) is not None]
+        had = {fetch.source for fetch in fetches}
+        rest = tuple(name for name in terms.bought if name not in had)
+        saved = terms.costs.of(rest, paid=had) if rest else 0.0
+        call = self._call
+        own = f"{call}-{row}" if isinstance(call, str) else call[row]
+        return Receipt(
+            own, tuple(fetches), rest, saved, terms.prices, terms.model,
+            terms.promise,
+        )  # fmt: skip

@@ -1,0 +1,238 @@
+"""Sources in Redis, as hashes or as JSON text, with one pipeline for all keys."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from emsco.core.decisions import ACCEPTED, ERROR, INVALID_VALUE
+from emsco.exceptions import SourcesError, require
+from emsco.live.billing import UnbilledError
+from emsco.live.fetch_result import Answered, Fetched, Key, Values, as_text, key_text, match
+from emsco.live.json_document import read_document
+from emsco.live.source import LiveSource, address_of, fields_of
+from emsco.live.template import Template
+
+HASH, JSON = "hash", "json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RedisSource(LiveSource):
+    """A source in Redis, with a hash or JSON text per key.
+
+    Redis replies by position. `key_field` names the field that repeats the key, by which a reply is
+    verified; without it, receipts show `verified=False`.
+
+    Parameters
+    ----------
+    key : str
+        The Redis key, such as "page:{key}"; names in braces may also be features.
+    url_env : str, default=None
+        The environment variable that holds the address, such as redis://host:6379/0.
+    url : str, default=None
+        The address itself; only possible in Python, not in a file.
+    format : {"hash", "json"}, default="hash"
+        What is stored under a key.
+    fields : mapping of feature to field, default=None
+        The fields whose names differ from the features.
+    key_field : str, default=None
+        The field that repeats the key.
+    time_field : str, default=None
+        The field that holds the time of the event: seconds since 1970, or a date.
+    """
+
+    key: str
+    url_env: str | None = None
+    url: str | None = field(default=None, repr=False)
+    format: str = HASH
+    fields: Mapping[str, str] | None = None
+    key_field: str | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.format not in (HASH, JSON):
+            raise SourcesError(f"`format` must be {HASH!r} or {JSON!r}, got {self.format!r}.")
+        if "key" not in self.template.names:
+            raise SourcesError(f"`key` must contain {{key}}, got {self.key!r}.")
+
+    @cached_property
+    def template(self) -> Template:
+        """The Redis key, with names to fill in."""
+        return Template.parse(self.key, "key")
+
+    @cached_property
+    def needs(self) -> frozenset[str]:
+        """The features that a request uses, besides the key."""
+        return frozenset(self.template.names) - {"key"}
+
+    @property
+    def is_spelled(self) -> bool:
+        """Whether every value comes as text: hashes hold nothing else."""
+        return self.format == HASH
+
+    def refused(self, keys: Sequence[Key], values: Values) -> dict[int, str]:
+        """Return why rows cannot be asked for, by their place."""
+        return self.template.unfilled(keys, values, str)
+
+    def open(self, features: Sequence[str]) -> RedisClient:
+        """Return a client that fetches these features."""
+        return RedisClient(self, features)
+
+
+class RedisClient:
+    """Connections to Redis, each used by one request at a time.
+
+    A pipeline of redis-py starts two tasks for a request and makes an object for each command,
+    which takes longer than Redis does. So commands are sent over its connections directly.
+    """
+
+    def __init__(self, source: RedisSource, features: Sequence[str]) -> None:
+        redis = require("redis.asyncio", "live")
+        self._source = source
+        self._template = source.template
+        self._fields = fields_of(source.fields, features)
+        extra = [source.key_field, source.time_field]
+        self._wanted = list(dict.fromkeys([*self._fields.values(), *filter(None, extra)]))
+        self._refusal = redis.ResponseError
+        address = address_of(source.url, source.url_env)
+        try:
+            # A client repeats nothing by itself and ends nothing: that is for the caller to say.
+            self._pool = redis.ConnectionPool.from_url(
+                address,
+                retry=no_retry(),
+                socket_connect_timeout=source.timeout,
+                socket_timeout=None,
+            )
+        except ValueError:  # whose text may show the address
+            raise SourcesError(
+                "The address of Redis cannot be used; it must be like redis://host:6379/0."
+            ) from None
+        self._free: list[Any] = []
+
+    async def fetch(self, keys: Sequence[Key], values: Values) -> Fetched:
+        """Fetch the values of these keys in one round trip."""
+        texts = [key_text(key) for key in keys]
+        places = self._places(texts, values)
+        if self._source.format == HASH:
+            replies = await self._ask([("HMGET", place, *self._wanted) for place in places])
+        else:
+            replies = await self._ask([("GET", place) for place in places])
+        whole = self._read_whole(texts, replies)
+        if whole is not None:
+            return whole
+        read = self._read_hash if self._source.format == HASH else self._read_json
+        answers = [read(key, reply) for key, reply in zip(keys, replies, strict=True)]
+        return match(
+            keys,
+            [answer for answer in answers if answer is not None],
+            list(self._fields),
+            self._source.freshness,
+            timed=self._source.is_timed,
+            verified=self._source.key_field is not None,
+        )
+
+    async def _ask(self, commands: Sequence[tuple[str, ...]]) -> list[Any]:
+        """Send commands at once, and give for each the reply, or what Redis says against it."""
+        connection = self._free.pop() if self._free else self._pool.make_connection()
+        replies: list[Any] = []
+        try:
+            await self._connect(connection)
+            await connection.send_packed_command(connection.pack_commands(commands))
+            for _ in commands:
+                try:
+                    replies.append(await connection.read_response())
+                except self._refusal as refused:
+                    replies.append(refused)
+        except BaseException:
+            # What is still on its way must not reach the next request.
+            await connection.disconnect(nowait=True)
+            raise
+        self._free.append(connection)
+        return replies
+
+    async def _connect(self, connection: Any) -> None:
+        """Connect, if it is closed or has data left; where that fails, nothing was sent."""
+        try:
+            await self._pool.ensure_connection(connection)
+        except Exception as error:
+            raise UnbilledError("There is no connection to Redis.") from error
+
+    def _places(self, texts: list[str], values: Values) -> list[str]:
+        """Give the Redis key of each row."""
+        names, parts = self._template.names, self._template.parts
+        if names == ("key",):
+            return [parts[0] + text + parts[1] for text in texts]
+        return [
+            self._template.fill({n: text if n == "key" else values[n][i] for n in names}, str)
+            for i, text in enumerate(texts)
+        ]
+
+    def _read_whole(self, texts: list[str], replies: list[Any]) -> Fetched | None:
+        """Read hashes by column where each answers for its own key, and is not too old.
+
+        That is the usual case, and reading it row by row would take as long as fetching it. None:
+        some row is not as usual.
+        """
+        if self._source.format != HASH or set(map(type, replies)) != {list}:
+            return None
+        fields = dict(zip(self._wanted, zip(*replies, strict=True), strict=True))
+        key_field, time_field = self._source.key_field, self._source.time_field
+        if key_field is None:
+            if any(None in column for column in fields.values()):
+                return None
+        elif [*map(as_text, fields[key_field])] != texts:
+            return None
+        ages = None
+        if time_field is not None:
+            now, freshness = time.time(), self._source.freshness
+            ages = [freshness.age(given, now) for given in fields[time_field]]
+            if any(map(freshness.is_stale, ages)):
+                return None
+        columns = {feature: [*fields[field_]] for feature, field_ in self._fields.items()}
+        reasons = [ACCEPTED] * len(texts)
+        return Fetched(columns, reasons, ages, verified=key_field is not None)
+
+    def _read_hash(self, key: Key, reply: Any) -> Answered | None:
+        if isinstance(reply, Exception):
+            return _refused(key, reply)
+        if all(value is None for value in reply):
+            return None
+        return self._answer(key, dict(zip(self._wanted, reply, strict=True)))
+
+    def _read_json(self, key: Key, reply: Any) -> Answered | None:
+        if reply is None:
+            return None
+        if isinstance(reply, Exception):
+            return _refused(key, reply)
+        document = read_document(reply)
+        if not isinstance(document, dict):
+            return Answered(key, None, reason=INVALID_VALUE)
+        return self._answer(key, document)
+
+    def _answer(self, key: Key, stored: Mapping[str, Any]) -> Answered | None:
+        field_, moment = self._source.key_field, self._source.time_field
+        echoed = key if field_ is None else stored.get(field_)
+        if echoed is None or isinstance(echoed, list | dict) or key_text(echoed) != key_text(key):
+            return None  # a reply for another key: this one is missing, and that one has its own
+        record = {feature: stored.get(f) for feature, f in self._fields.items()}
+        return Answered(echoed, record, stored.get(moment or ""))
+
+    async def close(self) -> None:
+        """Close every connection."""
+        while self._free:
+            await self._free.pop().disconnect()
+
+
+def _refused(key: Key, refusal: Exception) -> Answered:
+    """Say that a row alone failed: by what is stored under its key, or for another reason."""
+    is_other = str(refusal).startswith("WRONGTYPE")
+    return Answered(key, None, reason=INVALID_VALUE if is_other else ERROR)
+
+
+def no_retry() -> Any:
+    """Return how a client of Redis repeats requests: never."""
+    no_backoff = require("redis.backoff", "live").NoBackoff()
+    return require("redis.asyncio.retry", "live").Retry(no_backoff, 0)

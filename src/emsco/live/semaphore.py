@@ -1,0 +1,64 @@
+"""Places for requests that run at the same time, first come, first served."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+
+class Slots:
+    """A limited number of places; the limit may change while callers wait.
+
+    Parameters
+    ----------
+    limit : callable
+        Returns how many places there are now.
+
+    Examples
+    --------
+    >>> import asyncio
+    >>> from emsco.live.semaphore import Slots
+    >>> async def most_at_once(n_callers, limit):
+    ...     slots, running, most = Slots(lambda: limit), 0, 0
+    ...     async def work():
+    ...         nonlocal running, most
+    ...         async with slots:
+    ...             running += 1
+    ...             most = max(most, running)
+    ...             await asyncio.sleep(0)
+    ...             running -= 1
+    ...     await asyncio.gather(*(work() for _ in range(n_callers)))
+    ...     return most
+    >>> asyncio.run(most_at_once(9, limit=2))
+    2
+    """
+
+    def __init__(self, limit: Callable[[], int]) -> None:
+        self._limit = limit
+        self._taken = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    async def __aenter__(self) -> None:
+        if not self._waiting and self._taken < self._limit():
+            self._taken += 1
+            return
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(place)
+        try:
+            await place
+        except asyncio.CancelledError:
+            if place.done() and not place.cancelled():  # given just now: pass it on
+                self._free()
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        self._free()
+
+    def _free(self) -> None:
+        self._taken -= 1
+        while self._waiting and self._taken < self._limit():
+            place = self._waiting.popleft()
+            if not place.done():
+                self._taken += 1
+                place.set_result(None)

@@ -1,0 +1,112 @@
+"""Columns of what sources gave: values of the type that training had, and no others."""
+
+from __future__ import annotations
+
+from itertools import chain
+from math import nan
+from types import NoneType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emsco._utils.missing_values import is_missing
+from emsco.live.fetch_result import as_text
+from emsco.rows.column_reader import NUMBER, NUMERIC_CATEGORY, TEXT, ColumnReader
+from emsco.rows.value_types import is_number
+
+_NUMBERS = (float, int, np.floating, np.integer, np.bool_)
+_BOOLEANS = (bool, np.bool_)
+
+
+def to_column(
+    values: list[Any], reader: ColumnReader | None, *, spelled: bool = False
+) -> tuple[NDArray[Any], list[int]]:
+    """Return values as a column, and the places of those with another type than training had.
+
+    Parameters
+    ----------
+    values : list
+        One value per row; None if it is missing.
+    reader : ColumnReader or None
+        How the column is read. None: no stage reads it.
+    spelled : bool, default=False
+        Whether the source gives numbers as text. If not, a text is no number.
+
+    Examples
+    --------
+    >>> from emsco.live.typed_columns import to_column
+    >>> from emsco.rows.column_reader import NUMBER, ColumnReader
+    >>> age = ColumnReader(NUMBER, missing_seen=False)
+    >>> to_column([41, 2.5], age)
+    (array([41. ,  2.5]), [])
+    >>> to_column([b"41", b"2.5"], age, spelled=True)
+    (array([41. ,  2.5]), [])
+    >>> to_column(["41", 2.5], age)[1]
+    [0]
+    """
+    of_number = reader is not None and reader.is_number
+    booleans: list[int] = []
+    if reader is not None and reader.kind in (NUMBER, NUMERIC_CATEGORY):
+        booleans = [i for i, value in enumerate(values) if isinstance(value, _BOOLEANS)]
+    if of_number and not booleans:
+        column = _numbers(values, spelled=spelled)
+        if column is not None:
+            return column, []
+    values = [as_text(value) for value in values]
+    others: list[int] = []
+    if of_number and not spelled:
+        others = [i for i, value in enumerate(values) if isinstance(value, str)]
+    elif reader is not None and reader.kind == TEXT:
+        others = [i for i, v in enumerate(values) if is_number(v) and not is_missing(v)]
+    others = sorted({*others, *booleans})
+    column = np.empty(len(values), dtype=object)
+    for i, value in enumerate(values):  # one by one: a list is a value like any other
+        column[i] = value
+    return column, others
+
+
+def to_numbers(columns: list[list[Any]], *, spelled: bool = False) -> NDArray[np.float64] | None:
+    """Return columns of numbers as the rows of one matrix; None where some value is no number.
+
+    That is the usual case, and reading column by column takes longer than deciding a row.
+
+    Examples
+    --------
+    >>> from emsco.live.typed_columns import to_numbers
+    >>> to_numbers([[41, 2.5], [0.0, 1.0]])
+    array([[41. ,  2.5],
+           [ 0. ,  1. ]])
+    >>> to_numbers([[41, "2.5"]]) is None, to_numbers([[True]]) is None
+    (True, True)
+    """
+    types = set(map(type, chain.from_iterable(columns)))
+    try:
+        if types <= {float, int}:
+            return np.array(columns, dtype=np.float64)
+        # Python reads 1_000 as a number, and nobody else does.
+        if spelled and types == {bytes} and not any(b"_" in b" ".join(c) for c in columns):
+            return np.array([[*map(float, column)] for column in columns])
+    except (ValueError, OverflowError):
+        pass
+    return None
+
+
+def _numbers(values: list[Any], *, spelled: bool) -> NDArray[np.float64] | None:
+    """Read numbers, and numbers spelled in bytes; None where some value is neither."""
+    types = set(map(type, values))
+    try:
+        if all(map(_is_of_numbers, types - {NoneType})):
+            if NoneType in types:
+                values = [nan if value is None else value for value in values]
+            return np.array(values, dtype=np.float64)
+        # Python reads 1_000 as a number, and nobody else does.
+        if spelled and types == {bytes} and b"_" not in b" ".join(values):
+            return np.array([*map(float, values)])
+    except (ValueError, OverflowError):
+        pass
+    return None
+
+
+def _is_of_numbers(kind: type) -> bool:
+    return issubclass(kind, _NUMBERS) and not issubclass(kind, np.timedelta64)

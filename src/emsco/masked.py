@@ -1,0 +1,5 @@
+"""One model for every set of sources."""
+
+from emsco.learners.masked_classifier import MaskedClassifier
+
+__all__ = ["MaskedClassifier"]

@@ -1,0 +1,351 @@
+"""A data set to fit on, larger than memory: its labels, a sample, and how its columns are read.
+
+Whatever is learned is a sum over chunks of parts. The sums of a chunk are a pure function of the
+chunk and of shared parameters, so an engine may compute them where the data are. Chunks depend only
+on the data set, and their results are merged in order, so every engine gives the same result.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from emsco.exceptions import ClassesError, ColumnsError, ValuesError
+from emsco.rows.arrow_columns import as_numbers, is_text, is_text_type, read_labels, value_type
+from emsco.rows.column_reader import CATEGORY, NUMERIC_CATEGORY, TEXT, ColumnReader
+from emsco.rows.column_summary import (
+    WIDEST,
+    CategorySummary,
+    Counted,
+    Interval,
+    NumberSummary,
+    Summary,
+    add_counted,
+    count_between,
+    kind_of_type,
+    narrow_median,
+    refuse_identifiers,
+    value_of,
+)
+from emsco.rows.dataset_parts import Part, check_names, parts_of
+from emsco.rows.encoding import Array
+from emsco.rows.sampling import Drawn, merge_drawn, row_keys, share_out, take_rows
+
+MOST_CHUNKS = 64  # all their results are held at the same time
+_TEXT_LABELS: NDArray[Any] = np.array([], dtype=object)
+
+Chunk: TypeAlias = tuple[Part, ...]
+
+
+class Mapper(Protocol):
+    """The part of an engine that is used here."""
+
+    def map(self, function: Callable[..., Any], chunks: Sequence[Any], *, shared: Any) -> list[Any]:
+        """Return `function(chunk, shared)` for every chunk, in order."""
+
+
+class Here:
+    """Computes chunks one after the other, in this process."""
+
+    def map(self, function: Callable[..., Any], chunks: Sequence[Any], *, shared: Any) -> list[Any]:
+        """Return `function(chunk, shared)` for every chunk, in order."""
+        return [function(chunk, shared) for chunk in chunks]
+
+
+class Roles(NamedTuple):
+    """Which columns hold labels and weights."""
+
+    label: str
+    weight: str | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """The names of these columns."""
+        return [self.label] if self.weight is None else [self.label, self.weight]
+
+    def read_weight(self, batch: pa.RecordBatch, first_row: int) -> Array | None:
+        """Read how much each row counts; None if all count 1."""
+        if self.weight is None:
+            return None
+        try:
+            weight = as_numbers(batch.column(self.weight))
+        except pa.ArrowInvalid as error:
+            raise ValuesError(
+                f"Column {self.weight!r} cannot be weights, because it holds {error}.",
+                column=self.weight,
+            ) from error
+        bad = ~((weight >= 0) & np.isfinite(weight))
+        if bad.any():
+            row = first_row + int(np.argmax(bad))
+            raise ValuesError(
+                f"Row {row} of the weights in {self.weight!r} must be a number >= 0, got "
+                f"{weight[np.argmax(bad)]}.",
+                row=row,
+                column=self.weight,
+            )
+        return weight
+
+
+class Sample(NamedTuple):
+    """Rows drawn from a data set."""
+
+    table: pa.Table
+    labels: NDArray[Any]
+    weight: Array | None
+
+
+@dataclass(frozen=True, eq=False)
+class Blocks:
+    """A data set to fit on, in chunks of parts.
+
+    Parameters
+    ----------
+    chunks : tuple of tuple of Part
+        The parts, in order.
+    schema : pyarrow.Schema
+        The columns.
+    roles : Roles
+        Which columns hold labels and weights.
+    engine : object with map(function, chunks, shared=...)
+        What computes sums of chunks.
+    """
+
+    chunks: tuple[Chunk, ...]
+    schema: pa.Schema
+    roles: Roles
+    engine: Mapper
+
+    @classmethod
+    def of(
+        cls, dataset: Any, label: Any, weight: Any = None, engine: Mapper | None = None
+    ) -> Blocks:
+        """Divide a data set; labels and weights are given by the names of their columns."""
+        for what, name in (("y", label), ("sample_weight", weight)):
+            if not isinstance(name, str) and not (what == "sample_weight" and name is None):
+                raise ColumnsError(
+                    f"With a data set, `{what}` must be the name of a column, got "
+                    f"{type(name).__name__}."
+                )
+        roles = Roles(label, weight)
+        check_names(dataset.schema, roles.names)
+        parts = parts_of(dataset)
+        if not parts:
+            raise ColumnsError("The data set has no rows.")
+        size = -(-len(parts) // MOST_CHUNKS)
+        chunks = tuple(tuple(parts[i : i + size]) for i in range(0, len(parts), size))
+        return cls(chunks, dataset.schema, roles, engine or Here())
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+        last = self.chunks[-1][-1]
+        return last.first_row + last.n_rows
+
+    @property
+    def names(self) -> list[str]:
+        """The columns without those of labels and weights."""
+        return [name for name in self.schema.names if name not in self.roles.names]
+
+    @cached_property
+    def counts(self) -> dict[Any, int]:
+        """The number of rows of each class, in the order of labels."""
+        found: Counter[Any] = Counter()
+        for counted in self.engine.map(_count_labels, self.chunks, shared=self.roles):
+            found.update(counted)
+        classes = np.unique(np.array(list(found), dtype=self._label_dtype)).tolist()
+        if len(classes) < 2:
+            raise ClassesError(f"`y` must have at least 2 classes, got 1 class: {classes[0]!r}.")
+        return {label: found[label] for label in classes}
+
+    @property
+    def classes(self) -> NDArray[Any]:
+        """The labels, sorted."""
+        return np.array(list(self.counts), dtype=self._label_dtype)
+
+    @property
+    def _label_dtype(self) -> Any:
+        kind = value_type(self.schema.field(self.roles.label).type)
+        return object if is_text_type(kind) else kind.to_pandas_dtype()
+
+    def sample(
+        self, n_rows: int, seed: int, names: Sequence[str], *, every_class: bool = False
+    ) -> Sample:
+        """Draw rows with classes in proportion, in the order of the data set.
+
+        With `every_class`, it is an error if a class has no row among them.
+        """
+        quotas = share_out(self.counts, n_rows)
+        lost = [label for label, quota in quotas.items() if not quota]
+        if lost and every_class:
+            raise ClassesError(
+                f"max_rows={n_rows} leaves no row of the class {lost[0]!r}; allow more."
+            )
+        parts = self.engine.map(_draw, self.chunks, shared=(self.roles, quotas, seed))
+        drawn = [
+            merge_drawn([part[label] for part in parts], quotas[label]).rows for label in quotas
+        ]
+        rows = np.sort(np.concatenate(drawn))
+        columns = list(dict.fromkeys([*names, *self.roles.names]))
+        taken = self.engine.map(_take, self.chunks, shared=(columns, rows))
+        batches = [batch for some in taken for batch in some]
+        table = pa.Table.from_batches(batches).combine_chunks()
+        (batch,) = table.to_batches() or [None]
+        labels = read_labels(batch.column(self.roles.label), self.roles.label, self._texts)
+        return Sample(table.select(list(names)), labels, self.roles.read_weight(batch, 0))
+
+    @property
+    def _texts(self) -> NDArray[Any] | None:
+        return _TEXT_LABELS if self._label_dtype is object else None
+
+    def readers(self, names: Sequence[str]) -> dict[str, ColumnReader]:
+        """Learn how columns are read and encoded."""
+        kinds = {name: kind_of_type(self.schema.field(name).type, name) for name in names}
+        chunks = self.engine.map(_summarise, self.chunks, shared=(self.roles, kinds))
+        summaries: dict[str, Summary] = {}
+        for summed in chunks:
+            _merge_into(summaries, summed)
+        medians = self._medians(summaries)
+        readers = {}
+        for name, kind in kinds.items():
+            encoding = summaries[name].encoding(medians.get(name))
+            readers[name] = ColumnReader(kind, encoding.missing_seen, encoding)
+        return readers
+
+    def _medians(self, summaries: Mapping[str, Summary]) -> dict[str, float]:
+        """Find the exact lower medians of numbers that may be missing, by further passes."""
+        halves = {
+            name: summary.weight / 2
+            for name, summary in summaries.items()
+            if isinstance(summary, NumberSummary) and summary.has_missing
+        }
+        # As for rows in memory, the median of a column without any value is 0.
+        medians = {name: 0.0 for name, half in halves.items() if not half}
+        intervals = {name: WIDEST for name in halves if name not in medians}
+        while intervals:
+            counted: dict[str, Counted] = {}
+            for part in self.engine.map(_count, self.chunks, shared=(self.roles, intervals)):
+                _add_into(counted, part)
+            for name, found in counted.items():
+                intervals[name] = narrow_median(intervals[name], found, halves[name])
+                value = value_of(intervals[name])
+                if value is not None:
+                    medians[name] = value
+                    del intervals[name]
+        return medians
+
+
+def batches_of(chunk: Chunk, columns: Sequence[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the batches of a chunk, each with the number of its first row."""
+    for part in chunk:
+        first_row = part.first_row
+        for batch in part.batches(list(dict.fromkeys(columns))):
+            yield first_row, batch
+            first_row += batch.num_rows
+
+
+class Labels(NamedTuple):
+    """The labels of a block: the distinct ones, and each row's index in them."""
+
+    words: list[Any]
+    places: NDArray[np.intp]
+
+    @classmethod
+    def read(cls, column: pa.Array, name: str, first_row: int) -> Labels:
+        """Read labels; every row must have one."""
+        encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+        classes = _TEXT_LABELS if is_text(column) else None
+        try:
+            words = read_labels(encoded.dictionary, name, classes)
+            has_gaps = bool(encoded.indices.null_count)
+        except ValuesError:
+            has_gaps = True
+        if has_gaps:  # read row by row, so that the error names the row
+            words, places = np.unique(
+                read_labels(column, name, classes, first_row), return_inverse=True
+            )
+            return cls(words.tolist(), places)
+        return cls(words.tolist(), encoded.indices.cast(pa.int64()).to_numpy())
+
+    def codes(self, classes: NDArray[Any]) -> NDArray[np.intp]:
+        """Return the position of each row's label among all classes."""
+        place = {label: code for code, label in enumerate(classes.tolist())}
+        return np.array([place.get(word, -1) for word in self.words], dtype=np.intp)[self.places]
+
+
+def _count_labels(chunk: Chunk, roles: Roles) -> Counter[Any]:
+    found: Counter[Any] = Counter()
+    for first_row, batch in batches_of(chunk, roles.names):
+        labels = Labels.read(batch.column(roles.label), roles.label, first_row)
+        roles.read_weight(batch, first_row)
+        counts = np.bincount(labels.places, minlength=len(labels.words)).tolist()
+        found.update({w: n for w, n in zip(labels.words, counts, strict=True) if n})
+    return found
+
+
+def _draw(chunk: Chunk, shared: tuple[Roles, dict[Any, int], int]) -> dict[Any, Drawn]:
+    """Find the rows of each class with the smallest keys."""
+    roles, quotas, seed = shared
+    nothing = Drawn(np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.int64))
+    drawn = dict.fromkeys(quotas, nothing)
+    classes = np.array(list(quotas), dtype=object)
+    for first_row, batch in batches_of(chunk, [roles.label]):
+        labels = Labels.read(batch.column(roles.label), roles.label, first_row)
+        codes, keys = labels.codes(classes), row_keys(first_row, batch.num_rows, seed)
+        for code, (label, quota) in enumerate(quotas.items()):
+            own = np.flatnonzero(codes == code)
+            held = drawn[label]
+            if len(held.keys) >= quota:  # most keys are larger than those held
+                own = own[keys[own] < held.keys.max(initial=0)]
+            if own.size:
+                drawn[label] = merge_drawn([held, Drawn(keys[own], first_row + own)], quota)
+    return drawn
+
+
+def _take(chunk: Chunk, shared: tuple[list[str], NDArray[np.int64]]) -> list[pa.RecordBatch]:
+    columns, rows = shared
+    return [batch for part in chunk for batch in take_rows(part, columns, rows)]
+
+
+def _summarise(chunk: Chunk, shared: tuple[Roles, dict[str, str]]) -> dict[str, Summary]:
+    roles, kinds = shared
+    summaries: dict[str, Summary] = {}
+    for first_row, batch in batches_of(chunk, [*kinds, *roles.names]):
+        weight = roles.read_weight(batch, first_row)
+        summed: dict[str, Summary] = {}
+        for name, kind in kinds.items():
+            is_category = kind in (TEXT, CATEGORY, NUMERIC_CATEGORY)
+            summary = CategorySummary if is_category else NumberSummary
+            summed[name] = summary.of(batch.column(name), name, weight, first_row)
+        _merge_into(summaries, summed)
+    return summaries
+
+
+def _merge_into(summaries: dict[str, Summary], others: Mapping[str, Summary]) -> None:
+    for name, other in others.items():
+        known: Any = summaries.get(name)
+        summaries[name] = other if known is None else known.merge(other)
+    refuse_identifiers(summaries)
+
+
+def _count(chunk: Chunk, shared: tuple[Roles, dict[str, Interval]]) -> dict[str, Counted]:
+    roles, intervals = shared
+    counted: dict[str, Counted] = {}
+    for first_row, batch in batches_of(chunk, [*intervals, *roles.names]):
+        weight = roles.read_weight(batch, first_row)
+        _add_into(
+            counted,
+            {n: count_between(batch.column(n), own, weight) for n, own in intervals.items()},
+        )
+    return counted
+
+
+def _add_into(counted: dict[str, Counted], others: Mapping[str, Counted]) -> None:
+    for name, other in others.items():
+        counted[name] = add_counted(counted[name], other) if name in counted else other

@@ -1,0 +1,315 @@
+"""The choice from a front, by bounds or by default, and the reference it is compared with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from inspect import signature
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emsco.core.caution import AUTO, Shares, less_margin, shares_of, standard_errors
+from emsco.core.costs import Costs
+from emsco.core.design import StageDesign
+from emsco.core.evaluation import Evaluation
+from emsco.core.front import Candidate, ParetoFront
+from emsco.core.selection import Bounds, Figures, margin_text
+from emsco.core.threshold import lowest
+from emsco.exceptions import SelectionError, SelectionWarning, nearest, quoted, warn
+from emsco.search._problem import Problem
+
+LEAST_COVERAGE = 0.8
+LEAST_AGREEMENT = 0.99  # with a final model
+FEW_ROWS = 500
+
+
+@dataclass(frozen=True)
+class AllSources:
+    """All sources bought at once: the reference for a cascade, on the same rows and folds."""
+
+    costs: Costs
+    classes: Sequence[Any]
+    truth: NDArray[np.intp]  # from the most to the least confident row
+    right: NDArray[np.bool_]
+    label: NDArray[np.intp] | None = None  # the label given; None: unknown
+
+    @classmethod
+    def of(cls, problem: Problem) -> AllSources:
+        """Look all sources up in a problem's table."""
+        everything = np.ones((1, problem.n_sources), dtype=np.bool_)
+        confidence, label = problem.table.outcomes(everything)
+        order = np.argsort(-confidence[0], kind="stable")
+        truth = problem.table.truth[order]
+        said = label[0][order].astype(np.intp)
+        return cls(problem.costs, problem.classes, truth, said == truth, said)
+
+    def answering(self) -> Candidate:
+        """Return the candidate that answers every row."""
+        design = StageDesign(np.zeros(len(self.costs.names), dtype=np.int64), self.costs.names)
+        return Candidate(design, lowest(len(self.classes)), self.at(1.0))
+
+    def at(self, coverage: float) -> Evaluation:
+        """Evaluate at a coverage: the least confident rows are rejected, but paid for."""
+        n_rows = len(self.truth)
+        accepted = round(coverage * n_rows)
+        truth, right = self.truth[:accepted], self.right[:accepted]
+        latency = self.costs.latency_of(self.costs.names)
+        return Evaluation(
+            rows=n_rows,
+            accepted=accepted,
+            right=int(right.sum()),
+            paid=self.costs.total * n_rows,
+            class_rows=self._by_label(self.truth),
+            class_accepted=self._by_label(truth),
+            class_right=self._by_label(truth[right]),
+            waited=latency * n_rows,
+            worst_latency=latency,
+            label_accepted=None if self.label is None else self._by_label(self.label[:accepted]),
+        )
+
+    def _by_label(self, codes: NDArray[np.intp]) -> dict[Any, int]:
+        counts = np.bincount(codes, minlength=len(self.classes))
+        return dict(zip(self.classes, counts.tolist(), strict=True))
+
+
+class Selected(NamedTuple):
+    """A candidate, the rule by which it was chosen, and the bounds that were asked for."""
+
+    candidate: Candidate
+    rule: str
+    asked: Mapping[str, Any]
+
+
+def check_bounds(bounds: Mapping[str, Any]) -> None:
+    """Refuse what `ParetoFront.select` does not take."""
+    known = list(signature(ParetoFront.select).parameters)[1:]
+    for name in bounds:
+        if name not in known:
+            raise SelectionError(f"Candidates cannot be selected by {name!r}{nearest(name, known)}")
+
+
+def select_as_asked(
+    select: Any,
+    front: ParetoFront,
+    all_sources: Candidate,
+    n_rows: int,
+    limits: Mapping[str, Mapping[Any, float]],
+    *,
+    agreement: bool,
+) -> Selected:
+    """Choose as `select` says: a candidate, bounds, a function of the front, or None (the default).
+
+    With the target `agreement`, the default is the cheapest candidate that agrees often enough with
+    the final model. `limits` are the limits that every design of the front meets, by name.
+    `caution` alone is not a bound: it is the margin of the default choice.
+    """
+    told = " and ".join(f"{name}={dict(shares)}" for name, shares in limits.items() if shares)
+    if told and not len(front):
+        raise SelectionError(
+            f"No design accepts any row within {told}; allow larger shares, or search other "
+            "thresholds."
+        )
+    if isinstance(select, Candidate):
+        return Selected(select, "Rule: this candidate was given.", {})
+    if callable(select):
+        candidate = select(front)
+        if not isinstance(candidate, Candidate):
+            raise SelectionError(f"`select` must return a Candidate, got {candidate!r}.")
+        return Selected(candidate, "Rule: chosen by the function given as `select`.", {})
+    asked = dict(select or {})
+    if select is None or asked.keys() == {"caution"}:
+        z = standard_errors(asked.get("caution", AUTO), front.luck)
+        if not agreement:
+            return select_by_default(front, all_sources, n_rows, told, z)
+        return select_by_agreement(front, all_sources, asked, z)
+    candidate = front.select(**asked)
+    bounds = {name: value for name, value in asked.items() if name != "caution"}
+    z = standard_errors(asked.get("caution", AUTO), front.luck)
+    return Selected(candidate, Bounds(**bounds).sentence(z, len(front)), asked)
+
+
+def better_by(
+    figures: Figures, reference: Evaluation, z: float, repeats: float
+) -> NDArray[np.bool_]:
+    """Return which candidates beat a reference by `z` standard errors, overall and in every class.
+
+    Both are compared on the same rows by the paired test of shares, so rows that both get right or
+    both get wrong make no difference. A class also passes if the candidate gets all its accepted
+    rows right that the reference gets right. If it is unknown which rows both get right, they are
+    taken as independent.
+    """
+    labels = reference.class_rows
+    known = figures.class_both.keys() >= labels.keys()
+    u = {c: figures.class_reference[c] if known else None for c in labels}
+    x = {c: figures.class_both[c] if known else None for c in labels}
+    every = _paired(
+        figures.accepted,
+        figures.right,
+        reference.rows,
+        reference.right,
+        sum(u.values()) if known else None,
+        sum(x.values()) if known else None,
+        z,
+        repeats,
+    )
+    for c in labels:
+        as_good = _paired(
+            figures.class_accepted[c],
+            figures.class_right[c],
+            reference.class_rows[c],
+            reference.class_right[c],
+            u[c],
+            x[c],
+            z,
+            repeats,
+        )
+        every &= as_good | (x[c] == u[c]) if known else as_good
+    return every
+
+
+def _paired(
+    m: Shares, r: Shares, n: float, right: float, u: Any, x: Any, z: float, repeats: float
+) -> NDArray[np.bool_]:
+    """Compare the share right (`r`) of `m` accepted rows with that of a reference on all `n` rows.
+
+    Of the accepted rows, the reference gets `u` right, and both get `x` right.
+    """
+    m, n = m / repeats, n / repeats
+    a, b = shares_of(r / repeats, m), right / repeats / n if n else 0.0
+    shared = 0.0 if u is None else (x - a * u) / repeats
+    rows = np.maximum(m, 1e-300)
+    variance = a * (1 - a) / rows + (b * (1 - b) - 2 * shared / rows) / max(n, 1e-300)
+    error = np.sqrt(np.maximum(variance, 1 / (n + 2) ** 2))
+    better: NDArray[np.bool_] = (m > 0) & (a - b >= z * error)
+    return better
+
+
+def turns_away(figures: Figures, label: Any) -> NDArray[np.bool_]:
+    """Return which candidates reject a class more than twice as often as all rows.
+
+    The excess must be more than a standard error, because a class with few rows may be unlucky.
+    """
+    rows = figures.class_rows[label]
+    rejected = shares_of(figures.rows - figures.accepted, figures.rows)
+    own = less_margin(rows - figures.class_accepted[label], rows, 1.0)
+    away: NDArray[np.bool_] = own > 2 * rejected
+    return away
+
+
+class AsGood(NamedTuple):
+    """The cheapest candidate that is as good as a reference, and the classes it turns away."""
+
+    candidate: Candidate
+    turned_away: list[Any]
+
+
+def cheapest_as_good(front: ParetoFront, reference: Candidate, z: float) -> AsGood | None:
+    """Choose the cheapest candidate that accepts most rows and beats the reference.
+
+    It must have a coverage of at least 0.8, reject no class more than twice as often as all rows,
+    and exceed the accuracy and the recall of every class of the reference by `z` standard errors.
+    If every such candidate turns a class away, this is allowed, with a warning. None: no candidate
+    beats the reference.
+    """
+    if not len(front):
+        return None
+    figures = front.figures
+    good = better_by(figures, reference.evaluation, z, front.repeats)
+    good &= shares_of(figures.accepted, figures.rows) >= LEAST_COVERAGE
+    labels = list(reference.evaluation.class_rows)
+    away = {label: turns_away(figures, label) for label in labels}
+    fair = good & ~np.logical_or.reduce([np.zeros(len(good), dtype=np.bool_), *away.values()])
+    places = np.flatnonzero(fair if fair.any() else good)
+    if not places.size:
+        return None
+    cost = shares_of(figures.paid, figures.rows)[places]
+    accuracy = shares_of(figures.right, figures.accepted)[places]
+    place = int(places[np.lexsort([-figures.accepted[places], -accuracy, cost])[0]])
+    turned_away = [label for label in labels if not fair.any() and away[label][place]]
+    for label in turned_away:
+        evaluation = front[place].evaluation
+        warn(
+            f"The chosen candidate rejects {evaluation.rejected[label]:.0%} of class {label!r} but "
+            f"{1 - evaluation.coverage:.0%} of all rows: every candidate that is as good as all "
+            "sources at once rejects some class more than twice as often as all rows. Set "
+            "max_rejected={label: share} to limit it.",
+            SelectionWarning,
+        )
+    return AsGood(front[place], turned_away)
+
+
+def select_by_agreement(
+    front: ParetoFront, final: Candidate, asked: Mapping[str, Any], z: float
+) -> Selected:
+    """Choose the cheapest candidate that agrees often enough, or else the final model alone."""
+    rule = Bounds(min_accuracy=LEAST_AGREEMENT).sentence(z, len(front))
+    try:
+        return Selected(front.select(**asked, min_accuracy=LEAST_AGREEMENT), rule, {})
+    except SelectionError:
+        warn(
+            f"No cascade is shown to agree with the final model on {LEAST_AGREEMENT:.0%} of the "
+            "rows, so the final model alone was chosen; choose(...) takes another candidate of the "
+            "front, and choose(caution=0) takes the cheapest whose counts reach that share.",
+            SelectionWarning,
+        )
+        rule = f"{rule[:-1]}; no candidate meets it, so the final model alone was chosen."
+        return Selected(final, rule, {})
+
+
+def select_by_default(
+    front: ParetoFront, all_sources: Candidate, n_rows: int, limits: str, z: float
+) -> Selected:
+    """Choose the cheapest candidate that is as good as all sources, or else all sources.
+
+    `n_rows` is the number of rows that the choice is based on. With `limits`, falling back to all
+    sources could break these limits, so it is not done.
+    """
+    if n_rows < FEW_ROWS:
+        warn(
+            f"The choice was made on {n_rows} rows, fewer than {FEW_ROWS}, so it may do worse on "
+            "new rows; compare it with fresh rows using score_front(X, y).",
+            SelectionWarning,
+        )
+    chosen = cheapest_as_good(front, all_sources, z)
+    if chosen is not None:
+        return Selected(chosen.candidate, f"{_rule(front, z, chosen.turned_away)}.", {})
+    rule = _rule(front, z)
+    if limits and z:
+        chosen = cheapest_as_good(front, all_sources, 0.0)
+        if chosen is not None:
+            warn(
+                f"No design within {limits} is shown to be as good as all sources at once, so the "
+                "cheapest whose counts are as good was chosen, which may be luck.",
+                SelectionWarning,
+            )
+            rule = f"{rule}; no candidate meets it, so the margin was dropped."
+            return Selected(chosen.candidate, rule, {})
+    if limits:
+        raise SelectionError(
+            f"No design within {limits} accepts {LEAST_COVERAGE:.0%} of the rows and is as good as "
+            "all sources at once; allow larger shares, or relax something else with select=."
+        )
+    warn(
+        f"No cascade accepts {LEAST_COVERAGE:.0%} of the rows and is shown to be as good as all "
+        "sources at once, so all sources at once were chosen; choose(...) takes another candidate "
+        "of the front, and choose(caution=0) takes the cheapest whose counts are as good.",
+        SelectionWarning,
+    )
+    rule = f"{rule}; no candidate meets it, so all sources at once were chosen."
+    return Selected(all_sources, rule, {})
+
+
+def _rule(front: ParetoFront, z: float, turned_away: Sequence[Any] = ()) -> str:
+    """Describe the rule of the default choice."""
+    margin = f"by {margin_text(z)} on the same rows" if z else "as counted"
+    fair = ", rejects no class more than twice as often as all rows"
+    if turned_away:
+        fair = f" (none of them rejects {quoted(turned_away)} less than twice as often as all rows)"
+    return (
+        f"Rule: the cheapest of {len(front):,} candidates that accepts at least "
+        f"{LEAST_COVERAGE:.0%} of the rows{fair}, and is better than all sources at once, {margin},"
+        " in accuracy and in each class (or is right on all rows of a class on which all sources "
+        "are right)"
+    )

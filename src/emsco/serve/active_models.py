@@ -1,0 +1,201 @@
+"""The models that decide: the one in use, beside it a canary, and those who watch both."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any
+
+from emsco.certify.monitor import Alarm
+from emsco.core.decisions import Decisions
+from emsco.exceptions import LateStateError, SourcesError, StateError
+from emsco.serve.canary import Canary, keep_looking, split, together
+from emsco.serve.decision_json import told
+from emsco.serve.deployment import Deployed
+from emsco.serve.events import WARNING, log_event, where
+from emsco.serve.monitor_split import by_rows
+from emsco.serve.problem_json import Problem, problem
+from emsco.serve.rejection_causes import sent_invalid
+from emsco.serve.request_bodies import DecideBody
+from emsco.serve.shadow import Shadowed
+from emsco.serve.state.protocol import Asking, asking
+
+
+class Models:
+    """The models that decide, and those who watch them.
+
+    Parameters
+    ----------
+    deployed : Deployed
+        The model in use.
+    canary : Canary, default=None
+        Another one, which decides some of the keys. None: there is none.
+    watch, metrics, tracing : Watch, Metrics, Tracing, default=None
+        What audits, counts and traces decisions. None: nobody does.
+    """
+
+    def __init__(
+        self,
+        deployed: Deployed,
+        canary: Canary | None = None,
+        *,
+        watch: Any = None,
+        metrics: Any = None,
+        tracing: Any = None,
+    ) -> None:
+        self.watch, self.metrics, self.tracing = watch, metrics, tracing
+        self._looking: asyncio.Task[None] | None = None  # whether the canary must be taken back
+        self.deployed, self.canary = deployed, canary
+        self._introduce(list(self)[1:])  # the watch was made for the first
+        if metrics is not None:
+            metrics.model(deployed.live, deployed.digest)
+
+    def __iter__(self) -> Iterator[Deployed]:
+        yield self.deployed
+        if self.canary is not None:
+            yield self.canary.deployed
+
+    def use(self, deployed: Deployed, canary: Canary | None = None) -> None:
+        """Decide by these models from now on."""
+        self.deployed, self.canary = deployed, canary
+        self._introduce(self)
+
+    def _introduce(self, models: Iterable[Deployed]) -> None:
+        """Let the watch follow models, and the metrics show them."""
+        for model in models:
+            if self.watch is not None:
+                self.watch.follow(model.digest, model.monitor, model.decider.classes.tolist())
+            if self.metrics is not None:
+                self.metrics.model(model.live, model.digest)
+
+    def look(self) -> None:
+        """Look from now on whether the canary must be taken back."""
+        if self._looking is not None:
+            self._looking.cancel()
+        if self.canary is not None and self.watch is not None:
+            self._looking = asyncio.ensure_future(keep_looking(self.canary, self._against))
+
+    async def _against(self, canary: str) -> Sequence[Alarm]:
+        """Return the alarms that speak against a canary.
+
+        Where rows change, coverage, cost and exits alarm about the model in use as well: that is no
+        fault of the canary. What labels show always is.
+        """
+        raised: Sequence[Alarm] = self.watch.alarms_of(canary)
+        in_use = self.watch.models.get(self.deployed.digest)
+        if in_use is not None and any(map(by_rows, raised)):
+            await in_use.traffic.read()  # another process may have seen it
+            if any(map(by_rows, in_use.alarms)):
+                return [alarm for alarm in raised if not by_rows(alarm)]
+        return raised
+
+    async def close(self) -> None:
+        """Look no longer, and close every connection."""
+        if self._looking is not None:
+            self._looking.cancel()
+        for model in self:
+            await model.close()
+
+    def check_known(self, names: Any) -> None:
+        """Refuse values that no model uses."""
+        self.deployed.check_known(names, None if self.canary is None else self.canary.deployed)
+
+    async def decide(
+        self, name: str, body: DecideBody, keys: list[Any], known: dict[str, list[Any]] | None
+    ) -> tuple[dict[str, Any], Callable[[], None]]:
+        """Decide rows: the answer, and what tells those who watch, once it is sure to count."""
+        canary = self.canary
+        if canary is None:
+            deployed = self.deployed
+            rows, count = await self._decided_by(deployed, name, None, body, keys, known)
+            return {"id": name, "model": deployed.digest, "decisions": rows}, count
+        parts = split(keys, known, self.deployed, canary)
+        work = [
+            self._decided_by(part.deployed, name, part.places, body, part.keys, part.known)
+            for part in parts
+        ]
+        found = await together(work)
+        by_place: dict[int, dict[str, Any]] = {}
+        for part, (rows, _) in zip(parts, found, strict=True):
+            of = {"model": part.deployed.digest}
+            by_place |= {place: row | of for place, row in zip(part.places, rows, strict=True)}
+        model = parts[0].deployed.digest if len(parts) == 1 else None
+
+        def count_all() -> None:
+            for _, count in found:
+                count()
+
+        in_order = [by_place[place] for place in range(len(keys))]
+        return {"id": name, "model": model, "decisions": in_order}, count_all
+
+    async def _decided_by(
+        self,
+        deployed: Deployed,
+        name: str,
+        places: Sequence[int] | None,
+        body: DecideBody,
+        keys: list[Any],
+        known: dict[str, list[Any]] | None,
+    ) -> tuple[list[dict[str, Any]], Callable[[], None]]:
+        """Decide rows by one model; `places` are theirs in the request, None: it has no others."""
+        begin = time.perf_counter()
+        ids = [f"{name}-{place}" for place in (range(len(keys)) if places is None else places)]
+        call = name if places is None else ids
+        shadowed = None
+        deployed.begin()
+        token = asking.set(Asking(name, body.tenant)) if deployed.is_counted else None
+        try:
+            if deployed.shadow is None:
+                decisions = await deployed.live.decide(keys, known, call=call, factors=body.factors)
+            else:
+                shadowed = await deployed.shadow.decide(keys, known, call, factors=body.factors)
+                decisions = shadowed.answered
+        except SourcesError as error:
+            raise Problem(422, "known", str(error)) from None
+        except StateError as error:
+            raise no_state(error) from None
+        finally:
+            if token is not None:
+                asking.reset(token)
+            deployed.end()
+        rows = told(ids, decisions, receipt=body.receipt)
+        seconds = time.perf_counter() - begin
+
+        def count() -> None:
+            self._count(ids, decisions, seconds, deployed, shadowed, known or ())
+
+        return rows, count
+
+    def _count(
+        self,
+        ids: Sequence[str],
+        decisions: Decisions,
+        seconds: float,
+        deployed: Deployed,
+        shadowed: Shadowed | None,
+        known: Collection[str],
+    ) -> None:
+        """Tell those who watch; in shadow, they watch what the cascade would have decided."""
+        model = deployed.digest
+        if self.watch is not None:
+            watched = decisions if shadowed is None else shadowed.would_be
+            answers = None if shadowed is None else decisions.label.tolist()
+            left_out = sent_invalid(watched, known, deployed.needs)
+            self.watch.decided(watched, ids, model, answers, left_out=left_out)
+        if self.metrics is not None:
+            self.metrics.decided(decisions, seconds, model)
+            if shadowed is not None:
+                self.metrics.shadowed(shadowed, model)
+        if self.tracing is not None:
+            now = time.time()
+            self.tracing.decided(decisions, now - seconds, now, model)
+
+
+def no_state(error: StateError) -> Problem:
+    """Return the problem of a state that does not answer, and tell operators of it."""
+    if isinstance(error, LateStateError):
+        log_event("state", WARNING, text="The state does not answer before the deadline.")
+        return problem("late-state")
+    log_event("state", WARNING, error=where(error))
+    return problem("state")

@@ -1,0 +1,313 @@
+"""A model that decides: loaded, checked and warmed before the first request reaches it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from emsco.cascade import CascadeClassifier, Decider
+from emsco.cascade.fingerprint import fingerprint
+from emsco.certify import OlderCertificate, problem_with
+from emsco.certify.monitor import CertificateMonitor
+from emsco.exceptions import ServiceError, nearest
+from emsco.io import load
+from emsco.live import LiveCascade, Sources
+from emsco.live.accounts import Accounts
+from emsco.live.decision_log import Log
+from emsco.live.fetch_all import check_open
+from emsco.live.source import APART
+from emsco.rows.column_reader import ColumnReader
+from emsco.serve.events import tell_loss
+from emsco.serve.model_compatibility import Standing
+from emsco.serve.monitor_split import monitor_of
+from emsco.serve.problem_json import Problem
+from emsco.serve.settings import Settings
+from emsco.serve.shadow import Shadow
+
+
+class Deployed:
+    """A model that decides, with its live cascade; `make` or `load` gives one that is warm.
+
+    Parameters
+    ----------
+    model : CascadeClassifier or CascadeSearchCV
+        The fitted model.
+    sources : Sources
+        How its sources are fetched.
+    settings : Settings
+        How it decides, and where it logs.
+    accounts : Accounts, default=None
+        Who counts what is spent. None: this process alone.
+    """
+
+    def __init__(
+        self, model: Any, sources: Sources, settings: Settings, accounts: Accounts | None = None
+    ) -> None:
+        self.model, self.sources = model, sources
+        self.cascade = cascade_of(model)
+        self.certificate = getattr(model, "certificate_", None)
+        self.shadow: Shadow | None = None
+        if settings.shadow:
+            self.digest = fingerprint(self.decider)
+            self.shadow = Shadow(self.decider, sources, settings, self.digest, accounts)
+            self.live = self.shadow.live
+        else:
+            self.live = LiveCascade(
+                self.cascade,
+                sources,
+                max_cost=settings.max_cost,
+                deadline=settings.deadline,
+                log=settings.log,
+                log_values=settings.log_values,
+                on_log_failure=settings.on_log_failure,
+                accounts=accounts,
+            )
+            self.digest = self.live.model
+        if self.log is not None:
+            self.log.tell = tell_loss
+        self._used = 0
+        self._is_retired = False
+        self._closing: asyncio.Task[None] | None = None
+
+    @classmethod
+    async def make(
+        cls, model: Any, sources: Sources, settings: Settings, accounts: Accounts | None = None
+    ) -> Deployed:
+        """Check a model and its sources, and warm it.
+
+        Raises
+        ------
+        EmscoError
+            If it cannot decide live, or its certificate is about another cascade.
+        """
+        made = await asyncio.to_thread(cls, model, sources, settings, accounts)
+        await asyncio.to_thread(made._prepare)
+        await check_open(sources, made.decider.costs, made.bought)
+        await made._warm()
+        return made
+
+    @classmethod
+    async def load(cls, settings: Settings, accounts: Accounts | None = None) -> Deployed:
+        """Load the model and the sources that the settings name, check and warm them.
+
+        Parameters
+        ----------
+        settings : Settings
+            Where the files are.
+        accounts : Accounts, default=None
+            Who counts what is spent.
+        """
+        sources = await asyncio.to_thread(Sources.from_toml, settings.sources)
+        model = await asyncio.to_thread(load, settings.model, trusted=settings.trust)
+        return await cls.make(model, sources, settings, accounts)
+
+    def __repr__(self) -> str:
+        return f"Deployed(model={self.digest[:12]!r})"
+
+    @property
+    def decider(self) -> Decider:
+        """What decides."""
+        return self.cascade.decider_
+
+    @property
+    def log(self) -> Log | None:
+        """The log of its decisions; None: there is none."""
+        return self.live.log if self.shadow is None else self.shadow.log
+
+    @property
+    def bought(self) -> list[str]:
+        """The sources that the model can buy."""
+        return list(self.live.terms.bought)
+
+    def check_certificate(self) -> None:
+        """Refuse a certificate that is about another cascade."""
+        if self.certificate is None or isinstance(self.certificate, OlderCertificate):
+            return
+        problem = problem_with(self.certificate, self.model)
+        if self.certificate.certified and problem:
+            raise ServiceError(f"The certificate does not hold: {problem}")
+
+    @cached_property
+    def standing(self) -> Standing:
+        """What clients count on."""
+        certificate = self.certificate
+        labels = tuple(self.decider.classes.tolist())
+        if certificate is None or isinstance(certificate, OlderCertificate):
+            return Standing(labels, is_certified=False)
+        return Standing(labels, is_certified=bool(certificate.certified))
+
+    @cached_property
+    def monitor(self) -> CertificateMonitor | None:
+        """A new monitor of the certificate; None where there is nothing to watch."""
+        return monitor_of(self.certificate, self.model)
+
+    def _prepare(self) -> None:
+        """Do all that takes long and needs no event loop: requests go on meanwhile."""
+        self.check_certificate()
+        held: dict[str, Any] = {}
+        for stage in self.decider.plan.stages:
+            with suppress(Exception):  # the row is made up: a model of the user's may refuse it
+                made_up = {name: _column(self.example(name)) for name in stage.features}
+                answer = self.decider.examine(made_up)
+                held |= zip(stage.features, answer.columns, strict=True)
+                stage.judge(held)
+
+    async def _warm(self) -> None:
+        """Decide no row and one row, fetching nothing, so that the first request is not slow."""
+        known: dict[str, Any] = dict.fromkeys(self.needed, "")
+        known |= {name: self.example(name) for name in self.features}
+        trial = LiveCascade(self.cascade, self.sources)  # without the log and the accounts
+        try:
+            for keys in ([], ["warm"]):
+                await trial.decide(keys, {name: [known[name]] * len(keys) for name in known})
+        finally:
+            await trial.close()
+        await self.live.__aenter__()
+
+    @cached_property
+    def is_counted(self) -> bool:
+        """Whether accounts are asked before some source is."""
+        sources = [self.sources[name] for name in self.bought]
+        return any(source.paid or source.max_spend is not None for source in sources)
+
+    @cached_property
+    def needs(self) -> dict[str, frozenset[str]]:
+        """What each source is asked with, beside the key."""
+        return {name: frozenset(self.sources[name].needs) for name in self.bought}
+
+    @cached_property
+    def features(self) -> tuple[str, ...]:
+        """What its sources yield."""
+        return tuple(f for name in self.bought for f in self.decider.costs.columns(name))
+
+    @cached_property
+    def needed(self) -> tuple[str, ...]:
+        """What every client must send: what nobody fetches, and what requests of sources use."""
+        used = {need for name in self.bought for need in self.sources[name].needs}
+        sent = {
+            feature
+            for name in self.bought
+            if not self.sources[name].is_fetched
+            for feature in self.decider.costs.columns(name)
+        }
+        return tuple(sorted(sent | (used - set(self.features))))
+
+    def example(self, feature: str) -> Any:
+        """Make up a value of a feature."""
+        reader: ColumnReader | None = self.decider.readers.get(feature)
+        if reader is None:
+            return "text" if feature in self.needed else 0.0
+        if reader.is_number is not False:
+            return 0.0
+        levels = reader.known_levels
+        value = levels[0] if len(levels) else ""
+        return value.item() if isinstance(value, np.generic) else value
+
+    def check_known(self, names: Any, canary: Deployed | None = None) -> None:
+        """Refuse values that nothing uses: a name that is misspelled would be paid for."""
+        known = self._may_be_known
+        if canary is not None:
+            known = known | canary._may_be_known
+        for name in names:
+            if name not in known:
+                raise Problem(
+                    422,
+                    "known",
+                    "`known` has a name that is no feature of the model and that no request uses"
+                    f"{nearest(name, known)}",
+                )
+
+    @cached_property
+    def _may_be_known(self) -> frozenset[str]:
+        return frozenset((*self.features, *self.needed))
+
+    def begin(self) -> None:
+        """Note that a request uses it."""
+        self._used += 1
+
+    def end(self) -> None:
+        """Note that a request has used it."""
+        self._used -= 1
+        if self._is_retired and not self._used:
+            self._close_later()
+
+    def retire(self) -> None:
+        """Close it as soon as no request uses it."""
+        self._is_retired = True
+        if not self._used:
+            self._close_later()
+
+    def _close_later(self) -> None:
+        if self._closing is None:
+            self._closing = asyncio.ensure_future(self._close_at_rest())
+
+    async def _close_at_rest(self) -> None:
+        """Close once calls that are paid for, and whose callers have left, had time to answer."""
+        if any(self.sources[name].paid for name in self.bought):
+            await asyncio.sleep(APART)
+        await self.live.close()
+
+    async def close(self) -> None:
+        """Close every connection."""
+        if self._closing is not None:
+            self._closing.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._closing
+        await self.live.close()
+
+    @cached_property
+    def told(self) -> dict[str, Any]:
+        """What it is: design, prices, certificate and digest."""
+        decider, costs = self.decider, self.decider.costs
+        classes = decider.classes.tolist()
+        stages = [
+            {
+                "sources": list(stage.sources),
+                "features": list(stage.features),
+                "cost": stage.cost,
+                "thresholds": [
+                    {"label": label, "confidence": needed}
+                    for label, needed in zip(classes, thresholds.tolist(), strict=True)
+                ],
+            }
+            for stage, thresholds in zip(decider.plan.stages, decider.thresholds, strict=True)
+        ]
+        prices = {source.name: source.cost for source in costs.sources}
+        return {
+            "model": self.digest,
+            "labels": classes,
+            "stages": stages,
+            "prices": prices,
+            "setups": dict(costs.setups),
+            "unit": costs.unit,
+            "known": sorted(self._may_be_known),
+            "needed": list(self.needed),
+            "certificate": self._certificate(),
+            "promise": self.live.promise,
+            "shadow": self.shadow is not None,
+        }
+
+    def _certificate(self) -> Mapping[str, Any] | None:
+        if self.certificate is None:
+            return None
+        problem = problem_with(self.certificate, self.model)
+        return {"sentence": self.certificate.sentence, "holds": not problem, "problem": problem}
+
+
+def _column(value: Any) -> Any:
+    column = np.empty(1, dtype=np.float64 if isinstance(value, float) else object)
+    column[0] = value
+    return column
+
+
+def cascade_of(model: Any) -> CascadeClassifier:
+    """Return the cascade, or the one that a search has chosen."""
+    cascade = getattr(model, "best_cascade_", model)
+    if not isinstance(cascade, CascadeClassifier):
+        raise ServiceError(f"A service needs a cascade, got a {type(model).__name__}.")
+    return cascade

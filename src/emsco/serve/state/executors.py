@@ -1,0 +1,278 @@
+"""How work reaches a database: a thread with one connection, or connections of an event loop.
+
+Work is a function of a connection. SQLite does what is asked at once in one transaction, so that
+the disk is waited for once. PostgreSQL does each work by itself, in one statement and thus in one
+round trip.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+from emsco.exceptions import StateError, require
+from emsco.serve.state.group_commit import Batches, Left
+from emsco.serve.state.idempotency import unusable
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+    Work: TypeAlias = Callable[[sa.Connection], Any]
+
+_CONNECTIONS = 16  # to PostgreSQL, for each process
+_OLDEST_SQLITE = (3, 35)  # the first that returns what a statement has written
+_PAUSE = 0.05  # seconds between attempts to get at a file that another process is just making
+# Two processes that make the same tables or accounts at once would fail; this lock is held
+# meanwhile.
+_MAKING = 0x656D73636F
+# Whatever the default of the server, the role or the address: statements lock what they change, and
+# a stricter isolation would refuse those that had to wait.
+_ISOLATION = "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED"
+
+
+class Lane(Protocol):
+    """Protocol of what does work on a database."""
+
+    is_postgres: bool
+
+    async def run(self, work: Work, left: Left | None = None) -> Any:
+        """Do some work, even if the caller leaves; `left` takes what comes of it then."""
+
+    async def make(self, work: Work) -> None:
+        """Do work in a transaction of its own, one at a time."""
+
+    async def finish(self) -> None:
+        """Wait for what is under way."""
+
+    async def close(self) -> None:
+        """Disconnect."""
+
+
+class ThreadLane:
+    """A file of SQLite, in a thread of its own.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+    timeout : float
+        For how many seconds to wait for other processes that write.
+    writes : bool, default=True
+        Whether anything is to be written.
+    """
+
+    is_postgres = False
+
+    def __init__(self, path: Path, timeout: float, *, writes: bool = True) -> None:
+        self._path, self._timeout, self._writes = path, timeout, writes
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="emsco-state")
+        self._batches: Batches[Work] = Batches(self._do)
+        self._connection: sa.Connection | None = None
+
+    async def run(self, work: Work, left: Left | None = None) -> Any:
+        """Do some work, even if the caller leaves; `left` takes what comes of it then."""
+        return await self._batches.run(work, left)
+
+    async def make(self, work: Work) -> None:
+        """Do work in a transaction of its own, one at a time."""
+        await self.run(work)
+
+    async def _do(self, works: Sequence[Work]) -> list[Any]:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, self._transact, works)
+
+    def _transact(self, works: Sequence[Work]) -> list[Any]:
+        has_begun = False
+        try:
+            with _named(str(self._path)):
+                if self._connection is None:
+                    self._connection = self._connect()
+                with self._connection.begin():
+                    has_begun = True
+                    return [work(self._connection) for work in works]
+        except Exception as error:
+            if len(works) == 1 or not has_begun:
+                return [error] * len(works)
+        # One of them has failed, and everything was taken back: each by itself.
+        return [outcome for work in works for outcome in self._transact([work])]
+
+    def _connect(self) -> sa.Connection:
+        sqlalchemy, driver = require("sqlalchemy", "live"), require("sqlite3")
+        if driver.sqlite_version_info < _OLDEST_SQLITE:
+            raise StateError(
+                f"This Python has SQLite {driver.sqlite_version}; a state needs 3.35 or later."
+            )
+        if self._writes:
+            _keep_private(self._path)
+        engine = sqlalchemy.create_engine(
+            sqlalchemy.URL.create("sqlite", database=str(self._path)),
+            connect_args={"timeout": self._timeout},
+            poolclass=sqlalchemy.NullPool,
+            hide_parameters=True,
+        )
+        sqlalchemy.event.listen(engine, "connect", self._prepare)
+        sqlalchemy.event.listen(engine, "begin", self._begin)
+        connection: sa.Connection = engine.connect()
+        return connection
+
+    def _prepare(self, connection: Any, _: Any) -> None:
+        connection.isolation_level = None  # or the driver would begin transactions by itself
+        if not self._writes:
+            return
+        until = time.monotonic() + self._timeout
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+                break
+            except require("sqlite3").OperationalError:
+                # Another process does the same, for which SQLite itself does not wait.
+                if time.monotonic() > until:
+                    raise
+                time.sleep(_PAUSE)
+        connection.execute("PRAGMA synchronous = FULL")  # on disk when a transaction has ended
+
+    def _begin(self, connection: sa.Connection) -> None:
+        # A transaction that reads first and then writes would fail if another one wrote meanwhile.
+        connection.exec_driver_sql("BEGIN IMMEDIATE" if self._writes else "BEGIN")
+
+    async def finish(self) -> None:
+        """Wait for what is under way."""
+        await self._batches.finish()
+
+    async def close(self) -> None:
+        """Disconnect."""
+        if self._connection is not None:
+            closing, self._connection = self._connection, None
+            await asyncio.get_running_loop().run_in_executor(self._thread, closing.close)
+        self._thread.shutdown()
+
+
+def _keep_private(path: Path) -> None:
+    """Let only its owner read a file, which may not be there yet, and what SQLite has beside it."""
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+    for beside in ("", "-wal", "-shm"):  # SQLite gives new ones the rights of the file
+        with suppress(OSError):  # it is not there, or somebody else's
+            os.chmod(f"{path}{beside}", 0o600)
+
+
+class PoolLane:
+    """PostgreSQL, with some connections.
+
+    Connections are kept and not given back to a pool of SQLAlchemy each time, which takes longer
+    than a statement.
+
+    Parameters
+    ----------
+    address : str
+        The address, as libpq and asyncpg read it.
+    told : str
+        The address without secrets, for messages.
+    timeout : float
+        The maximum duration of some work, in seconds.
+    """
+
+    is_postgres = True
+
+    def __init__(self, address: str, told: str, timeout: float) -> None:
+        engines = require("sqlalchemy.ext.asyncio", "live")
+        sqlalchemy = require("sqlalchemy", "live")
+        self._engine: AsyncEngine = engines.create_async_engine(
+            "postgresql+asyncpg://",
+            async_creator=self._dial,
+            poolclass=sqlalchemy.NullPool,
+            isolation_level="AUTOCOMMIT",
+            hide_parameters=True,
+        )
+        self._address, self._told, self._timeout = address, told, timeout
+        self._idle: list[AsyncConnection] = []
+        self._slots = asyncio.Semaphore(_CONNECTIONS)
+        self._running: set[asyncio.Task[Any]] = set()
+
+    async def _dial(self) -> Any:
+        """Connect by the driver itself, which understands all options of an address."""
+        asyncpg = require("asyncpg", "live")
+        try:
+            connection = await asyncpg.connect(self._address, timeout=self._timeout)
+            await connection.execute(_ISOLATION, timeout=self._timeout)
+            return connection
+        except ValueError:  # whose text may show the address
+            raise StateError(
+                "The address of PostgreSQL cannot be used; it must be like "
+                "postgresql://user@host:5432/database."
+            ) from None
+        except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            raise unusable(self._told, error) from error
+
+    async def run(self, work: Work, left: Left | None = None) -> Any:
+        """Do some work, even if the caller leaves; `left` takes what comes of it then."""
+        task = asyncio.ensure_future(self._run(work))
+        self._running.add(task)
+        task.add_done_callback(self._running.discard)
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            task.add_done_callback(lambda done: _leave(done, left))
+            raise
+
+    async def _run(self, work: Work) -> Any:
+        with _named(self._told):
+            async with asyncio.timeout(self._timeout), self._slots:
+                connection = self._idle.pop() if self._idle else await self._engine.connect()
+                try:
+                    outcome = await connection.run_sync(work)
+                except BaseException:
+                    # Those that idle may be broken too, if the server was restarted.
+                    idle, self._idle = self._idle, []
+                    for one in [connection, *idle]:
+                        await one.invalidate()
+                        await one.close()
+                    raise
+                self._idle.append(connection)
+                return outcome
+
+    async def make(self, work: Work) -> None:
+        """Do work in a transaction of its own, one at a time."""
+        whole = self._engine.execution_options(isolation_level="READ COMMITTED")
+        text = require("sqlalchemy", "live").text
+        with _named(self._told):
+            async with asyncio.timeout(self._timeout), whole.begin() as connection:
+                await connection.execute(text(f"SELECT pg_advisory_xact_lock({_MAKING})"))
+                await connection.run_sync(work)
+
+    async def finish(self) -> None:
+        """Wait for what is under way."""
+        await asyncio.gather(*self._running, return_exceptions=True)
+
+    async def close(self) -> None:
+        """Disconnect."""
+        idle, self._idle = self._idle, []
+        for connection in idle:
+            await connection.close()
+        await self._engine.dispose()
+
+
+def _leave(done: asyncio.Task[Any], left: Left | None) -> None:
+    """Hand over what came of work whose caller has left; look at errors, or they are printed."""
+    if not done.cancelled() and done.exception() is None and left is not None:
+        left(done.result())
+
+
+@contextmanager
+def _named(address: str) -> Iterator[None]:
+    """Name the state in whatever goes wrong with it."""
+    errors = require("sqlalchemy", "live").exc
+    try:
+        yield
+    except TimeoutError:
+        raise StateError(f"The state at {address} does not answer in time.") from None
+    except errors.DBAPIError as error:
+        raise unusable(address, error.orig or error) from error
+    except (errors.SQLAlchemyError, OSError) as error:
+        raise unusable(address, error) from error

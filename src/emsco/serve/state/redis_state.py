@@ -1,0 +1,384 @@
+"""A state in Redis."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from hashlib import sha1
+from typing import Any
+
+from emsco.core.decisions import STATE_LOST
+from emsco.exceptions import StateError, require
+from emsco.live.accounts import Intent
+from emsco.live.redis_source import no_retry
+from emsco.serve.state import redis_scripts
+from emsco.serve.state.group_commit import Batches
+from emsco.serve.state.idempotency import (
+    VERSION,
+    BaseState,
+    asked,
+    check_version,
+    day_number,
+    day_of,
+    intent_of,
+    new_id,
+    to_text,
+    unusable,
+    without_secrets,
+)
+from emsco.serve.state.protocol import (
+    INCARNATION,
+    KEEP_FOR,
+    PAUSE,
+    UNSEEN_FOR,
+    Claim,
+    Concern,
+    Kept,
+    Marked,
+    OpenIntent,
+    Spent,
+)
+from emsco.serve.state.redis_durability import redis_concerns
+from emsco.serve.state.settlement import share_of
+
+_LATE_FOR = 3600  # seconds for which the outcome of an unanswered call may still come
+_LOST = "lost"  # instead of a number of rows: the state has another incarnation, or none
+_AT_ONCE = 1000  # ids in one command
+
+
+class RedisState(BaseState):
+    """A state in Redis.
+
+    Redis must keep what it is given. It must write an append-only file (`appendonly yes`; with
+    `appendfsync everysec`, its default, a machine that fails loses up to a second, with `always`
+    nothing), and it must not evict (`maxmemory-policy noeviction`): where an id is lost, its
+    request is decided and paid for again, and where an intent is lost, so is what it may have cost.
+    `concerns` tells what it finds otherwise. All names are on one server: Redis Cluster is not
+    supported.
+
+    Parameters
+    ----------
+    address : str
+        The address, such as redis://host:6379/0.
+    deployment : str
+        Whose ids, marks and labels are meant.
+    prefix : str, default="emsco:"
+        What all names begin with.
+    timeout : float, default=5.0
+        The maximum duration of a request, in seconds.
+    clock : callable, default=None
+        Gives the seconds since 1970. None: the clock of Redis.
+    create : bool, default=True
+        Whether to begin a new state if there is none. False: nothing is written.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        deployment: str,
+        prefix: str = "emsco:",
+        timeout: float = 5.0,
+        clock: Callable[[], float] | None = None,
+        create: bool = True,
+    ) -> None:
+        super().__init__(deployment)
+        redis = require("redis.asyncio", "live")
+        # A client repeats nothing by itself: a script may have been run although no reply came.
+        try:
+            self._redis = redis.Redis.from_url(
+                address,
+                decode_responses=True,
+                retry=no_retry(),
+                socket_timeout=timeout,
+                socket_connect_timeout=timeout,
+            )
+        except (ValueError, TypeError):  # whose text may show the address
+            raise StateError(
+                "The address of Redis cannot be used; it must be like redis://host:6379/0."
+            ) from None
+        self._address = without_secrets(address)
+        self._prefix, self._clock, self._create = prefix, clock, create
+        self._own = f"{prefix}of:{deployment}:"  # what names of this deployment begin with
+        self._errors = require("redis.exceptions", "live")
+        self._batches: Batches[tuple[Any, ...]] = Batches(self._do)
+
+    async def open(self) -> None:
+        """Connect, and begin a new state if there is none."""
+        found = await self._run(redis_scripts.VERSION, VERSION, int(self._create))
+        if found is None:
+            raise StateError(f"There is no state at {self._address}.")
+        check_version(int(found), self._address)
+
+    async def close(self) -> None:
+        """Finish what is under way, and disconnect."""
+        await self._batches.finish()
+        await self._finish_apart()
+        await self._redis.aclose()
+
+    async def ping(self) -> None:
+        """Raise `StateError` if the state cannot be written to."""
+        await self._ask("SET", f"{self._prefix}probe", 1, "EX", 60)
+
+    async def server(self) -> str:
+        """Return what tells the server from another one and from itself before a restart."""
+        return str((await self._info("server")).get("run_id", ""))
+
+    async def concerns(self) -> list[Concern]:
+        """Return why Redis may lose what it is given."""
+        told = await self._info("persistence") | await self._info("memory")
+        is_written = bool(told.get("aof_enabled"))
+        return redis_concerns(self._address, told, "" if is_written else await self._snapshots())
+
+    async def _snapshots(self) -> str | None:
+        """Return when Redis writes snapshots; None: it does not tell, as those of providers."""
+        try:
+            told: str = (await self._redis.config_get("save")).get("save", "")
+        except self._errors.ResponseError:
+            return None
+        return told
+
+    async def _info(self, section: str) -> dict[str, Any]:
+        """Return what Redis tells of itself; some of a provider tells nothing."""
+        with self._named():
+            try:
+                found: dict[str, Any] = await self._redis.info(section)
+            except self._errors.ResponseError:
+                return {}
+        return found
+
+    # One command
+
+    async def _ask(self, *command: Any, left: Callable[[Any], None] | None = None) -> Any:
+        """Run a command."""
+        return await self._batches.run(command, left)
+
+    async def _run(self, script: str, *values: Any, left: Any = None) -> Any:
+        """Run a script."""
+        names = (self._prefix, self._own)
+        return await self._ask("EVALSHA", _DIGESTS[script], 2, *names, *values, left=left)
+
+    async def _do(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
+        outcomes = await self._send(commands)
+        unknown = [i for i, one in enumerate(outcomes) if self._lacks_script(one)]
+        if unknown:  # Redis is new, or was restarted
+            await self._send([("SCRIPT LOAD", script) for script in redis_scripts.ALL])
+            again = await self._send([commands[i] for i in unknown])
+            for i, outcome in zip(unknown, again, strict=True):
+                outcomes[i] = outcome
+        return [self._read(outcome) for outcome in outcomes]
+
+    async def _send(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Send commands in one go; a pipeline for a single one would take twice as long."""
+        try:
+            if len(commands) == 1:
+                return [await self._redis.execute_command(*commands[0])]
+            pipeline = self._redis.pipeline(transaction=False)
+            for command in commands:
+                pipeline.execute_command(*command)
+            replies: list[Any] = await pipeline.execute(raise_on_error=False)
+        except (self._errors.RedisError, OSError) as error:
+            return [error] * len(commands)
+        return replies
+
+    def _lacks_script(self, outcome: Any) -> bool:
+        return isinstance(outcome, self._errors.NoScriptError)
+
+    def _read(self, outcome: Any) -> Any:
+        """Name the state in whatever went wrong."""
+        if not isinstance(outcome, Exception):
+            return outcome
+        if isinstance(outcome, self._errors.TimeoutError):
+            return StateError(f"The state at {self._address} does not answer in time.")
+        named = unusable(self._address, outcome)
+        named.__cause__ = outcome
+        return named
+
+    @contextmanager
+    def _named(self) -> Iterator[None]:
+        try:
+            yield
+        except (self._errors.RedisError, OSError) as error:
+            raise self._read(error) from error
+
+    def _now(self) -> str:
+        return "" if self._clock is None else repr(float(self._clock()))
+
+    # Requests
+
+    async def claim(self, id: str, body: str, lease: float) -> Claim:  # noqa: A002
+        """Claim the id of a request with this body, for so many seconds."""
+        kind, *more = await self._run(
+            redis_scripts.CLAIM, id, body, self._now(), float(lease), int(KEEP_FOR)
+        )
+        return self._claimed(id, int(more[0])) if kind == "claimed" else Claim(kind, *more)
+
+    async def renew(self, id: str, lease: float) -> bool:  # noqa: A002
+        """Claim it for so many seconds from now on; False: another process has it."""
+        return bool(
+            await self._run(redis_scripts.RENEW, id, self._attempt(id), self._now(), float(lease))
+        )
+
+    async def answer(self, id: str, text: str) -> str:  # noqa: A002
+        """Keep the answer to a claimed id, and return what is kept: the first answer stays."""
+        kept = await self._run(redis_scripts.ANSWER, id, text, int(KEEP_FOR))
+        return self._answered(id, None if kept is None else [*kept, text][0])
+
+    async def drop(self, id: str) -> None:  # noqa: A002
+        """Give up a claim: the id is new again, or "died" if something may have been bought."""
+        await self._run(redis_scripts.DROP, id, self._attempt(id))
+
+    # Accounts
+
+    async def begin(self, source: str, n_rows: int, price: float, limit: float | None) -> Intent:
+        """Hold the money for a call, for as many rows as the limit of the day allows."""
+        whose, id_ = asked(), new_id()
+        account = json.dumps([source, whose.tenant])
+
+        def undo(granted: list[str]) -> None:
+            if granted and granted != [_LOST] and int(granted[0]):
+                begun = intent_of(id_, source, price, int(granted[0]))
+                self._begin_apart(self.end(begun, 0.0, 0.0))
+
+        granted = await self._run(
+            redis_scripts.BEGIN, id_, self._now(), n_rows, float(price),
+            "" if limit is None else float(limit), source, account, whose.id,
+            self._attempt(whose.id), json.dumps([whose.id, account, self.deployment]),
+            self.incarnation or "", f"{INCARNATION}{self.deployment}", left=undo,
+        )  # fmt: skip
+        if granted == [_LOST]:
+            return intent_of(id_, source, price, None, STATE_LOST)
+        return intent_of(id_, source, price, int(granted[0]) if granted else None)
+
+    async def end(self, intent: Intent, spent: float, unknown: float) -> None:
+        """Count what a call cost, and what it may have cost; again if an answer comes late."""
+        await self._run(
+            redis_scripts.END, intent.id, float(spent), float(unknown), intent.source, _LATE_FOR
+        )
+
+    async def may_try(self, source: str) -> bool:
+        """Return whether a trial call to a failing source may be made: one a second for all."""
+        key = f"{self._prefix}try:{source}"
+        return bool(await self._ask("SET", key, 1, "NX", "PX", int(1000 * PAUSE)))
+
+    async def is_well(self, source: str, *, well: bool) -> None:
+        """Tell everybody that a source fails, or answers again."""
+        await self._ask("SREM" if well else "SADD", f"{self._prefix}failing", source)
+
+    async def failing(self) -> set[str]:
+        """Return the sources that `is_well` has told to fail."""
+        return set(await self._ask("SMEMBERS", f"{self._prefix}failing"))
+
+    async def spend(self, day: str | None = None) -> list[Spent]:
+        """Return what was spent, on one day (such as "2026-01-31") or on all."""
+        wanted = None if day is None else day_number(day)
+        found: dict[Any, list[OpenIntent]] = {}
+        for id_, begun in (await self._hash("open")).items():
+            number, intent = _open_intent(id_, begun)
+            found.setdefault((number, intent.source, intent.tenant), []).append(intent)
+        days = sorted(map(int, await self._ask("SMEMBERS", f"{self._prefix}days")))
+        spent = []
+        for number in days if wanted is None else [wanted]:
+            totals = await self._hash(f"spent:{number}")
+            accounts = {field[1:] for field in totals if field[0] in "pu"}
+            for source, tenant in sorted(json.loads(account) for account in accounts):
+                account = json.dumps([source, tenant])
+                paid, unknown = (float(totals.get(kind + account, 0)) for kind in "pu")
+                waits = sorted(found.get((number, source, tenant), ()), key=lambda one: one.at)
+                spent.append(Spent(source, tenant, day_of(number), paid, unknown, tuple(waits)))
+        return spent
+
+    async def settle(self, source: str, day: str, charged: float) -> float:
+        """Settle what is unknown for a source on a day: so much of it was charged, the rest not."""
+        number, begin = day_number(day), f"{self._prefix}late:"
+        with self._named():
+            late = [key async for key in self._redis.scan_iter(f"{begin}*", count=_AT_ONCE)]
+        unknown, fits = await self._run(
+            redis_scripts.SETTLE, source, number, float(charged), _LATE_FOR,
+            *(key.removeprefix(begin) for key in late),
+        )  # fmt: skip
+        if not int(fits):
+            share_of(charged, float(unknown))  # raises
+        return float(unknown)
+
+    async def _hash(self, name: str) -> dict[str, str]:
+        found: dict[str, str] = await self._ask("HGETALL", f"{self._prefix}{name}")
+        return found
+
+    # Small values
+
+    async def keep(self, name: str, text: str, was: int | None = None) -> bool:
+        """Keep a small value; with `was`, only if that version is kept. Return whether it was."""
+        return bool(await self._run(redis_scripts.KEEP, name, text, "" if was is None else was))
+
+    async def kept(self, name: str) -> Kept | None:
+        """Return a small value, or None."""
+        text, version = await self._ask("HMGET", f"{self._prefix}kept:{name}", "text", "version")
+        return None if text is None else Kept(text, int(version))
+
+    # Audited rows
+
+    async def mark(self, rows: Sequence[Marked]) -> None:
+        """Keep decisions for the audit; of two marks of an id the last one stays."""
+        for first in range(0, len(rows), _AT_ONCE):
+            values: list[Any] = []
+            for row in rows[first : first + _AT_ONCE]:
+                values += [row.id, float(row.at), _mark_text(row)]
+            await self._run(redis_scripts.MARK, *values)
+
+    async def marked(self, ids: Sequence[str]) -> list[Marked]:
+        """Return those of the decisions that are marked."""
+        found = []
+        for first in range(0, len(ids), _AT_ONCE):
+            some = ids[first : first + _AT_ONCE]
+            marks, truths = await asyncio.gather(
+                *(self._ask("HMGET", f"{self._own}{name}", *some) for name in ("marks", "truths"))
+            )
+            found += [
+                _marked(id_, mark, truth)
+                for id_, mark, truth in zip(some, marks, truths, strict=True)
+                if mark is not None
+            ]
+        return found
+
+    async def label(self, id: str, label: Any) -> bool:  # noqa: A002
+        """Keep the true label of a decision, marked or not; False: it has this label already."""
+        return bool(await self._run(redis_scripts.LABEL, id, to_text(label), int(UNSEEN_FOR)))
+
+    async def due(
+        self, before: float, since: float = 0.0, model: str | None = None
+    ) -> list[Marked]:
+        """Return marked decisions made before a time, and not before another, oldest first."""
+        key = f"{self._own}marked"
+        ids = await self._ask("ZRANGEBYSCORE", key, float(since), f"({float(before)!r}")
+        return [row for row in await self.marked(ids) if model is None or row.model == model]
+
+    async def forget(self, before: float) -> None:
+        """Forget marked decisions made before a time."""
+        while await self._run(redis_scripts.FORGET, float(before)):
+            pass
+
+
+_DIGESTS = {script: sha1(script.encode()).hexdigest() for script in redis_scripts.ALL}
+
+
+def _open_intent(id_: str, begun: str) -> tuple[int, OpenIntent]:
+    day, granted, price, at, _, whose = begun.split(" ", 5)
+    request, account, _ = json.loads(whose)
+    source, tenant = json.loads(account)
+    held = float(price) * int(granted)
+    return int(day), OpenIntent(id_, source, tenant, request, float(at), int(granted), held)
+
+
+def _mark_text(row: Marked) -> str:
+    return json.dumps(
+        [row.at, row.model, to_text(row.label), bool(row.accepted), row.reason, int(row.exit_stage)]
+    )
+
+
+def _marked(id_: str, mark: str, truth: str | None) -> Marked:
+    at, model, label, accepted, reason, stage = json.loads(mark)
+    known = None if truth is None else json.loads(truth)
+    return Marked(id_, at, model, json.loads(label), accepted, reason, stage, known)

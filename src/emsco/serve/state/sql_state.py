@@ -1,0 +1,399 @@
+"""A state in a database: a file of SQLite for processes on one machine, or PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from emsco.core.decisions import ERROR, STATE_LOST
+from emsco.exceptions import StateError, require
+from emsco.live.accounts import Intent
+from emsco.serve.state.executors import Lane
+from emsco.serve.state.idempotency import (
+    VERSION,
+    BaseState,
+    asked,
+    check_version,
+    day_number,
+    day_of,
+    intent_of,
+    new_id,
+    to_text,
+)
+from emsco.serve.state.protocol import (
+    DONE,
+    INCARNATION,
+    KEEP_FOR,
+    OTHER,
+    PAUSE,
+    RUNNING,
+    UNSEEN_FOR,
+    Claim,
+    Concern,
+    Kept,
+    Marked,
+    OpenIntent,
+    Spent,
+)
+from emsco.serve.state.settlement import settle_tables
+from emsco.serve.state.sql_statements import statements, tables
+
+if TYPE_CHECKING:
+    import sqlalchemy as sa
+
+_TIDY_EVERY = 3600.0  # seconds
+_AT_ONCE = 1000  # ids in one query
+_NO_DAY = -1  # instead of a number of rows: nothing is counted under a limit today yet
+
+
+class SQLState(BaseState):
+    """A state in a database.
+
+    Parameters
+    ----------
+    lane : Lane
+        How work reaches the database.
+    address : str
+        Its address without secrets, for messages.
+    deployment : str
+        Whose ids, marks and labels are meant.
+    prefix : str, default="emsco_"
+        What the names of tables begin with.
+    clock : callable, default=None
+        Gives the seconds since 1970. None: the clock of PostgreSQL, or of this machine.
+    create : bool, default=True
+        Whether to make the tables if they are not there. False: nothing is written.
+    """
+
+    def __init__(
+        self,
+        lane: Lane,
+        address: str,
+        *,
+        deployment: str,
+        prefix: str = "emsco_",
+        clock: Callable[[], float] | None = None,
+        create: bool = True,
+    ) -> None:
+        super().__init__(deployment)
+        self._lane, self._address, self._prefix, self._create = lane, address, prefix, create
+        self._clock = time.time if clock is None and not lane.is_postgres else clock
+        self._sql = statements(prefix, deployment, is_postgres=lane.is_postgres)
+        self._tidying: asyncio.Task[None] | None = None
+        self._opening = asyncio.Lock()
+
+    async def open(self) -> None:
+        """Connect, and make what is not there yet."""
+        found = await self._lane.run(self._find_version)
+        if found is None:
+            if not self._create:
+                raise StateError(f"There is no state at {self._address}.")
+            await self._lane.make(self._make_tables)
+            found = await self._lane.run(self._find_version)
+        check_version(found, self._address)
+        if self._create:
+            self._tidying = asyncio.ensure_future(self._keep_tidy())
+
+    def _find_version(self, connection: sa.Connection) -> int | None:
+        if not require("sqlalchemy", "live").inspect(connection).has_table(f"{self._prefix}meta"):
+            return None
+        version: int = connection.execute(self._sql["version"]).scalar_one()
+        return version
+
+    def _make_tables(self, connection: sa.Connection) -> None:
+        for statement in tables(self._prefix):
+            connection.exec_driver_sql(statement)
+        connection.execute(self._sql["set_version"], {"version": VERSION})
+
+    async def close(self) -> None:
+        """Finish what is under way, and disconnect."""
+        if self._tidying is not None:
+            self._tidying.cancel()
+            await asyncio.wait([self._tidying])
+        await self._lane.finish()
+        await self._finish_apart()
+        await self._lane.close()
+
+    async def ping(self) -> None:
+        """Raise `StateError` if the state cannot be written to."""
+        await self._write_each("probe", "unprobe")
+
+    async def server(self) -> str:
+        """Return what tells the server from another one and from itself before a restart."""
+        return str((await self._rows("server"))[0][0])
+
+    async def concerns(self) -> list[Concern]:
+        """Return nothing: a database keeps what it is given."""
+        return []
+
+    # Statements
+
+    async def _write_each(self, *names: str, **values: Any) -> None:
+        """Run some statements in one transaction."""
+
+        def work(connection: sa.Connection) -> None:
+            for name in names:
+                connection.execute(self._sql[name], values)
+
+        await self._lane.run(work)
+
+    async def _rows(self, name: str, /, **values: Any) -> list[Any]:
+        """Run a statement, and return its rows."""
+
+        def work(connection: sa.Connection) -> Any:
+            return connection.execute(self._sql[name], values).all()
+
+        found: list[Any] = await self._lane.run(work)
+        return found
+
+    async def _write(self, name: str, /, **values: Any) -> None:
+        """Run a statement that returns no rows."""
+
+        def work(connection: sa.Connection) -> None:
+            connection.execute(self._sql[name], values)
+
+        await self._lane.run(work)
+
+    def _now(self) -> float | None:
+        return None if self._clock is None else self._clock()
+
+    # Requests
+
+    async def claim(self, id: str, body: str, lease: float) -> Claim:  # noqa: A002
+        """Claim the id of a request with this body, for so many seconds."""
+        values = {"id": id, "body": body, "lease": lease, "now": self._now()}
+
+        def work(connection: sa.Connection) -> Any:
+            while True:
+                row = connection.execute(self._sql["claim"], values).first()
+                if row is not None:
+                    return row.attempt
+                kept = connection.execute(self._sql["claimed"], {"id": id}).first()
+                if kept is not None:  # else it was dropped meanwhile
+                    return kept
+
+        found = await self._lane.run(work)
+        if isinstance(found, int):
+            return self._claimed(id, found)
+        if found.body != body:
+            return Claim(OTHER)
+        return Claim(RUNNING) if found.answer is None else Claim(DONE, found.answer)
+
+    async def renew(self, id: str, lease: float) -> bool:  # noqa: A002
+        """Claim it for so many seconds from now on; False: another process has it."""
+        values = {"id": id, "attempt": self._attempt(id), "lease": lease, "now": self._now()}
+        return bool(await self._rows("renew", **values))
+
+    async def answer(self, id: str, text: str) -> str:  # noqa: A002
+        """Keep the answer to a claimed id, and return what is kept: the first answer stays."""
+
+        def work(connection: sa.Connection) -> str | None:
+            if connection.execute(self._sql["answer"], {"id": id, "text": text}).first():
+                return text
+            kept = connection.execute(self._sql["claimed"], {"id": id}).first()
+            return None if kept is None else kept.answer
+
+        return self._answered(id, await self._lane.run(work))
+
+    async def drop(self, id: str) -> None:  # noqa: A002
+        """Give up a claim: the id is new again, or "died" if something may have been bought."""
+        values = {"id": id, "attempt": self._attempt(id)}
+
+        def work(connection: sa.Connection) -> None:
+            connection.execute(self._sql["lapse"], values)
+            connection.execute(self._sql["drop"], values)
+
+        await self._lane.run(work)
+
+    # Accounts
+
+    async def begin(self, source: str, n_rows: int, price: float, limit: float | None) -> Intent:
+        """Hold the money for a call, for as many rows as the limit of the day allows."""
+        whose, id_ = asked(), new_id()
+        values = {
+            "id": id_, "source": source, "tenant": whose.tenant, "request": whose.id,
+            "attempt": self._attempt(whose.id), "rows": n_rows, "price": price, "limit": limit,
+            "now": self._now(), "incarnation": self.incarnation,
+        }  # fmt: skip
+        work = self._begin if limit is None or price == 0 else self._begin_capped
+
+        def undo(granted: int | None) -> None:
+            if granted is not None and granted > 0:
+                self._begin_apart(self.end(intent_of(id_, source, price, granted), 0.0, 0.0))
+
+        def once(connection: sa.Connection) -> int | None:
+            return work(connection, values)
+
+        granted = await self._lane.run(once, undo)
+        if granted == _NO_DAY:
+            async with self._opening:  # one connection for it, however many find none at once
+                while (granted := await self._lane.run(once, undo)) == _NO_DAY:
+                    await self._lane.make(lambda connection: self._open_day(connection, values))
+        refused = STATE_LOST if granted is None and await self._is_lost() else ERROR
+        return intent_of(id_, source, price, granted, refused)
+
+    async def _is_lost(self) -> bool:
+        if self.incarnation is None:
+            return False
+        kept = await self.kept(INCARNATION + self.deployment)
+        return kept is None or kept.text != self.incarnation
+
+    def _begin(self, connection: sa.Connection, values: dict[str, Any]) -> int | None:
+        granted: int | None = connection.execute(self._sql["begin"], values).scalar()
+        return granted
+
+    def _begin_capped(self, connection: sa.Connection, values: dict[str, Any]) -> int | None:
+        if self._lane.is_postgres:
+            granted, has_day = connection.execute(self._sql["begin_capped"], values).one()
+            return granted if has_day else _NO_DAY
+        if not connection.execute(self._sql["has_day"], values).scalar():
+            return _NO_DAY
+        row = connection.execute(self._sql["cap"], values).first()
+        if row is None:
+            return None
+        if row.granted:
+            more = {"granted": row.granted, "day": row.day}
+            connection.execute(self._sql["begin_capped"], values | more)
+        return int(row.granted)
+
+    def _open_day(self, connection: sa.Connection, values: dict[str, Any]) -> None:
+        """Begin to count under a limit, with what the source was paid today before."""
+        if self._lane.is_postgres:
+            connection.execute(self._sql["alone"])
+        if connection.execute(self._sql["open_day"], values).rowcount:
+            connection.execute(self._sql["adopt"], values)
+
+    async def end(self, intent: Intent, spent: float, unknown: float) -> None:
+        """Count what a call cost, and what it may have cost; again if an answer comes late."""
+        values = {"id": intent.id, "paid": spent, "unknown": unknown}
+
+        def work(connection: sa.Connection) -> None:
+            if not self._lane.is_postgres:
+                connection.execute(self._sql["end_cap"], values)
+            connection.execute(self._sql["end"], values)
+
+        await self._lane.run(work)
+
+    async def may_try(self, source: str) -> bool:
+        """Return whether a trial call to a failing source may be made: one a second for all."""
+        return bool(await self._rows("may_try", source=source, pause=PAUSE, now=self._now()))
+
+    async def is_well(self, source: str, *, well: bool) -> None:
+        """Tell everybody that a source fails, or answers again."""
+        await self._write("is_well" if well else "is_failing", source=source)
+
+    async def failing(self) -> set[str]:
+        """Return the sources that `is_well` has told to fail."""
+        return {row.source for row in await self._rows("failing")}
+
+    async def spend(self, day: str | None = None) -> list[Spent]:
+        """Return what was spent, on one day (such as "2026-01-31") or on all."""
+        values = {"day": None if day is None else day_number(day)}
+
+        def work(connection: sa.Connection) -> Any:
+            return [connection.execute(self._sql[name], values).all() for name in ("open", "spend")]
+
+        begun, totals = await self._lane.run(work)
+        found: dict[Any, list[OpenIntent]] = {}
+        for row in begun:
+            account = found.setdefault((row.source, row.tenant, row.day), [])
+            account.append(OpenIntent(*row[:7]))
+        return [
+            Spent(source, tenant, day_of(day), paid, unknown, tuple(found.get(account, ())))
+            for source, tenant, day, paid, unknown in totals
+            for account in [(source, tenant, day)]
+        ]
+
+    async def settle(self, source: str, day: str, charged: float) -> float:
+        """Settle what is unknown for a source on a day: so much of it was charged, the rest not."""
+        number, found = day_number(day), []
+
+        def work(connection: sa.Connection) -> None:
+            found.append(settle_tables(connection, self._sql, source, number, charged))
+
+        await self._lane.make(work)
+        return found[-1]
+
+    # Small values
+
+    async def keep(self, name: str, text: str, was: int | None = None) -> bool:
+        """Keep a small value; with `was`, only if that version is kept. Return whether it was."""
+        if was is None:
+            await self._write("keep", name=name, text=text)
+            return True
+        if was == 0:
+            return bool(await self._rows("keep_first", name=name, text=text))
+        return bool(await self._rows("keep_if", name=name, text=text, was=was))
+
+    async def kept(self, name: str) -> Kept | None:
+        """Return a small value, or None."""
+        rows = await self._rows("kept", name=name)
+        return Kept(*rows[0]) if rows else None
+
+    # Audited rows
+
+    async def mark(self, rows: Sequence[Marked]) -> None:
+        """Keep decisions for the audit; of two marks of an id the last one stays."""
+        values = [
+            {
+                "id": row.id, "at": row.at, "model": row.model, "label": to_text(row.label),
+                "accepted": int(row.accepted), "reason": row.reason,
+                "exit_stage": int(row.exit_stage),
+            }
+            for row in rows
+        ]  # fmt: skip
+        if values:
+            await self._lane.run(lambda connection: connection.execute(self._sql["mark"], values))
+
+    async def marked(self, ids: Sequence[str]) -> list[Marked]:
+        """Return those of the decisions that are marked."""
+        found = []
+        for first in range(0, len(ids), _AT_ONCE):
+            found += await self._rows("marked", ids=list(ids[first : first + _AT_ONCE]))
+        return [_marked(row) for row in found]
+
+    async def label(self, id: str, label: Any) -> bool:  # noqa: A002
+        """Keep the true label of a decision, marked or not; False: it has this label already."""
+        values = {"id": id, "label": to_text(label), "now": self._now()}
+        return bool(await self._rows("label", **values))
+
+    async def due(
+        self, before: float, since: float = 0.0, model: str | None = None
+    ) -> list[Marked]:
+        """Return marked decisions made before a time, and not before another, oldest first."""
+        return [
+            _marked(row) for row in await self._rows("due", before=before, since=since, model=model)
+        ]
+
+    async def forget(self, before: float) -> None:
+        """Forget marked decisions made before a time."""
+        await self._write_each("forget_labels", "forget_marks", before=before)
+
+    # What is old
+
+    async def tidy(self) -> None:
+        """Forget ids after a week, and labels without a mark after a day; add up old intents."""
+        values = {"now": self._now(), "keep": KEEP_FOR, "unseen": UNSEEN_FOR}
+        adding = () if self._lane.is_postgres else ("add_up",)
+        tidying = ("tidy_intents", "tidy_claims", "tidy_labels", "tidy_caps")
+        await self._write_each(*adding, *tidying, **values)
+
+    async def _keep_tidy(self) -> None:
+        while True:
+            # At some other time in each process; not at once, while the service starts.
+            await asyncio.sleep(random.uniform(0.5, 1.0) * _TIDY_EVERY)
+            with suppress(StateError):  # the next time, then
+                await self.tidy()
+
+
+def _marked(row: Any) -> Marked:
+    truth = None if row.truth is None else json.loads(row.truth)
+    label = json.loads(row.label)
+    return Marked(
+        row.id, row.at, row.model, label, bool(row.accepted), row.reason, row.exit_stage, truth
+    )
