@@ -23,7 +23,7 @@ from benchmarks.applicants import applicants, fit
 from benchmarks.measure import Result, best_times
 from emsco import dump
 from emsco.cli._app import app
-from emsco.cli._table_file import CsvRows
+from emsco.cli._table_file import CsvFile
 
 ROWS = 1_000_000
 ROW_GROUP = 2**17
@@ -31,7 +31,7 @@ ROW_GROUP = 2**17
 
 def copy_csv(rows: Path, out: Path) -> None:
     """Read and write CSV: every column, every cell as text."""
-    opened = CsvRows(rows)
+    opened = CsvFile(rows)
     schema = pa.schema([(name, pa.string()) for name in opened.names])
     with pa.csv.CSVWriter(out, schema) as writer:
         for block in opened.blocks(opened.names):

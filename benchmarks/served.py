@@ -24,7 +24,7 @@ from emsco.live import CallableSource, Sources
 from emsco.serve.app import make_app
 from emsco.serve.bearer_tokens import Tokens
 from emsco.serve.connection_timeouts import Connection
-from emsco.serve.deployment import Deployed
+from emsco.serve.deployment import Deployment
 from emsco.serve.server import Server, make_watch
 from emsco.serve.service import Service
 from emsco.serve.settings import Settings
@@ -64,7 +64,7 @@ async def memory(listening: socket.socket) -> None:
         settings = Settings(folder=Path(folder))
         state = await open_state(settings.state_address)
         sources = Sources({"table": CallableSource(function=fetch)})
-        deployed = await Deployed.make(cascade, sources, settings, state)
+        deployed = await Deployment.make(cascade, sources, settings, state)
         watch = make_watch(settings, deployed, state)
         service = Service(settings, deployed, state, watch=watch)
         await service.start()

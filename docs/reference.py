@@ -1,8 +1,8 @@
 """The API of the site: every public name with its page, and the examples that docstrings lack.
 
-Public are the names of `emsco._utils.public_names.PUBLIC`; what the modules of `MODULES` offer, which is
-their `__all__`, or else the classes and functions that they define; and the `__all__` of other
-rooms. Modules that only hold names of `PUBLIC` are other import paths of these.
+Public are the names of `PUBLIC` in `emsco._utils.public_names`; what the modules of `MODULES`
+offer, which is their `__all__`, or else the classes and functions that they define; and the `__all__` of
+other rooms. Modules that only hold names of `PUBLIC` are other import paths of these.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ EXAMPLES = HERE / "api-examples.md"
 
 # What each room's names are for; the order is that of the page. A room without a title goes last.
 TITLES = {
-    "words": "Prices, designs, decisions, fronts",
+    "core": "Prices, designs, decisions, fronts",
     "cascade": "Cascades",
     "search": "Searching",
     "learners": "Stages",
@@ -40,12 +40,12 @@ def modules() -> dict[str, list[str]]:
     own = {id(getattr(emsco, name)) for name in PUBLIC}
     rooms = {path.parent.name for path in PACKAGE.glob("[a-z]*/__init__.py")}
     found = {}
-    for module, place in sorted({**{room: room for room in rooms}, **MODULES}.items()):
+    for module in sorted({*rooms, *MODULES}):
         loaded = importlib.import_module(f"emsco.{module}")
         listed = getattr(loaded, "__all__", None)
-        if listed is None and (place in PUBLIC.values() or module not in MODULES):
+        if listed is None and (module in PUBLIC.values() or module not in MODULES):
             continue
-        names = listed if listed is not None else _defined(loaded, f"emsco.{module}")
+        names = listed if listed is not None else _defined(loaded)
         values = {name: getattr(loaded, name) for name in names}
         kept = [n for n, value in values.items() if id(value) not in own and _is_code(value)]
         if kept:
@@ -53,14 +53,14 @@ def modules() -> dict[str, list[str]]:
     return found
 
 
-def _defined(module: Any, alias: str) -> list[str]:
+def _defined(module: Any) -> list[str]:
     classes_only = module.__name__ == "emsco.exceptions"  # its functions are helpers of the rooms
     return [
         name
         for name, value in vars(module).items()
         if not name.startswith("_")
         and _is_code(value)
-        and value.__module__ in (module.__name__, alias)
+        and value.__module__ == module.__name__
         and (inspect.isclass(value) or not classes_only)
     ]
 

@@ -32,7 +32,7 @@ from typer.testing import CliRunner
 from emsco import CascadeClassifier, CascadeSearchCV, InputGuard, StageDesign, dump, load
 from emsco.cli import _table_file
 from emsco.cli._app import app
-from emsco.cli._decision_stream import Tally as Decided
+from emsco.cli._decision_stream import DecisionCounter as Decided
 from emsco.cli._decision_stream import decided, schema_of
 from emsco.cli._table_file import open_rows
 from emsco.core.decisions import INVALID_VALUE, kind_of

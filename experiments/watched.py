@@ -22,8 +22,8 @@ from scipy import stats  # type: ignore[import-untyped]  # scipy ships no types
 
 from emsco import Decisions
 from emsco.certify.monitor import Alarm, CertificateMonitor
-from emsco.serve.audit_watch import Watch
-from emsco.serve.state.protocol import Kept, Marked, State
+from emsco.serve.audit_watch import AuditWatch
+from emsco.serve.state.protocol import AuditMark, State, VersionedValue
 from experiments.monitor import ALPHA, CALIBRATION_ROWS, COSTS, SURELY, World
 from experiments.results import write
 from experiments.tables import markdown
@@ -73,27 +73,27 @@ class Memory:
     """The part of a service's state that a watch needs, in memory: a million rows are many."""
 
     def __init__(self) -> None:
-        self._kept: dict[str, Kept] = {}
-        self._rows: dict[str, Marked] = {}
+        self._kept: dict[str, VersionedValue] = {}
+        self._rows: dict[str, AuditMark] = {}
         self._order: list[tuple[float, str]] = []
 
     async def keep(self, name: str, text: str, was: int | None = None) -> bool:
         """Keep a value, if its version is this one."""
         version = self._kept[name].version if name in self._kept else 0
         if was is None or was == version:
-            self._kept[name] = Kept(text, version + 1)
+            self._kept[name] = VersionedValue(text, version + 1)
         return was is None or was == version
 
-    async def kept(self, name: str) -> Kept | None:
+    async def kept(self, name: str) -> VersionedValue | None:
         """Return a value."""
         return self._kept.get(name)
 
-    async def mark(self, rows: Sequence[Marked]) -> None:
+    async def mark(self, rows: Sequence[AuditMark]) -> None:
         """Keep rows, in the order of time."""
         self._rows.update((row.id, row) for row in rows)
         self._order += [(row.at, row.id) for row in rows]
 
-    async def marked(self, ids: Sequence[str]) -> list[Marked]:
+    async def marked(self, ids: Sequence[str]) -> list[AuditMark]:
         """Return those that are marked."""
         return [self._rows[one] for one in ids if one in self._rows]
 
@@ -108,7 +108,7 @@ class Memory:
         before: float,
         since: float = 0.0,
         model: str | None = None,  # noqa: ARG002  # there is one
-    ) -> list[Marked]:
+    ) -> list[AuditMark]:
         """Return rows made before a time."""
         first, last = (bisect_left(self._order, (at, "")) for at in (since, before))
         return [self._rows[one] for _, one in self._order[first:last]]
@@ -224,7 +224,7 @@ async def _audited(
     now, audit = 0.0, AUDITED / n_rows
     every = 1 if n_rows == _rate(1.0) else 5  # days until a watch works, which otherwise is at once
     monitor = promised(rng, keep=100_000)
-    watch = Watch(
+    watch = AuditWatch(
         monitor, cast(State, Memory()), model="model", classes=[0, 1], audit=audit, seed=seed,
         label_after=LABEL_AFTER * DAY, cohort=DAY, clock=lambda: now,
     )  # fmt: skip

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emsco.rows.copies import find_isolated
-from emsco.rows.row_hashes import Values, hash_parts, hash_rows
+from emsco.rows.row_hashes import HashableColumn, hash_parts, hash_rows
 
 tables = st.integers(1, 5).flatmap(
     lambda width: st.lists(
@@ -18,7 +18,7 @@ tables = st.integers(1, 5).flatmap(
 
 
 def isolated(X):
-    values = {f"c{i}": Values.read(np.asarray(column)) for i, column in enumerate(X.T)}
+    values = {f"c{i}": HashableColumn.read(np.asarray(column)) for i, column in enumerate(X.T)}
     rows = hash_rows(values, tuple(values), {}, b"salt", resolutions=1)[0]
     return find_isolated(rows, hash_parts(values, tuple(values), b"salt"))
 
@@ -41,7 +41,7 @@ def test_many_columns_are_compared_in_groups(width):
 
 def test_the_parts_of_a_row_add_up_to_its_hash():
     X = np.random.default_rng(0).normal(size=(10, 150))
-    values = {f"c{i}": Values.read(column) for i, column in enumerate(X.T)}
+    values = {f"c{i}": HashableColumn.read(column) for i, column in enumerate(X.T)}
     parts = list(hash_parts(values, tuple(values), b"salt"))
     assert len(parts) == 64
     whole = hash_rows(values, tuple(values), {}, b"salt", resolutions=1)[0]

@@ -16,9 +16,9 @@ from emsco import CascadeClassifier, CascadeSearchCV, InputGuard, dump, load
 from emsco.certify import Targets, certify, certify_together
 from emsco.datasets import make_costly_classification
 from emsco.exceptions import ArtifactError, CertificateError, ValuesError
-from emsco.rows.fitted_rows import HashedRows, View
+from emsco.rows.fitted_rows import ColumnSetHashes, HashedRows
 from emsco.rows.ledger import Entry, forget_all, keep_ledger, ledger_of
-from emsco.rows.row_sketch import Part, Sketch
+from emsco.rows.row_sketch import Sketch, SmallestHashes
 
 ALREADY = "already used for a certificate"
 STRICT, LOOSE = 0.99999, 0.8
@@ -47,8 +47,8 @@ def search(data):
 
 def entry(question="q", share=1.0, candidates=0, seed=0):
     hashes = np.random.default_rng(seed).integers(2**63, size=30).astype(np.uint64)
-    rows = HashedRows((View("c", (hashes,) * 3),), hashes)
-    sketch = Sketch({"3": Part(np.sort(hashes), 30, 1)})
+    rows = HashedRows((ColumnSetHashes("c", (hashes,) * 3),), hashes)
+    sketch = Sketch({"3": SmallestHashes(np.sort(hashes), 30, 1)})
     return Entry(question, share, candidates, rows, fitted="rows", sketch=sketch, figures=9)
 
 

@@ -7,11 +7,13 @@ import pytest
 from scipy.stats import binom
 
 from emsco.rows.near_copies import FALSE_ALARM, Cliff, find_cliff
-from emsco.rows.row_hashes import Values
+from emsco.rows.row_hashes import HashableColumn
 
 
 def cliff_of(X, y):
-    columns = {f"c{i}": Values.read(column) for i, column in enumerate(np.asarray(X, object).T)}
+    columns = {
+        f"c{i}": HashableColumn.read(column) for i, column in enumerate(np.asarray(X, object).T)
+    }
     return find_cliff(columns, np.asarray(y), np.arange(len(y)))
 
 

@@ -12,14 +12,14 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from emsco.rows.fitted_rows import MOST_REMEMBERED, FittedRows, compare, compare_within
-from emsco.rows.row_hashes import Values, hash_keys, hash_rows
+from emsco.rows.row_hashes import HashableColumn, hash_keys, hash_rows
 from emsco.rows.rows import Rows
 
 
 def hashes(*values):
     column = np.empty(len(values), dtype=object)
     column[:] = values
-    return hash_rows({"a": Values.read(column)}, ("a",), {}, b"")[0]
+    return hash_rows({"a": HashableColumn.read(column)}, ("a",), {}, b"")[0]
 
 
 def rows_of(X, given=None):
@@ -75,7 +75,7 @@ def test_times_are_the_same_in_any_unit_and_as_text():
     days = np.array(["2026-01-02", "2026-03-04", "NaT"], dtype="M8[D]")
     forms = [days, days.astype("M8[ns]"), days.astype("M8[us]"), days.astype("M8[s]")]
     forms.append(np.array(["2026-01-02", "2026-03-04", None], dtype=object))
-    found = [hash_rows({"a": Values.read(f)}, ("a",), {}, b"")[0].tolist() for f in forms]
+    found = [hash_rows({"a": HashableColumn.read(f)}, ("a",), {}, b"")[0].tolist() for f in forms]
     assert all(one == found[0] for one in found)
     assert len(set(found[0])) == 3
 

@@ -18,7 +18,7 @@ import numpy as np
 
 from emsco.core.decisions import TIMEOUT
 from emsco.live import HTTPSource, RedisSource, SQLSource
-from emsco.live.coalescing import Gate
+from emsco.live.coalescing import CoalescingGate
 from emsco.live.source import LiveSource
 from experiments.live.bars import Bar, tell
 from experiments.live.stores import Stores
@@ -103,11 +103,11 @@ class Callers:
 
     async def run(self) -> None:
         """Ask until enough calls were cancelled."""
-        gate = Gate(self._source, FEATURES, 1.0)
+        gate = CoalescingGate(self._source, FEATURES, 1.0)
         await asyncio.gather(*(self._work(gate, number) for number in range(WORKERS)))
         await gate.close()
 
-    async def _work(self, gate: Gate, number: int) -> None:
+    async def _work(self, gate: CoalescingGate, number: int) -> None:
         rng = np.random.default_rng([number, 5])
         loop = asyncio.get_running_loop()
         while self._left > 0:

@@ -112,14 +112,14 @@ class InvalidKeyError(SourcesError):
     --------
     >>> import asyncio
     >>> from emsco.live import CallableSource
-    >>> from emsco.live.coalescing import Gate
+    >>> from emsco.live.coalescing import CoalescingGate
     >>> from emsco.exceptions import InvalidKeyError
     >>> def ages(keys, values):
     ...     if "?" in keys:
     ...         raise InvalidKeyError("A key must be a number.")
     ...     return {key: {"age": 41.0} for key in keys}
     >>> async def ask():
-    ...     gate = Gate(CallableSource(function=ages), ["age"], price=1.0)
+    ...     gate = CoalescingGate(CallableSource(function=ages), ["age"], price=1.0)
     ...     return await gate.fetch(["1", "?"], {})
     >>> asyncio.run(ask()).reasons
     ['', 'invalid key']

@@ -18,7 +18,7 @@ from stores import REDIS, http_source, redis_source
 
 from emsco import CascadeClassifier, StageDesign
 from emsco.live import CallableSource, HTTPSource, LiveCascade, Sources
-from emsco.live.coalescing import Gate
+from emsco.live.coalescing import CoalescingGate
 from emsco.live.typed_columns import to_column
 from emsco.rows.column_reader import BOOLEAN, NUMBER, NUMERIC_CATEGORY, ColumnReader
 
@@ -31,7 +31,7 @@ def asked(source, *calls):
     """Ask a source through its gate, call after call; give what each call got."""
 
     async def ask():
-        gate = Gate(source, ["age"], 1.0)
+        gate = CoalescingGate(source, ["age"], 1.0)
         try:
             return [await gate.fetch(keys, {}) for keys in calls]
         finally:

@@ -24,7 +24,7 @@ from emsco.live import (
     SQLSource,
 )
 from emsco.live.circuit_breaker import Breaker
-from emsco.live.coalescing import Gate
+from emsco.live.coalescing import CoalescingGate
 
 TABLE = {f"k{i}": {"age": float(i)} for i in range(20)}
 MISSING = [None, float("nan"), np.nan, pd.NaT, pd.NA, np.datetime64("NaT")]
@@ -35,7 +35,7 @@ def asked(source, *calls, **options):
     """Ask a source through its gate, call after call; give what each call got."""
 
     async def ask():
-        gate = Gate(source, ["age"], 1.0, **options)
+        gate = CoalescingGate(source, ["age"], 1.0, **options)
         try:
             return [await gate.fetch(keys, values) for keys, values in calls]
         finally:

@@ -16,7 +16,7 @@ from emsco.exceptions import ColumnsError, CostsError, SourcesError, ValuesError
 from emsco.live import CallableSource, Sources
 from emsco.live.comparison import align
 from emsco.live.drift_table import difference
-from emsco.live.fetch_all import Purse, Survey
+from emsco.live.fetch_all import Purse, SourceFetcher
 from emsco.live.latency_file import with_latencies, write_latencies
 from emsco.live.latency_measurement import measure
 from emsco.rows.column_reader import BOOLEAN, NUMBER, TEXT, UNKNOWN, ColumnReader
@@ -111,7 +111,7 @@ def test_a_survey_asks_only_for_rows_that_have_what_requests_use():
 
     async def fetch(given):
         have = {name: list(column) for name, column in given.items()}
-        async with Survey(sources, costs, ["age", "name"], given) as survey:
+        async with SourceFetcher(sources, costs, ["age", "name"], given) as survey:
             assert survey.names == ("name", "age")
             return [await survey.fetch(name, ["a", "b", "c"], have) for name in survey.names]
 
@@ -122,7 +122,7 @@ def test_a_survey_asks_only_for_rows_that_have_what_requests_use():
     asyncio.run(fetch({"name": ["x", "", "z"]}))  # what is given is used, where it is something
     assert asked == [("a", "x"), ("c", "z")]
     with pytest.raises(SourcesError, match="'age' uses 'name': give it in `known`, or let"):
-        Survey(sources, costs, ["age"])
+        SourceFetcher(sources, costs, ["age"])
 
 
 def test_money_lasts_as_often_as_it_does_on_paper():

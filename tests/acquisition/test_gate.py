@@ -10,8 +10,8 @@ from stores import http_source
 
 from emsco.exceptions import SourcesError
 from emsco.live import CallableSource
-from emsco.live.coalescing import Gate
-from emsco.live.fetch_result import Fetched
+from emsco.live.coalescing import CoalescingGate
+from emsco.live.fetch_result import FetchResult
 
 
 class Vendor:
@@ -40,7 +40,7 @@ def gated(vendor, price=1.0, **options):
     async def fetch(keys, values):
         return await vendor(keys, values)
 
-    return Gate(CallableSource(function=fetch, **options), ["age"], price)
+    return CoalescingGate(CallableSource(function=fetch, **options), ["age"], price)
 
 
 def run(test):
@@ -249,7 +249,7 @@ def test_requests_that_are_equal_in_python_may_differ():
             asked.append(list(values["kind"]))
             return {key: {"age": 1.0} for key in keys}
 
-        gate = Gate(CallableSource(function=fetch, uses=["kind"], ttl=60.0), ["age"], 1.0)
+        gate = CoalescingGate(CallableSource(function=fetch, uses=["kind"], ttl=60.0), ["age"], 1.0)
         for kind in (True, 1, 1.0, "1", [1]):
             await gate.fetch(["a"], {"kind": [kind]})
         assert asked == [[True], [1], [1.0], ["1"], [[1]]]
@@ -270,7 +270,7 @@ def test_a_service_has_a_request_a_row_each_with_its_own_timeout():
         service.behave = slow
 
         async def story():
-            gate = Gate(source, ["age"], 1.0)
+            gate = CoalescingGate(source, ["age"], 1.0)
             batch = await gate.fetch(list(table), {})
             await gate.close()
             return batch
@@ -292,7 +292,7 @@ def test_a_repeated_request_carries_the_same_token():
         service.behave = lambda _: next(broken, None)
 
         async def story():
-            gate = Gate(source, ["age"], 1.0)
+            gate = CoalescingGate(source, ["age"], 1.0)
             first, second = [(await gate.fetch(["a"], {}))[0] for _ in range(2)]
             await gate.close()
             return first, second, gate.spending
@@ -315,7 +315,9 @@ def test_a_source_that_gives_too_few_values_is_an_error():
 
             class Client:
                 async def fetch(self, keys, _):
-                    return Fetched({f: [1.0] * (len(keys) - 1) for f in features}, [""] * len(keys))
+                    return FetchResult(
+                        {f: [1.0] * (len(keys) - 1) for f in features}, [""] * len(keys)
+                    )
 
                 async def close(self):
                     """Do nothing."""
@@ -323,7 +325,7 @@ def test_a_source_that_gives_too_few_values_is_an_error():
             return Client()
 
     async def story():
-        gate = Gate(Short(function=print), ["age"], 1.0)
+        gate = CoalescingGate(Short(function=print), ["age"], 1.0)
         batch = await gate.fetch(["a", "b"], {})
         await gate.close()
         return batch
@@ -391,7 +393,7 @@ def test_a_service_survives_any_number_of_cancelled_requests():
         service.behave = lambda _: time.sleep(0.02)
 
         async def story():
-            gate = Gate(source, ["age"], 1.0)
+            gate = CoalescingGate(source, ["age"], 1.0)
             for i in range(60):
                 asking = asyncio.ensure_future(gate.fetch([f"k{i}"], {}))
                 await asyncio.sleep(0.005 + 0.0003 * i)
@@ -410,7 +412,7 @@ def test_an_answer_that_is_too_large_is_an_error():
         service.behave = lambda _: (200, b" " * (2**24 + 2**20) + b"{}")
 
         async def story():
-            gate = Gate(source, ["age"], 1.0)
+            gate = CoalescingGate(source, ["age"], 1.0)
             batch = await gate.fetch(["a"], {})
             await gate.close()
             return batch

@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from stores import MARIADB, POSTGRES, REDIS, driven, http_source, redis_source
 
 from emsco.live import CallableSource, HTTPSource, RedisSource, SQLSource
-from emsco.live.coalescing import Gate
+from emsco.live.coalescing import CoalescingGate
 
 SYNC = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "sqlite": "sqlite"}
 
@@ -24,7 +24,7 @@ def asked(source, *calls, pause=0.0):
     """Ask a source through its gate, call after call; give what each call got."""
 
     async def ask():
-        gate, found = Gate(source, ["age"], 1.0), []
+        gate, found = CoalescingGate(source, ["age"], 1.0), []
         try:
             for keys, values in calls:
                 found.append(await gate.fetch(keys, values))
@@ -212,7 +212,7 @@ def test_left_over_bytes_that_nobody_has_seen_yet_end_a_connection():
     source = HTTPSource(url=f"{vendor.url}/v1/{{key}}")
 
     async def ask():
-        gate = Gate(source, ["age"], 1.0)
+        gate = CoalescingGate(source, ["age"], 1.0)
         found = [(await gate.fetch(["1"], {})).columns["age"][0]]
         time.sleep(0.2)  # busy, so that nobody reads what arrives
         found.append((await gate.fetch(["2"], {})).columns["age"][0])

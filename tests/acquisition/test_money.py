@@ -12,8 +12,8 @@ from emsco import Costs, Source
 from emsco.exceptions import SourcesError
 from emsco.live import CallableSource, HTTPSource, RedisSource, Sources, SQLSource
 from emsco.live.accounts import OwnAccounts
-from emsco.live.coalescing import Gate
-from emsco.live.fetch_result import Fetched
+from emsco.live.coalescing import CoalescingGate
+from emsco.live.fetch_result import FetchResult
 from emsco.live.source import LiveSource
 
 DAY = 86_400.0
@@ -76,7 +76,7 @@ async def asked(vendor, *outcomes, price=1.0, **terms):
     port = server.sockets[0].getsockname()[1]
     path = "" if terms.get("batch") else "/{key}"
     terms = {"paid": True, "timeout": 0.2, "breaker": 1_000_000} | terms
-    gate = Gate(HTTPSource(url=f"http://127.0.0.1:{port}{path}", **terms), ["age"], price)
+    gate = CoalescingGate(HTTPSource(url=f"http://127.0.0.1:{port}{path}", **terms), ["age"], price)
     try:
         yield gate
     finally:
@@ -176,7 +176,7 @@ def test_a_refused_connection_costs_nothing_whatever_the_source():
     ]  # fmt: skip
 
     async def story(source):
-        gate = Gate(source, ["age"], 1.0)
+        gate = CoalescingGate(source, ["age"], 1.0)
         (row,) = await gate.fetch(["a"], {})
         await gate.close()
         return row.reason, row.paid, money(gate)
@@ -224,7 +224,7 @@ def test_with_money_again_the_trial_call_is_made():
         vendor, now = Vendor(), [DAY / 2]
         accounts = OwnAccounts(clock=lambda: now[0])
         async with asked(vendor, *["lost"] * 3, 200, max_spend=3.0, breaker=3) as first:
-            gate = Gate(first.source, ["age"], 1.0, accounts=accounts)
+            gate = CoalescingGate(first.source, ["age"], 1.0, accounts=accounts)
             for i in range(3):
                 await gate.fetch([f"k{i}"], {})
             await asyncio.sleep(1.05)
@@ -279,7 +279,9 @@ class _Odd(LiveSource):
         return self
 
     async def fetch(self, keys, values):  # noqa: ARG002
-        return Fetched({"age": [None] * len(keys)}, ["invalid value"] * len(keys), None, self.told)
+        return FetchResult(
+            {"age": [None] * len(keys)}, ["invalid value"] * len(keys), None, self.told
+        )
 
     async def close(self):
         """Do nothing."""
@@ -291,7 +293,7 @@ def test_an_invalid_answer_without_a_price_may_be_billed(monkeypatch, told, expe
     monkeypatch.setattr(_Odd, "told", told, raising=False)
 
     async def story():
-        gate = Gate(_Odd(paid=True), ["age"], 1.0)
+        gate = CoalescingGate(_Odd(paid=True), ["age"], 1.0)
         await gate.fetch(["a"], {})
         return money(gate)
 
@@ -318,7 +320,7 @@ def test_the_highest_price_that_was_told_is_held():
             return {key: {"age": 1.0, "price": 3.0} for key in keys}
 
         source = CallableSource(function=fetch, price_field="price", paid=True, max_spend=10.0)
-        gate = Gate(source, ["age"], 1.0)
+        gate = CoalescingGate(source, ["age"], 1.0)
         await gate.fetch(["first"], {})
         await asyncio.gather(*(gate.fetch([f"k{i}"], {}) for i in range(20)))
         await gate.close()

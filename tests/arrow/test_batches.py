@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.warehouse import counting
 from emsco import CascadeClassifier, Costs, InputGuard, Source, StageDesign
-from emsco.arrow import Part, decide_batches, decision_schema, open_dataset, parts_of
+from emsco.arrow import DatasetPart, decide_batches, decision_schema, open_dataset, parts_of
 from emsco.core.decisions import Decisions
 from emsco.exceptions import ArtifactError, ColumnsError, DecisionsError, ModelError, ValuesError
 from emsco.testing import check_driver
@@ -174,7 +174,7 @@ def test_parts_are_pickled_and_number_the_rows(cascade, tmp_path):
     assert [part.first_row for part in parts] == list(range(0, 3200, 500))
     assert sum(part.n_rows for part in parts) == 3200
     there = [pickle.loads(pickle.dumps(part)) for part in parts]
-    assert all(isinstance(part, Part) for part in there)
+    assert all(isinstance(part, DatasetPart) for part in there)
     batches = [
         batch
         for part in there

@@ -17,7 +17,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 from emsco import CascadeClassifier, Costs, InputGuard, StageDesign, dump, load
-from emsco.arrow import Part
+from emsco.arrow import DatasetPart
 from emsco.cli import _table_file
 
 FIELDS = ["label", "accepted", "exit_stage", "confidence", "cost", "reason"]
@@ -96,13 +96,13 @@ def test_later_columns_are_read_only_for_row_groups_with_open_rows(model, tmp_pa
     frame.loc[1000:1999, "age"] = 20.0  # nobody of that age was ever sick
     path = write_parquet(frame, tmp_path / "rows.parquet")
     read = []
-    whole = Part.table
+    whole = DatasetPart.table
 
     def noted(self, names):
         read.append((self.row_group, tuple(names)))
         return whole(self, names)
 
-    monkeypatch.setattr(Part, "table", noted)
+    monkeypatch.setattr(DatasetPart, "table", noted)
     decided = as_frame(call("decide", model, path).out)
     assert (decided.exit_stage[1000:2000] == 0).all()
     first, later = ("age", "smoker", "town"), [("visits",), ("marker",), ("scan",)]

@@ -15,8 +15,7 @@ from emsco.datasets import make_costly_classification
 from emsco.exceptions import SearchError, SelectionWarning
 from emsco.learners.folds import Fold
 from emsco.search import _search_cv
-from emsco.search._luck import measure_luck, parts_of
-from emsco.search._view import TableView
+from emsco.search._luck import TableView, measure_luck, parts_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::emsco.exceptions.SelectionWarning")
 

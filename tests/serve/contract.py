@@ -14,7 +14,7 @@ import pytest
 
 from emsco.exceptions import StateError
 from emsco.live.accounts import OwnAccounts
-from emsco.serve.state import Asking, Marked, asking, open_state
+from emsco.serve.state import AuditMark, RequestContext, asking, open_state
 
 LEASE = 30.0
 T0 = 1_700_000_000.0  # 2023-11-14, 22:13 UTC
@@ -56,7 +56,7 @@ async def opened(address, **options):
 
 @contextmanager
 def asked_by(id_, tenant=""):
-    token = asking.set(Asking(id_, tenant))
+    token = asking.set(RequestContext(id_, tenant))
     try:
         yield
     finally:
@@ -192,7 +192,7 @@ async def _decide_for_ever(state, worker, tell):
             await asyncio.sleep(random.uniform(0, 0.01))
             await state.end(intent, 2.0, 0.0)
             tell(("ended", id_, intent.id))
-            await state.mark([Marked(f"{id_}-0", time.time(), "m", "a", True, "", 0)])
+            await state.mark([AuditMark(f"{id_}-0", time.time(), "m", "a", True, "", 0)])
             tell(("marked", id_))
             await state.answer(id_, f"answer to {id_}")
             tell(("answered", id_))
@@ -558,7 +558,7 @@ async def two_processes_lose_no_write(address):
 
 
 def _row(number, at=T0, **more):
-    return Marked(
+    return AuditMark(
         **{"id": f"d-{number}", "at": at, "model": "m1", "label": "sick", "accepted": True,
            "reason": "", "exit_stage": 1} | more
     )  # fmt: skip
@@ -718,7 +718,7 @@ async def deployments_have_their_own_ids_marks_and_labels_and_share_what_is_spen
         for state, answer, body in ((a, "of a", "body"), (b, "of b", "another body")):
             assert (await state.claim("r", body, LEASE)).answer == answer
         assert await totals(a) == await totals(b) == {"whois": (2.0, 2.0)}
-        await a.mark([Marked("r-0", T0, "m", "sick", True, "", 0)])
+        await a.mark([AuditMark("r-0", T0, "m", "sick", True, "", 0)])
         assert await b.marked(["r-0"]) == await b.due(T0 + 1) == []
         assert await b.label("r-0", "well")
         assert [row.truth for row in await a.marked(["r-0"])] == [None]

@@ -55,9 +55,9 @@ def tell(port: int) -> None:
 async def decide(path: str, worker: int, port: int | None = 0) -> None:
     """Decide rows for ever; count, label and show them."""
     from emsco.certify.monitor import CertificateMonitor
-    from emsco.serve.audit_watch import Watch
+    from emsco.serve.audit_watch import AuditWatch
     from emsco.serve.metrics import Metrics
-    from emsco.serve.shadow import Shadowed
+    from emsco.serve.shadow import ShadowAnswer
     from emsco.serve.state import open_state
 
     metrics, live = Metrics(), live_cascade()
@@ -66,7 +66,7 @@ async def decide(path: str, worker: int, port: int | None = 0) -> None:
         tell(metrics.serve(port, token=os.environ.get("EMSCO_TOKEN_METRICS")).port)
     state = await open_state(path)
     promised = CertificateMonitor(accuracy=0.99, coverage=0.9, exits=(0.9, 0.05, 0.05))
-    watch = Watch(promised, state, model=live.model, audit=0.5, label_after=0.5, cohort=0.5)
+    watch = AuditWatch(promised, state, model=live.model, audit=0.5, label_after=0.5, cohort=0.5)
     await watch.start()
     for call in itertools.count():
         begin = time.perf_counter()
@@ -74,7 +74,7 @@ async def decide(path: str, worker: int, port: int | None = 0) -> None:
         decisions = await live.decide(keys)
         ids = [f"{worker}.{call}-{row}" for row in range(len(keys))]
         metrics.decided(decisions, time.perf_counter() - begin, live.model)
-        metrics.shadowed(Shadowed(decisions, decisions), live.model)
+        metrics.shadowed(ShadowAnswer(decisions, decisions), live.model)
         metrics.canary(live.model, 0.05)
         metrics.request(200 if call % 7 else 429)
         metrics.queue(call % 3)

@@ -19,7 +19,7 @@ from emsco.serve.app import make_app
 from emsco.serve.bearer_tokens import Tokens
 from emsco.serve.canary import make_canary
 from emsco.serve.connection_timeouts import Connection
-from emsco.serve.deployment import Deployed
+from emsco.serve.deployment import Deployment
 from emsco.serve.server import Server
 from emsco.serve.service import Service
 from emsco.serve.settings import Settings
@@ -120,11 +120,11 @@ def served(
         held["state"] = await open_state(
             state or chosen.state_address, deployment=chosen.deployment
         )
-        deployed = await Deployed.make(cascade, sources, chosen, held["state"])
+        deployed = await Deployment.make(cascade, sources, chosen, held["state"])
         made = None if watch is None else watch(deployed, held["state"])
         beside = None
         if canary is not None:
-            other = await Deployed.make(canary, sources, chosen, held["state"])
+            other = await Deployment.make(canary, sources, chosen, held["state"])
             beside = await make_canary(other, deployed, chosen, held["state"])
         service = held["service"] = Service(
             chosen, deployed, held["state"], canary=beside, watch=made

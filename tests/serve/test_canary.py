@@ -33,8 +33,8 @@ from emsco.certify import certify
 from emsco.exceptions import ServiceError, SourcesError, StateError
 from emsco.live import CallableSource, Sources
 from emsco.rows.ledger import forget_all
-from emsco.serve.audit_watch import Watch
-from emsco.serve.canary import Draw, load_models
+from emsco.serve.audit_watch import AuditWatch
+from emsco.serve.canary import KeyDraw, load_models
 from emsco.serve.metrics import Metrics
 from emsco.serve.rejection_causes import sent_invalid
 from emsco.serve.request_bodies import DecideBody
@@ -61,7 +61,7 @@ def certified(threshold=0.9, on=MANY):
 
 
 def watch(deployed, state):
-    return Watch(
+    return AuditWatch(
         deployed.monitor, state, model=deployed.digest, audit=1.0, label_after=4.0, cohort=0.1,
         classes=deployed.decider.classes.tolist(),
     )  # fmt: skip
@@ -98,15 +98,15 @@ def digests(one):
 def test_a_share_is_drawn_by_key_and_secret_alone():
     """A larger share has all keys of a smaller one; another secret or model draws others."""
     keys = [*range(5_000), *(f"customer-{i}" for i in range(5_000))]
-    few, many = Draw(0.05, b"s", "m"), Draw(0.3, b"s", "m")
+    few, many = KeyDraw(0.05, b"s", "m"), KeyDraw(0.3, b"s", "m")
     drawn = {key for key in keys if few(key)}
     assert abs(len(drawn) - 500) < 4 * np.sqrt(10_000 * 0.05 * 0.95)
     assert drawn < {key for key in keys if many(key)}
-    for other in (Draw(0.05, b"t", "m"), Draw(0.05, b"s", "n")):
+    for other in (KeyDraw(0.05, b"t", "m"), KeyDraw(0.05, b"s", "n")):
         both = sum(other(key) for key in drawn)
         assert both < 70  # a twentieth of them, by chance
-    assert not any(map(Draw(0.0, b"s", "m"), keys))
-    assert all(map(Draw(1.0, b"s", "m"), keys))
+    assert not any(map(KeyDraw(0.0, b"s", "m"), keys))
+    assert all(map(KeyDraw(1.0, b"s", "m"), keys))
     assert [few(str(key)) for key in range(100)] == [few(key) for key in range(100)]
 
 
@@ -241,7 +241,7 @@ def test_what_alarms_about_both_models_is_no_reason_to_take_it_back(tmp_path):
     ahead = 0.0
 
     def watch_ahead(deployed, state):
-        return Watch(
+        return AuditWatch(
             deployed.monitor, state, model=deployed.digest, audit=1.0, label_after=1000.0,
             classes=deployed.decider.classes.tolist(), clock=lambda: time.time() + ahead,
         )  # fmt: skip

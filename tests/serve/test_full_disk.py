@@ -18,7 +18,7 @@ from test_shadow import CASCADE as SHADOWED
 from emsco import dump
 from emsco.live import LiveCascade, Sources, decision_log
 from emsco.serve.settings import Settings
-from emsco.serve.shadow import Shadow
+from emsco.serve.shadow import ShadowMode
 
 NOTHING = resource.RLIM_INFINITY
 
@@ -125,7 +125,7 @@ def test_in_shadow_nothing_is_bought_either(tmp_path):
     settings = Settings(
         log=tmp_path, log_values=True, shadow=True, folder=tmp_path, on_log_failure="reject"
     )
-    shadow = Shadow(SHADOWED.decider_, store.sources, settings, "digest")
+    shadow = ShadowMode(SHADOWED.decider_, store.sources, settings, "digest")
 
     async def story():
         first = await shadow.decide(KEYS[:2], None, "a")

@@ -12,7 +12,7 @@ import httpx
 import pytest
 
 from emsco.serve.metrics import Metrics
-from emsco.serve.problem_json import Problem
+from emsco.serve.problem_json import RequestProblem
 from emsco.serve.request_limits import Queue
 
 
@@ -28,7 +28,7 @@ def test_clients_who_leave_a_full_queue_do_no_harm():
 
         first, *others = [asyncio.ensure_future(ask()) for _ in range(21)]
         await asyncio.sleep(0)
-        with pytest.raises(Problem, match="As many requests wait as may wait"):
+        with pytest.raises(RequestProblem, match="As many requests wait as may wait"):
             await ask()
         end.set()
         await asyncio.sleep(0)  # the first is about to leave, and passes its place on

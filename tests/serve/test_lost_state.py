@@ -18,7 +18,7 @@ from emsco import dump
 from emsco.exceptions import ServiceError
 from emsco.live import Sources
 from emsco.serve.cas_value import shared_secret
-from emsco.serve.deployment import Deployed
+from emsco.serve.deployment import Deployment
 from emsco.serve.incarnation import Witness, begin, witness_of
 from emsco.serve.settings import Settings
 from emsco.serve.state import open_state
@@ -97,7 +97,7 @@ async def watched(folder, address, *, paid=True, **more):
     """Start as `emsco serve` does, up to who watches the state."""
     settings = Settings(folder=folder, state=address, deployment="cards", **more)
     state = await open_state(address, deployment="cards")
-    deployed = await Deployed.make(CASCADE, Store(paid=paid).sources, settings, state)
+    deployed = await Deployment.make(CASCADE, Store(paid=paid).sources, settings, state)
     try:
         return await witness_of(settings, [deployed], state)
     finally:

@@ -7,8 +7,8 @@ from contextlib import suppress
 
 import pytest
 
-from emsco.serve.problem_json import Problem
-from emsco.serve.request_bodies import DecideBody, FeedbackBody, Reader
+from emsco.serve.problem_json import RequestProblem
+from emsco.serve.request_bodies import BodyParser, DecideBody, FeedbackBody
 
 MANY = range(60_000)
 BODIES = {
@@ -30,7 +30,7 @@ def taken(read, content):
     best = float("inf")
     for _ in range(3):
         begin = time.process_time()
-        with suppress(Problem):
+        with suppress(RequestProblem):
             read(content)
         best = min(best, time.process_time() - begin)
     return best
@@ -40,17 +40,17 @@ def taken(read, content):
 def test_many_mistakes_take_about_as_long_as_none(name):
     """To list all of them takes a hundred times as long as to read a body of the same size."""
     kind, content = BODIES[name]
-    with pytest.raises(Problem) as refused:
-        Reader(kind)(content)
+    with pytest.raises(RequestProblem) as refused:
+        BodyParser(kind)(content)
     assert refused.value.status == 422
-    assert taken(Reader(kind), content) < 12 * taken(Reader(DecideBody), VALID)
+    assert taken(BodyParser(kind), content) < 12 * taken(BodyParser(DecideBody), VALID)
 
 
 def test_a_large_body_is_told_its_first_mistake():
     reasons = {}
     for name, (kind, content) in BODIES.items():
-        with pytest.raises(Problem) as refused:
-            Reader(kind)(content)
+        with pytest.raises(RequestProblem) as refused:
+            BodyParser(kind)(content)
         reasons[name] = refused.value.detail
     assert reasons["keys"].startswith("`keys`, in place 0: a list of texts")
     assert reasons["a value"].startswith("`known`: an object of names")
@@ -61,8 +61,8 @@ def test_a_large_body_is_told_its_first_mistake():
 
 def test_many_mistakes_in_a_small_body_are_counted_and_not_listed():
     content = b'{"key": "a", "known": {' + b",".join(b'"%d":{}' % n for n in range(2000)) + b"}}"
-    with pytest.raises(Problem, match="more than 1,000 mistakes"):
-        Reader(DecideBody)(content)
+    with pytest.raises(RequestProblem, match="more than 1,000 mistakes"):
+        BodyParser(DecideBody)(content)
 
 
 def test_a_large_body_without_a_mistake_is_read():
@@ -71,4 +71,4 @@ def test_a_large_body_without_a_mistake_is_read():
         include={"keys", "known"}
     )
     assert len(content) > 65_536
-    assert Reader(DecideBody)(content.encode()).known == known
+    assert BodyParser(DecideBody)(content.encode()).known == known

@@ -16,8 +16,8 @@ from served import KEYS, QUICK, Store, served
 from stores import POSTGRES, REDIS
 
 from emsco.exceptions import SourcesError, StateError
-from emsco.live.decision_log import Log
-from emsco.serve.audit_watch import Watch
+from emsco.live.decision_log import DecisionLog
+from emsco.serve.audit_watch import AuditWatch
 from emsco.serve.metrics import Metrics
 from emsco.serve.request_bodies import DecideBody
 from emsco.serve.state import open_state
@@ -27,7 +27,7 @@ SECRET = "a secret of the tests, long enough"
 
 
 def watch(deployed, state):
-    return Watch(
+    return AuditWatch(
         deployed.monitor, state, model=deployed.digest, audit=0.5, label_after=1000.0, seed=1,
         classes=deployed.decider.classes.tolist(),
     )  # fmt: skip
@@ -237,6 +237,6 @@ def test_a_state_whose_key_file_is_lost_is_refused(tmp_path, monkeypatch):
 def test_a_short_key_of_the_log_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("EMSCO_LOG_KEY", "x")
     with pytest.raises(SourcesError, match="EMSCO_LOG_KEY must have at least 16"):
-        Log(tmp_path)
+        DecisionLog(tmp_path)
     monkeypatch.setenv("EMSCO_LOG_KEY", SECRET)
-    assert len(Log(tmp_path).hidden("a")) == 64
+    assert len(DecisionLog(tmp_path).hidden("a")) == 64

@@ -17,9 +17,9 @@ from emsco.certify import certify
 from emsco.exceptions import ArtifactError, ServiceError, SourcesError, StateError
 from emsco.live import KnownSource, Sources
 from emsco.serve import service as module
-from emsco.serve.audit_watch import Watch
-from emsco.serve.deployment import Deployed
-from emsco.serve.problem_json import Problem
+from emsco.serve.audit_watch import AuditWatch
+from emsco.serve.deployment import Deployment
+from emsco.serve.problem_json import RequestProblem
 from emsco.serve.request_bodies import DecideBody, FeedbackBody
 from emsco.serve.service import Service
 from emsco.serve.settings import Settings
@@ -31,8 +31,8 @@ async def serving(folder, store, *, cascade=CASCADE, watch=False, state=None, **
     """Give a service with a state that is real."""
     chosen = Settings(folder=folder, state=state, deployment="tests", **settings)
     kept = await open_state(chosen.state_address, deployment=chosen.deployment)
-    deployed = await Deployed.make(cascade, store.sources, chosen, kept)
-    made = Watch(None, kept, model=deployed.digest, audit=1.0) if watch else None
+    deployed = await Deployment.make(cascade, store.sources, chosen, kept)
+    made = AuditWatch(None, kept, model=deployed.digest, audit=1.0) if watch else None
     service = Service(chosen, deployed, kept, watch=made)
     await service.start()
     try:
@@ -47,7 +47,7 @@ def body(**given):
 
 
 async def refused(work):
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(RequestProblem) as caught:
         await work
     return caught.value.status, caught.value.kind
 
@@ -286,7 +286,7 @@ def test_a_model_takes_over_between_requests(tmp_path):
             old = service.deployed
             running = asyncio.ensure_future(service.decide(body(key=QUICK)))
             await asyncio.sleep(0.05)
-            new = await Deployed.make(make_cascade(0.9), new_store.sources, service.settings)
+            new = await Deployment.make(make_cascade(0.9), new_store.sources, service.settings)
             service.replace(new)
             assert new.digest != old.digest
             assert (await service.decide(body(key=QUICK)))["model"] == new.digest
@@ -326,7 +326,7 @@ def test_files_are_loaded_anew_and_refused_ones_leave_the_model_in_use(
     async def main():
         settings = Settings(folder=tmp_path, **files)
         state = await open_state(settings.state_address)
-        deployed = await Deployed.load(settings, state)
+        deployed = await Deployment.load(settings, state)
         service = Service(settings, deployed, state)
         first = service.model()
         dump(make_cascade(0.95), files["model"])
@@ -362,7 +362,7 @@ def test_files_are_loaded_anew_and_refused_ones_leave_the_model_in_use(
 
 def test_a_model_is_refused_with_what_to_do(tmp_path, monkeypatch):
     async def load(**files):
-        return await Deployed.load(Settings(folder=tmp_path, **files))
+        return await Deployment.load(Settings(folder=tmp_path, **files))
 
     files = written(tmp_path, CASCADE, SOURCES)
     with pytest.raises(SourcesError, match="EMSCO_TEST_SERVED_REDIS is not set"):
@@ -373,7 +373,7 @@ def test_a_model_is_refused_with_what_to_do(tmp_path, monkeypatch):
     with pytest.raises(ArtifactError, match="No such file"):
         asyncio.run(load(**files | {"model": tmp_path / "no.emsco"}))
     with pytest.raises(ServiceError, match="needs a cascade, got a Store"):
-        asyncio.run(Deployed.make(Store(), Store().sources, Settings()))
+        asyncio.run(Deployment.make(Store(), Store().sources, Settings()))
     with pytest.raises(SourcesError, match="EMSCO_LOG_KEY is not set"):
         asyncio.run(load(**files, log=tmp_path / "log"))
 
@@ -407,7 +407,7 @@ def test_a_certificate_of_another_cascade_is_refused():
 
     async def main():
         fitted.certificate_ = certificate
-        deployed = await Deployed.make(fitted, Store().sources, Settings())
+        deployed = await Deployment.make(fitted, Store().sources, Settings())
         told = deployed.told["certificate"]
         assert (told["holds"], told["problem"]) == (True, "")
         assert told["sentence"] == certificate.sentence
@@ -416,7 +416,7 @@ def test_a_certificate_of_another_cascade_is_refused():
         other = make_cascade(rows=slice(0, 90))
         other.certificate_ = certificate
         with pytest.raises(ServiceError, match="certificate"):
-            await Deployed.make(other, Store().sources, Settings())
+            await Deployment.make(other, Store().sources, Settings())
 
     asyncio.run(main())
 

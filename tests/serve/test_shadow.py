@@ -24,10 +24,10 @@ from emsco import CascadeClassifier, Costs, Source, StageDesign, dump, load
 from emsco.certify import certify
 from emsco.cli._shadow_rows import as_rows
 from emsco.live import CallableSource, Sources
-from emsco.serve.audit_watch import Watch
-from emsco.serve.deployment import Deployed
+from emsco.serve.audit_watch import AuditWatch
+from emsco.serve.deployment import Deployment
 from emsco.serve.settings import Settings
-from emsco.serve.shadow import Shadow
+from emsco.serve.shadow import ShadowMode
 from emsco.serve.shadow_log import read_shadow_log
 
 FRAME = pd.DataFrame(X, columns=["x0", "x1"])
@@ -435,7 +435,7 @@ def test_agreement_is_watched_by_what_the_final_model_answers(tmp_path):
         return CallableSource(function=fetch)
 
     def watch(deployed, state):
-        return Watch(
+        return AuditWatch(
             deployed.monitor, state, model=deployed.digest, audit=1.0, label_after=4.0, cohort=0.1,
             classes=deployed.decider.classes.tolist(), deployment=uuid.uuid4().hex,
         )  # fmt: skip
@@ -463,9 +463,9 @@ def test_a_shadow_needs_a_final_model_that_is_here(tmp_path):
     settings = Settings(shadow=True, log=tmp_path / "log", log_values=True, folder=tmp_path)
 
     async def main():
-        deployed = await Deployed.make(CASCADE, Store().sources, settings)
-        assert isinstance(deployed.shadow, Shadow)
-        assert deployed.digest == (await Deployed.make(
+        deployed = await Deployment.make(CASCADE, Store().sources, settings)
+        assert isinstance(deployed.shadow, ShadowMode)
+        assert deployed.digest == (await Deployment.make(
             CASCADE, Store().sources, Settings(folder=tmp_path))).digest  # fmt: skip
         await deployed.close()
 

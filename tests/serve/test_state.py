@@ -19,7 +19,7 @@ from stores import POSTGRES, REDIS
 
 from emsco.exceptions import StateError
 from emsco.serve.state import open_state
-from emsco.serve.state.group_commit import Batches
+from emsco.serve.state.group_commit import GroupCommit
 
 STORES = ("sqlite", "postgresql", "redis")
 
@@ -163,7 +163,7 @@ def test_work_whose_caller_leaves_as_it_ends_is_handed_over():
             return parts
 
         left = []
-        asking = asyncio.ensure_future(Batches(work).run("held", left.append))
+        asking = asyncio.ensure_future(GroupCommit(work).run("held", left.append))
         with pytest.raises(asyncio.CancelledError):
             await asking
         return left

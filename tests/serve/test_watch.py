@@ -19,7 +19,7 @@ from emsco import Decisions
 from emsco.certify.monitor import CertificateMonitor
 from emsco.exceptions import MonitorError, StateError
 from emsco.serve.audit_draw import Audit
-from emsco.serve.audit_watch import Watch
+from emsco.serve.audit_watch import AuditWatch
 from emsco.serve.monitor_split import by_decisions, by_labels
 from emsco.serve.state import open_state
 
@@ -82,7 +82,7 @@ def made(rng, n_rows, accuracy=0.95, fail=0.0, exits=EXITS, at=2):
 def watch_of(state, clock, whole=None, **options):
     whole = monitor() if whole is None else whole
     given = {"model": MODEL, "label_after": 30 * DAY, "cohort": DAY, "audit": 0.5, "seed": 7}
-    return Watch(whole, state, clock=clock, **given | options)
+    return AuditWatch(whole, state, clock=clock, **given | options)
 
 
 def ids_of(call, n_rows):
@@ -338,7 +338,7 @@ from emsco.serve.audit_watch import Watch
 
 async def main(path):
     state = await open_state(path)
-    watch = Watch(None, state, model="m", audit=0.5, label_after=0.2, cohort=0.1)
+    watch = AuditWatch(None, state, model="m", audit=0.5, label_after=0.2, cohort=0.1)
     await watch.start()
     run = os.getpid()
     for call in itertools.count():
@@ -370,7 +370,7 @@ def test_a_process_that_is_killed_leaves_nothing_counted_twice(tmp_path):
 
     async def main():
         async with opened(path) as state:
-            watch = Watch(None, state, model="m", audit=0.5, label_after=0.2, cohort=0.1)
+            watch = AuditWatch(None, state, model="m", audit=0.5, label_after=0.2, cohort=0.1)
             await watch.start()
             await asyncio.sleep(0.5)
             await watch.work()

@@ -9,7 +9,7 @@ from emsco._utils.lazy_import import lazy
 from emsco.exceptions import require
 
 if TYPE_CHECKING:
-    from emsco.arrow.batch_reader import Reader as Reader
+    from emsco.arrow.batch_reader import BatchReader as BatchReader
     from emsco.arrow.batches import FIELDS as FIELDS
     from emsco.arrow.batches import decide_batches as decide_batches
     from emsco.arrow.batches import decision_schema as decision_schema
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from emsco.arrow.dataset_url import is_url as is_url
     from emsco.arrow.dataset_url import open_dataset as open_dataset
     from emsco.arrow.row_sample import sample_rows as sample_rows
-    from emsco.rows.dataset_parts import Part as Part
+    from emsco.rows.dataset_parts import DatasetPart as DatasetPart
     from emsco.rows.dataset_parts import parts_of as parts_of
 
 if find_spec("pyarrow") is None:
@@ -26,8 +26,8 @@ if find_spec("pyarrow") is None:
 # Loaded when asked for: commands that only open files must not wait for scikit-learn.
 NAMES = {
     "FIELDS": "arrow.batches",
-    "Part": "rows.dataset_parts",
-    "Reader": "arrow.batch_reader",
+    "DatasetPart": "rows.dataset_parts",
+    "BatchReader": "arrow.batch_reader",
     "decide_batches": "arrow.batches",
     "decision_schema": "arrow.batches",
     "file_system_of": "arrow.dataset_url",

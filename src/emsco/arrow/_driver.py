@@ -12,14 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from emsco.arrow.batch_reader import Reader
+from emsco.arrow.batch_reader import BatchReader
 from emsco.cascade import Decider
 from emsco.cascade.decision_loop import Answer, Ask, decide_rows, drive
 from emsco.core.decisions import ACCEPTED, LOW_CONFIDENCE, Decisions
 from emsco.exceptions import DecisionsError
 from emsco.rows.arrow_columns import (
     Respell,
-    Texts,
+    TextColumn,
     python_values,
     read_column,
     read_labels,
@@ -41,7 +41,7 @@ class Driver:
         self._plan = replace(decider.plan, classes=np.arange(len(decider.classes)))
         self._labels = pa.array(decider.classes.tolist())
 
-    def decide(self, reader: Reader, first_row: int) -> Decisions:
+    def decide(self, reader: BatchReader, first_row: int) -> Decisions:
         """Decide the rows of a reader; labels are given as their places."""
         n_rows = int(reader.num_rows)
         respell: Callable[..., pa.Array] | None = getattr(reader, "respell", None)
@@ -82,7 +82,7 @@ class Driver:
         encoding = reader.encoding if self._decider.final is None else None
         places: NDArray[np.intp] | None = None
         if isinstance(encoding, Category):
-            values, places = Texts.read(column, encoding.levels)
+            values, places = TextColumn.read(column, encoding.levels)
         else:
             values = self._values(name, column, respell)
             if values.dtype.kind == "f" and _is_whole(column):
@@ -119,7 +119,7 @@ def _is_whole(column: pa.Array) -> bool:
 
 
 def read_named(
-    reader: Reader, names: Sequence[str], rows: NDArray[np.intp] | None, n_rows: int
+    reader: BatchReader, names: Sequence[str], rows: NDArray[np.intp] | None, n_rows: int
 ) -> list[pa.Array]:
     """Read columns of a reader by name, and refuse what it must not answer."""
     found = reader.read(list(names), rows)

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class Reader(Protocol):
+class BatchReader(Protocol):
     """Some rows of which columns are read when they are needed.
 
     `read` is called at most once per stage, with the columns that the stage buys and the rows that

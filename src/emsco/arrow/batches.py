@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from emsco.arrow._driver import Driver, read_named
-from emsco.arrow.batch_reader import Reader
+from emsco.arrow.batch_reader import BatchReader
 from emsco.cascade import decider_of
 from emsco.exceptions import ColumnsError
 from emsco.rows.columns import is_dataset
-from emsco.rows.dataset_parts import BLOCK_ROWS, Batch, Part, check_names, parts_of
+from emsco.rows.dataset_parts import BLOCK_ROWS, BatchPart, DatasetPart, check_names, parts_of
 
 ROW = "row"
 FIELDS = {
@@ -44,7 +44,7 @@ def decide_batches(
     ----------
     cascade : CascadeClassifier, CascadeSearchCV or Decider
         What decides.
-    batches : record batch, table, RecordBatchReader, data set, Part, or an iterable
+    batches : record batch, table, RecordBatchReader, data set, DatasetPart, or an iterable
         The rows. Items of an iterable are record batches, tables or readers: objects with
         `num_rows` and `read(columns, rows)`, which returns a record batch or a table. `rows` are
         positions in ascending order, or None for all rows. A reader is asked for the columns of a
@@ -145,12 +145,12 @@ def decision_schema(
     return pa.schema(begin | fields)
 
 
-def _readers(batches: Any, names: Sequence[str]) -> Iterator[Reader]:
+def _readers(batches: Any, names: Sequence[str]) -> Iterator[BatchReader]:
     """Give whatever holds rows as readers."""
     if is_dataset(batches):
         check_names(batches.schema, names)
         batches = chain.from_iterable(part.readers(names) for part in parts_of(batches))
-    elif isinstance(batches, Part):
+    elif isinstance(batches, DatasetPart):
         batches = batches.readers(names)
     elif isinstance(batches, pa.RecordBatch | pa.Table) or hasattr(batches, "num_rows"):
         batches = [batches]
@@ -161,11 +161,11 @@ def _readers(batches: Any, names: Sequence[str]) -> Iterator[Reader]:
         )
     for item in batches:
         if isinstance(item, pa.Table):
-            yield from map(Batch, item.to_batches(max_chunksize=BLOCK_ROWS))
+            yield from map(BatchPart, item.to_batches(max_chunksize=BLOCK_ROWS))
         elif isinstance(item, pa.RecordBatch):
             for start in range(0, max(item.num_rows, 1), BLOCK_ROWS):
-                yield Batch(item.slice(start, BLOCK_ROWS))
-        elif isinstance(item, Part):
+                yield BatchPart(item.slice(start, BLOCK_ROWS))
+        elif isinstance(item, DatasetPart):
             yield from item.readers(names)
         elif hasattr(item, "read") and hasattr(item, "num_rows"):
             yield item

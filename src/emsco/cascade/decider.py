@@ -20,7 +20,7 @@ from emsco.core.factors import Factors
 from emsco.core.threshold import Threshold, resolve
 from emsco.exceptions import DesignError, ModelError, quoted
 from emsco.learners.final_stage import FinalStage, logged
-from emsco.learners.logistic import ReadFirst, encodings_of
+from emsco.learners.logistic import SelfEncodingStage, encodings_of
 from emsco.learners.protocol import Judge, Stages
 from emsco.rows.column_reader import ColumnReader
 from emsco.rows.columns import (
@@ -365,7 +365,7 @@ def _judge(
     if final is None or not stages.learner.encodes:
         return judge
     # A final model takes columns as given, so each stage before it encodes its own.
-    return ReadFirst(encodings_of(features, stages), judge)
+    return SelfEncodingStage(encodings_of(features, stages), judge)
 
 
 def _features(sources: Sequence[str], costs: Costs, names: Sequence[str]) -> tuple[str, ...]:

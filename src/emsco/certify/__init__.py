@@ -8,7 +8,13 @@ among the certified candidates.
 """
 
 from emsco.cascade.fingerprint import fingerprint
-from emsco.certify._certificate import Bounds, Certificate, CertifiedCandidate, Chosen, problem_with
+from emsco.certify._certificate import (
+    Certificate,
+    CertifiedBounds,
+    CertifiedCandidate,
+    ChosenCandidate,
+    problem_with,
+)
 from emsco.certify._certify import certify, certify_together
 from emsco.certify._older import OlderCertificate
 from emsco.certify._sample_size import required_rows
@@ -16,10 +22,10 @@ from emsco.certify._targets import Shortfall, Targets
 from emsco.rows.ledger import keep_ledger
 
 __all__ = [
-    "Bounds",
     "Certificate",
+    "CertifiedBounds",
     "CertifiedCandidate",
-    "Chosen",
+    "ChosenCandidate",
     "OlderCertificate",
     "Shortfall",
     "Targets",

@@ -10,8 +10,14 @@ from typing import Any
 from emsco._utils.text_table import html_table, text_table
 from emsco.cascade import CascadeClassifier
 from emsco.cascade.fingerprint import fingerprint
-from emsco.certify._certified_candidate import Bounds, CertifiedCandidate, Chosen
-from emsco.certify._format import AskedBound, bounds_asked, cells, note_of_choice, note_of_filters
+from emsco.certify._certified_candidate import CertifiedBounds, CertifiedCandidate, ChosenCandidate
+from emsco.certify._format import (
+    RequestedBound,
+    bounds_asked,
+    cells,
+    note_of_choice,
+    note_of_filters,
+)
 from emsco.certify._sample_size import check_between
 from emsco.certify._serialization import (
     expect_keys,
@@ -29,7 +35,13 @@ from emsco.core.evaluation import Evaluation
 from emsco.exceptions import CertificateError, EmscoError, nearest
 from emsco.search import CascadeSearchCV
 
-__all__ = ["Bounds", "Certificate", "CertifiedCandidate", "Chosen", "problem_with"]
+__all__ = [
+    "Certificate",
+    "CertifiedBounds",
+    "CertifiedCandidate",
+    "ChosenCandidate",
+    "problem_with",
+]
 
 _SINCE = ("chosen", "filters", "least_coverage")  # not in older files
 _BEST: dict[str, Callable[[Evaluation], float]] = {
@@ -67,7 +79,7 @@ class Certificate:
         The unit of costs.
     doubts : tuple of str, default=()
         Sentences about what could not be determined about the rows; part of `sentence`.
-    chosen : Chosen or None, default=None
+    chosen : ChosenCandidate or None, default=None
         The candidate that the search had chosen, and its result. None if a single cascade was
         certified, nothing was chosen, or it is unknown.
     filters : tuple of str, default=()
@@ -91,7 +103,7 @@ class Certificate:
     twins: int | None
     unit: str = ""
     doubts: tuple[str, ...] = ()
-    chosen: Chosen | None = None
+    chosen: ChosenCandidate | None = None
     filters: tuple[str, ...] = ()
     least_coverage: float = 0.0
     left_out: int = 0
@@ -183,7 +195,7 @@ class Certificate:
             )
         return min(covering, key=lambda c: _BEST[by](c.evaluation))
 
-    def bounds_asked(self, candidate: CertifiedCandidate) -> list[AskedBound]:
+    def bounds_asked(self, candidate: CertifiedCandidate) -> list[RequestedBound]:
         """Return the bounds of a certified candidate on the given targets, each with a phrase."""
         return bounds_asked(self.targets, candidate.bounds, self.unit)
 
@@ -278,7 +290,7 @@ class Certificate:
             twins=None if twins is None else whole(twins, "twins", rows_given),
             unit=text(data["unit"], "unit"),
             doubts=tuple(text(doubt, "doubt") for doubt in listed(data["doubts"], "doubts")),
-            chosen=None if chosen is None else Chosen.from_data(chosen, names),
+            chosen=None if chosen is None else ChosenCandidate.from_data(chosen, names),
             filters=tuple(
                 text(told, "filter") for told in listed(data.get("filters", []), "filter")
             ),

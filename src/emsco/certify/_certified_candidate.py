@@ -30,7 +30,7 @@ from emsco.exceptions import CertificateError
 _FOR_ALL = 4  # bounds, besides those by label: accuracy, coverage twice, cost
 
 
-class Bounds(NamedTuple):
+class CertifiedBounds(NamedTuple):
     """Bounds on a candidate's true figures; all bounds of a certificate hold at once."""
 
     accuracy: float
@@ -49,7 +49,7 @@ class Bounds(NamedTuple):
         labels: Sequence[Any],
         targets: Targets,
         level: float,
-    ) -> Bounds:
+    ) -> CertifiedBounds:
         """Return Clopper and Pearson's bounds, each false with a probability of at most its part.
 
         The level is shared evenly by all of them.
@@ -101,7 +101,7 @@ class CertifiedCandidate:
         What a row has paid in total after buying each stage.
     p_value : float
         The p-value of the hypothesis that some target is broken.
-    bounds : Bounds
+    bounds : CertifiedBounds
         Lower bound of accuracy, both bounds of coverage, upper bounds of cost and of the share
         missed per class; upper bounds of the share rejected and lower bounds of precision for the
         labels that were asked for.
@@ -113,7 +113,7 @@ class CertifiedCandidate:
     reached: tuple[int, ...]
     prices: tuple[float, ...]
     p_value: float
-    bounds: Bounds
+    bounds: CertifiedBounds
 
     def to_data(self) -> dict[str, Any]:
         """Return the candidate as plain values and lists of them."""
@@ -170,7 +170,7 @@ class CertifiedCandidate:
             reached,
             prices,
             number(data["p_value"], "p-value", 0, 1),
-            Bounds(
+            CertifiedBounds(
                 accuracy=number(data["least_accuracy"], "accuracy", 0, 1),
                 coverage=(low, high),
                 cost=number(data["most_cost"], "cost"),
@@ -193,7 +193,7 @@ _KEYS_SINCE = [
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ChosenCandidate:
     """The candidate that a search had chosen at the time of a certificate.
 
     Parameters
@@ -215,7 +215,7 @@ class Chosen:
         return candidate_to(self.candidate) | {"tested": self.tested, "why": self.why}
 
     @classmethod
-    def from_data(cls, data: Any, names: tuple[str, ...] | None) -> Chosen:
+    def from_data(cls, data: Any, names: tuple[str, ...] | None) -> ChosenCandidate:
         """Rebuild it from the values of `to_data`; `names` are the names of the sources."""
         expect_keys(
             data,

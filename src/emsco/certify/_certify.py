@@ -18,7 +18,7 @@ from emsco.certify._certificate import Certificate
 from emsco.certify._exemptions import UNKNOWN_LABELS, check_allow
 from emsco.certify._fresh_rows import check_fresh, check_near_copies, refuse_known_groups
 from emsco.certify._hypothesis_family import builder_of, family_of
-from emsco.certify._hypothesis_tests import Counted, answer
+from emsco.certify._hypothesis_tests import CandidateCounts, answer
 from emsco.certify._row_usage import recorded
 from emsco.certify._sample_size import check_between
 from emsco.certify._targets import Targets
@@ -311,7 +311,7 @@ def ask_together(
     with recorded(book, asked, parts, hashed, Sketch.of(columns, truth)) as before:
         if len(drawn) < len(truth):
             X, truth = _safe_indexing(X, drawn), truth[drawn]
-        counted: dict[int, Counted] = {}
+        counted: dict[int, CandidateCounts] = {}
         build = builder_of(model)
         level = (1 - confidence) / before.figures
         answers = [

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from emsco._utils.text_table import cell, shown
-from emsco.certify._certified_candidate import Bounds, CertifiedCandidate, Chosen
+from emsco.certify._certified_candidate import CertifiedBounds, CertifiedCandidate, ChosenCandidate
 from emsco.certify._targets import Targets
 
 
-class AskedBound(NamedTuple):
+class RequestedBound(NamedTuple):
     """One bound that was asked for: its name, label, sign, value, and a phrase."""
 
     name: str
@@ -26,40 +26,40 @@ class AskedBound(NamedTuple):
         return f"{own} {self.sign}"
 
 
-def bounds_asked(targets: Targets, bounds: Bounds, unit: str = "") -> list[AskedBound]:
+def bounds_asked(targets: Targets, bounds: CertifiedBounds, unit: str = "") -> list[RequestedBound]:
     """Return the bounds on what was asked for; the others hold as well, but are not shown.
 
     Examples
     --------
-    >>> from emsco.certify import Bounds, Targets
+    >>> from emsco.certify import CertifiedBounds, Targets
     >>> from emsco.certify._format import bounds_asked
-    >>> bounds = Bounds(0.96, (0.8, 0.9), 3.2, {"sick": 0.1, "well": 0.02})
+    >>> bounds = CertifiedBounds(0.96, (0.8, 0.9), 3.2, {"sick": 0.1, "well": 0.02})
     >>> [told.head for told in bounds_asked(Targets(max_missed={"sick": 0.2}), bounds)]
     ['missed sick <=']
     """
     found = []
     if targets.accuracy is not None:
         phrase = f"is right on at least {bounds.accuracy:.1%} of the rows it accepts"
-        found.append(AskedBound("accuracy", None, ">=", bounds.accuracy, phrase))
+        found.append(RequestedBound("accuracy", None, ">=", bounds.accuracy, phrase))
     if targets.agreement is not None:
         phrase = f"leaves at least {bounds.accuracy:.1%} of decisions as the final model's"
-        found.append(AskedBound("agreement", None, ">=", bounds.accuracy, phrase))
+        found.append(RequestedBound("agreement", None, ">=", bounds.accuracy, phrase))
     missed = {c: share for c, share in bounds.missed.items() if c in targets.max_missed}
     for label, share in missed.items():
         phrase = f"accepts at most {share:.1%} of class {label!r} under another label"
-        found.append(AskedBound("missed", label, "<=", share, phrase))
+        found.append(RequestedBound("missed", label, "<=", share, phrase))
     for label, share in bounds.rejected.items():
         phrase = f"rejects at most {share:.1%} of class {label!r}"
-        found.append(AskedBound("rejected", label, "<=", share, phrase))
+        found.append(RequestedBound("rejected", label, "<=", share, phrase))
     for label, share in bounds.precision.items():
         phrase = f"is right on at least {share:.1%} of the rows it accepts as {label!r}"
-        found.append(AskedBound("precision", label, ">=", share, phrase))
+        found.append(RequestedBound("precision", label, ">=", share, phrase))
     if targets.min_coverage:
         phrase = f"accepts at least {bounds.coverage[0]:.1%} of all rows"
-        found.append(AskedBound("coverage", None, ">=", bounds.coverage[0], phrase))
+        found.append(RequestedBound("coverage", None, ">=", bounds.coverage[0], phrase))
     if targets.max_cost is not None:
         phrase = f"costs at most {f'{bounds.cost:.4g} {unit}'.rstrip()} per row on average"
-        found.append(AskedBound("cost", None, "<=", bounds.cost, phrase))
+        found.append(RequestedBound("cost", None, "<=", bounds.cost, phrase))
     return found
 
 
@@ -104,7 +104,9 @@ def cells(
     return header, rows
 
 
-def note_of_choice(chosen: Chosen | None, certified: CertifiedCandidate | None) -> list[str]:
+def note_of_choice(
+    chosen: ChosenCandidate | None, certified: CertifiedCandidate | None
+) -> list[str]:
     """Describe the chosen candidate, its selected figures, and its result."""
     if chosen is None:
         return []

@@ -22,7 +22,7 @@ from emsco.rows.fitted_rows import (
     find_repeats,
 )
 from emsco.rows.near_copies import FALSE_ALARM, find_cliff
-from emsco.rows.row_hashes import Values, hash_exactly
+from emsco.rows.row_hashes import HashableColumn, hash_exactly
 
 _UNKNOWN = "It is not known whether the model was fitted on these rows: {}."
 _DEPENDENT = (
@@ -31,7 +31,7 @@ _DEPENDENT = (
 )
 
 
-class Checked(NamedTuple):
+class FreshnessReport(NamedTuple):
     """What was found about calibration rows.
 
     Parameters
@@ -49,12 +49,12 @@ class Checked(NamedTuple):
     doubts: tuple[str, ...]
 
 
-def check_fresh(rows: HashedRows, fitted: FittedRows, allow: Mapping[str, str]) -> Checked:
+def check_fresh(rows: HashedRows, fitted: FittedRows, allow: Mapping[str, str]) -> FreshnessReport:
     """Refuse rows that the model was fitted on, and rows that are given more than once."""
     if fitted.rows is None:
         why = "no hashes of the rows that it was fitted on were kept"
         repeats, doubts = _check_repeats(rows, None, allow)
-        return Checked(None, repeats, (_UNKNOWN.format(why), *doubts))
+        return FreshnessReport(None, repeats, (_UNKNOWN.format(why), *doubts))
     _refuse_known_keys(rows, fitted.rows)
     found = compare(rows, fitted.rows)
     copies = find_copies(rows, fitted.rows)
@@ -65,7 +65,7 @@ def check_fresh(rows: HashedRows, fitted: FittedRows, allow: Mapping[str, str]) 
         doubts.append(_UNKNOWN.format("the columns differ" if found.twins is None else few))
     if (known | repeats).all():
         raise CertificateError("Every calibration row is a copy of another; use fresh rows.")
-    return Checked(found.twins, known | repeats, (*doubts, *others))
+    return FreshnessReport(found.twins, known | repeats, (*doubts, *others))
 
 
 def refuse_known_groups(groups: NDArray[Any], fitted: FittedRows) -> None:
@@ -89,7 +89,7 @@ def check_near_copies(
     if NEAR_COPIES in allow:
         told = "It was not tested whether rows belong together in small groups."
         return (sentence(told, allow[NEAR_COPIES]),)
-    values = {name: Values.read(column) for name, column in columns.items()}
+    values = {name: HashableColumn.read(column) for name, column in columns.items()}
     labels = np.unique(truth, return_inverse=True)[1]
     cliff = find_cliff(values, labels, rows)
     if cliff is None or not cliff.is_clear:

@@ -12,7 +12,7 @@ from emsco._utils.progress import tell
 from emsco.cascade import CascadeClassifier
 from emsco.cascade.fingerprint import fingerprints
 from emsco.certify._binomial import cost_p_value, cost_upper
-from emsco.certify._certified_candidate import Bounds, CertifiedCandidate, Chosen
+from emsco.certify._certified_candidate import CertifiedBounds, CertifiedCandidate, ChosenCandidate
 from emsco.certify._fixed_sequence import passed
 from emsco.certify._hypothesis_family import Family
 from emsco.certify._targets import Shortfall, Targets
@@ -20,13 +20,13 @@ from emsco.core.evaluation import Evaluation, evaluate_known
 from emsco.core.front import Candidate
 
 
-class Answer(NamedTuple):
+class TestedFamily(NamedTuple):
     """The number of candidates tried, those certified or what the closest lacks, and the choice."""
 
     tried: int
     candidates: tuple[CertifiedCandidate, ...]
     shortfalls: tuple[Shortfall, ...]
-    chosen: Chosen | None
+    chosen: ChosenCandidate | None
 
 
 def answer(
@@ -35,10 +35,10 @@ def answer(
     targets: Targets,
     level: float,
     shown: int,
-    counted: dict[int, Counted],
+    counted: dict[int, CandidateCounts],
     X: Any,
     truth: NDArray[Any],
-) -> Answer:
+) -> TestedFamily:
     """Test candidates; `counted` has the counts of those that were tested before.
 
     If these rows have shown the figures of `shown` candidates, each has an equal part of the level
@@ -72,7 +72,7 @@ def answer(
     ]
     lacking = () if certified else _lacking(tested, targets, levels)
     chosen = _chosen(family, tested, targets, levels, places)
-    return Answer(tried, tuple(listed), lacking, chosen)
+    return TestedFamily(tried, tuple(listed), lacking, chosen)
 
 
 def _chosen(
@@ -81,18 +81,18 @@ def _chosen(
     targets: Targets,
     levels: NDArray[np.float64],
     places: Sequence[int],
-) -> Chosen | None:
+) -> ChosenCandidate | None:
     """Return the result of the chosen candidate."""
     if family.chosen is None:
         return None
     if family.why_not:
-        return Chosen(family.chosen, tested=False, why=family.why_not)
+        return ChosenCandidate(family.chosen, tested=False, why=family.why_not)
     place = next(i for i, c in enumerate(family.candidates) if c is family.chosen)
     lacks = () if place in places else _lacking({place: tested[place]}, targets, levels)
-    return Chosen(family.chosen, tested=True, why="; ".join(map(str, lacks)))
+    return ChosenCandidate(family.chosen, tested=True, why="; ".join(map(str, lacks)))
 
 
-class Counted(NamedTuple):
+class CandidateCounts(NamedTuple):
     """A candidate, its cascade, and its counts on the calibration rows."""
 
     candidate: Candidate
@@ -115,7 +115,7 @@ class Counted(NamedTuple):
 class _Tested(NamedTuple):
     """A candidate with its counts, and the p-value of the hypothesis that it breaks a target."""
 
-    counted: Counted
+    counted: CandidateCounts
     p_value: float
 
     def certified(self, targets: Targets, level: float, own: str) -> CertifiedCandidate:
@@ -134,7 +134,7 @@ class _Tested(NamedTuple):
             reached,
             prices,
             self.p_value,
-            Bounds.of(evaluation, reached, prices, labels, targets, level),
+            CertifiedBounds.of(evaluation, reached, prices, labels, targets, level),
         )
 
 
@@ -150,8 +150,8 @@ def _lacking(
 
 def _count(
     candidate: Candidate, cascade: CascadeClassifier, X: Any, truth: NDArray[Any]
-) -> Counted:
+) -> CandidateCounts:
     decisions = cascade.decide(X)
     stages = range(len(cascade.stages_))
     reached = tuple(int((decisions.exit_stage >= stage).sum()) for stage in stages)
-    return Counted(candidate, cascade, evaluate_known(decisions, truth), reached)
+    return CandidateCounts(candidate, cascade, evaluate_known(decisions, truth), reached)

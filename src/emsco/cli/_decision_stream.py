@@ -11,15 +11,15 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from emsco.arrow import FIELDS as FIELDS
-from emsco.arrow import Reader, decide_batches, decision_schema
+from emsco.arrow import BatchReader, decide_batches, decision_schema
 from emsco.cascade import Decider
 from emsco.cli._decimal_comma import DecimalCommas
-from emsco.cli._table_file import Rows, check_columns, report_rows
+from emsco.cli._table_file import TableFile, check_columns, report_rows
 from emsco.exceptions import ColumnsError
 
 
 @dataclass
-class Tally:
+class DecisionCounter:
     """What was decided so far, for the last line."""
 
     rows: int = 0
@@ -41,10 +41,10 @@ class Tally:
 
 
 @dataclass(frozen=True)
-class Respelled:
+class DecimalCommaBlock:
     """A block of a file that may write its numbers with decimal commas."""
 
-    reader: Reader
+    reader: BatchReader
     commas: DecimalCommas
     names: Sequence[str]
 
@@ -68,7 +68,7 @@ class Respelled:
         return found
 
 
-def schema_of(decider: Decider, rows: Rows, keep: Sequence[str]) -> pa.Schema:
+def schema_of(decider: Decider, rows: TableFile, keep: Sequence[str]) -> pa.Schema:
     """Name the columns of decisions; those kept come first, or else the number of the row."""
     check_columns(rows, [*decider.columns_read, *keep])
     taken = decision_schema(decider).names
@@ -82,12 +82,12 @@ def schema_of(decider: Decider, rows: Rows, keep: Sequence[str]) -> pa.Schema:
 
 
 def decided(
-    decider: Decider, rows: Rows, keep: Sequence[str], tally: Tally
+    decider: Decider, rows: TableFile, keep: Sequence[str], tally: DecisionCounter
 ) -> Iterator[pa.RecordBatch]:
     """Decide a file, block by block."""
     names, commas = decider.columns_read, DecimalCommas(rows.path)
     blocks = rows.blocks(list(dict.fromkeys([*names, *keep])))
-    readers = (Respelled(block, commas, names) for block in blocks)
+    readers = (DecimalCommaBlock(block, commas, names) for block in blocks)
     for batch in decide_batches(decider, readers, keep=keep, numbered=not keep):
         tally.add(batch)
         yield batch

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from emsco.ray import RayEngine
 
 
-class Place(StrEnum):
+class EngineName(StrEnum):
     """The engines that commands know."""
 
     local = "local"
@@ -23,7 +23,7 @@ class Place(StrEnum):
 
 
 Engine = Annotated[
-    Place,
+    EngineName,
     typer.Option(
         help="Where to run: on this machine, or on a Ray cluster, which most users never need."
     ),
@@ -39,11 +39,11 @@ Address = Annotated[
 
 @contextmanager
 def workers_of(
-    engine: Place, address: str | None, n_jobs: int | None = None
+    engine: EngineName, address: str | None, n_jobs: int | None = None
 ) -> Iterator[RayEngine | None]:
     """Connect to Ray for a block if it is asked for; None means this machine."""
     refuse_address(engine, address)
-    if engine is Place.local:
+    if engine is EngineName.local:
         yield None
         return
     from emsco.ray import RayEngine
@@ -53,7 +53,7 @@ def workers_of(
         yield workers
 
 
-def refuse_address(engine: Place, address: str | None) -> None:
+def refuse_address(engine: EngineName, address: str | None) -> None:
     """Refuse the address of a cluster that would not be used."""
-    if address is not None and engine is Place.local:
+    if address is not None and engine is EngineName.local:
         raise typer.BadParameter("--address names a Ray cluster; add --engine ray to use it.")

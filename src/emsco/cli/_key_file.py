@@ -34,7 +34,7 @@ MaxSpend = Annotated[
 _WHOLE = re.compile(r"[+-]?\d{1,15}")
 
 
-class Keys(NamedTuple):
+class KeyFile(NamedTuple):
     """Keys, and what the file has besides."""
 
     column: str
@@ -43,7 +43,7 @@ class Keys(NamedTuple):
     given: dict[str, list[Any]]
 
 
-def read_keys(path: Path, column: str | None, wanted: Collection[str]) -> Keys:
+def read_keys(path: Path, column: str | None, wanted: Collection[str]) -> KeyFile:
     """Read keys exactly as they stand, and those of the wanted columns that are there.
 
     Parameters
@@ -76,7 +76,7 @@ def read_keys(path: Path, column: str | None, wanted: Collection[str]) -> Keys:
         if key is None or key == "":
             raise ValuesError(f"Row {row} of {path} has no key in {column!r}.", row=row)
     given = {name: as_objects(table.column(name)).tolist() for name in names}
-    return Keys(column, rows.types[column], keys, given)
+    return KeyFile(column, rows.types[column], keys, given)
 
 
 def _check_type(kind: Any, path: Path, column: str) -> None:

@@ -29,7 +29,7 @@ from emsco.rows.column_reader import UNKNOWN, ColumnReader
 _FEW = 0.1  # of cells that are no numbers: the column was likely meant to hold numbers
 
 
-class Labelled(NamedTuple):
+class LabelledFrame(NamedTuple):
     """A pandas frame of features, and the labels."""
 
     X: Any
@@ -43,7 +43,7 @@ def read_labelled(
     *,
     readers: Mapping[str, ColumnReader] | None = None,
     classes: NDArray[Any] | None = None,
-) -> Labelled:
+) -> LabelledFrame:
     """Read features and labels; what a fitted model knows of them is taken from it.
 
     Parameters
@@ -63,7 +63,7 @@ def read_labelled(
     check_columns(rows, names)
     table = rows.table([*names, label])
     labels = read_labels(table.column(label).combine_chunks(), label, classes)
-    return Labelled(_frame(table, names, path, readers or {}), labels)
+    return LabelledFrame(_frame(table, names, path, readers or {}), labels)
 
 
 def read_features(

@@ -17,7 +17,7 @@ _EVERY = 0.25  # seconds between two looks of the line
 _KNOWN_FROM = 0.02  # share before which the end is anyone's guess
 
 
-class Telling:
+class ProgressLine:
     """A line that a thread writes anew while a command runs, and that is gone when it ends.
 
     Only where standard error is a terminal: in a file it would be thousands of lines.
@@ -101,7 +101,7 @@ class Telling:
         return text[: shutil.get_terminal_size().columns - 1]
 
 
-_telling: list[Telling] = []
+_telling: list[ProgressLine] = []
 
 
 @contextmanager
@@ -110,7 +110,7 @@ def telling() -> Iterator[None]:
     if sys.stderr is None or not sys.stderr.isatty() or _telling:
         yield
         return
-    teller = Telling()
+    teller = ProgressLine()
     _telling.append(teller)
     thread = threading.Thread(target=teller.run, daemon=True)
     thread.start()

@@ -16,12 +16,12 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.csv
 
-from emsco.arrow import Reader, is_url, open_dataset, parts_of
+from emsco.arrow import BatchReader, is_url, open_dataset, parts_of
 from emsco.cli._csv_quotes import QuoteCheck, QuotedCells, broken, unclosed
 from emsco.cli._errors import note
 from emsco.cli._newline_option import NEWLINES_IN_CELLS
 from emsco.exceptions import ArtifactError, ColumnsError, nearest, quoted
-from emsco.rows.dataset_parts import Batch
+from emsco.rows.dataset_parts import BatchPart
 
 STDIN = Path("-")
 COPIES = "emsco-log-"  # how the names of folders begin whose files are copies of a log
@@ -41,7 +41,7 @@ _BLOCK_BYTES = 2**22  # of CSV read at a time
 _BLOCK_ROWS = 2**15  # of Parquet decided at a time
 
 
-class Rows(Protocol):
+class TableFile(Protocol):
     """A file of rows, or many."""
 
     @property
@@ -56,44 +56,44 @@ class Rows(Protocol):
     def names(self) -> Sequence[str]:
         """Every column; a file may name one twice."""
 
-    def blocks(self, names: Sequence[str]) -> Iterator[Reader]:
+    def blocks(self, names: Sequence[str]) -> Iterator[BatchReader]:
         """Give the rows in blocks that have these columns."""
 
     def table(self, names: Sequence[str]) -> pa.Table:
         """Read columns of all rows at once."""
 
 
-def open_rows(path: Path | str, *, stdin: bool = False, private: bool = False) -> Rows:
+def open_rows(path: Path | str, *, stdin: bool = False, private: bool = False) -> TableFile:
     """Open rows: a file by its ending, and folders and URLs as data sets of Parquet.
 
     Where `stdin` is allowed, `-` is CSV from there. With `private`, no message shows what stands in
     a row.
     """
     if is_url(path):
-        return DatasetRows(path)
+        return ParquetFiles(path)
     path = Path(path)
     endings = [ending.lower() for ending in path.suffixes]
     if endings[-1:] and endings[-1] in _COMPRESSED:
         endings.pop()
     ending = endings[-1] if endings else ""
     if stdin and path == STDIN:
-        return CsvRows(path, private=private)
+        return CsvFile(path, private=private)
     if path.is_dir():
-        return DatasetRows(path)
+        return ParquetFiles(path)
     if not path.is_file():
         beside = [known.name for known in path.parent.glob("*")] if path.parent.is_dir() else []
         raise ArtifactError(f"There is no file {path}" + nearest(path.name, beside))
     if ending in CSV_ENDINGS:
-        return CsvRows(path, private=private)
+        return CsvFile(path, private=private)
     if ending in PARQUET_ENDINGS:
-        return DatasetRows(path)
+        return ParquetFiles(path)
     if ending in _SPREADSHEETS:
         raise _spreadsheet(path)
     known = ", ".join((*CSV_ENDINGS, *PARQUET_ENDINGS))
     raise ArtifactError(f"The name of {path} must end in one of {known}, which sets its format.")
 
 
-def check_columns(rows: Rows, wanted: Sequence[str]) -> None:
+def check_columns(rows: TableFile, wanted: Sequence[str]) -> None:
     """Refuse a file that lacks a column, and name the nearest one it has."""
     counts = Counter(rows.names)
     for name in wanted:
@@ -193,7 +193,7 @@ def _too_long(path: Path, what: str) -> ArtifactError:
     )
 
 
-class CsvRows:
+class CsvFile:
     """Rows of CSV, every cell as text: what a cell means is for the model to say."""
 
     def __init__(self, path: Path, *, private: bool = False) -> None:
@@ -236,9 +236,9 @@ class CsvRows:
             head += more
         return head
 
-    def blocks(self, names: Sequence[str]) -> Iterator[Reader]:
+    def blocks(self, names: Sequence[str]) -> Iterator[BatchReader]:
         """Give the rows in blocks that have these columns."""
-        return map(Batch, self._batches(names))
+        return map(BatchPart, self._batches(names))
 
     def table(self, names: Sequence[str]) -> pa.Table:
         """Read columns of all rows at once."""
@@ -280,7 +280,7 @@ class CsvRows:
             yield batch
 
 
-class DatasetRows:
+class ParquetFiles:
     """Rows of Parquet: a column is read for a row group when the first of its rows needs it."""
 
     def __init__(self, path: Path | str) -> None:
@@ -289,7 +289,7 @@ class DatasetRows:
         self.names: list[str] = self._dataset.schema.names
         self.types = {field.name: field.type for field in self._dataset.schema}
 
-    def blocks(self, names: Sequence[str]) -> Iterator[Reader]:
+    def blocks(self, names: Sequence[str]) -> Iterator[BatchReader]:
         """Give the rows in blocks that have these columns."""
         for part in parts_of(self._dataset):
             yield from part.readers(names, rows=_BLOCK_ROWS)

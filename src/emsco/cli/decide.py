@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from emsco.cli._engine_option import Address, Engine, Place, refuse_address, workers_of
+from emsco.cli._engine_option import Address, Engine, EngineName, refuse_address, workers_of
 from emsco.cli._errors import note
 from emsco.cli._options import Force, Trust
 
@@ -38,7 +38,7 @@ def decide(
     ] = None,
     trust: Trust = None,
     force: Force = False,
-    engine: Engine = Place.local,
+    engine: Engine = EngineName.local,
     address: Address = None,
 ) -> None:
     """Decide rows, stage by stage.
@@ -54,7 +54,7 @@ def decide(
     """
     from emsco._utils.atomic_write import write_whole
     from emsco.arrow import is_url
-    from emsco.cli._decision_stream import Tally, decided, schema_of
+    from emsco.cli._decision_stream import DecisionCounter, decided, schema_of
     from emsco.cli._decision_writer import csv_parts, parts_for
     from emsco.cli._model_file import load_cascade, model_file
     from emsco.cli._output_files import check_outputs, refuse_inside
@@ -64,7 +64,7 @@ def decide(
     refuse_address(engine, address)
     here = None if is_url(rows) else Path(rows)
     kept = list(dict.fromkeys(name for names in keep or () for name in names.split(",")))
-    if engine is Place.ray:
+    if engine is EngineName.ray:
         _decide_on_ray(model, rows, out, kept, trust, force, address)
         return
     file = None if out is None else Path(out)
@@ -72,7 +72,7 @@ def decide(
     refuse_inside(file, here)
     make_parts = csv_parts if file is None else parts_for(file)
     cascade = load_cascade(model, trust)
-    opened, tally = open_rows(rows, stdin=True), Tally()
+    opened, tally = open_rows(rows, stdin=True), DecisionCounter()
     schema = schema_of(cascade.decider_, opened, kept)
     parts = make_parts(schema, decided(cascade.decider_, opened, kept, tally))
     if file is not None:
@@ -94,7 +94,7 @@ def _decide_on_ray(
 ) -> None:
     """Decide files on a Ray cluster into a folder."""
     from emsco.arrow import is_url
-    from emsco.cli._decision_stream import Tally
+    from emsco.cli._decision_stream import DecisionCounter
     from emsco.cli._model_file import load_cascade
     from emsco.cli._output_files import refuse_inside
     from emsco.ray import decide_dataset
@@ -106,9 +106,9 @@ def _decide_on_ray(
     if not is_url(rows) and not is_url(out):
         refuse_inside(Path(out), Path(rows))
     cascade = load_cascade(model, trust)
-    with workers_of(Place.ray, address) as workers:
+    with workers_of(EngineName.ray, address) as workers:
         scored = decide_dataset(cascade, rows, out, keep=keep, engine=workers, force=force)
-    tally = Tally(scored.rows, scored.accepted, scored.cost)
+    tally = DecisionCounter(scored.rows, scored.accepted, scored.cost)
     before = f" {scored.rows_before:,} rows were decided before." if scored.rows_before else ""
     # A URL may hold keys.
     written = "Written" if is_url(out) else f"Written: {out}"

@@ -15,10 +15,10 @@ from emsco.cli._options import Force, Trust
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from emsco.cli._key_file import Keys
+    from emsco.cli._key_file import KeyFile
     from emsco.live import LiveCascade
     from emsco.live.comparison import Comparison
-    from emsco.live.counters import Tally
+    from emsco.live.counters import LiveCounters
 
 DIFFERS = 1  # the exit code where live values are not those of the table
 _BLOCK = 1000  # keys decided at a time
@@ -66,7 +66,7 @@ def decide(
     from emsco.cli._output_files import check_outputs
     from emsco.cli._print import print_bytes
     from emsco.live import LiveCascade, Sources
-    from emsco.live.counters import Tally
+    from emsco.live.counters import LiveCounters
     from emsco.live.fetch_all import check_open
 
     check_outputs([out], [model_file(model), sources, keys], force=force)
@@ -78,7 +78,7 @@ def decide(
     asyncio.run(check_open(described, decider.costs, live.terms.bought))
     read = read_keys(keys, key_column, {*decider.costs.features, *needs_of(described)})
     read = read._replace(given=as_known(read.given, decider.readers))
-    schema, tally = _schema(decider, read), Tally(decider.costs.unit)
+    schema, tally = _schema(decider, read), LiveCounters(decider.costs.unit)
     try:
         parts = make_parts(schema, _decided(live, read, schema, tally, block))
         if out is not None:
@@ -117,11 +117,11 @@ def compare(
     from emsco.live import Sources
     from emsco.live.comparison import align
     from emsco.live.comparison import compare as compare_live
-    from emsco.live.live_plan import Terms
+    from emsco.live.live_plan import LivePlan
 
     described = Sources.from_toml(sources)
     decider = load_cascade(model, trust).decider_
-    described.check(decider.costs, Terms(decider).bought)
+    described.check(decider.costs, LivePlan(decider).bought)
     read = read_keys(keys, key_column, needs_of(described))
     places, rows = align(read.keys, read_keys(table, read.column, ()).keys)
     if len(places) < len(read.keys):
@@ -143,7 +143,7 @@ def compare(
         raise typer.Exit(DIFFERS)
 
 
-def _schema(decider: Any, read: Keys) -> pa.Schema:
+def _schema(decider: Any, read: KeyFile) -> pa.Schema:
     """Name the columns of decisions; the key comes first."""
     import pyarrow as pa
 
@@ -161,7 +161,7 @@ def _schema(decider: Any, read: Keys) -> pa.Schema:
 
 
 def _decided(
-    live: LiveCascade, read: Keys, schema: pa.Schema, tally: Tally, block: int
+    live: LiveCascade, read: KeyFile, schema: pa.Schema, tally: LiveCounters, block: int
 ) -> Iterator[pa.RecordBatch]:
     """Decide keys, block by block."""
     import pyarrow as pa

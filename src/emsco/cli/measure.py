@@ -11,7 +11,7 @@ from emsco.cli._errors import in_shell, note
 from emsco.cli._key_file import KeyColumn, KeysFile, MaxSpend, SourcesFile
 
 if TYPE_CHECKING:
-    from emsco.live.latency_measurement import Measured
+    from emsco.live.latency_measurement import LatencyMeasurement
 
 _ROUNDS = 20
 
@@ -71,7 +71,7 @@ def measure(
         note(f"emsco: the latency of {listed} is as before; make sure that it is in seconds too.")
 
 
-def _table(found: Measured) -> str:
+def _table(found: LatencyMeasurement) -> str:
     from emsco._utils.text_table import text_table
     from emsco.live.latency_measurement import quantile
 

@@ -21,7 +21,7 @@ _SETS = 256  # source sets that are fitted, where there are more
 _ROWS_TOLD = 6
 
 
-class Stages(StrEnum):
+class StageKind(StrEnum):
     """What the stages before the model are."""
 
     LOGISTIC = "logistic"
@@ -65,9 +65,9 @@ def savings(
         float, typer.Option(help="One minus the probability that any printed promise is false.")
     ] = 0.99,
     stages: Annotated[
-        Stages,
+        StageKind,
         typer.Option(help="The classifier of the stages before the model; boosted takes longer."),
-    ] = Stages.BOOSTED,
+    ] = StageKind.BOOSTED,
     max_stages: Annotated[
         int, typer.Option(min=2, help="The maximum number of stages, including the model.")
     ] = 4,
@@ -213,9 +213,9 @@ def _refuse_others(**given: Any) -> None:
             )
 
 
-def _estimator(stages: Stages, X: Any, random_state: int) -> Any:
+def _estimator(stages: StageKind, X: Any, random_state: int) -> Any:
     """Make what the stages are clones of; trees take text as the number of its category."""
-    if stages is Stages.LOGISTIC:
+    if stages is StageKind.LOGISTIC:
         return None
     import numpy as np
     from sklearn.compose import make_column_selector, make_column_transformer

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from emsco._utils.progress import tell
-from emsco.cli._engine_option import Address, Engine, Place, refuse_address, workers_of
+from emsco.cli._engine_option import Address, Engine, EngineName, refuse_address, workers_of
 from emsco.cli._errors import note
 from emsco.cli._options import (
     AsJson,
@@ -75,7 +75,7 @@ def search(
     ] = None,
     force: Force = False,
     n_jobs: Annotated[int, typer.Option(help="The number of workers; -1: one per core.")] = -1,
-    engine: Engine = Place.local,
+    engine: Engine = EngineName.local,
     address: Address = None,
     random_state: Annotated[int, typer.Option(help="The seed of all randomness.")] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,

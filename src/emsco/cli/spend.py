@@ -12,7 +12,7 @@ import typer
 from emsco.cli._options import AsJson
 
 if TYPE_CHECKING:
-    from emsco.serve.state import OpenIntent, Spent
+    from emsco.serve.state import DaySpending, OpenIntent
 
 _OPEN = (
     "Calls without an outcome. They are under way, or their process died; the vendor's bill tells "
@@ -72,7 +72,7 @@ def spend(
         print_text("\n".join(_lines(found)))
 
 
-async def _read(address: str, day: str | None) -> list[Spent]:
+async def _read(address: str, day: str | None) -> list[DaySpending]:
     from emsco.serve.state import open_state
 
     state = await open_state(address, create=False)
@@ -104,7 +104,7 @@ def _settled(source: str, day: str, charged: float, unknown: float) -> str:
     )
 
 
-def _lines(found: Sequence[Spent]) -> list[str]:
+def _lines(found: Sequence[DaySpending]) -> list[str]:
     """Say for people what was spent."""
     from emsco._utils.text_table import text_table
 

@@ -123,7 +123,7 @@ def _share_of(evaluation: Evaluation, word: str, label: Any) -> float | None:
     return shares.get(label)
 
 
-class Difference(NamedTuple):
+class FreshDifference(NamedTuple):
     """A figure that differs between fresh rows and the rows that a candidate was selected on.
 
     Parameters
@@ -160,7 +160,7 @@ def differences(
     *,
     repeats: float = 1.0,
     within_classes: bool = False,
-) -> list[Difference]:
+) -> list[FreshDifference]:
     """List the figures that differ on fresh rows by more than two standard errors.
 
     The standard errors assume that both samples come from the same population. For the mean cost,
@@ -193,7 +193,7 @@ def differences(
     coverage: 100.0% fresh, 90.0% selected, 2.3 standard errors
     """
     fresh = evaluate_known(decisions, np.asarray(truth))
-    compared: list[Difference] = []
+    compared: list[FreshDifference] = []
     if not within_classes:
         compared += _compared("accuracy", None, selected, fresh, repeats)
         compared += _compared("coverage", None, selected, fresh, repeats)
@@ -206,7 +206,7 @@ def differences(
 
 def _compared(
     word: str, label: Any, selected: Evaluation, fresh: Evaluation, repeats: float
-) -> list[Difference]:
+) -> list[FreshDifference]:
     """Compare a share; the list is empty if one of the two is a share of no rows."""
     part, whole = (count / repeats for count in _counts(selected, word, label))
     fresh_part, fresh_whole = _counts(fresh, word, label)
@@ -215,7 +215,7 @@ def _compared(
     before, now = part / whole, fresh_part / fresh_whole
     together = (part + fresh_part) / (whole + fresh_whole)
     error = sqrt(together * (1 - together) * (1 / whole + 1 / fresh_whole))
-    return [Difference(word, label, before, now, abs(now - before) / error if error else 0.0)]
+    return [FreshDifference(word, label, before, now, abs(now - before) / error if error else 0.0)]
 
 
 def _counts(e: Evaluation, word: str, label: Any) -> tuple[float, float]:
@@ -227,7 +227,9 @@ def _counts(e: Evaluation, word: str, label: Any) -> tuple[float, float]:
     return share_counts(e, word, label)
 
 
-def _compared_costs(selected: Evaluation, decisions: Decisions, repeats: float) -> list[Difference]:
+def _compared_costs(
+    selected: Evaluation, decisions: Decisions, repeats: float
+) -> list[FreshDifference]:
     before, now = selected.cost, float(np.mean(decisions.cost)) if len(decisions) else 0.0
     n_before, n_now = selected.rows / repeats, len(decisions)
     if not n_before or not n_now or isclose(before, now, rel_tol=1e-9, abs_tol=1e-12):
@@ -236,4 +238,4 @@ def _compared_costs(selected: Evaluation, decisions: Decisions, repeats: float) 
     share = n_now / (n_before + n_now)
     variance = float(np.var(decisions.cost)) + share * (1 - share) * (now - before) ** 2
     error = sqrt(variance * (1 / n_before + 1 / n_now))
-    return [Difference("cost", None, before, now, abs(now - before) / error)]
+    return [FreshDifference("cost", None, before, now, abs(now - before) / error)]

@@ -39,7 +39,7 @@ from emsco.io._foreign_model import (
     final_to_data,
 )
 from emsco.io._json import from_plain, to_plain
-from emsco.io._members import Reader, Writer
+from emsco.io._members import MemberReader, MemberWriter
 from emsco.io._row_hashes import known_from, known_to
 from emsco.io._stage_probe import answers, answers_by_default
 from emsco.learners import learner_of
@@ -59,7 +59,7 @@ _KIND = frozenset({"kind", "numbers"})  # at most one of them
 _CONTAINERS = ("array", "pandas", "polars")
 
 
-def cascade_to(cascade: CascadeClassifier, writer: Writer) -> Data:
+def cascade_to(cascade: CascadeClassifier, writer: MemberWriter) -> Data:
     """Store what a fitted cascade decides by; its parameters may have been changed since `fit`."""
     check_is_fitted(cascade)
     decider = cascade.decider_
@@ -73,7 +73,7 @@ def cascade_to(cascade: CascadeClassifier, writer: Writer) -> Data:
     }
 
 
-def cascade_from(data: Data, reader: Reader) -> CascadeClassifier:
+def cascade_from(data: Data, reader: MemberReader) -> CascadeClassifier:
     """Read the cascade back."""
     expect_keys(data, "costs", "design", "threshold", "rows", "training", *FINAL & data.keys())
     costs = costs_from(data["costs"])
@@ -96,7 +96,7 @@ def cascade_from(data: Data, reader: Reader) -> CascadeClassifier:
     )
 
 
-def rows_to(writer: Writer, layout: Layout, stages: Stages, fitted_rows: FittedRows) -> Data:
+def rows_to(writer: MemberWriter, layout: Layout, stages: Stages, fitted_rows: FittedRows) -> Data:
     """Store what is known about the rows that a model was fitted on."""
     return {
         "columns": list(layout.names),
@@ -119,7 +119,7 @@ def layout_from(rows: Data, final: Any) -> Layout:
     return Layout(tuple(names), named, logged(final), tuple(unused), tuple(labels))
 
 
-def fitted_rows_from(reader: Reader, rows: Data) -> FittedRows:
+def fitted_rows_from(reader: MemberReader, rows: Data) -> FittedRows:
     """Read which rows a model was fitted on; the oldest files do not hold this."""
     return known_from(reader, rows["known"]) if "known" in rows else FittedRows()
 
@@ -130,7 +130,7 @@ def expect_rows(rows: Any, *others: str) -> Data:
     return expect_keys(rows, "columns", "named", "classes", "most_frequent", *told, *others)
 
 
-def stages_to(writer: Writer, stages: FittedStages, final: Any) -> Data:
+def stages_to(writer: MemberWriter, stages: FittedStages, final: Any) -> Data:
     """Store fitted stages and how they read columns."""
     learner = stages.learner
     data: Data = {
@@ -181,7 +181,7 @@ def _column_from(told: Any, name: str, guard: InputGuard | None) -> ColumnReader
     return ColumnReader(kind, missing)
 
 
-def stages_from(reader: Reader, data: Data, rows: Data, final: Any) -> FittedStages:
+def stages_from(reader: MemberReader, data: Data, rows: Data, final: Any) -> FittedStages:
     """Read the stages back; `rows` describes the rows they were fitted on."""
     keys = ("container", "estimator", "guard", "columns", "stages")
     expect_keys(data, *keys, *FINAL & expect(data, dict).keys())
@@ -258,7 +258,7 @@ def checked_guard(guard: Any) -> InputGuard:
     return guard
 
 
-def _linear_fit(reader: Reader, stage: Data, classes: NDArray[Any], width: int) -> LinearFit:
+def _linear_fit(reader: MemberReader, stage: Data, classes: NDArray[Any], width: int) -> LinearFit:
     """Build the default classifier from its numbers."""
     n_scores = 1 if len(classes) == 2 else len(classes)
     weights = reader.array(stage["weights"], n_scores, width)

@@ -8,12 +8,12 @@ from emsco.cascade import CascadeClassifier
 from emsco.exceptions import ArtifactError, CertificateWarning, warn
 from emsco.io._core_values import Data, expect, expect_keys, records_from, records_to
 from emsco.io._json import from_plain, to_plain
-from emsco.io._members import Reader, Writer
+from emsco.io._members import MemberReader, MemberWriter
 
 _WHAT = "the certificate"
 
 
-def certificate_to(writer: Writer, model: Any) -> Data | None:
+def certificate_to(writer: MemberWriter, model: Any) -> Data | None:
     """Store the certificate of a model, if it has one; refuse one of another cascade."""
     certificate = getattr(model, "certificate_", None)
     if certificate is None:
@@ -36,7 +36,7 @@ def certificate_to(writer: Writer, model: Any) -> Data | None:
     return {"certificate": to_plain(data, _WHAT), "candidates": candidates}
 
 
-def certificate_from(reader: Reader, data: Any, *, older: bool) -> Any:
+def certificate_from(reader: MemberReader, data: Any, *, older: bool) -> Any:
     """Read the certificate back; one of format 1 can be shown, but not checked."""
     if data is None:
         return None

@@ -21,7 +21,7 @@ from emsco.core.front import Candidate, ParetoFront
 from emsco.core.threshold import freeze
 from emsco.exceptions import ArtifactError
 from emsco.io._json import from_plain, to_plain
-from emsco.io._members import Reader, Writer
+from emsco.io._members import MemberReader, MemberWriter
 from emsco.rows.columns import is_level
 from emsco.rows.encoding import Category, ColumnEncoding, Number
 
@@ -183,7 +183,7 @@ def encoding_from(data: Data) -> ColumnEncoding:
     return number
 
 
-def candidates_to(writer: Writer, candidates: Sequence[Candidate], costs: Costs) -> Data:
+def candidates_to(writer: MemberWriter, candidates: Sequence[Candidate], costs: Costs) -> Data:
     """Store candidates as a table with one column per count."""
     designs = [candidate.design.align(costs).assignment for candidate in candidates]
     evaluations = [candidate.evaluation for candidate in candidates]
@@ -237,7 +237,7 @@ def luck_from(data: Data) -> Data:
 LUCK = {"luck", "repeats"}  # keys that older files do not have
 
 
-def candidates_from(reader: Reader, data: Data, costs: Costs) -> list[Candidate]:
+def candidates_from(reader: MemberReader, data: Data, costs: Costs) -> list[Candidate]:
     """Read the candidates back."""
     by_class = (*_BY_CLASS, *(name for name in _OPTIONAL if name in data))
     expect_keys(data, "assignment", "threshold", "labels", "label", *_TOTALS, *by_class)
@@ -274,7 +274,7 @@ def front_from(
     return front
 
 
-def records_to(writer: Writer, records: Sequence[Mapping[str, Any]], what: str) -> Data:
+def records_to(writer: MemberWriter, records: Sequence[Mapping[str, Any]], what: str) -> Data:
     """Store records, such as the steps of a search, as a table with one column per key.
 
     Records may have different keys; `what` names them in error messages.
@@ -290,7 +290,7 @@ def records_to(writer: Writer, records: Sequence[Mapping[str, Any]], what: str) 
     }
 
 
-def records_from(reader: Reader, data: Any) -> list[dict[str, Any]]:
+def records_from(reader: MemberReader, data: Any) -> list[dict[str, Any]]:
     """Read records back."""
     expect_keys(data, "words", "which", "told")
     shapes = [expect_texts(shape) for shape in expect(data["words"], list)]

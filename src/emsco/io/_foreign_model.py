@@ -15,7 +15,7 @@ from sklearn.utils import get_tags
 from emsco.exceptions import ArtifactError, ModelError
 from emsco.io._core_values import Data, expect, expect_keys
 from emsco.io._json import from_plain, to_plain
-from emsco.io._members import Reader, Writer
+from emsco.io._members import MemberReader, MemberWriter
 from emsco.io._stage_probe import answers
 from emsco.learners.estimator_learner import EstimatorStage
 from emsco.learners.final_model import LoggedAnswers, OnnxModel
@@ -25,7 +25,7 @@ from emsco.learners.probabilities import class_order
 ANSWERS = frozenset({"answers"})  # files of format 1 do not have it
 
 
-def final_to(writer: Writer, final: Any) -> Data:
+def final_to(writer: MemberWriter, final: Any) -> Data:
     """Store the final model, if there is one: as data if possible."""
     if final is None:
         return {}
@@ -36,7 +36,7 @@ def final_to(writer: Writer, final: Any) -> Data:
     return {"final": {"skops": writer.estimator(final, "`final`")}}
 
 
-def final_from(reader: Reader, data: Data) -> Any:
+def final_from(reader: MemberReader, data: Data) -> Any:
     """Read the final model back."""
     if "final" not in data:
         return None
@@ -51,7 +51,7 @@ def final_from(reader: Reader, data: Data) -> Any:
     return final
 
 
-def estimator_from(reader: Reader, name: Any) -> Any:
+def estimator_from(reader: MemberReader, name: Any) -> Any:
     """Read the estimator that stages are clones of."""
     estimator = reader.estimator(name)
     is_one = hasattr(estimator, "fit") and hasattr(estimator, "predict_proba")

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from emsco.exceptions import ArtifactError
 from emsco.io._json import from_plain, to_plain
 from emsco.io._skops import from_skops, to_skops, untrusted_types
-from emsco.io._zip import Inside, Member, read_member, read_start
+from emsco.io._zip import Member, NestedFile, read_member, read_start
 
 ONNX = "onnx"  # the name that a user gives to trust such a model
 _INTEGERS = range(-(2**63), 2**63)
@@ -26,7 +26,7 @@ _HEADER = re.compile(
 _LONGEST_HEADER = 256
 
 
-class Writer:
+class MemberWriter:
     """Collects members; an object that is given twice is stored once.
 
     Parameters
@@ -79,8 +79,8 @@ class Writer:
         self._names[id(value)] = name, value
 
 
-class Reader:
-    """Returns what a `Writer` stored; the file must not hold anything else.
+class MemberReader:
+    """Returns what a `MemberWriter` stored; the file must not hold anything else.
 
     A member is read only when it is needed, so one with a wrong size takes no memory.
 
@@ -101,7 +101,7 @@ class Reader:
         self._made: dict[str, Any] = {}
         stages = [member for member in members if member.name.endswith(".skops")]
         # Checked before any object is built.
-        found = {name for stage in stages for name in untrusted_types(Inside(file, stage))}
+        found = {name for stage in stages for name in untrusted_types(NestedFile(file, stage))}
         if any(member.name.endswith(".onnx") for member in members):
             found.add(ONNX)  # onnxruntime reads it, not emsco
         if found - set(trusted):

@@ -33,7 +33,7 @@ from emsco.io._core_values import (
     front_from,
     luck_to,
 )
-from emsco.io._members import Reader, Writer
+from emsco.io._members import MemberReader, MemberWriter
 from emsco.io._searches import search_from, search_to
 from emsco.io._zip import Member, open_zip, pack, read_member, read_parts
 from emsco.search import CascadeSearchCV
@@ -91,7 +91,7 @@ def dump(model: Any, path: str | os.PathLike[str], *, rows: bool = True) -> None
             f"Only a CascadeClassifier, a ParetoFront or a CascadeSearchCV can be saved, got a "
             f"{type(model).__name__}."
         )
-    writer = Writer(rows=rows)
+    writer = MemberWriter(rows=rows)
     try:
         data = _KINDS[name].to_data(model, writer)
         certificate = certificate_to(writer, model)
@@ -150,7 +150,7 @@ def load(path: str | os.PathLike[str], *, trusted: Sequence[str] = ()) -> Any:
             raise ArtifactError("it is not a file")
         with open(path, "rb") as file:
             manifest, members = _checked(file)
-            model = _made(manifest, Reader(file, members, trusted))
+            model = _made(manifest, MemberReader(file, members, trusted))
     except (ArtifactError, OSError) as error:
         told = error.strerror if isinstance(error, OSError) else error
         raise ArtifactError(f"{os.fspath(path)} cannot be loaded: {told}.") from error
@@ -190,7 +190,7 @@ def _checked(file: BinaryIO) -> tuple[Data, list[Member]]:
     return manifest, members[1:]
 
 
-def _made(manifest: Data, reader: Reader) -> Any:
+def _made(manifest: Data, reader: MemberReader) -> Any:
     """Build the model; whatever a forged manifest causes is raised as an ArtifactError."""
     try:
         model = _KINDS[manifest["kind"]].from_data(manifest["model"], reader)
@@ -229,7 +229,7 @@ def _versions() -> Data:
     }
 
 
-def _front_to(front: ParetoFront, writer: Writer) -> Data:
+def _front_to(front: ParetoFront, writer: MemberWriter) -> Data:
     return {
         "costs": costs_to(front.costs),
         "measured_on": front.measured_on,
@@ -238,7 +238,7 @@ def _front_to(front: ParetoFront, writer: Writer) -> Data:
     }
 
 
-def _front_from(data: Data, reader: Reader) -> ParetoFront:
+def _front_from(data: Data, reader: MemberReader) -> ParetoFront:
     expect_keys(data, "costs", "measured_on", "candidates", *LUCK & data.keys())
     costs = costs_from(data["costs"])
     return front_from(candidates_from(reader, data["candidates"], costs), costs, data)
@@ -248,8 +248,8 @@ class _Kind(NamedTuple):
     """A kind of model, and the functions that write and read it."""
 
     type: type[Any]
-    to_data: Callable[[Any, Writer], Data]
-    from_data: Callable[[Data, Reader], Any]
+    to_data: Callable[[Any, MemberWriter], Data]
+    from_data: Callable[[Data, MemberReader], Any]
 
 
 _KINDS = {

@@ -8,14 +8,14 @@ import numpy as np
 
 from emsco.exceptions import ArtifactError
 from emsco.io._core_values import Data, expect, expect_keys, expect_texts
-from emsco.io._members import Reader, Writer
-from emsco.rows.fitted_rows import FittedRows, HashedRows, View
+from emsco.io._members import MemberReader, MemberWriter
+from emsco.rows.fitted_rows import ColumnSetHashes, FittedRows, HashedRows
 from emsco.rows.ledger import Entry, add_entries, ledger_of
 from emsco.rows.row_hashes import CELLS, Hashes
-from emsco.rows.row_sketch import Part, Sketch
+from emsco.rows.row_sketch import Sketch, SmallestHashes
 
 
-def known_to(writer: Writer, fitted: FittedRows) -> Data:
+def known_to(writer: MemberWriter, fitted: FittedRows) -> Data:
     """Store hashes of the rows that a model was fitted on, without their order, and its ledger.
 
     If the writer leaves rows out, no hash is stored.
@@ -37,7 +37,7 @@ def known_to(writer: Writer, fitted: FittedRows) -> Data:
     }
 
 
-def known_from(reader: Reader, data: Any) -> FittedRows:
+def known_from(reader: MemberReader, data: Any) -> FittedRows:
     """Read them back, and add the stored entries to the ledger of this process."""
     if "values" in expect(data, dict):
         return _older(reader, data)
@@ -67,7 +67,7 @@ def known_from(reader: Reader, data: Any) -> FittedRows:
     return fitted
 
 
-def _older(reader: Reader, data: Data) -> FittedRows:
+def _older(reader: MemberReader, data: Data) -> FittedRows:
     """Skip hashes of an earlier kind, which are no longer compared."""
     expect_keys(data, "names", "values", "keys", "spent")
     for one in (data, *(expect(spent, dict) for spent in expect(data["spent"], list))):
@@ -77,7 +77,7 @@ def _older(reader: Reader, data: Data) -> FittedRows:
     return FittedRows()
 
 
-def _entry_to(writer: Writer, entry: Entry) -> Data:
+def _entry_to(writer: MemberWriter, entry: Entry) -> Data:
     return {
         "question": entry.question,
         "share": entry.share,
@@ -92,7 +92,7 @@ def _entry_to(writer: Writer, entry: Entry) -> Data:
     }
 
 
-def _entry_from(reader: Reader, data: Any, fitted: str) -> Entry:
+def _entry_from(reader: MemberReader, data: Any, fitted: str) -> Entry:
     if "sketch" not in expect(data, dict):  # an older file
         data = {**data, "figures": 1, "sketch": {}}
     expect_keys(data, "question", "share", "candidates", "figures", "number", "rows", "sketch")
@@ -107,7 +107,7 @@ def _entry_from(reader: Reader, data: Any, fitted: str) -> Entry:
     )
 
 
-def _sketch_from(reader: Reader, data: Any) -> Sketch:
+def _sketch_from(reader: MemberReader, data: Any) -> Sketch:
     parts = {}
     for name, part in expect(data, dict).items():
         if len(expect(part, list)) != 3:
@@ -116,11 +116,11 @@ def _sketch_from(reader: Reader, data: Any) -> Sketch:
         total, clump = expect(part[1], int), expect(part[2], int)
         if total < len(hashes) or clump < 1:
             raise ArtifactError("a sketch of its rows is not valid")
-        parts[name] = Part(hashes, total, clump)
+        parts[name] = SmallestHashes(hashes, total, clump)
     return Sketch(parts)
 
 
-def _rows_to(writer: Writer, rows: HashedRows) -> Data:
+def _rows_to(writer: MemberWriter, rows: HashedRows) -> Data:
     ordered = rows.in_no_order()
     return {
         "keys": None if ordered.keys is None else writer.array(ordered.keys),
@@ -135,7 +135,7 @@ def _rows_to(writer: Writer, rows: HashedRows) -> Data:
     }
 
 
-def _rows_from(reader: Reader, data: Any) -> HashedRows:
+def _rows_from(reader: MemberReader, data: Any) -> HashedRows:
     expect_keys(data, "keys", "views")
     views = []
     for one in expect(data["views"], list):
@@ -149,13 +149,13 @@ def _rows_from(reader: Reader, data: Any) -> HashedRows:
             isolated = reader.array(isolated, len(hashes[0]))
             if isolated.dtype != np.bool_:
                 raise ArtifactError("it does not say which of its rows are isolated")
-        views.append(View(expect(view["columns"], str), hashes, isolated))
+        views.append(ColumnSetHashes(expect(view["columns"], str), hashes, isolated))
     if len({len(view.hashes[0]) for view in views}) > 1:
         raise ArtifactError("the numbers of hashes of its rows do not match")
     return HashedRows(tuple(views), None if data["keys"] is None else _hashes(reader, data["keys"]))
 
 
-def _hashes(reader: Reader, name: Any) -> Hashes:
+def _hashes(reader: MemberReader, name: Any) -> Hashes:
     hashes = reader.array(name, None)
     if hashes.dtype != np.uint64 or not len(hashes):
         raise ArtifactError("the hashes of its rows are missing or not valid")

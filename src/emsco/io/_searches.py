@@ -45,12 +45,12 @@ from emsco.io._core_values import (
 )
 from emsco.io._foreign_model import estimator_from, final_from, final_to
 from emsco.io._json import from_plain, to_plain
-from emsco.io._members import Reader, Writer
+from emsco.io._members import MemberReader, MemberWriter
 from emsco.learners.protocol import Stages
 from emsco.learners.stage_reader import FittedStages
 from emsco.search import CascadeSearchCV, strategies
 from emsco.search.default_rule import AllSources, check_bounds
-from emsco.search.fitted_search import Choice, Found
+from emsco.search.fitted_search import Choice, FittedSearch
 
 # Parameters that are stored if they are plain values. `engine`, `callback` and `checkpoint` belong
 # to the machine that ran the search and are never stored.
@@ -65,7 +65,7 @@ _KEYS = (
 )  # fmt: skip
 
 
-def search_to(search: CascadeSearchCV, writer: Writer) -> Data:
+def search_to(search: CascadeSearchCV, writer: MemberWriter) -> Data:
     """Store a fitted search with every stage that it has fitted so far."""
     check_is_fitted(search, "front_")
     found = search.found_
@@ -103,7 +103,7 @@ def search_to(search: CascadeSearchCV, writer: Writer) -> Data:
     }
 
 
-def search_from(data: Data, reader: Reader) -> CascadeSearchCV:
+def search_from(data: Data, reader: MemberReader) -> CascadeSearchCV:
     """Read the search back; it can do everything that needs no training rows."""
     expect_keys(data, *_KEYS, *(FINAL | LUCK | _ASKED) & data.keys())
     final = final_from(reader, data)
@@ -130,7 +130,7 @@ def search_from(data: Data, reader: Reader) -> CascadeSearchCV:
     candidates = candidates_from(reader, data["candidates"], costs)
     _check_candidates(candidates, stages.classes.tolist())
     n_front = expect_place(data["n_front"], len(candidates))
-    search.found_ = Found(
+    search.found_ = FittedSearch(
         front=front_from(candidates[:n_front], costs, data),
         reference=reference,
         all_sources=candidates[n_front],
@@ -247,7 +247,7 @@ def _guard_parameters(search: CascadeSearchCV) -> Data:
     return {"margin": guard.margin, "pool": pool}
 
 
-def _reference_to(writer: Writer, reference: AllSources) -> Data:
+def _reference_to(writer: MemberWriter, reference: AllSources) -> Data:
     data = {
         "truth": writer.array(reference.truth.astype(np.int64)),
         "right": writer.array(reference.right),
@@ -257,7 +257,9 @@ def _reference_to(writer: Writer, reference: AllSources) -> Data:
     return data
 
 
-def _reference_from(data: Data, reader: Reader, costs: Costs, classes: NDArray[Any]) -> AllSources:
+def _reference_from(
+    data: Data, reader: MemberReader, costs: Costs, classes: NDArray[Any]
+) -> AllSources:
     expect_keys(data, "truth", "right", *{"label"} & data.keys())
     truth = reader.array(data["truth"], None)
     right = reader.array(data["right"], len(truth))

@@ -18,9 +18,9 @@ import numpy as np
 from emsco.exceptions import ArtifactError, require
 from emsco.io import _json
 from emsco.io._zip import (
-    Inside,
     Member,
-    Readable,
+    NestedFile,
+    SeekableFile,
     open_zip,
     pack,
     read_member,
@@ -53,7 +53,7 @@ def to_skops(estimator: Any, what: str) -> bytes:
     return payload
 
 
-def untrusted_types(file: Readable) -> list[str]:
+def untrusted_types(file: SeekableFile) -> list[str]:
     """List the types that skops loads only if the user trusts them; imports nothing."""
     skops = require("skops.io", "skops")
     members = _checked(file)
@@ -75,7 +75,7 @@ def from_skops(payload: bytes, trusted: Iterable[str]) -> Any:
         raise ArtifactError(f"skops cannot load one of its stages: {error}") from error
 
 
-def _checked(file: Readable) -> list[Member]:
+def _checked(file: SeekableFile) -> list[Member]:
     """Return the members of a payload; refuse one that would cost skops much memory or time."""
     members, _ = open_zip(file, most_members=_MOST_MEMBERS)
     if not members or members[0].name != _SCHEMA:
@@ -161,20 +161,20 @@ def _has_file(node: dict[str, Any]) -> bool:
     return isinstance(node.get("file"), str)  # a user's key `file` holds a node instead
 
 
-def _check_member(file: Readable, member: Member) -> None:
+def _check_member(file: SeekableFile, member: Member) -> None:
     for _ in read_parts(file, member):
         pass  # reading it checks the checksum
     if member.name.endswith(".npy"):
         _check_array(file, member)
     elif member.name.endswith(".npz"):
-        sparse = Inside(file, member)
+        sparse = NestedFile(file, member)
         for part in open_zip(sparse)[0]:
             _check_array(sparse, part)
     elif not member.name.endswith(".bin"):
         raise ArtifactError(f"a stage has the unknown member {member.name!r}")
 
 
-def _check_array(file: Readable, member: Member) -> None:
+def _check_array(file: SeekableFile, member: Member) -> None:
     """Refuse an array whose size differs from its header: numpy would allocate what it states."""
     start = io.BytesIO(read_start(file, member, _LONGEST_HEADER))
     read_header = {

@@ -40,7 +40,7 @@ _READABLE = 0o100644 << 16
 _STRANGER = "it is not an emsco file, or it is incomplete"
 
 
-class Readable(Protocol):
+class SeekableFile(Protocol):
     """The methods of a file that are needed."""
 
     def seek(self, offset: int, whence: int = 0, /) -> int: ...
@@ -56,10 +56,10 @@ class Member(NamedTuple):
     checksum: int
 
 
-class Inside:
+class NestedFile:
     """A member as a separate file, read in place: a zip in a zip takes no memory."""
 
-    def __init__(self, file: Readable, member: Member) -> None:
+    def __init__(self, file: SeekableFile, member: Member) -> None:
         self._file = file
         self._member = member
         self._at = 0
@@ -88,7 +88,7 @@ def pack(members: Mapping[str, bytes], comment: bytes = b"") -> Iterator[bytes]:
 
 
 def open_zip(
-    file: Readable, *, comment_size: int = 0, most_members: int = MOST_MEMBERS
+    file: SeekableFile, *, comment_size: int = 0, most_members: int = MOST_MEMBERS
 ) -> tuple[list[Member], bytes]:
     """Read the members of a zip and its comment; refuse a zip that `pack` did not write."""
     size = file.seek(0, SEEK_END)
@@ -117,12 +117,12 @@ def open_zip(
     return members, comment
 
 
-def read_member(file: Readable, member: Member) -> bytes:
+def read_member(file: SeekableFile, member: Member) -> bytes:
     """Read one member and compare its checksum."""
     return b"".join(read_parts(file, member, member.size))
 
 
-def read_parts(file: Readable, member: Member, most: int = _PART) -> Iterator[bytes]:
+def read_parts(file: SeekableFile, member: Member, most: int = _PART) -> Iterator[bytes]:
     """Read one member in parts, and compare its checksum after the last."""
     checksum, end = 0, member.start + member.size
     for start in range(member.start, end, most or 1):
@@ -133,12 +133,12 @@ def read_parts(file: Readable, member: Member, most: int = _PART) -> Iterator[by
         raise ArtifactError(f"{member.name!r} was changed")
 
 
-def read_start(file: Readable, member: Member, most: int) -> bytes:
+def read_start(file: SeekableFile, member: Member, most: int) -> bytes:
     """Read the first bytes of one member."""
     return _read(file, member.start, min(most, member.size))
 
 
-def _read(file: Readable, start: int, size: int) -> bytes:
+def _read(file: SeekableFile, start: int, size: int) -> bytes:
     file.seek(start)
     data = file.read(size)
     if len(data) != size:

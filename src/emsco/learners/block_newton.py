@@ -23,9 +23,9 @@ from emsco.learners._logistic_loss import Loss, TrainingRows, class_base, make_r
 from emsco.learners._newton import Trial, descend, descend_in_memory
 from emsco.learners.logistic import LinearFit, LogisticLearner
 from emsco.learners.protocol import Learner
-from emsco.rows.arrow_columns import Texts, as_numbers
+from emsco.rows.arrow_columns import TextColumn, as_numbers
 from emsco.rows.column_reader import ColumnReader
-from emsco.rows.dataset_blocks import Blocks, Chunk, Labels, Roles, batches_of
+from emsco.rows.dataset_blocks import Blocks, Chunk, ColumnRoles, Labels, batches_of
 from emsco.rows.encoding import Array, Category, Codes, ColumnEncoding
 
 _START_ROWS = 2**16  # whose fit is the start for all rows
@@ -51,21 +51,21 @@ def check_learner(learner: Learner, guard: Any, final: Any) -> None:
 
 
 @dataclass(frozen=True)
-class Encoded:
+class BlockEncoding:
     """How a block is turned into encoded columns.
 
     Parameters
     ----------
     encodings : mapping of str to encoding
         The encoding of each feature, in the order of columns.
-    roles : Roles
+    roles : ColumnRoles
         Which columns hold labels and weights.
     classes : array
         The labels.
     """
 
     encodings: Mapping[str, ColumnEncoding]
-    roles: Roles
+    roles: ColumnRoles
     classes: NDArray[Any]
 
     @property
@@ -100,19 +100,19 @@ class Encoded:
 def _values(column: pa.Array, encoding: ColumnEncoding) -> NDArray[Any]:
     if not isinstance(encoding, Category):
         return as_numbers(column)
-    texts = Texts.read(column, encoding.levels)
+    texts = TextColumn.read(column, encoding.levels)
     return encoding.codes(texts.words)[texts.places].view(Codes)
 
 
 @dataclass(frozen=True)
-class Asked:
+class SumRequest:
     """What is to be summed: the gradient and the curvature at trials, each on its own columns."""
 
-    encoded: Encoded
+    encoded: BlockEncoding
     trials: Sequence[tuple[NDArray[np.intp], Trial]]
 
 
-def sum_chunk(chunk: Chunk, asked: Asked) -> list[Sums]:
+def sum_chunk(chunk: Chunk, asked: SumRequest) -> list[Sums]:
     """Sum what is asked for over the rows of a chunk."""
     totals: list[Sums] = []
     for first_row, batch in batches_of(chunk, asked.encoded.names):
@@ -201,7 +201,7 @@ class BlockTraining:
         self._learn(names)
         encodings = {name: self._readers[name].encoding for name in names}
         known = {name: own for name, own in encodings.items() if own is not None}
-        encoded = Encoded(known, self._blocks.roles, self.classes)
+        encoded = BlockEncoding(known, self._blocks.roles, self.classes)
         fitted = _Fits(self._blocks, encoded, [encoded.columns_of(features) for features in new])
         for features, (weights, n_rounds) in zip(new, fitted.descend(), strict=True):
             full = weights if len(self.classes) == 2 else class_base(len(self.classes)) @ weights
@@ -216,7 +216,9 @@ class BlockTraining:
 class _Fits:
     """Fits of several sets, whose steps share their passes over the data."""
 
-    def __init__(self, blocks: Blocks, encoded: Encoded, sets: Sequence[NDArray[np.intp]]) -> None:
+    def __init__(
+        self, blocks: Blocks, encoded: BlockEncoding, sets: Sequence[NDArray[np.intp]]
+    ) -> None:
         self._blocks, self._encoded, self._sets = blocks, encoded, sets
         n_classes = len(encoded.classes)
         self._n_scores = 1 if n_classes == 2 else n_classes - 1
@@ -279,7 +281,7 @@ class _Fits:
 
     def _sum(self, trials: list[tuple[NDArray[np.intp], Trial]]) -> list[Sums]:
         """Sum over all chunks, in their order."""
-        asked = Asked(self._encoded, trials)
+        asked = SumRequest(self._encoded, trials)
         totals: list[Sums] = []
         for sums in self._blocks.engine.map(sum_chunk, self._blocks.chunks, shared=asked):
             totals = _added(totals, sums)

@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 
 from emsco.learners.estimator_learner import EstimatorStage
 from emsco.learners.final_stage import FinalStage
-from emsco.learners.logistic import LinearStage, ReadFirst, weights_by_feature
+from emsco.learners.logistic import LinearStage, SelfEncodingStage, weights_by_feature
 from emsco.learners.protocol import Encodings, Judge
 from emsco.rows.columns import Column, plain
 from emsco.rows.encoding import Array, Category, CategoryTerm, Number
@@ -75,7 +75,7 @@ def linear_score(judge: Judge, features: Sequence[str], encodings: Encodings) ->
 
     `features` are the columns of the stage in the order of X.
     """
-    stage = judge.stage if isinstance(judge, ReadFirst) else judge
+    stage = judge.stage if isinstance(judge, SelfEncodingStage) else judge
     if isinstance(stage, LinearStage):
         return _of_default(stage, features, encodings)
     return _of_estimator(stage) if isinstance(stage, EstimatorStage) else None

@@ -207,7 +207,7 @@ def _softmax(score: Array) -> Sequence[Array]:
 
 
 @dataclass(frozen=True)
-class ReadFirst:
+class SelfEncodingStage:
     """A stage that encodes its columns itself, because another stage needs them as given."""
 
     encodings: Encodings

@@ -186,9 +186,9 @@ class MaskedClassifier(ClassifierMixin, BaseEstimator):
 
     def emsco_learner(self) -> Learner:
         """Return the learner that fits the stages of a cascade with one such model."""
-        from emsco.learners.masked_learner import OneModelLearner  # it imports this file
+        from emsco.learners.masked_learner import MaskedLearner  # it imports this file
 
-        return OneModelLearner(self)
+        return MaskedLearner(self)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()

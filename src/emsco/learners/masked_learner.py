@@ -19,7 +19,7 @@ from emsco.learners.training import Training
 from emsco.rows.columns import Columns, assemble
 
 
-class OneModelLearner(EstimatorLearner):
+class MaskedLearner(EstimatorLearner):
     """Fits a `MaskedClassifier` once and uses it for any set of sources."""
 
     is_one_model = True

@@ -14,19 +14,19 @@ from emsco.cascade.decision_loop import Answer, Ask
 from emsco.core.decisions import ACCEPTED, BUDGET, DEADLINE, INVALID_VALUE, kind_of, reason_for
 from emsco.exceptions import SourcesError, quoted
 from emsco.live.circuit_breaker import JUDGED
-from emsco.live.coalescing import Gate
+from emsco.live.coalescing import CoalescingGate
 from emsco.live.fetch_result import Key, as_text, key_text
-from emsco.live.live_plan import Terms
-from emsco.live.purchases import KNOWN, Batch
-from emsco.live.receipt import Asked
+from emsco.live.live_plan import LivePlan
+from emsco.live.purchases import KNOWN, PurchaseBatch
+from emsco.live.receipt import SourceAnswer
 from emsco.live.typed_columns import to_column, to_numbers
 
 
-class _Got(NamedTuple):
+class _SourceValues(NamedTuple):
     """What one source gave: to which places of the rows asked for, and who got nothing and why."""
 
     places: Sequence[int]
-    batch: Batch | None  # None: it was not asked, because rows had it or could not have it
+    batch: PurchaseBatch | None  # None: it was not asked, because rows had it or could not have it
     failed: dict[int, str]
     extra: list[float] | None = None  # for setups
 
@@ -36,9 +36,9 @@ class Call:
 
     Parameters
     ----------
-    terms : Terms
+    terms : LivePlan
         What all calls have in common.
-    gates : mapping of source to Gate
+    gates : mapping of source to CoalescingGate
         Where values are fetched.
     keys : list
         The rows.
@@ -52,8 +52,8 @@ class Call:
 
     def __init__(
         self,
-        terms: Terms,
-        gates: Mapping[str, Gate],
+        terms: LivePlan,
+        gates: Mapping[str, CoalescingGate],
         keys: list[Key],
         known: dict[str, list[Any]],
         used: frozenset[str],
@@ -62,7 +62,7 @@ class Call:
         self._terms, self._gates, self._keys = terms, gates, keys
         self._loop = asyncio.get_running_loop()
         self._until = None if deadline is None else self._loop.time() + deadline
-        self.asked: list[Asked] = []
+        self.asked: list[SourceAnswer] = []
         self.read: list[tuple[NDArray[np.intp], dict[str, Any]]] = []  # what the stages were given
         self._paid = np.zeros(0 if terms.max_cost is None else len(keys))  # what a limit is for
         self._setups: dict[int, set[str]] = {}
@@ -142,16 +142,18 @@ class Call:
         bought = np.zeros(n_rows, dtype=np.bool_)
         return Answer([nothing] * len(ask.features), told, nothing, nothing, bought)
 
-    async def _fetch_all(self, stage: int, rows: list[int], begin: float) -> dict[str, _Got]:
+    async def _fetch_all(
+        self, stage: int, rows: list[int], begin: float
+    ) -> dict[str, _SourceValues]:
         """Fetch every source of a stage at once, each after those that it requires."""
         order = self._terms.requirements[stage]
         everybody = range(len(rows))
         if len(order) == 1:
             (name,) = order
             return {name: await self._fetch(name, stage, rows, everybody, begin)}
-        under_way: dict[str, asyncio.Task[_Got]] = {}
+        under_way: dict[str, asyncio.Task[_SourceValues]] = {}
 
-        async def fetch(name: str) -> _Got:
+        async def fetch(name: str) -> _SourceValues:
             before = [await under_way[other] for other in order[name]]
             lost = {place for one in before for place in one.failed}
             places = [place for place in everybody if place not in lost] if lost else everybody
@@ -168,19 +170,19 @@ class Call:
 
     async def _fetch(
         self, name: str, stage: int, rows: list[int], places: Sequence[int], begin: float
-    ) -> _Got:
+    ) -> _SourceValues:
         """Fetch one source for the rows at some places."""
         failed: dict[int, str] = {}
         extra = None
         if name in self._known:
-            batch = Batch.all_alike(len(places), ACCEPTED, how=KNOWN)
+            batch = PurchaseBatch.all_alike(len(places), ACCEPTED, how=KNOWN)
         else:
             places, extra = self._afforded(name, rows, places, failed)
             if self._until is not None and self._loop.time() >= self._until:
                 failed |= dict.fromkeys(places, DEADLINE)
                 places = []
             if not places:
-                return _Got((), None, failed)
+                return _SourceValues((), None, failed)
             gate = self._gates[name]
             asked = [rows[place] for place in places]
             values = {need: [self._have[need][row] for row in asked] for need in gate.source.needs}
@@ -190,10 +192,10 @@ class Call:
             self._have_values(asked, batch)
         waited = self._loop.time() - begin
         asked = [rows[place] for place in places]
-        self.asked.append(Asked(name, stage, asked, batch, waited, extra, time.time()))
-        return _Got(places, batch, failed, extra)
+        self.asked.append(SourceAnswer(name, stage, asked, batch, waited, extra, time.time()))
+        return _SourceValues(places, batch, failed, extra)
 
-    def _have_values(self, rows: list[int], batch: Batch) -> None:
+    def _have_values(self, rows: list[int], batch: PurchaseBatch) -> None:
         """Keep what requests of other sources may use."""
         for feature in self._used.intersection(batch.columns):
             have = self._have.setdefault(feature, [None] * len(self._keys))
@@ -222,7 +224,7 @@ class Call:
         return kept, extra
 
     def _charge(
-        self, rows: list[int], got: dict[str, _Got]
+        self, rows: list[int], got: dict[str, _SourceValues]
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_] | None]:
         """Count what was paid by row, and which rows something was asked for; None: all."""
         (first, *others) = got.values()
@@ -249,7 +251,7 @@ class Call:
             self._paid[rows] += cost
 
     def _read(
-        self, ask: Ask, rows: list[int], got: dict[str, _Got], reasons: dict[int, str]
+        self, ask: Ask, rows: list[int], got: dict[str, _SourceValues], reasons: dict[int, str]
     ) -> tuple[list[Any], NDArray[np.object_] | None]:
         """Read what was fetched, as the model knows its columns; what cannot be is a reason."""
         kept: Sequence[int] = range(len(rows))
@@ -278,7 +280,7 @@ class Call:
         self,
         ask: Ask,
         rows: list[int],
-        got: dict[str, _Got],
+        got: dict[str, _SourceValues],
         kept: Sequence[int],
         reasons: dict[int, str],
     ) -> dict[str, Any]:
@@ -303,7 +305,7 @@ class Call:
     def _judge(
         self,
         rows: list[int],
-        got: dict[str, _Got],
+        got: dict[str, _SourceValues],
         kept: Sequence[int],
         reasons: dict[int, str],
         told: Any,
@@ -327,7 +329,7 @@ class Call:
         self,
         name: str,
         features: Sequence[str],
-        one: _Got,
+        one: _SourceValues,
         rows: list[int],
         kept: Sequence[int],
     ) -> list[list[Any]]:

@@ -23,9 +23,9 @@ from emsco.exceptions import InvalidKeyError, SourcesError
 from emsco.live.accounts import Accounts, Intent, OwnAccounts
 from emsco.live.billing import UnbilledError, is_unbilled
 from emsco.live.circuit_breaker import Breaker
-from emsco.live.fetch_result import Fetched, Key, Values, key_text
-from emsco.live.purchases import FETCHED, Batch, Bought, Spending
-from emsco.live.semaphore import Slots
+from emsco.live.fetch_result import FetchResult, Key, Values, key_text
+from emsco.live.purchases import FETCHED, Purchase, PurchaseBatch, SourceSpending
+from emsco.live.semaphore import AdjustableSemaphore
 from emsco.live.source import APART, LiveSource
 
 Request: TypeAlias = Any  # a key, or a key and the values that it is used with
@@ -37,7 +37,7 @@ _UNANSWERED = (ERROR, TIMEOUT, INVALID_VALUE)  # of which nobody knows the price
 
 
 @dataclass(eq=False)
-class Job:
+class CallJob:
     """One call to be made: where each request is in it, and whether money may be spent by now.
 
     While the accounts are asked, `is_counting`: nothing is sent yet. Once an answer is here,
@@ -50,10 +50,10 @@ class Job:
     intent: Intent | None = None
     price: float = 0.0  # that is held for each row
     owed: Sequence[int] = ()  # rows that an earlier try may be billed for
-    batch: Batch | None = None
+    batch: PurchaseBatch | None = None
 
 
-class Caller:
+class SourceCaller:
     """Calls one source.
 
     Parameters
@@ -66,7 +66,7 @@ class Caller:
         What a row costs, where the answer does not say.
     name : str
         The name of the source.
-    spending : Spending
+    spending : SourceSpending
         Where to count what is spent.
     accounts : Accounts
         Who is asked before money is spent.
@@ -80,25 +80,25 @@ class Caller:
         features: Sequence[str],
         price: float,
         name: str,
-        spending: Spending,
+        spending: SourceSpending,
         accounts: Accounts,
-        keep: Callable[[Mapping[Request, int], Batch], None],
+        keep: Callable[[Mapping[Request, int], PurchaseBatch], None],
     ) -> None:
         self.source, self.features, self.price, self.name = source, tuple(features), price, name
         self.breaker = Breaker(int(source.breaker), int(source.concurrency))
         self.calls = self.retried = 0
         # Paid calls that nobody waits for any more: a request that is among them is not paid again.
-        self.late: dict[Request, tuple[asyncio.Future[Batch], int]] = {}
+        self.late: dict[Request, tuple[asyncio.Future[PurchaseBatch], int]] = {}
         self._client: Any = source.open(features)  # takes `token` too, if it is idempotent
         self._spending, self._accounts, self._keep = spending, accounts, keep
         self._is_counted = source.paid or source.max_spend is not None
         self._is_shared = not isinstance(accounts, OwnAccounts)
-        self._slots = Slots(lambda: self.breaker.limit)
+        self._slots = AdjustableSemaphore(lambda: self.breaker.limit)
         self._apart: dict[asyncio.Task[None], None] = {}
         self._dearest = price  # that an answer told, within the limit
         self._is_broke = False  # a trial call had no money
 
-    async def call(self, job: Job, keys: Sequence[Key], values: Values) -> Batch:
+    async def call(self, job: CallJob, keys: Sequence[Key], values: Values) -> PurchaseBatch:
         """Call the source, again where it failed and may be asked again; keep what it answers."""
         n_rows = len(keys)
         if self.breaker.is_blocked:
@@ -115,7 +115,7 @@ class Caller:
                 granted, refused = job.intent.granted, job.intent.refused
                 self._is_broke = not granted and refused == BUDGET
             if not granted:
-                return Batch.all_alike(n_rows, refused)
+                return PurchaseBatch.all_alike(n_rows, refused)
             # After the money: a trial that cannot be paid for must not take another one's place.
             if was_open and not await self._accounts.may_try(self.name):
                 if job.intent is not None:
@@ -136,11 +136,11 @@ class Caller:
         self._keep(job.places, batch)
         return job.batch
 
-    def _left_alone(self, n_rows: int) -> Batch:
+    def _left_alone(self, n_rows: int) -> PurchaseBatch:
         """Reject rows while the breaker is open: where there is no money either, for that."""
-        return Batch.all_alike(n_rows, BUDGET if self._is_broke else CIRCUIT_OPEN)
+        return PurchaseBatch.all_alike(n_rows, BUDGET if self._is_broke else CIRCUIT_OPEN)
 
-    async def _settle(self, job: Job, batch: Batch) -> None:
+    async def _settle(self, job: CallJob, batch: PurchaseBatch) -> None:
         """Count what a call cost."""
         paid = batch.known
         unknown = sum(batch.paid) - paid
@@ -150,7 +150,7 @@ class Caller:
         if job.intent is not None:
             await self._accounts.end(job.intent, paid, unknown)
 
-    async def _tries(self, job: Job, keys: Sequence[Key], values: Values) -> Batch:
+    async def _tries(self, job: CallJob, keys: Sequence[Key], values: Values) -> PurchaseBatch:
         if self.source.paid:
             self._spending.unknown += job.price * len(keys)  # until an answer comes
         tries = 1 + (self.source.most_retries if self._may_repeat else 0)
@@ -181,9 +181,9 @@ class Caller:
                 return batch
         return batch
 
-    async def _refused(self, job: Job, keys: Sequence[Key], values: Values) -> Batch:
+    async def _refused(self, job: CallJob, keys: Sequence[Key], values: Values) -> PurchaseBatch:
         """Find the rows that a source refuses, by asking for halves; what is paid is not asked."""
-        refused = Bought(None, INVALID_KEY)
+        refused = Purchase(None, INVALID_KEY)
         rows = [refused] * len(keys)
         until = time.monotonic() + self.source.timeout
         open_ = [] if self.source.paid else [range(len(keys))]  # parts that were refused
@@ -203,7 +203,7 @@ class Caller:
                         continue
                 for i, row in zip(half, batch, strict=True):
                     rows[i] = row
-        return Batch.of(rows, self.features)
+        return PurchaseBatch.of(rows, self.features)
 
     def judged(self, requests: Sequence[tuple[Key, bool]]) -> None:
         """Note requests that were answered, and whether their values are invalid."""
@@ -224,8 +224,8 @@ class Caller:
         return not self.source.paid or self.source.is_idempotent
 
     async def _try(
-        self, job: Job, request: Coroutine[Any, Any, Fetched], n_rows: int, *, is_last: bool
-    ) -> tuple[Batch, bool]:
+        self, job: CallJob, request: Coroutine[Any, Any, FetchResult], n_rows: int, *, is_last: bool
+    ) -> tuple[PurchaseBatch, bool]:
         """Ask once: what came, and whether anything did."""
         try:
             if self.source.paid and is_last:
@@ -243,15 +243,15 @@ class Caller:
         return batch, not {ERROR, TIMEOUT}.issuperset(batch.reasons)
 
     async def _outlived(
-        self, job: Job, request: Coroutine[Any, Any, Fetched], n_rows: int
-    ) -> Fetched:
+        self, job: CallJob, request: Coroutine[Any, Any, FetchResult], n_rows: int
+    ) -> FetchResult:
         """Wait for a paid request, which goes on by itself if it takes too long."""
         asking = asyncio.ensure_future(request)
         try:
             await asyncio.wait([asking], timeout=self.source.timeout)
         finally:
             if not asking.done():
-                late: asyncio.Future[Batch] = asyncio.get_running_loop().create_future()
+                late: asyncio.Future[PurchaseBatch] = asyncio.get_running_loop().create_future()
                 self.late.update(
                     {asked: (late, i) for asked, i in job.places.items() if i < n_rows}
                 )
@@ -268,9 +268,9 @@ class Caller:
 
     async def _finish(
         self,
-        job: Job,
-        asking: asyncio.Future[Fetched],
-        late: asyncio.Future[Batch],
+        job: CallJob,
+        asking: asyncio.Future[FetchResult],
+        late: asyncio.Future[PurchaseBatch],
         n_rows: int,
     ) -> None:
         """Wait for the late answer of a paid call, and count and keep it."""
@@ -294,27 +294,29 @@ class Caller:
             if not asking.done():
                 await _end(asking)
 
-    def _late(self, job: Job, asking: asyncio.Future[Fetched], n_rows: int) -> Batch:
+    def _late(
+        self, job: CallJob, asking: asyncio.Future[FetchResult], n_rows: int
+    ) -> PurchaseBatch:
         try:
             return self._read(job, asking.result(), n_rows)
         except Exception as error:
             return self._unanswered(job, n_rows, ERROR, error)
 
     def _unanswered(
-        self, job: Job, n_rows: int, reason: str, error: BaseException | None = None
-    ) -> Batch:
+        self, job: CallJob, n_rows: int, reason: str, error: BaseException | None = None
+    ) -> PurchaseBatch:
         """Give rows that failed all alike: at the price that is held, where it may be billed."""
         if not self.source.paid:
-            return Batch.all_alike(n_rows, reason)
-        free = Batch.all_alike(n_rows, reason)
+            return PurchaseBatch.all_alike(n_rows, reason)
+        free = PurchaseBatch.all_alike(n_rows, reason)
         return self._with_owed(job, free) if is_unbilled(error) else free.unsure(job.price)
 
-    def _with_owed(self, job: Job, batch: Batch) -> Batch:
+    def _with_owed(self, job: CallJob, batch: PurchaseBatch) -> PurchaseBatch:
         """Count what an earlier try may be billed for, though the last one was free."""
         owed = [i for i in job.owed if batch.reasons[i] != ACCEPTED and not batch.paid[i]]
         return batch.unsure(job.price, owed) if owed else batch
 
-    def _read(self, job: Job, fetched: Fetched, n_rows: int) -> Batch:
+    def _read(self, job: CallJob, fetched: FetchResult, n_rows: int) -> PurchaseBatch:
         """Give what came as rows, with what each costs."""
         columns = {name: fetched.columns[name] for name in self.features}
         reasons = fetched.reasons
@@ -331,7 +333,9 @@ class Caller:
                     paid[i], billed[i] = lost
         now, ages = time.time(), fetched.ages
         moments = None if ages is None else [None if age is None else now - age for age in ages]
-        batch = Batch(columns, reasons, [FETCHED] * n_rows, paid, billed, moments, fetched.verified)
+        batch = PurchaseBatch(
+            columns, reasons, [FETCHED] * n_rows, paid, billed, moments, fetched.verified
+        )
         return self._with_owed(job, batch) if job.owed else batch
 
     def _hold(self, told: float) -> None:

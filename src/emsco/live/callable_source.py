@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from emsco.live.fetch_result import Answered, Fetched, Freshness, Key, Record, Values, match
+from emsco.live.fetch_result import FetchedRow, FetchResult, Freshness, Key, Record, Values, match
 from emsco.live.source import LiveSource
 
 Answers: TypeAlias = Mapping[Key, Record] | Iterable[tuple[Key, Record]]
@@ -67,7 +67,7 @@ class CallableClient:
     features: tuple[str, ...]
     freshness: Freshness
 
-    async def fetch(self, keys: Sequence[Key], values: Values) -> Fetched:
+    async def fetch(self, keys: Sequence[Key], values: Values) -> FetchResult:
         """Call the function for these keys."""
         function = self.source.function
         if inspect.iscoroutinefunction(function):
@@ -81,12 +81,12 @@ class CallableClient:
         timed = self.source.is_timed
         return match(keys, answers, self.features, self.freshness, timed=timed)
 
-    def _answer(self, key: Key, record: Any) -> Answered:
+    def _answer(self, key: Key, record: Any) -> FetchedRow:
         if not isinstance(record, Mapping):
-            return Answered(key, None)
+            return FetchedRow(key, None)
         moment = record.get(self.source.time_field) if self.source.time_field else None
         price = record.get(self.source.price_field) if self.source.price_field else None
-        return Answered(key, record, moment, price)
+        return FetchedRow(key, record, moment, price)
 
     async def close(self) -> None:
         """Do nothing, because a function has no connection."""

@@ -18,17 +18,17 @@ from emsco.core.decisions import ACCEPTED, DEADLINE, TIMEOUT
 from emsco.exceptions import LateStateError
 from emsco.live.accounts import Accounts, OwnAccounts
 from emsco.live.cache import Cache
-from emsco.live.call_policy import Caller, Job, Request
+from emsco.live.call_policy import CallJob, Request, SourceCaller
 from emsco.live.fetch_result import Key, Values, key_text
-from emsco.live.purchases import CACHED, SHARED, Batch, Bought, Spending
+from emsco.live.purchases import CACHED, SHARED, Purchase, PurchaseBatch, SourceSpending
 from emsco.live.source import LiveSource
 
 
 @dataclass(eq=False)
-class _Flight(Job):
+class _Flight(CallJob):
     """A call under way, and how many wait for it."""
 
-    task: asyncio.Task[Batch] | None = None
+    task: asyncio.Task[PurchaseBatch] | None = None
     waiting: int = 0
     waiters: list[asyncio.Future[None]] = field(default_factory=list)
 
@@ -47,7 +47,7 @@ def _wake(waiter: asyncio.Future[None]) -> None:
         waiter.set_result(None)
 
 
-class Gate:
+class CoalescingGate:
     """One source, open, with all callers of this process before it.
 
     Parameters
@@ -58,7 +58,7 @@ class Gate:
         What it yields.
     price : float
         What a row costs, where the answer does not say.
-    spending : Spending, default=None
+    spending : SourceSpending, default=None
         Where to count what is spent. None: a new one.
     accounts : Accounts, default=None
         Who is asked before money is spent. None: this process alone.
@@ -71,22 +71,24 @@ class Gate:
         source: LiveSource,
         features: Sequence[str],
         price: float,
-        spending: Spending | None = None,
+        spending: SourceSpending | None = None,
         accounts: Accounts | None = None,
         name: str = "",
     ) -> None:
         self.source, self.price = source, price
         self.features = tuple(features)
-        self.spending = Spending() if spending is None else spending
+        self.spending = SourceSpending() if spending is None else spending
         self.accounts = OwnAccounts() if accounts is None else accounts
-        self.caller = Caller(
+        self.caller = SourceCaller(
             source, features, price, name, self.spending, self.accounts, self._keep
         )
         self._needs = sorted(source.needs)
-        self._cache: Cache[Bought] = Cache(source.ttl)
+        self._cache: Cache[Purchase] = Cache(source.ttl)
         self._flying: dict[Request, _Flight] = {}
 
-    async def fetch(self, keys: Sequence[Key], values: Values, until: float | None = None) -> Batch:
+    async def fetch(
+        self, keys: Sequence[Key], values: Values, until: float | None = None
+    ) -> PurchaseBatch:
         """Fetch rows: from what is kept, from calls under way, or by a call of their own.
 
         `until` is a time of the event loop's clock, beyond which a row is not waited for.
@@ -118,20 +120,20 @@ class Gate:
                 rows.append(self._collect(joined[i], request, is_first=False))
             else:
                 rows.append(self._collect(flights[request], request, is_first=fresh[request] == i))
-        return Batch.of(rows, self.features)
+        return PurchaseBatch.of(rows, self.features)
 
     async def _fetch_others(
         self, refused: dict[int, str], keys: Sequence[Key], values: Values, until: float | None
-    ) -> Batch:
+    ) -> PurchaseBatch:
         """Fetch the rows that can be asked for; the others get the reason why they cannot be."""
         places = [i for i in range(len(keys)) if i not in refused]
-        rows = [Bought(None, refused.get(i, ACCEPTED)) for i in range(len(keys))]
+        rows = [Purchase(None, refused.get(i, ACCEPTED)) for i in range(len(keys))]
         if places:
             used = {name: [values[name][i] for i in places] for name in self._needs}
             got = await self.fetch([keys[i] for i in places], used, until)
             for i, row in zip(places, got, strict=True):
                 rows[i] = row
-        return Batch.of(rows, self.features)
+        return PurchaseBatch.of(rows, self.features)
 
     def _requests(self, keys: Sequence[Key], values: Values) -> list[Request]:
         asked = [key if type(key) is str else (type(key).__name__, key_text(key)) for key in keys]
@@ -143,9 +145,9 @@ class Gate:
             (key, *((type(v[i]).__name__, str(v[i])) for v in used)) for i, key in enumerate(asked)
         ]
 
-    def _kept(self, requests: list[Request]) -> dict[int, Bought]:
+    def _kept(self, requests: list[Request]) -> dict[int, Purchase]:
         """Give the rows whose answers are kept and not too old."""
-        found: dict[int, Bought] = {}
+        found: dict[int, Purchase] = {}
         for i, request in enumerate(requests if len(self._cache) else ()):
             kept = self._cache.get(request)
             if kept is None:
@@ -189,12 +191,14 @@ class Gate:
             for first in range(0, len(part), size):
                 yield part[first : first + size]
 
-    def _fly(self, flight: _Flight, work: Callable[[], Awaitable[Batch]]) -> _Flight:
+    def _fly(self, flight: _Flight, work: Callable[[], Awaitable[PurchaseBatch]]) -> _Flight:
         flight.task = asyncio.get_running_loop().create_task(self._flown(flight, work))
         self._flying.update(dict.fromkeys(flight.places, flight))
         return flight
 
-    async def _flown(self, flight: _Flight, work: Callable[[], Awaitable[Batch]]) -> Batch:
+    async def _flown(
+        self, flight: _Flight, work: Callable[[], Awaitable[PurchaseBatch]]
+    ) -> PurchaseBatch:
         """Make a call, and wake those who wait: sooner than the callbacks of a task would."""
         try:
             return await work()
@@ -236,7 +240,7 @@ class Gate:
         finally:
             timer.cancel()
 
-    def _collect(self, flight: _Flight, request: Request, *, is_first: bool) -> Bought:
+    def _collect(self, flight: _Flight, request: Request, *, is_first: bool) -> Purchase:
         """Give the row that a call brought, or say that it came too late.
 
         Raises
@@ -248,13 +252,13 @@ class Gate:
             if flight.is_counting:
                 raise LateStateError("The accounts do not answer before the deadline.")
             if is_first and self.source.paid and flight.is_sent:
-                return Bought(None, DEADLINE, paid=self.price, billed=False)
-            return Bought(None, DEADLINE)
+                return Purchase(None, DEADLINE, paid=self.price, billed=False)
+            return Purchase(None, DEADLINE)
         batch = _result(flight) if flight.batch is None else flight.batch
         row = batch[flight.places[request]]
         return row if is_first else row._replace(how=SHARED, paid=0.0, billed=True)
 
-    def _keep(self, requests: Iterable[Request], batch: Batch) -> None:
+    def _keep(self, requests: Iterable[Request], batch: PurchaseBatch) -> None:
         """Keep answers for who asks next; failures are not kept."""
         if self.source.ttl is None:
             return
@@ -262,13 +266,13 @@ class Gate:
             if row.reason == ACCEPTED:
                 self._cache.put(request, row)
 
-    async def _follow(self, late: asyncio.Future[Batch], place: int) -> Batch:
+    async def _follow(self, late: asyncio.Future[PurchaseBatch], place: int) -> PurchaseBatch:
         """Wait for a paid call that another caller began and left, and do not pay again."""
         done, _ = await asyncio.wait([late], timeout=self.source.timeout)
         if not done:
-            return Batch.all_alike(1, TIMEOUT)
+            return PurchaseBatch.all_alike(1, TIMEOUT)
         row = late.result()[place]
-        return Batch.of([row._replace(how=SHARED, paid=0.0, billed=True)], self.features)
+        return PurchaseBatch.of([row._replace(how=SHARED, paid=0.0, billed=True)], self.features)
 
     async def close(self) -> None:
         """End what is under way, and close every connection."""
@@ -282,6 +286,6 @@ class Gate:
         await self.caller.close()
 
 
-def _result(flight: _Flight) -> Batch:
+def _result(flight: _Flight) -> PurchaseBatch:
     assert flight.task is not None  # it has landed
     return flight.task.result()

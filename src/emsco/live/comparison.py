@@ -14,11 +14,11 @@ from emsco.cascade import Decider
 from emsco.core.costs import Costs
 from emsco.core.decisions import ACCEPTED
 from emsco.exceptions import ColumnsError, SourcesError, ValuesError, quoted
-from emsco.live.drift_table import Difference, difference
-from emsco.live.fetch_all import Purse, Survey
+from emsco.live.drift_table import ColumnDrift, difference
+from emsco.live.fetch_all import Purse, SourceFetcher
 from emsco.live.fetch_result import Key, first_places, key_text
-from emsco.live.live_plan import Terms
-from emsco.live.purchases import Bought
+from emsco.live.live_plan import LivePlan
+from emsco.live.purchases import Purchase
 from emsco.live.sources import Sources
 
 _BLOCK = 500  # keys fetched at a time
@@ -31,11 +31,11 @@ class ComparedColumn:
 
     name: str
     source: str
-    difference: Difference
+    difference: ColumnDrift
 
 
 @dataclass(frozen=True)
-class Answers:
+class AnswerCounts:
     """How a source answered.
 
     Parameters
@@ -73,7 +73,7 @@ class Comparison:
     ----------
     columns : tuple of ComparedColumn
         How each column differs.
-    sources : tuple of Answers
+    sources : tuple of AnswerCounts
         How each source answered.
     keys : int
         How many keys were fetched.
@@ -86,7 +86,7 @@ class Comparison:
     """
 
     columns: tuple[ComparedColumn, ...]
-    sources: tuple[Answers, ...]
+    sources: tuple[AnswerCounts, ...]
     keys: int
     left: int
     spent: float
@@ -153,16 +153,16 @@ async def compare(
         The most to spend on sources that are paid for. None: none of them may have a price.
     """
     costs = decider.costs
-    bought = Terms(decider).bought
+    bought = LivePlan(decider).bought
     sources.check(costs, bought)
     names = [name for name in bought if sources[name].is_fetched]
     paid = _Bill(costs, [name for name in names if sources[name].paid], sources, max_spend)
     paid.check(len(keys))
     given = dict(known or {})
-    found: dict[str, list[Bought | None]] = {name: [] for name in names}
+    found: dict[str, list[Purchase | None]] = {name: [] for name in names}
     ages: dict[str, list[float]] = {name: [] for name in names}
     done = 0
-    async with Survey(sources, costs, names, given) as survey:
+    async with SourceFetcher(sources, costs, names, given) as survey:
         while done < len(keys) and (size := paid.affords(min(_BLOCK, len(keys) - done))):
             tell("fetch", done / len(keys))
             block = slice(done, done + size)
@@ -190,23 +190,23 @@ def _compared(
     sources: Sources,
     name: str,
     place: int,
-    rows: Sequence[Bought | None],
+    rows: Sequence[Purchase | None],
     table: Mapping[str, Sequence[Any]],
-) -> Difference:
+) -> ColumnDrift:
     """Compare one column, where there are answers."""
     feature = decider.costs.columns(name)[place]
     there = [i for i, row in enumerate(rows) if row is not None and row.values is not None]
     if not there:
-        return Difference(0, 0, _NO_ANSWER)
+        return ColumnDrift(0, 0, _NO_ANSWER)
     live = [rows[i].values[place] for i in there]  # type: ignore[union-attr,index]  # as asked
     then = [table[feature][i] for i in there]
     return difference(live, then, decider.readers[feature], spelled=sources[name].is_spelled)
 
 
-def _answers(name: str, rows: Sequence[Bought | None], ages: Sequence[float]) -> Answers:
+def _answers(name: str, rows: Sequence[Purchase | None], ages: Sequence[float]) -> AnswerCounts:
     asked = [row for row in rows if row is not None]
     failed = Counter(row.reason for row in asked if row.reason != ACCEPTED)
-    return Answers(
+    return AnswerCounts(
         name,
         len(asked),
         dict(failed.most_common()),
@@ -255,7 +255,7 @@ class _Bill:
         self._is_first = False
         return wanted if times is None else min(wanted, times)
 
-    def add(self, got: Mapping[str, Sequence[Bought | None]]) -> None:
+    def add(self, got: Mapping[str, Sequence[Purchase | None]]) -> None:
         """Count what rows have cost; the most expensive one says what a row may cost."""
         if not self._names:
             return

@@ -13,7 +13,7 @@ _MOST_REASONS = 5
 
 
 @dataclass
-class Tally:
+class LiveCounters:
     """What live decisions come to, block by block.
 
     Parameters
@@ -53,8 +53,8 @@ class Tally:
 
         Examples
         --------
-        >>> from emsco.live.counters import Tally
-        >>> Tally("EUR", rows=4, accepted=3, paid=12.0, saved=30.0, fetched=5, not_fetched=7,
+        >>> from emsco.live.counters import LiveCounters
+        >>> LiveCounters("EUR", rows=4, accepted=3, paid=12.0, saved=30.0, fetched=5, not_fetched=7,
         ...       reasons={"timeout: whois": 1}).sentence()
         '4 rows, 75.0% accepted. 12 EUR paid; 30 EUR saved, as 7 of 12 fetches were not needed. \
 Rejected: timeout: whois (1).'

@@ -71,7 +71,7 @@ def tell_loss(folder: Path, what: str, why: str, lost: int) -> None:
 _LOGGER = logging.getLogger("emsco")
 
 
-class Log:
+class DecisionLog:
     """Appends live decisions to a file per day and process.
 
     Parameters
@@ -108,7 +108,7 @@ class Log:
         self._lock = threading.Lock()  # calls write from threads
 
     def __repr__(self) -> str:
-        return f"Log({str(self._folder)!r})"
+        return f"DecisionLog({str(self._folder)!r})"
 
     def hidden(self, key: Key) -> str:
         """Return the HMAC of a key: the same for the same key and secret."""

@@ -20,7 +20,7 @@ _MOST = 0.9  # of the rows that differ must do so in the same way, to be called 
 _LEAST = 3  # rows from which a way can be seen
 
 
-class Difference(NamedTuple):
+class ColumnDrift(NamedTuple):
     """How live values differ from those of a table.
 
     Parameters
@@ -57,7 +57,7 @@ class _Values(NamedTuple):
 
 def difference(
     live: Sequence[Any], table: Sequence[Any], reader: ColumnReader, *, spelled: bool = False
-) -> Difference:
+) -> ColumnDrift:
     """Compare live values with those of a table, row by row.
 
     Parameters
@@ -75,7 +75,7 @@ def difference(
     >>> from emsco.rows.column_reader import NUMBER, ColumnReader
     >>> age = ColumnReader(NUMBER, missing_seen=False)
     >>> difference([1000.0, 2500.0, 30.0, 0.0], [1.0, 2.5, 0.03, 0.0], age)
-    Difference(rows=4, differing=3, verdict='another unit: 1000 times')
+    ColumnDrift(rows=4, differing=3, verdict='another unit: 1000 times')
     >>> difference([20.0, None, "cold"], [20.0, 21.0, 22.0], age).verdict
     'text where numbers were in 33.3%; missing in 33.3%'
     """
@@ -109,7 +109,7 @@ def difference(
     if unread.any():
         told.append(f"no {'number' if of_number else 'text'} in the table in {_share(unread)}")
     differing = int((apart | wrong | lost | gained | unread).sum())
-    return Difference(n_rows, differing, "; ".join(told) or SAME)
+    return ColumnDrift(n_rows, differing, "; ".join(told) or SAME)
 
 
 def _read(values: Sequence[Any], reader: ColumnReader, *, of_number: bool) -> _Values:

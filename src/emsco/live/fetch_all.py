@@ -14,13 +14,13 @@ from typing import Any, Self
 from emsco.core.costs import Costs
 from emsco.core.fetch_order import in_order
 from emsco.exceptions import EmscoError, SourcesError, quoted
-from emsco.live.coalescing import Gate
+from emsco.live.coalescing import CoalescingGate
 from emsco.live.fetch_result import Key, as_text
-from emsco.live.purchases import Bought
+from emsco.live.purchases import Purchase
 from emsco.live.source import LiveSource
 
 
-class Survey:
+class SourceFetcher:
     """Sources that are fetched for any keys; open them with `async with`.
 
     Parameters
@@ -39,7 +39,7 @@ class Survey:
     >>> import asyncio
     >>> from emsco import Costs, Source
     >>> from emsco.live import CallableSource
-    >>> from emsco.live.fetch_all import Survey
+    >>> from emsco.live.fetch_all import SourceFetcher
     >>> costs = Costs([Source("dns", cost=2, requires=["name"]), Source("name", cost=0)])
     >>> sources = {
     ...     "name": CallableSource(function=lambda keys, _: {k: {"name": k * 2} for k in keys}),
@@ -52,7 +52,7 @@ class Survey:
     ... }
     >>> async def fetch(keys):
     ...     have = {}
-    ...     async with Survey(sources, costs, ["dns", "name"]) as survey:
+    ...     async with SourceFetcher(sources, costs, ["dns", "name"]) as survey:
     ...         return {name: await survey.fetch(name, keys, have) for name in survey.names}
     >>> found = asyncio.run(fetch(["a", "bc"]))
     >>> {name: [row.values for row in rows] for name, rows in found.items()}
@@ -70,7 +70,7 @@ class Survey:
         ordered = [source for source in in_order(costs.sources) if source.name in names]
         self.names = tuple(source.name for source in ordered)
         self._prices = {source.name: source.cost for source in ordered}
-        self._gates: dict[str, Gate] = {}
+        self._gates: dict[str, CoalescingGate] = {}
         for source in ordered:
             required = [name for name in source.requires if name in self.names]
             yielded = {feature for name in required for feature in costs.columns(name)}
@@ -103,7 +103,7 @@ class Survey:
 
     async def fetch(
         self, name: str, keys: Sequence[Key], have: dict[str, list[Any]]
-    ) -> list[Bought | None]:
+    ) -> list[Purchase | None]:
         """Fetch one source for some keys; None for a row that lacks what the request uses.
 
         `have` holds the values of these rows so far, by name, one per key. What is fetched is
@@ -114,7 +114,7 @@ class Survey:
         rows = [
             i for i in range(len(keys)) if not any(is_empty(column[i]) for column in used.values())
         ]
-        found: list[Bought | None] = [None] * len(keys)
+        found: list[Purchase | None] = [None] * len(keys)
         if rows:
             values = {need: [column[i] for i in rows] for need, column in used.items()}
             got = await gate.fetch([keys[i] for i in rows], values)
@@ -131,20 +131,22 @@ def is_empty(value: object) -> bool:
     return value is None or (isinstance(value, str) and not value)
 
 
-def _value(row: Bought | None, place: int) -> Any:
+def _value(row: Purchase | None, place: int) -> Any:
     if row is None or row.values is None:
         return None
     return as_text(row.values[place])
 
 
-def open_gate(name: str, source: LiveSource, features: Sequence[str], price: float) -> Gate:
+def open_gate(
+    name: str, source: LiveSource, features: Sequence[str], price: float
+) -> CoalescingGate:
     """Open a source, or say what keeps it from being opened.
 
     An address may hold a password, and the messages of those who parse it may hold parts of it: no
     such message is passed on.
     """
     try:
-        return Gate(source, features, price)
+        return CoalescingGate(source, features, price)
     except SourcesError as error:
         raise SourcesError(f"Source {name!r}: {error}") from None
     except EmscoError:

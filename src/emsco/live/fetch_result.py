@@ -19,7 +19,7 @@ Values: TypeAlias = Mapping[str, Sequence[Any]]  # a value per key, by feature
 Record: TypeAlias = Mapping[str, Any]
 
 
-class Fetched(NamedTuple):
+class FetchResult(NamedTuple):
     """The answer of a source for some keys, in the order of the keys.
 
     Parameters
@@ -44,7 +44,7 @@ class Fetched(NamedTuple):
     verified: bool = True
 
     @classmethod
-    def failed(cls, features: Sequence[str], n_keys: int, reason: str) -> Fetched:
+    def failed(cls, features: Sequence[str], n_keys: int, reason: str) -> FetchResult:
         """Return the answer for a request that failed as a whole."""
         return cls({name: [None] * n_keys for name in features}, [reason] * n_keys)
 
@@ -112,7 +112,7 @@ def to_moment(given: Any) -> float | None:
     return moment if abs(moment) < 1e12 else None  # milliseconds, or no time at all
 
 
-class Answered(NamedTuple):
+class FetchedRow(NamedTuple):
     """One row of an answer: its key, its values by feature, its time and its price."""
 
     key: Key
@@ -124,20 +124,20 @@ class Answered(NamedTuple):
 
 def match(
     keys: Sequence[Key],
-    answers: Iterable[Answered],
+    answers: Iterable[FetchedRow],
     features: Sequence[str],
     freshness: Freshness,
     *,
     timed: bool,
     verified: bool = True,
-) -> Fetched:
+) -> FetchResult:
     """Match answers to the keys that they are for.
 
     Keys are compared as text, byte for byte. A key without an answer is `missing`, a key with two
     or more is `ambiguous`, and answers for keys that were not requested are ignored. `timed` says
     whether the source gives the time of its events.
     """
-    by_key: dict[str, Answered | None] = {}
+    by_key: dict[str, FetchedRow | None] = {}
     for answer in answers:
         if answer.key is None or isinstance(answer.key, _NO_KEYS):
             continue  # or it would answer for the key that is called "None"
@@ -171,10 +171,12 @@ def match(
         records[i] = found.record
     columns = {name: [record.get(name) for record in records] for name in features}
     priced = any(price is not None for price in prices)
-    return Fetched(columns, reasons, ages if timed else None, prices if priced else None, verified)
+    return FetchResult(
+        columns, reasons, ages if timed else None, prices if priced else None, verified
+    )
 
 
-_NOTHING = Answered(None, None)
+_NOTHING = FetchedRow(None, None)
 _NO_KEYS = (bool, list, dict)
 
 

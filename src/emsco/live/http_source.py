@@ -13,7 +13,7 @@ from urllib.parse import quote, unquote, urlsplit
 from emsco.core.decisions import ACCEPTED, INVALID_KEY, INVALID_VALUE, TIMEOUT
 from emsco.exceptions import InvalidKeyError, SourcesError
 from emsco.live.billing import BILLED, Billing, UnbilledError, is_unbilled
-from emsco.live.fetch_result import Answered, Fetched, Key, Values, key_text, match
+from emsco.live.fetch_result import FetchedRow, FetchResult, Key, Values, key_text, match
 from emsco.live.http_connections import MOST_BYTES, Connections, Response
 from emsco.live.json_document import UNREADABLE, read_document, unpacked
 from emsco.live.json_pointer import check_pointer, look_up
@@ -186,7 +186,9 @@ class HTTPClient:
         longest = source.timeout + (APART if source.paid else 0.0)
         self._connections = Connections(headers, longest)
 
-    async def fetch(self, keys: Sequence[Key], values: Values, token: str | None = None) -> Fetched:
+    async def fetch(
+        self, keys: Sequence[Key], values: Values, token: str | None = None
+    ) -> FetchResult:
         """Fetch the values of these keys; `token` is the same if a request is repeated."""
         header = self._source.idempotency_header
         sent = {header: token} if header is not None and token is not None else {}
@@ -196,7 +198,7 @@ class HTTPClient:
 
     async def _fetch_each(
         self, keys: Sequence[Key], values: Values, headers: Mapping[str, str]
-    ) -> Fetched:
+    ) -> FetchResult:
         rows = [{name: values[name][i] for name in self._source.needs} for i in range(len(keys))]
         asked = [self._fetch_one(key, row, headers) for key, row in zip(keys, rows, strict=True)]
         found = await asyncio.gather(*asked)
@@ -211,7 +213,7 @@ class HTTPClient:
         prices = [price if one[2] else 0.0 for price, one in zip(told, found, strict=True)]
         return fetched._replace(prices=prices)
 
-    def _matched(self, keys: Sequence[Key], answers: list[Answered]) -> Fetched:
+    def _matched(self, keys: Sequence[Key], answers: list[FetchedRow]) -> FetchResult:
         source = self._source
         verified = source.key_field is not None
         return match(
@@ -220,7 +222,7 @@ class HTTPClient:
 
     async def _fetch_one(
         self, key: Key, row: Mapping[str, Any], headers: Mapping[str, str]
-    ) -> tuple[Answered | None, str, bool]:
+    ) -> tuple[FetchedRow | None, str, bool]:
         """Ask for one row: what was answered, or why nothing was, and whether it may be billed."""
         url = self._template.fill({"key": key_text(key), **row}, _encoded)
         try:
@@ -228,7 +230,7 @@ class HTTPClient:
         except TimeoutError as error:
             return None, TIMEOUT, not is_unbilled(error)
         except ConnectionError as error:
-            return Answered(key, None), ACCEPTED, not is_unbilled(error)
+            return FetchedRow(key, None), ACCEPTED, not is_unbilled(error)
         is_billed = response.status in self._source.billing.statuses
         if response.status in _NOT_FOUND:
             return None, ACCEPTED, is_billed
@@ -252,7 +254,7 @@ class HTTPClient:
 
     async def _fetch_batch(
         self, keys: Sequence[Key], values: Values, headers: Mapping[str, str]
-    ) -> Fetched:
+    ) -> FetchResult:
         body = {
             "keys": [key_text(key) for key in keys],
             "values": {n: [*v] for n, v in values.items()},
@@ -268,18 +270,18 @@ class HTTPClient:
             raise failed(f"The service answered with status {response.status}.")
         return self._matched(keys, [self._answer(None, row) for row in rows])
 
-    def _answer(self, key: Key, document: Any) -> Answered:
+    def _answer(self, key: Key, document: Any) -> FetchedRow:
         source = self._source
         if document is UNREADABLE:
-            return Answered(key, None, reason=INVALID_VALUE)
+            return FetchedRow(key, None, reason=INVALID_VALUE)
         if not isinstance(document, dict):
-            return Answered(key, None)
+            return FetchedRow(key, None)
         if source.key_field is not None:
             key = look_up(document, source.key_field)
         moment = look_up(document, source.time_field) if source.time_field else None
         price = look_up(document, source.price_field) if source.price_field else None
         record = {feature: look_up(document, at) for feature, at in self._pointers.items()}
-        return Answered(key, record, moment, price)
+        return FetchedRow(key, record, moment, price)
 
     async def close(self) -> None:
         """Close every connection."""

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from emsco.core.decisions import MISSING
-from emsco.live.fetch_result import Fetched, Key, Values
+from emsco.live.fetch_result import FetchResult, Key, Values
 from emsco.live.source import LiveSource
 
 
@@ -59,10 +59,10 @@ class KnownClient:
 
     features: tuple[str, ...]
 
-    async def fetch(self, keys: Sequence[Key], values: Values) -> Fetched:
+    async def fetch(self, keys: Sequence[Key], values: Values) -> FetchResult:
         """Say that the values are missing, at no price."""
         del values
-        nothing = Fetched.failed(self.features, len(keys), MISSING)
+        nothing = FetchResult.failed(self.features, len(keys), MISSING)
         return nothing._replace(prices=[0.0] * len(keys))
 
     async def close(self) -> None:

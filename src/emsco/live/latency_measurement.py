@@ -15,9 +15,9 @@ from emsco._utils.progress import tell
 from emsco.core.costs import Costs
 from emsco.core.decisions import ACCEPTED, BUDGET, CIRCUIT_OPEN, DEADLINE, ERROR, TIMEOUT
 from emsco.exceptions import SourcesError
-from emsco.live.fetch_all import Purse, Survey
+from emsco.live.fetch_all import Purse, SourceFetcher
 from emsco.live.fetch_result import Key, first_places
-from emsco.live.purchases import Bought
+from emsco.live.purchases import Purchase
 from emsco.live.sources import Sources
 
 MOST_ROWS = 100  # of a batch
@@ -75,7 +75,7 @@ class Timing:
 
 
 @dataclass(frozen=True)
-class Measured:
+class LatencyMeasurement:
     """How long sources took, and what that cost."""
 
     timings: tuple[Timing, ...]
@@ -117,7 +117,7 @@ async def measure(
     *,
     rounds: int = 20,
     max_spend: float | None = None,
-) -> Measured:
+) -> LatencyMeasurement:
     """Time sources, one row at a time and then many rows at once.
 
     Nothing is answered from a cache, and nothing is asked again. A source that is paid for is asked
@@ -145,7 +145,7 @@ async def measure(
     plain = {name: replace(source, ttl=None, retries=0) for name, source in sources.items()}
     given = dict(known or {})
     places = sorted(first_places(keys).values())
-    async with Survey(plain, costs, timed, given) as survey:
+    async with SourceFetcher(plain, costs, timed, given) as survey:
         clock = _Clock(survey, costs, sources, rounds, Purse(max_spend))
         for number in range(rounds):
             place = places[number % len(places)]
@@ -157,14 +157,14 @@ async def measure(
             for number in range(rounds):
                 await clock.time_many(many, have, number)
     timings = tuple(clock.timings[name] for name in costs.names if name in clock.timings)
-    return Measured(timings, clock.purse.spent, clock.purse.unknown)
+    return LatencyMeasurement(timings, clock.purse.spent, clock.purse.unknown)
 
 
 class _Clock:
     """Times sources, as far as the money goes."""
 
     def __init__(
-        self, survey: Survey, costs: Costs, sources: Sources, rounds: int, purse: Purse
+        self, survey: SourceFetcher, costs: Costs, sources: Sources, rounds: int, purse: Purse
     ) -> None:
         self._survey, self._rounds, self.purse = survey, rounds, purse
         self._unit = f" {costs.unit}".rstrip()
@@ -226,7 +226,7 @@ class _Clock:
         if len(answered) < len(rows):
             timing.failed[next(row.reason for row in rows if row.reason in _UNANSWERED)] += 1
 
-    def _charge(self, name: str, rows: Sequence[Bought]) -> None:
+    def _charge(self, name: str, rows: Sequence[Purchase]) -> None:
         if name not in self._paid:
             return
         for row in rows:

@@ -22,11 +22,11 @@ from emsco.core.decisions import ACCEPTED, Decisions
 from emsco.exceptions import SourcesError
 from emsco.live.accounts import Accounts, OwnAccounts
 from emsco.live.call import Call
-from emsco.live.coalescing import Gate
-from emsco.live.decision_log import DECISIONS, DROP, NO_LOG, Log
+from emsco.live.coalescing import CoalescingGate
+from emsco.live.decision_log import DECISIONS, DROP, NO_LOG, DecisionLog
 from emsco.live.fetch_result import Key
-from emsco.live.live_plan import Terms
-from emsco.live.purchases import Spending
+from emsco.live.live_plan import LivePlan
+from emsco.live.purchases import SourceSpending
 from emsco.live.receipt import Receipts
 from emsco.live.sources import Sources
 
@@ -94,16 +94,16 @@ class LiveCascade:
         if decider.layout.answers is not None:
             raise SourcesError("A cascade before logged answers decides tables, not live rows.")
         _check_limits(max_cost=max_cost, deadline=deadline)
-        self._terms = Terms(decider, max_cost)
+        self._terms = LivePlan(decider, max_cost)
         self._sources = sources if isinstance(sources, Sources) else Sources(sources)
         self._sources.check(self._terms.costs, self._terms.bought)
         needs = (self._sources[name].needs for name in self._terms.bought)
         self._used = frozenset(feature for needed in needs for feature in needed)
         self._deadline = deadline
-        self._log = None if log is None else Log(log, on_log_failure)
+        self._log = None if log is None else DecisionLog(log, on_log_failure)
         self._log_values = log_values
-        self._gates: dict[str, Gate] | None = None
-        self._spending: dict[str, Spending] = {}
+        self._gates: dict[str, CoalescingGate] | None = None
+        self._spending: dict[str, SourceSpending] = {}
         self._accounts = OwnAccounts() if accounts is None else accounts
         self._left_alone: set[str] = set()  # sources that fail elsewhere
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -118,12 +118,12 @@ class LiveCascade:
         return self._terms.model
 
     @property
-    def terms(self) -> Terms:
+    def terms(self) -> LivePlan:
         """What all decisions have in common: the model, its sources and their prices."""
         return self._terms
 
     @property
-    def gates(self) -> Mapping[str, Gate]:
+    def gates(self) -> Mapping[str, CoalescingGate]:
         """The gate before each source, while this live cascade is open."""
         return MappingProxyType(self._gates or {})
 
@@ -133,7 +133,7 @@ class LiveCascade:
         return self._terms.promise
 
     @property
-    def spending(self) -> Mapping[str, Spending]:
+    def spending(self) -> Mapping[str, SourceSpending]:
         """What was spent on each source since this live cascade was made."""
         return MappingProxyType(self._spending)
 
@@ -159,7 +159,7 @@ class LiveCascade:
         return 0 if self._log is None else self._log.lost[DECISIONS]
 
     @property
-    def log(self) -> Log | None:
+    def log(self) -> DecisionLog | None:
         """The log of decisions; None: nothing is logged."""
         return self._log
 
@@ -170,7 +170,7 @@ class LiveCascade:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    def _open(self) -> dict[str, Gate]:
+    def _open(self) -> dict[str, CoalescingGate]:
         loop = asyncio.get_running_loop()
         if self._gates is not None and self._loop is not loop:
             raise SourcesError(
@@ -181,9 +181,9 @@ class LiveCascade:
         if self._gates is None:
             terms = self._terms
             self._gates = {
-                name: Gate(
+                name: CoalescingGate(
                     self._sources[name], terms.features[name], terms.priced[name].cost,
-                    self._spending.setdefault(name, Spending()), self._accounts, name,
+                    self._spending.setdefault(name, SourceSpending()), self._accounts, name,
                 )
                 for name in terms.bought
             }  # fmt: skip

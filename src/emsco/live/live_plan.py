@@ -12,7 +12,7 @@ from emsco.live.certificate_scope import promise
 
 
 @dataclass(frozen=True)
-class Terms:
+class LivePlan:
     """What all decisions of a live cascade have in common.
 
     Parameters

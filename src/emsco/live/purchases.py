@@ -11,7 +11,7 @@ from emsco.core.decisions import ACCEPTED
 FETCHED, CACHED, SHARED, KNOWN = "fetched", "cached", "shared", "known"
 
 
-class Bought(NamedTuple):
+class Purchase(NamedTuple):
     """What one row got of a source: values, or the reason why it got none."""
 
     values: tuple[Any, ...] | None
@@ -24,7 +24,7 @@ class Bought(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Batch(Sequence[Bought]):
+class PurchaseBatch(Sequence[Purchase]):
     """What some rows got of a source, column by column: a thousand rows take no object each.
 
     Parameters
@@ -56,12 +56,12 @@ class Batch(Sequence[Bought]):
     @classmethod
     def all_alike(
         cls, n_rows: int, reason: str, *, how: str = FETCHED, paid: float = 0.0, billed: bool = True
-    ) -> Batch:
+    ) -> PurchaseBatch:
         """Return rows that got no values, all for the same reason."""
         return cls({}, [reason] * n_rows, [how] * n_rows, [paid] * n_rows, [billed] * n_rows)
 
     @classmethod
-    def of(cls, rows: Sequence[Bought], features: Sequence[str]) -> Batch:
+    def of(cls, rows: Sequence[Purchase], features: Sequence[str]) -> PurchaseBatch:
         """Combine single rows."""
         moments = [row.moment for row in rows]
         return cls(
@@ -80,19 +80,19 @@ class Batch(Sequence[Bought]):
         """What is known to be charged, for all rows."""
         return sum(paid for paid, sure in zip(self.paid, self.billed, strict=True) if sure)
 
-    def unsure(self, price: float, rows: Sequence[int] | None = None) -> Batch:
+    def unsure(self, price: float, rows: Sequence[int] | None = None) -> PurchaseBatch:
         """Return the same rows, of which some (None: all) may have been charged for at a price."""
         paid, billed = list(self.paid), list(self.billed)
         for i in range(len(self)) if rows is None else rows:
             paid[i], billed[i] = price, False
         return replace(self, paid=paid, billed=billed)
 
-    def padded(self, n_rows: int, reason: str) -> Batch:
+    def padded(self, n_rows: int, reason: str) -> PurchaseBatch:
         """Return the same rows, and as many without values, for a reason, as are lacking."""
         lacking = n_rows - len(self)
         if not lacking:
             return self
-        return Batch(
+        return PurchaseBatch(
             {name: [*column, *[None] * lacking] for name, column in self.columns.items()},
             [*self.reasons, *[reason] * lacking],
             [*self.how, *[FETCHED] * lacking],
@@ -106,14 +106,14 @@ class Batch(Sequence[Bought]):
         return len(self.reasons)
 
     @overload
-    def __getitem__(self, row: int) -> Bought: ...
+    def __getitem__(self, row: int) -> Purchase: ...
     @overload
-    def __getitem__(self, row: slice) -> list[Bought]: ...
-    def __getitem__(self, row: int | slice) -> Bought | list[Bought]:
+    def __getitem__(self, row: slice) -> list[Purchase]: ...
+    def __getitem__(self, row: int | slice) -> Purchase | list[Purchase]:
         if isinstance(row, slice):
             return [self[i] for i in range(*row.indices(len(self)))]
         reason = self.reasons[row]
-        return Bought(
+        return Purchase(
             tuple(c[row] for c in self.columns.values()) if reason == ACCEPTED else None,
             reason,
             self.how[row],
@@ -123,12 +123,12 @@ class Batch(Sequence[Bought]):
             self.verified,
         )
 
-    def __iter__(self) -> Iterator[Bought]:
+    def __iter__(self) -> Iterator[Purchase]:
         return (self[row] for row in range(len(self)))
 
 
 @dataclass
-class Spending:
+class SourceSpending:
     """What was spent on one source.
 
     Parameters

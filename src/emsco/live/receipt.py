@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import overload
 
-from emsco.live.live_plan import Terms
-from emsco.live.purchases import Batch
+from emsco.live.live_plan import LivePlan
+from emsco.live.purchases import PurchaseBatch
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Receipt:
         return tuple(fetch.source for fetch in self.fetches if not fetch.billed)
 
 
-class Asked:
+class SourceAnswer:
     """What one source gave for some rows of a call, from which receipts are made.
 
     Parameters
@@ -102,7 +102,7 @@ class Asked:
         The stage that bought it.
     rows : sequence of int
         The rows of the call that it was asked for.
-    batch : Batch
+    batch : PurchaseBatch
         What they got.
     waited : float
         How many seconds they waited.
@@ -113,7 +113,7 @@ class Asked:
     """
 
     def __init__(
-        self, source: str, stage: int, rows: Sequence[int], batch: Batch, waited: float,
+        self, source: str, stage: int, rows: Sequence[int], batch: PurchaseBatch, waited: float,
         extra: Sequence[float] | None, now: float,
     ) -> None:  # fmt: skip
         self.source, self.stage, self.rows = source, stage, rows
@@ -142,8 +142,8 @@ class Receipts(Sequence[Receipt]):
 
     def __init__(
         self,
-        terms: Terms,
-        asked: Sequence[Asked],
+        terms: LivePlan,
+        asked: Sequence[SourceAnswer],
         n_rows: int,
         call: str | Sequence[str] | None = None,
     ) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from emsco.core.decisions import ACCEPTED, ERROR, INVALID_VALUE
 from emsco.exceptions import SourcesError, require
 from emsco.live.billing import UnbilledError
-from emsco.live.fetch_result import Answered, Fetched, Key, Values, as_text, key_text, match
+from emsco.live.fetch_result import FetchedRow, FetchResult, Key, Values, as_text, key_text, match
 from emsco.live.json_document import read_document
 from emsco.live.source import LiveSource, address_of, fields_of
 from emsco.live.template import Template
@@ -112,7 +112,7 @@ class RedisClient:
             ) from None
         self._free: list[Any] = []
 
-    async def fetch(self, keys: Sequence[Key], values: Values) -> Fetched:
+    async def fetch(self, keys: Sequence[Key], values: Values) -> FetchResult:
         """Fetch the values of these keys in one round trip."""
         texts = [key_text(key) for key in keys]
         places = self._places(texts, values)
@@ -170,7 +170,7 @@ class RedisClient:
             for i, text in enumerate(texts)
         ]
 
-    def _read_whole(self, texts: list[str], replies: list[Any]) -> Fetched | None:
+    def _read_whole(self, texts: list[str], replies: list[Any]) -> FetchResult | None:
         """Read hashes by column where each answers for its own key, and is not too old.
 
         That is the usual case, and reading it row by row would take as long as fetching it. None:
@@ -193,32 +193,32 @@ class RedisClient:
                 return None
         columns = {feature: [*fields[field_]] for feature, field_ in self._fields.items()}
         reasons = [ACCEPTED] * len(texts)
-        return Fetched(columns, reasons, ages, verified=key_field is not None)
+        return FetchResult(columns, reasons, ages, verified=key_field is not None)
 
-    def _read_hash(self, key: Key, reply: Any) -> Answered | None:
+    def _read_hash(self, key: Key, reply: Any) -> FetchedRow | None:
         if isinstance(reply, Exception):
             return _refused(key, reply)
         if all(value is None for value in reply):
             return None
         return self._answer(key, dict(zip(self._wanted, reply, strict=True)))
 
-    def _read_json(self, key: Key, reply: Any) -> Answered | None:
+    def _read_json(self, key: Key, reply: Any) -> FetchedRow | None:
         if reply is None:
             return None
         if isinstance(reply, Exception):
             return _refused(key, reply)
         document = read_document(reply)
         if not isinstance(document, dict):
-            return Answered(key, None, reason=INVALID_VALUE)
+            return FetchedRow(key, None, reason=INVALID_VALUE)
         return self._answer(key, document)
 
-    def _answer(self, key: Key, stored: Mapping[str, Any]) -> Answered | None:
+    def _answer(self, key: Key, stored: Mapping[str, Any]) -> FetchedRow | None:
         field_, moment = self._source.key_field, self._source.time_field
         echoed = key if field_ is None else stored.get(field_)
         if echoed is None or isinstance(echoed, list | dict) or key_text(echoed) != key_text(key):
             return None  # a reply for another key: this one is missing, and that one has its own
         record = {feature: stored.get(f) for feature, f in self._fields.items()}
-        return Answered(echoed, record, stored.get(moment or ""))
+        return FetchedRow(echoed, record, stored.get(moment or ""))
 
     async def close(self) -> None:
         """Close every connection."""
@@ -226,10 +226,10 @@ class RedisClient:
             await self._free.pop().disconnect()
 
 
-def _refused(key: Key, refusal: Exception) -> Answered:
+def _refused(key: Key, refusal: Exception) -> FetchedRow:
     """Say that a row alone failed: by what is stored under its key, or for another reason."""
     is_other = str(refusal).startswith("WRONGTYPE")
-    return Answered(key, None, reason=INVALID_VALUE if is_other else ERROR)
+    return FetchedRow(key, None, reason=INVALID_VALUE if is_other else ERROR)
 
 
 def no_retry() -> Any:

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 
 
-class Slots:
+class AdjustableSemaphore:
     """A limited number of places; the limit may change while callers wait.
 
     Parameters
@@ -18,9 +18,9 @@ class Slots:
     Examples
     --------
     >>> import asyncio
-    >>> from emsco.live.semaphore import Slots
+    >>> from emsco.live.semaphore import AdjustableSemaphore
     >>> async def most_at_once(n_callers, limit):
-    ...     slots, running, most = Slots(lambda: limit), 0, 0
+    ...     slots, running, most = AdjustableSemaphore(lambda: limit), 0, 0
     ...     async def work():
     ...         nonlocal running, most
     ...         async with slots:

@@ -14,7 +14,7 @@ from math import isfinite
 from typing import Any, Protocol
 
 from emsco.exceptions import SourcesError
-from emsco.live.fetch_result import Fetched, Freshness, Key, Values
+from emsco.live.fetch_result import FetchResult, Freshness, Key, Values
 
 APART = 10.0  # seconds that a paid request may take after its caller has left
 
@@ -22,7 +22,7 @@ APART = 10.0  # seconds that a paid request may take after its caller has left
 class Client(Protocol):
     """Protocol of an opened source, which fetches many keys at once and keeps its connections."""
 
-    async def fetch(self, keys: Sequence[Key], values: Values) -> Fetched:
+    async def fetch(self, keys: Sequence[Key], values: Values) -> FetchResult:
         """Fetch the values of these keys.
 
         Parameters

@@ -16,7 +16,7 @@ import numpy as np
 
 from emsco.exceptions import InvalidKeyError, SourcesError, require
 from emsco.live.billing import UnbilledError
-from emsco.live.fetch_result import Answered, Fetched, Key, Values, as_text, key_text, match
+from emsco.live.fetch_result import FetchedRow, FetchResult, Key, Values, as_text, key_text, match
 from emsco.live.log_redaction import quieten, quietly
 from emsco.live.request_values import unwritten
 from emsco.live.source import LiveSource, address_of, fields_of
@@ -116,7 +116,7 @@ class SQLClient:
                 "installed, as in postgresql+asyncpg://user@host/database."
             ) from None
 
-    async def fetch(self, keys: Sequence[Key], values: Values) -> Fetched:
+    async def fetch(self, keys: Sequence[Key], values: Values) -> FetchResult:
         """Fetch the values of these keys in one query."""
         try:
             with quietly():
@@ -139,7 +139,7 @@ class SQLClient:
         wrong = (self._data_error, OverflowError, UnicodeError)
         return state.startswith("22") or isinstance(error, wrong)
 
-    async def _ask(self, keys: Sequence[Key], values: Values) -> list[Answered]:
+    async def _ask(self, keys: Sequence[Key], values: Values) -> list[FetchedRow]:
         connection = await self._connect()
         asking = asyncio.ensure_future(self._ask_parts(connection, keys, values))
         try:
@@ -158,9 +158,9 @@ class SQLClient:
 
     async def _ask_parts(
         self, connection: Any, keys: Sequence[Key], values: Values
-    ) -> list[Answered]:
+    ) -> list[FetchedRow]:
         """Ask for all rows at once that need the same values, beside those that rows repeat."""
-        found: list[Answered] = []
+        found: list[FetchedRow] = []
         places = range(len(keys))
         if self._echoed is None and self._needs:  # the first row tells what the result repeats
             found += await self._ask_part(connection, keys, values, places[:1], self._needs)
@@ -180,7 +180,7 @@ class SQLClient:
         values: Values,
         places: Sequence[int],
         apart: Sequence[str],
-    ) -> list[Answered]:
+    ) -> list[FetchedRow]:
         """Ask for rows that have the same values of some features."""
         bound = {name: list(dict.fromkeys(values[name][i] for i in places)) for name in self._needs}
         bound[KEYS] = [keys[i] for i in places]
@@ -194,7 +194,7 @@ class SQLClient:
 
     async def _execute(
         self, connection: Any, bound: dict[str, list[Any]], apart: Mapping[str, Any]
-    ) -> list[Answered]:
+    ) -> list[FetchedRow]:
         if self._is_spelled:
             bound = {name: [*map(_spelled, column)] for name, column in bound.items()}
         result = await connection.execute(self._query, bound)
@@ -224,7 +224,7 @@ class SQLClient:
         task.add_done_callback(self._ending.discard)
         return task
 
-    def _answer(self, row: Mapping[str, Any], apart: Mapping[str, Any]) -> Answered:
+    def _answer(self, row: Mapping[str, Any], apart: Mapping[str, Any]) -> FetchedRow:
         lacking = [name for name in self._fields.values() if name not in row]
         if self._source.key_field not in row or lacking:
             wanted = [self._source.key_field, *lacking]
@@ -235,7 +235,7 @@ class SQLClient:
         if self._needs and key is not None:
             used = [row[n] if n in row else apart[n] for n in self._needs]
             key = (key_text(key), *map(_spelled, used))
-        return Answered(key, record, _plain(moment))
+        return FetchedRow(key, record, _plain(moment))
 
     async def close(self) -> None:
         """Close every connection."""

@@ -18,7 +18,7 @@ _COMPARED = ("emsco", "numpy", "scipy", "scikit-learn")
 
 
 @dataclass(frozen=True)
-class Job:
+class TaskInput:
     """What all tasks of one call have in common; one object of Ray's store."""
 
     function: Callable[[Any, Any], Any]
@@ -27,7 +27,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Done:
+class TaskResult:
     """The results of some chunks, and the seconds that they took."""
 
     results: list[Any]
@@ -35,7 +35,7 @@ class Done:
 
 
 @dataclass(frozen=True)
-class Failed:
+class TaskFailure:
     """What a function raised, and where."""
 
     error: BaseException
@@ -47,10 +47,10 @@ class _RemoteError(Exception):
 
 
 # The job at hand: its arrays lie in Ray's store, but the rest of it would be unpickled per task.
-_held: tuple[str, Job] | None = None
+_held: tuple[str, TaskInput] | None = None
 
 
-def run_chunks(reference: list[Any], chunks: list[Any]) -> Done | Failed:
+def run_chunks(reference: list[Any], chunks: list[Any]) -> TaskResult | TaskFailure:
     """Run the function of a job over chunks; `reference` holds the job's place in the store."""
     try:
         job = _load(reference[0])
@@ -58,10 +58,10 @@ def run_chunks(reference: list[Any], chunks: list[Any]) -> Done | Failed:
         results = [job.function(chunk, job.shared) for chunk in chunks]
     except Exception as error:
         return _portable(error)
-    return Done(results, time.perf_counter() - started)
+    return TaskResult(results, time.perf_counter() - started)
 
 
-def reraise(failed: Failed) -> None:
+def reraise(failed: TaskFailure) -> None:
     """Raise what a function raised, with the traceback of the worker as its cause."""
     raise failed.error from _RemoteError(f"\n{failed.trace}")
 
@@ -77,14 +77,14 @@ def versions_here() -> dict[str, str]:
     return found
 
 
-def _load(reference: Any) -> Job:
+def _load(reference: Any) -> TaskInput:
     global _held
     if _held is None or _held[0] != reference.hex():
         import ray
 
         _held = None  # two jobs in memory at once may be too much
         try:
-            job: Job = ray.get(reference)
+            job: TaskInput = ray.get(reference)
         except ray.exceptions.RaySystemError as error:
             told = str(error).partition("\n")[0].removeprefix("System error: ")
             raise EngineError(
@@ -108,11 +108,11 @@ def _refuse_others(expected: dict[str, str]) -> None:
             )
 
 
-def _portable(error: Exception) -> Failed:
+def _portable(error: Exception) -> TaskFailure:
     """Keep an error as it is if it can be sent, else what it says."""
     trace = "".join(traceback.format_exception(error))
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:
         error = EngineError(f"{type(error).__name__}: {error}")
-    return Failed(error, trace)
+    return TaskFailure(error, trace)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self, TypeVar
 
 from emsco.exceptions import EngineError, require
-from emsco.ray._worker import Done, Failed, Job, reraise, run_chunks, versions_here
+from emsco.ray._worker import TaskFailure, TaskInput, TaskResult, reraise, run_chunks, versions_here
 from emsco.ray.cluster import count_cpus, join, leave
 
 Chunk = TypeVar("Chunk")
@@ -183,7 +183,7 @@ class RayEngine:
         if self._sent is None or self._sent[0] is not function or self._sent[1] is not shared:
             ray = require("ray", "ray")
             self._sent = self._seconds = None
-            job = Job(function, shared, versions_here())
+            job = TaskInput(function, shared, versions_here())
             self._sent = function, shared, ray.put(job)
         return self._sent[2]
 
@@ -218,7 +218,7 @@ class RayEngine:
     def _results(self, ray: Any, finished: Any) -> list[Any]:
         """Fetch what a task gave; if it was lost with its node, Ray runs the task again."""
         try:
-            outcome: Done | Failed = ray.get(finished)
+            outcome: TaskResult | TaskFailure = ray.get(finished)
         except ray.exceptions.RayError as error:
             # What a function raises comes as Failed, so this is about the cluster.
             told = str(error).strip().partition("\n")[0]
@@ -227,8 +227,8 @@ class RayEngine:
                 f"{self.retries + 1} times, the function needs more memory than a node has, or "
                 "crashes; if a module is missing, install it on every node."
             ) from error
-        if isinstance(outcome, Failed):
+        if isinstance(outcome, TaskFailure):
             reraise(outcome)
-        assert isinstance(outcome, Done)
+        assert isinstance(outcome, TaskResult)
         self._seconds = max(outcome.seconds / len(outcome.results), 1e-6)
         return outcome.results

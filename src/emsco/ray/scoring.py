@@ -29,7 +29,7 @@ _DIFFERENT = ("row", "confidence")  # in every row: dictionaries take long and s
 
 
 @dataclass(frozen=True)
-class Scored:
+class ScoringResult:
     """What a run has decided, and what it found decided.
 
     Parameters
@@ -69,7 +69,7 @@ def decide_dataset(
     keep: Sequence[str] = (),
     engine: RayEngine | None = None,
     force: bool = False,
-) -> Scored:
+) -> ScoringResult:
     """Decide all rows of a data set on a Ray cluster, and write the decisions to a folder.
 
     Row groups of the input are decided by the workers, stage by stage: columns of later stages are
@@ -146,7 +146,7 @@ def decide_dataset(
                 tell("decide rows", (len(counted) - 1) / len(missing))
         folder.remove_drafts(names)
     rows, accepted, cost = (sum(column) for column in zip(*counted, strict=True))
-    return Scored(
+    return ScoringResult(
         rows=int(rows),
         files=len(missing),
         rows_before=sum(piece.n_rows for piece in pieces) - int(rows),

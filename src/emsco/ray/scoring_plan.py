@@ -12,7 +12,7 @@ from typing import Any
 
 from pyarrow.fs import LocalFileSystem
 
-from emsco.arrow import Part
+from emsco.arrow import DatasetPart
 from emsco.exceptions import ArtifactError
 
 ROWS = 2**20  # of a part, unless a row group has more: about a second of work
@@ -26,7 +26,7 @@ class Piece:
     `version` tells the state of the input file, and `first_row` counts within it.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[DatasetPart, ...]
     version: str
     first_row: int
     name: str
@@ -42,7 +42,7 @@ class Piece:
         return sum(part.n_rows for part in self.parts)
 
 
-def plan(parts: Sequence[Part], digest: str, keep: Sequence[str]) -> list[Piece]:
+def plan(parts: Sequence[DatasetPart], digest: str, keep: Sequence[str]) -> list[Piece]:
     """Divide parts of a data set into pieces.
 
     A piece is named by its input file, the version of that file, its rows, the digest of the model
@@ -64,7 +64,7 @@ def plan(parts: Sequence[Part], digest: str, keep: Sequence[str]) -> list[Piece]
     return pieces
 
 
-def version_of(part: Part) -> str:
+def version_of(part: DatasetPart) -> str:
     """Tell the state of an input file: by its etag if the store has one, else by size and time."""
     if not part.path:
         raise ArtifactError(
@@ -89,9 +89,9 @@ def version_of(part: Part) -> str:
     return f"size {info.size} time {info.mtime_ns}"
 
 
-def _gathered(parts: Sequence[Part]) -> Iterator[list[Part]]:
+def _gathered(parts: Sequence[DatasetPart]) -> Iterator[list[DatasetPart]]:
     """Gather consecutive row groups until they have enough rows."""
-    held: list[Part] = []
+    held: list[DatasetPart] = []
     for part in parts:
         held.append(part)
         if sum(one.n_rows for one in held) >= ROWS:

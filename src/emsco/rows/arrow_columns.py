@@ -122,14 +122,14 @@ def _decoded(value: bytes | None) -> str | bytes | None:
         return value
 
 
-class Texts(NamedTuple):
+class TextColumn(NamedTuple):
     """A column of text: its distinct values, then None, and each row's index in them."""
 
     words: NDArray[np.object_]
     places: NDArray[np.intp]
 
     @classmethod
-    def read(cls, column: pa.Array, levels: Sequence[Any] = ()) -> Texts:
+    def read(cls, column: pa.Array, levels: Sequence[Any] = ()) -> TextColumn:
         """Read text; a missing value becomes None. `levels` are the categories of the model.
 
         Dates become text as from any frame; other types become the text that Arrow writes.
@@ -141,7 +141,7 @@ class Texts(NamedTuple):
         return cls.decode(column, reader_like(levels) if levels else to_text)
 
     @classmethod
-    def decode(cls, column: pa.DictionaryArray, read: Callable[[object], Any]) -> Texts:
+    def decode(cls, column: pa.DictionaryArray, read: Callable[[object], Any]) -> TextColumn:
         """Read each value of the dictionary once, with a function."""
         words = object_array([*(read(word) for word in python_values(column.dictionary)), None])
         places = column.indices.fill_null(len(words) - 1).cast(pa.int64()).to_numpy()
@@ -173,7 +173,7 @@ def as_given(
 ) -> NDArray[Any]:
     """Read a column as the model needs it; the library then reads it like any frame."""
     if _holds_text(reader):
-        return Texts.read(column, reader.known_levels).each()
+        return TextColumn.read(column, reader.known_levels).each()
     with suppress(pa.ArrowInvalid):
         return as_numbers(column)
     if respell is not None:
@@ -186,7 +186,7 @@ def read_unknown(column: pa.Array) -> NDArray[Any]:
     try:
         return as_numbers(column)
     except pa.ArrowInvalid:
-        return Texts.read(column).each()
+        return TextColumn.read(column).each()
 
 
 def is_number(text: str) -> bool:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from emsco.exceptions import ValuesError
-from emsco.rows.arrow_columns import Texts, as_numbers, is_number_type, is_text, is_text_type
+from emsco.rows.arrow_columns import TextColumn, as_numbers, is_number_type, is_text, is_text_type
 from emsco.rows.column_reader import BOOLEAN, CATEGORY, NUMBER, NUMERIC_CATEGORY, TEXT
 from emsco.rows.columns import refuse_invalid
 from emsco.rows.encoding import Array, Category, Number, category_of, number_of
@@ -120,7 +120,11 @@ class CategorySummary:
     ) -> CategorySummary:
         """Count the values of a block."""
         del name, first_row  # no text is invalid
-        texts = Texts.read(column) if is_text(column) else Texts.decode(column, _number_or_none)
+        texts = (
+            TextColumn.read(column)
+            if is_text(column)
+            else TextColumn.decode(column, _number_or_none)
+        )
         weights = np.ones(len(texts.places)) if weight is None else weight
         counted = np.bincount(texts.places, weights, minlength=len(texts.words))
         seen = np.bincount(texts.places, minlength=len(texts.words)) > 0
@@ -184,7 +188,7 @@ class Interval(NamedTuple):
 WIDEST = Interval(0, 2**64 - 1, 0.0, 2**63)
 
 
-class Counted(NamedTuple):
+class IntervalCounts(NamedTuple):
     """The values of a block in an interval: weights and counts by bin, or the values as keys."""
 
     weights: Array
@@ -192,7 +196,7 @@ class Counted(NamedTuple):
     keys: NDArray[np.uint64] | None = None
 
 
-def count_between(column: pa.Array, interval: Interval, weight: Array | None) -> Counted:
+def count_between(column: pa.Array, interval: Interval, weight: Array | None) -> IntervalCounts:
     """Count the values of a block in an interval, or list them if they are few."""
     values = as_numbers(column)
     weights = np.ones(len(values)) if weight is None else weight
@@ -201,24 +205,24 @@ def count_between(column: pa.Array, interval: Interval, weight: Array | None) ->
     inside = (keys >= np.uint64(interval.low)) & (keys <= np.uint64(interval.high))
     keys, weights = keys[inside], weights[inside]
     if interval.n_values <= _FEW:
-        return Counted(weights, np.ones(len(keys), dtype=np.int64), keys)
+        return IntervalCounts(weights, np.ones(len(keys), dtype=np.int64), keys)
     bins = ((keys - np.uint64(interval.low)) // np.uint64(_width(interval))).astype(np.int64)
     by_bin: Array = np.bincount(bins, weights, minlength=_BINS).astype(np.float64, copy=False)
-    return Counted(by_bin, np.bincount(bins, minlength=_BINS))
+    return IntervalCounts(by_bin, np.bincount(bins, minlength=_BINS))
 
 
-def add_counted(first: Counted, second: Counted) -> Counted:
+def add_counted(first: IntervalCounts, second: IntervalCounts) -> IntervalCounts:
     """Count two blocks as one."""
     if first.keys is None or second.keys is None:
-        return Counted(first.weights + second.weights, first.n_values + second.n_values)
-    return Counted(
+        return IntervalCounts(first.weights + second.weights, first.n_values + second.n_values)
+    return IntervalCounts(
         np.concatenate([first.weights, second.weights]),
         np.concatenate([first.n_values, second.n_values]),
         np.concatenate([first.keys, second.keys]),
     )
 
 
-def narrow_median(interval: Interval, counted: Counted, half: float) -> Interval:
+def narrow_median(interval: Interval, counted: IntervalCounts, half: float) -> Interval:
     """Narrow the interval of a lower median, at or below which `half` of the weight lies."""
     if counted.keys is not None:
         order = np.argsort(counted.keys, kind="stable")

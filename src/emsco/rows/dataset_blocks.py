@@ -23,8 +23,8 @@ from emsco.rows.column_reader import CATEGORY, NUMERIC_CATEGORY, TEXT, ColumnRea
 from emsco.rows.column_summary import (
     WIDEST,
     CategorySummary,
-    Counted,
     Interval,
+    IntervalCounts,
     NumberSummary,
     Summary,
     add_counted,
@@ -34,14 +34,14 @@ from emsco.rows.column_summary import (
     refuse_identifiers,
     value_of,
 )
-from emsco.rows.dataset_parts import Part, check_names, parts_of
+from emsco.rows.dataset_parts import DatasetPart, check_names, parts_of
 from emsco.rows.encoding import Array
-from emsco.rows.sampling import Drawn, merge_drawn, row_keys, share_out, take_rows
+from emsco.rows.sampling import ClassSample, merge_drawn, row_keys, share_out, take_rows
 
 MOST_CHUNKS = 64  # all their results are held at the same time
 _TEXT_LABELS: NDArray[Any] = np.array([], dtype=object)
 
-Chunk: TypeAlias = tuple[Part, ...]
+Chunk: TypeAlias = tuple[DatasetPart, ...]
 
 
 class Mapper(Protocol):
@@ -51,7 +51,7 @@ class Mapper(Protocol):
         """Return `function(chunk, shared)` for every chunk, in order."""
 
 
-class Here:
+class InProcessMapper:
     """Computes chunks one after the other, in this process."""
 
     def map(self, function: Callable[..., Any], chunks: Sequence[Any], *, shared: Any) -> list[Any]:
@@ -59,7 +59,7 @@ class Here:
         return [function(chunk, shared) for chunk in chunks]
 
 
-class Roles(NamedTuple):
+class ColumnRoles(NamedTuple):
     """Which columns hold labels and weights."""
 
     label: str
@@ -93,7 +93,7 @@ class Roles(NamedTuple):
         return weight
 
 
-class Sample(NamedTuple):
+class DatasetSample(NamedTuple):
     """Rows drawn from a data set."""
 
     table: pa.Table
@@ -107,11 +107,11 @@ class Blocks:
 
     Parameters
     ----------
-    chunks : tuple of tuple of Part
+    chunks : tuple of tuple of DatasetPart
         The parts, in order.
     schema : pyarrow.Schema
         The columns.
-    roles : Roles
+    roles : ColumnRoles
         Which columns hold labels and weights.
     engine : object with map(function, chunks, shared=...)
         What computes sums of chunks.
@@ -119,7 +119,7 @@ class Blocks:
 
     chunks: tuple[Chunk, ...]
     schema: pa.Schema
-    roles: Roles
+    roles: ColumnRoles
     engine: Mapper
 
     @classmethod
@@ -133,14 +133,14 @@ class Blocks:
                     f"With a data set, `{what}` must be the name of a column, got "
                     f"{type(name).__name__}."
                 )
-        roles = Roles(label, weight)
+        roles = ColumnRoles(label, weight)
         check_names(dataset.schema, roles.names)
         parts = parts_of(dataset)
         if not parts:
             raise ColumnsError("The data set has no rows.")
         size = -(-len(parts) // MOST_CHUNKS)
         chunks = tuple(tuple(parts[i : i + size]) for i in range(0, len(parts), size))
-        return cls(chunks, dataset.schema, roles, engine or Here())
+        return cls(chunks, dataset.schema, roles, engine or InProcessMapper())
 
     @property
     def n_rows(self) -> int:
@@ -176,7 +176,7 @@ class Blocks:
 
     def sample(
         self, n_rows: int, seed: int, names: Sequence[str], *, every_class: bool = False
-    ) -> Sample:
+    ) -> DatasetSample:
         """Draw rows with classes in proportion, in the order of the data set.
 
         With `every_class`, it is an error if a class has no row among them.
@@ -198,7 +198,7 @@ class Blocks:
         table = pa.Table.from_batches(batches).combine_chunks()
         (batch,) = table.to_batches() or [None]
         labels = read_labels(batch.column(self.roles.label), self.roles.label, self._texts)
-        return Sample(table.select(list(names)), labels, self.roles.read_weight(batch, 0))
+        return DatasetSample(table.select(list(names)), labels, self.roles.read_weight(batch, 0))
 
     @property
     def _texts(self) -> NDArray[Any] | None:
@@ -229,7 +229,7 @@ class Blocks:
         medians = {name: 0.0 for name, half in halves.items() if not half}
         intervals = {name: WIDEST for name in halves if name not in medians}
         while intervals:
-            counted: dict[str, Counted] = {}
+            counted: dict[str, IntervalCounts] = {}
             for part in self.engine.map(_count, self.chunks, shared=(self.roles, intervals)):
                 _add_into(counted, part)
             for name, found in counted.items():
@@ -279,7 +279,7 @@ class Labels(NamedTuple):
         return np.array([place.get(word, -1) for word in self.words], dtype=np.intp)[self.places]
 
 
-def _count_labels(chunk: Chunk, roles: Roles) -> Counter[Any]:
+def _count_labels(chunk: Chunk, roles: ColumnRoles) -> Counter[Any]:
     found: Counter[Any] = Counter()
     for first_row, batch in batches_of(chunk, roles.names):
         labels = Labels.read(batch.column(roles.label), roles.label, first_row)
@@ -289,10 +289,10 @@ def _count_labels(chunk: Chunk, roles: Roles) -> Counter[Any]:
     return found
 
 
-def _draw(chunk: Chunk, shared: tuple[Roles, dict[Any, int], int]) -> dict[Any, Drawn]:
+def _draw(chunk: Chunk, shared: tuple[ColumnRoles, dict[Any, int], int]) -> dict[Any, ClassSample]:
     """Find the rows of each class with the smallest keys."""
     roles, quotas, seed = shared
-    nothing = Drawn(np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.int64))
+    nothing = ClassSample(np.empty(0, dtype=np.uint64), np.empty(0, dtype=np.int64))
     drawn = dict.fromkeys(quotas, nothing)
     classes = np.array(list(quotas), dtype=object)
     for first_row, batch in batches_of(chunk, [roles.label]):
@@ -304,7 +304,7 @@ def _draw(chunk: Chunk, shared: tuple[Roles, dict[Any, int], int]) -> dict[Any, 
             if len(held.keys) >= quota:  # most keys are larger than those held
                 own = own[keys[own] < held.keys.max(initial=0)]
             if own.size:
-                drawn[label] = merge_drawn([held, Drawn(keys[own], first_row + own)], quota)
+                drawn[label] = merge_drawn([held, ClassSample(keys[own], first_row + own)], quota)
     return drawn
 
 
@@ -313,7 +313,7 @@ def _take(chunk: Chunk, shared: tuple[list[str], NDArray[np.int64]]) -> list[pa.
     return [batch for part in chunk for batch in take_rows(part, columns, rows)]
 
 
-def _summarise(chunk: Chunk, shared: tuple[Roles, dict[str, str]]) -> dict[str, Summary]:
+def _summarise(chunk: Chunk, shared: tuple[ColumnRoles, dict[str, str]]) -> dict[str, Summary]:
     roles, kinds = shared
     summaries: dict[str, Summary] = {}
     for first_row, batch in batches_of(chunk, [*kinds, *roles.names]):
@@ -334,9 +334,11 @@ def _merge_into(summaries: dict[str, Summary], others: Mapping[str, Summary]) ->
     refuse_identifiers(summaries)
 
 
-def _count(chunk: Chunk, shared: tuple[Roles, dict[str, Interval]]) -> dict[str, Counted]:
+def _count(
+    chunk: Chunk, shared: tuple[ColumnRoles, dict[str, Interval]]
+) -> dict[str, IntervalCounts]:
     roles, intervals = shared
-    counted: dict[str, Counted] = {}
+    counted: dict[str, IntervalCounts] = {}
     for first_row, batch in batches_of(chunk, [*intervals, *roles.names]):
         weight = roles.read_weight(batch, first_row)
         _add_into(
@@ -346,6 +348,6 @@ def _count(chunk: Chunk, shared: tuple[Roles, dict[str, Interval]]) -> dict[str,
     return counted
 
 
-def _add_into(counted: dict[str, Counted], others: Mapping[str, Counted]) -> None:
+def _add_into(counted: dict[str, IntervalCounts], others: Mapping[str, IntervalCounts]) -> None:
     for name, other in others.items():
         counted[name] = add_counted(counted[name], other) if name in counted else other

@@ -23,7 +23,7 @@ BATCH_ROWS = 2**16  # rows fitted on at a time
 
 
 @dataclass(frozen=True, eq=False)
-class Part:
+class DatasetPart:
     """Some consecutive rows of a data set, which are read together.
 
     Parameters
@@ -47,14 +47,16 @@ class Part:
     first_row: int
     n_rows: int
 
-    def readers(self, columns: Sequence[str], *, rows: int = BLOCK_ROWS) -> Iterator[Block | Batch]:
+    def readers(
+        self, columns: Sequence[str], *, rows: int = BLOCK_ROWS
+    ) -> Iterator[Block | BatchPart]:
         """Yield the rows in blocks to decide; `columns` are all that may be asked for.
 
         A column of a Parquet file is read when a block first asks for it.
         """
         if self.row_group is None:
             for batch in self.batches(columns, rows=rows):
-                yield Batch(batch)
+                yield BatchPart(batch)
             return
         group = RowGroup(self)
         for start in range(0, self.n_rows, rows):
@@ -89,7 +91,7 @@ class Part:
 class RowGroup:
     """A row group, with the columns that were read so far."""
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: DatasetPart) -> None:
         self._part = part
         self._held: dict[str, pa.Array] = {}
 
@@ -120,7 +122,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Batch:
+class BatchPart:
     """Rows that are in memory."""
 
     batch: pa.RecordBatch
@@ -137,7 +139,7 @@ class Batch:
         return chosen if rows is None else chosen.take(pa.array(rows))
 
 
-def parts_of(dataset: Any) -> list[Part]:
+def parts_of(dataset: Any) -> list[DatasetPart]:
     """Return the parts of a data set, in order.
 
     Parameters
@@ -160,7 +162,7 @@ def parts_of(dataset: Any) -> list[Part]:
             "A data set that is filtered or projected has no parts; write it to files first, or "
             "pass its batches: dataset.to_batches()."
         ) from error
-    parts: list[Part] = []
+    parts: list[DatasetPart] = []
     first_row = 0
     for fragment in fragments:
         path = str(getattr(fragment, "path", ""))
@@ -174,7 +176,7 @@ def parts_of(dataset: Any) -> list[Part]:
             for number, n_rows in sizes:
                 own = fragment if number is None else fragment.subset(row_group_ids=[number])
                 if n_rows:
-                    parts.append(Part(own, dataset.schema, path, number, first_row, n_rows))
+                    parts.append(DatasetPart(own, dataset.schema, path, number, first_row, n_rows))
                 first_row += n_rows
     return parts
 

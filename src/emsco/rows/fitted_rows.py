@@ -25,8 +25,8 @@ from scipy.special import betainc  # type: ignore[import-untyped]  # scipy has n
 from emsco.rows.columns import Columns
 from emsco.rows.copies import find_isolated
 from emsco.rows.row_hashes import (
+    HashableColumn,
     Hashes,
-    Values,
     digest_of_names,
     hash_exactly,
     hash_parts,
@@ -43,7 +43,7 @@ _ENOUGH = 20  # distinct rows: two tables with the same ones are the same table
 
 
 @dataclass(frozen=True)
-class View:
+class ColumnSetHashes:
     """Hashes of rows over one set of columns.
 
     Parameters
@@ -60,15 +60,15 @@ class View:
     hashes: tuple[Hashes, ...]
     isolated: NDArray[np.bool_] | None = None
 
-    def take(self, rows: NDArray[np.intp]) -> View:
+    def take(self, rows: NDArray[np.intp]) -> ColumnSetHashes:
         """Return some of the rows."""
         isolated = None if self.isolated is None else self.isolated[rows]
-        return View(self.columns, tuple(h[rows] for h in self.hashes), isolated)
+        return ColumnSetHashes(self.columns, tuple(h[rows] for h in self.hashes), isolated)
 
-    def in_no_order(self) -> View:
+    def in_no_order(self) -> ColumnSetHashes:
         """Return each array sorted; `isolated` goes with the finest one."""
         isolated = None if self.isolated is None else self.isolated[np.argsort(self.hashes[0])]
-        return View(self.columns, tuple(map(np.sort, self.hashes)), isolated)
+        return ColumnSetHashes(self.columns, tuple(map(np.sort, self.hashes)), isolated)
 
 
 @dataclass(frozen=True)
@@ -77,13 +77,13 @@ class HashedRows:
 
     Parameters
     ----------
-    views : tuple of View
+    views : tuple of ColumnSetHashes
         The hashes over several sets of columns, the largest set first.
     keys : array of hashes or None
         A hash of each row's key; None if rows have no keys.
     """
 
-    views: tuple[View, ...] = ()
+    views: tuple[ColumnSetHashes, ...] = ()
     keys: Hashes | None = None
 
     def take(self, rows: NDArray[np.intp]) -> HashedRows:
@@ -275,7 +275,7 @@ class FittedRows:
     def of(cls, rows: Rows, used: Iterable[str], groups: ArrayLike | None = None) -> FittedRows:
         """Hash rows over all columns, and over the columns used; and their groups, if given."""
         columns = rows.columns
-        values = {name: Values.read(column) for name, column in columns.items()}
+        values = {name: HashableColumn.read(column) for name, column in columns.items()}
         fine = hash_rows(values, tuple(columns), {}, b"", resolutions=1)[0]
         digest = sha256(np.sort(fine).tobytes()).hexdigest()
         spreads = {n: spread for n, v in values.items() if (spread := v.spread())}
@@ -288,15 +288,15 @@ class FittedRows:
         sets = tuple(dict.fromkeys((self.names, tuple(used))))
         if sets == self.sets or self.rows is None:
             return self
-        values = {name: Values.read(columns[name]) for name in sets[-1]}
+        values = {name: HashableColumn.read(columns[name]) for name in sets[-1]}
         return self._over(values, sets, self.rows.keys, self.rows.views)
 
     def _over(
         self,
-        values: Mapping[str, Values],
+        values: Mapping[str, HashableColumn],
         sets: tuple[tuple[str, ...], ...],
         keys: Hashes | None,
-        known: tuple[View, ...] = (),
+        known: tuple[ColumnSetHashes, ...] = (),
     ) -> FittedRows:
         """Hash rows over sets of columns; `known` are views of the same rows."""
         fitted = replace(self, sets=tuple(dict.fromkeys(sets)))
@@ -313,18 +313,20 @@ class FittedRows:
     def look(self, rows: Rows, keys: ArrayLike | None = None) -> HashedRows:
         """Hash other rows in the same way, over each set of columns that they have."""
         columns = rows.columns
-        values = {name: Values.read(columns[name]) for name in self.names if name in columns}
+        values = {
+            name: HashableColumn.read(columns[name]) for name in self.names if name in columns
+        }
         return HashedRows(self._views(values), rows.hash_keys(keys))
 
     def _views(
-        self, values: Mapping[str, Values], known: tuple[View, ...] = ()
-    ) -> tuple[View, ...]:
+        self, values: Mapping[str, HashableColumn], known: tuple[ColumnSetHashes, ...] = ()
+    ) -> tuple[ColumnSetHashes, ...]:
         salt, views = self.digest.encode(), {view.columns: view for view in known}
         for names in self.sets:
             columns = digest_of_names(names)
             if columns not in views and all(name in values for name in names):
                 hashes = hash_rows(values, names, self.spreads, salt)
                 isolated = find_isolated(hashes[0], hash_parts(values, names, salt))
-                views[columns] = View(columns, hashes, isolated)
+                views[columns] = ColumnSetHashes(columns, hashes, isolated)
         wanted = map(digest_of_names, self.sets)
         return tuple(views[columns] for columns in wanted if columns in views)

@@ -21,9 +21,9 @@ from typing import Any
 import numpy as np
 
 from emsco.exceptions import ArtifactError
-from emsco.rows.fitted_rows import FittedRows, HashedRows, View
+from emsco.rows.fitted_rows import ColumnSetHashes, FittedRows, HashedRows
 from emsco.rows.row_hashes import Hashes
-from emsco.rows.row_sketch import Part, Sketch
+from emsco.rows.row_sketch import Sketch, SmallestHashes
 
 _FORMAT = 2  # 1 had neither sketches nor figures
 
@@ -277,13 +277,13 @@ def _entry(fields: Any) -> Entry:
     if fields["format"] not in (1, _FORMAT):
         raise ValueError(f"format {fields['format']}")
     views = tuple(
-        View(str(view["columns"]), tuple(_hashes(text) for text in view["hashes"]))
+        ColumnSetHashes(str(view["columns"]), tuple(_hashes(text) for text in view["hashes"]))
         for view in fields["views"]
     )
     keys = None if fields["keys"] is None else _hashes(fields["keys"])
     sketch = fields["sketch"] if fields["format"] == _FORMAT else {}
     parts = {
-        name: Part(_hashes(text), int(total), int(clump))
+        name: SmallestHashes(_hashes(text), int(total), int(clump))
         for name, (text, total, clump) in sketch.items()
     }
     if not all(0 < len(part.hashes) <= part.total and part.clump > 0 for part in parts.values()):

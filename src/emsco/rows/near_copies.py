@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import binom  # type: ignore[import-untyped]  # scipy has no types
 
-from emsco.rows.row_hashes import Values
+from emsco.rows.row_hashes import HashableColumn
 
 FALSE_ALARM = 0.01  # the probability of an alarm if at least a fifth of the changes are inside
 
@@ -61,13 +61,13 @@ class Cliff(NamedTuple):
 
 
 def find_cliff(
-    columns: Mapping[str, Values], labels: NDArray[np.intp], rows: NDArray[np.intp]
+    columns: Mapping[str, HashableColumn], labels: NDArray[np.intp], rows: NDArray[np.intp]
 ) -> Cliff | None:
     """Compare the labels of close rows; None if there are too few rows.
 
     Parameters
     ----------
-    columns : mapping of str to Values
+    columns : mapping of str to HashableColumn
         The columns by name.
     labels : array of int
         The label of each row.
@@ -103,7 +103,7 @@ def find_cliff(
     )
 
 
-def _distances(columns: Sequence[Values]) -> NDArray[np.float32]:
+def _distances(columns: Sequence[HashableColumn]) -> NDArray[np.float32]:
     """Return the logarithm of the chance that a random row is as close, for each pair of rows."""
     n_rows = len(columns[0].numbers)
     total = np.zeros((n_rows, n_rows), dtype=np.float32)
@@ -117,7 +117,7 @@ def _distances(columns: Sequence[Values]) -> NDArray[np.float32]:
     return total
 
 
-def _chances(column: Values) -> NDArray[np.float32]:
+def _chances(column: HashableColumn) -> NDArray[np.float32]:
     """Return the chance that a random value is as close, for each pair of rows."""
     values = column.numbers
     if column.words is not None:  # words are equal or not; so are numbers among words

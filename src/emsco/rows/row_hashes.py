@@ -56,14 +56,14 @@ def hash_keys(X: Any, keys: ArrayLike | None = None) -> Hashes | None:
 
 
 @dataclass(frozen=True)
-class Values:
+class HashableColumn:
     """A column as numbers, and as hashes of its words if it has any."""
 
     numbers: NDArray[np.float64]  # NaN: missing, or a word
     words: Hashes | None  # 0: a number, or missing
 
     @classmethod
-    def read(cls, column: Any) -> Values:
+    def read(cls, column: Any) -> HashableColumn:
         """Read a column; a text that spells a number is that number."""
         values = plain(column)
         if values.dtype.kind in NUMERIC:
@@ -76,9 +76,9 @@ class Values:
         words = np.array([word for _, word in read], dtype=np.uint64)[places]
         return cls(numbers, words if words.any() else None)
 
-    def take(self, rows: NDArray[np.intp]) -> Values:
+    def take(self, rows: NDArray[np.intp]) -> HashableColumn:
         """Return some of the rows."""
-        return Values(self.numbers[rows], None if self.words is None else self.words[rows])
+        return HashableColumn(self.numbers[rows], None if self.words is None else self.words[rows])
 
     def spread(self) -> float:
         """Return the interquartile range of the numbers, or their deviation if it is 0."""
@@ -106,7 +106,7 @@ class Values:
 
 
 def hash_rows(
-    values: Mapping[str, Values],
+    values: Mapping[str, HashableColumn],
     names: Sequence[str],
     spreads: Mapping[str, float],
     salt: bytes,
@@ -124,7 +124,9 @@ def hash_rows(
     return tuple(hashed(cells) for cells in (None, *CELLS)[:resolutions])
 
 
-def hash_parts(values: Mapping[str, Values], names: Sequence[str], salt: bytes) -> Iterator[Hashes]:
+def hash_parts(
+    values: Mapping[str, HashableColumn], names: Sequence[str], salt: bytes
+) -> Iterator[Hashes]:
     """Hash each column by itself, at the finest resolution; their sum is the hash of the row.
 
     More than 64 columns are hashed in groups, so that what compares them takes a bounded time.

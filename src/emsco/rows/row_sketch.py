@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from emsco.rows.columns import Columns
 from emsco.rows.fitted_rows import count_repeated, is_beyond_chance, is_same_table
-from emsco.rows.row_hashes import Hashes, Values, finalise
+from emsco.rows.row_hashes import HashableColumn, Hashes, finalise
 
 _MOST = 1024  # hashes of a part
 _NEIGHBOURS = 3  # columns of the smallest window: no hash is of a single column, if there are more
@@ -32,7 +32,7 @@ _RUNS = 32  # rises and falls of a window: enough to be unlike all others by cha
 _STRETCH = 4  # windows of equal order count as one, because they overlap
 
 
-class Part(NamedTuple):
+class SmallestHashes(NamedTuple):
     """Hashes of one kind: the smallest ones, so that two tables keep the same.
 
     Parameters
@@ -56,17 +56,17 @@ class Sketch:
 
     Parameters
     ----------
-    parts : mapping of str to Part, default={}
+    parts : mapping of str to SmallestHashes, default={}
         The hashes over windows of columns, by the number of columns, and of the order of rows.
     """
 
-    parts: Mapping[str, Part] = field(default_factory=dict)
+    parts: Mapping[str, SmallestHashes] = field(default_factory=dict)
 
     @classmethod
     def of(cls, columns: Columns, labels: NDArray[Any]) -> Sketch:
         """Sketch rows with their labels."""
-        values = [Values.read(column) for column in columns.values()]
-        truth = Values.read(labels)
+        values = [HashableColumn.read(column) for column in columns.values()]
+        truth = HashableColumn.read(labels)
         parts = dict(_values_of(values))
         parts["order"] = _order_of(values, truth)
         parts["labels"] = _order_of([truth], truth)
@@ -78,7 +78,7 @@ class Sketch:
         return any(_is_alike(self.parts[name], other.parts[name]) for name in both)
 
 
-def _is_alike(one: Part, other: Part) -> bool:
+def _is_alike(one: SmallestHashes, other: SmallestHashes) -> bool:
     # Beyond the largest hash that a table has kept, nothing is known about it.
     cuts = [part.hashes[-1] for part in (one, other) if len(part.hashes) < part.total]
     cut = min(cuts, default=np.uint64(2**64 - 1))
@@ -99,7 +99,7 @@ def _is_alike(one: Part, other: Part) -> bool:
     )
 
 
-def _values_of(values: list[Values]) -> Iterator[tuple[str, Part]]:
+def _values_of(values: list[HashableColumn]) -> Iterator[tuple[str, SmallestHashes]]:
     """Hash each row over windows of neighbouring columns."""
     hashed = [column.hashes(b"", 0.0) for column in values]
     n_columns = len(hashed)
@@ -112,7 +112,7 @@ def _values_of(values: list[Values]) -> Iterator[tuple[str, Part]]:
         size = 2 * size if size < n_columns else 2 * n_columns
 
 
-def _order_of(values: list[Values], labels: Values) -> Part:
+def _order_of(values: list[HashableColumn], labels: HashableColumn) -> SmallestHashes:
     """Hash windows along the rows: where a column changes, and how often labels change between."""
     turns = np.append(_changes(labels) != 0, False)  # the last row has no next
     windows = []
@@ -130,7 +130,7 @@ def _order_of(values: list[Values], labels: Values) -> Part:
     return _part(windows, _STRETCH)
 
 
-def _changes(column: Values) -> NDArray[np.int64]:
+def _changes(column: HashableColumn) -> NDArray[np.int64]:
     """Return whether each value rises (1) or falls (-1) to the next; other changes are 1."""
     if column.words is not None:
         own = np.where(column.words > 0, column.words, column.hashes(b"", 0.0))
@@ -150,8 +150,8 @@ def _folded(hashes: list[Hashes]) -> Hashes:
     return total
 
 
-def _part(windows: list[Hashes], clump: int) -> Part:
+def _part(windows: list[Hashes], clump: int) -> SmallestHashes:
     every = np.concatenate([*windows, np.empty(0, dtype=np.uint64)])
     if len(every) > _MOST:
-        return Part(np.sort(np.partition(every, _MOST)[:_MOST]), len(every), clump)
-    return Part(np.sort(every), len(every), clump)
+        return SmallestHashes(np.sort(np.partition(every, _MOST)[:_MOST]), len(every), clump)
+    return SmallestHashes(np.sort(every), len(every), clump)

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from emsco.rows.dataset_parts import Part
+from emsco.rows.dataset_parts import DatasetPart
 from emsco.rows.row_hashes import finalise
 
 
@@ -26,24 +26,24 @@ def row_keys(first_row: int, n_rows: int, seed: int) -> NDArray[np.uint64]:
     return finalise((numbers + start) * np.uint64(0x9E3779B97F4A7C15))
 
 
-class Drawn(NamedTuple):
+class ClassSample(NamedTuple):
     """Rows of one class that have the smallest keys so far."""
 
     keys: NDArray[np.uint64]
     rows: NDArray[np.int64]
 
-    def smallest(self, n: int) -> Drawn:
+    def smallest(self, n: int) -> ClassSample:
         """Keep the n smallest; of equal keys, the earlier row."""
         if len(self.keys) <= n:
             return self
         order = np.lexsort((self.rows, self.keys))[:n]
-        return Drawn(self.keys[order], self.rows[order])
+        return ClassSample(self.keys[order], self.rows[order])
 
 
-def merge_drawn(parts: Sequence[Drawn], n: int) -> Drawn:
+def merge_drawn(parts: Sequence[ClassSample], n: int) -> ClassSample:
     """Merge rows drawn from several parts, and keep those with the n smallest keys."""
     keys = np.concatenate([part.keys for part in parts])
-    return Drawn(keys, np.concatenate([part.rows for part in parts])).smallest(n)
+    return ClassSample(keys, np.concatenate([part.rows for part in parts])).smallest(n)
 
 
 def share_out(counts: Mapping[Any, int], n_rows: int) -> dict[Any, int]:
@@ -58,7 +58,9 @@ def share_out(counts: Mapping[Any, int], n_rows: int) -> dict[Any, int]:
     return whole
 
 
-def take_rows(part: Part, columns: Sequence[str], rows: NDArray[np.int64]) -> list[pa.RecordBatch]:
+def take_rows(
+    part: DatasetPart, columns: Sequence[str], rows: NDArray[np.int64]
+) -> list[pa.RecordBatch]:
     """Read some rows of a part, named by their numbers in the data set, in ascending order."""
     first, end = np.searchsorted(rows, [part.first_row, part.first_row + part.n_rows])
     own = rows[first:end] - part.first_row

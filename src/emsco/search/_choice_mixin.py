@@ -14,8 +14,8 @@ from emsco.learners import learner_of
 from emsco.search._refit_stages import STAGES, check_refit, most_alike
 from emsco.search._score_front import FreshRowsMixin
 from emsco.search._thresholds import AUTO
-from emsco.search.default_rule import Selected, check_bounds, select_as_asked
-from emsco.search.fitted_search import Choice, Found
+from emsco.search.default_rule import Selection, check_bounds, select_as_asked
+from emsco.search.fitted_search import Choice, FittedSearch
 
 
 class ChoosingMixin(FreshRowsMixin):
@@ -86,7 +86,7 @@ class ChoosingMixin(FreshRowsMixin):
         )
         self.found_, self.choice_ = found, choice  # last, so that an error changes nothing
 
-    def _select(self, select: Any, found: Found) -> Selected:
+    def _select(self, select: Any, found: FittedSearch) -> Selection:
         return select_as_asked(
             select,
             found.front,

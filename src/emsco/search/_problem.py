@@ -41,7 +41,7 @@ class Counts(NamedTuple):
         return Counts(*(np.concatenate(pair) for pair in zip(self, other, strict=True)))
 
 
-class _Counted(NamedTuple):
+class _KernelCounts(NamedTuple):
     """Counts of designs as computed by the kernel."""
 
     begins: NDArray[np.int64]  # start of each design's chain of sets
@@ -238,7 +238,7 @@ class Problem:
 
     def _count(
         self, assignments: Assignments, threshold: Which, masks: NDArray[np.uint64]
-    ) -> _Counted:
+    ) -> _KernelCounts:
         from emsco.search._kernels import evaluate_chains
 
         sets, begins = self.chains(assignments)
@@ -249,7 +249,7 @@ class Problem:
         positions = np.full(len(sets), -1, dtype=np.int64)
         positions[wanted] = self.table.positions(sets[wanted])
         n_classes = len(masks)
-        counted = _Counted(
+        counted = _KernelCounts(
             begins=begins,
             exists=exists,
             accepted=np.zeros(n_designs, dtype=np.int64),
@@ -335,7 +335,7 @@ class Problem:
             return np.zeros(design.n_stages)
         return np.array([self.costs.latency_of(stage) for stage in design.stages])
 
-    def _comparison(self, counted: _Counted, design: int) -> dict[str, Any]:
+    def _comparison(self, counted: _KernelCounts, design: int) -> dict[str, Any]:
         n_classes = len(self.classes)
         return {
             "class_reference": self._by_label(counted.class_accepted[design, n_classes:]),

@@ -23,7 +23,7 @@ from emsco.search._problem import Problem
 from emsco.search._thresholds import alternatives
 
 
-class Given(NamedTuple):
+class SearchInput(NamedTuple):
     """What a search was given, after it was read."""
 
     layout: Layout
@@ -36,7 +36,7 @@ class Given(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Posing:
+class ProblemSpec:
     """Everything that defines a problem, except what fits.
 
     Parameters

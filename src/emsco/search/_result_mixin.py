@@ -17,13 +17,13 @@ from emsco.core.front import Candidate, ParetoFront
 from emsco.exceptions import SelectionError
 from emsco.rows.fitted_rows import FittedRows
 from emsco.search._problem import Search
-from emsco.search.fitted_search import Choice, Found
+from emsco.search.fitted_search import Choice, FittedSearch
 
 
 class ResultMixin:
     """Views of `found_` and `choice_`, which `fit` and `choose` set and nothing else changes."""
 
-    found_: Found
+    found_: FittedSearch
     choice_: Choice
 
     def decide(self, X: Any, *, factors: bool = False) -> Decisions:
@@ -101,7 +101,7 @@ class ResultMixin:
         """Hashes of the rows seen in `fit`, by which a certificate recognises them."""
         return self._found().rows
 
-    def _found(self) -> Found:
+    def _found(self) -> FittedSearch:
         if "found_" not in self.__dict__:  # before `fit` there is no such attribute
             raise AttributeError("This attribute is available only after fit; call fit first.")
         return self.found_

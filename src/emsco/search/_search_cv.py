@@ -34,7 +34,7 @@ from emsco.search._choice_mixin import ChoosingMixin
 from emsco.search._folds import make_folds
 from emsco.search._luck import measure_luck, parts_of
 from emsco.search._outcome_folds import compared
-from emsco.search._problem_spec import Given, Posing
+from emsco.search._problem_spec import ProblemSpec, SearchInput
 from emsco.search._progress import Progress
 from emsco.search._refit_stages import STAGES, check_refit
 from emsco.search._run_id import describe_run
@@ -43,12 +43,12 @@ from emsco.search._thresholds import AUTO
 from emsco.search._time_estimate import warn_slow
 from emsco.search.checkpoint import Checkpoint
 from emsco.search.default_rule import AllSources, check_bounds
-from emsco.search.fitted_search import Found
+from emsco.search.fitted_search import FittedSearch
 from emsco.search.strategies.exhaustive import Exhaustive, count_sets
 from emsco.search.strategies.hybrid import default_search
 
 if TYPE_CHECKING:  # it imports pyarrow
-    from emsco.search._subsample import Drawn
+    from emsco.search._subsample import Subsample
 
 
 class CascadeSearchCV(ChoosingMixin, ClassifierMixin, BaseEstimator):
@@ -143,7 +143,7 @@ class CascadeSearchCV(ChoosingMixin, ClassifierMixin, BaseEstimator):
         The search that was run.
     costs_, classes_, n_splits_ : Costs, ndarray, int
         Prices, labels and number of folds.
-    found_ : Found
+    found_ : FittedSearch
         The whole result, frozen. The attributes above are parts of it and of the choice.
     n_features_in_, feature_names_in_ : int, ndarray of str
         The columns seen in `fit`, as in scikit-learn.
@@ -293,7 +293,9 @@ class CascadeSearchCV(ChoosingMixin, ClassifierMixin, BaseEstimator):
                 parts = parts_of(folds, training.labels, split_params.get("groups"))
                 luck = measure_luck(problem, parts, n_designs, by_stage=self.threshold == AUTO)
             self.__dict__.pop("choice_", None)  # it was chosen from another front
-            self.found_ = Found.of(result, reference, given, posing, strategy, self.final, luck)
+            self.found_ = FittedSearch.of(
+                result, reference, given, posing, strategy, self.final, luck
+            )
             progress.phase("refit")
             self._choose(self.select, self.refit)
         return self
@@ -308,7 +310,7 @@ class CascadeSearchCV(ChoosingMixin, ClassifierMixin, BaseEstimator):
         elif not self.needs_labels:
             raise SearchError("target='agreement' needs a final model; give final=model.")
 
-    def _draw(self, dataset: Any, y: Any, params: dict[str, Any], seeds: Any) -> Drawn:
+    def _draw(self, dataset: Any, y: Any, params: dict[str, Any], seeds: Any) -> Subsample:
         """Draw the rows to search on from a data set."""
         from emsco.search._subsample import draw
 
@@ -318,7 +320,7 @@ class CascadeSearchCV(ChoosingMixin, ClassifierMixin, BaseEstimator):
             dataset, y, params, self.max_rows, seed, learner, self.guard, self.final, engine
         )
 
-    def _read(self, X: Any, y: ArrayLike | str | None, params: dict[str, Any]) -> Given:
+    def _read(self, X: Any, y: ArrayLike | str | None, params: dict[str, Any]) -> SearchInput:
         """Read the rows, and get the answers of a final model to them."""
         answers = None if self.final is None else predict_labels(self.final, X, len(X))
         truth = y if self.needs_labels else answers
@@ -333,9 +335,9 @@ class CascadeSearchCV(ChoosingMixin, ClassifierMixin, BaseEstimator):
         )
         for name in rows.names:
             training.values(name)  # before any fit: infinity raises an error
-        return Given(layout, rows, costs, training, answers)
+        return SearchInput(layout, rows, costs, training, answers)
 
-    def _fold(self, given: Given, split_params: dict[str, Any], seeds: Any) -> list[Fold]:
+    def _fold(self, given: SearchInput, split_params: dict[str, Any], seeds: Any) -> list[Fold]:
         """Return the folds: the rows to fit on, and the rows to evaluate designs on."""
         labels = given.training.labels
         splitter = check_cv(self.cv, labels, classifier=True)
@@ -347,9 +349,9 @@ class CascadeSearchCV(ChoosingMixin, ClassifierMixin, BaseEstimator):
         splits = splitter.split(given.rows.given, labels, **split_params)
         return make_folds(splits, labels, self.max_rows, seeds)
 
-    def _pose(self, given: Given, folds: list[Fold]) -> Posing:
+    def _pose(self, given: SearchInput, folds: list[Fold]) -> ProblemSpec:
         """Collect everything that defines the problem, except what fits."""
-        return Posing(
+        return ProblemSpec(
             costs=given.costs,
             folds=folds,
             answers=given.answers,

@@ -17,7 +17,7 @@ _GROUPS = "groups"
 _WEIGHT = "sample_weight"
 
 
-class Drawn(NamedTuple):
+class Subsample(NamedTuple):
     """Rows to search on, as if the user had given them, and their data set."""
 
     X: Any
@@ -41,7 +41,7 @@ def draw(
     guard: Any,
     final: Any,
     engine: Mapper,
-) -> Drawn:
+) -> Subsample:
     """Draw rows to search on, with classes in proportion.
 
     Labels, weights and groups are given by the names of their columns.
@@ -63,4 +63,4 @@ def draw(
         if params[_GROUPS] not in frame:
             raise ColumnsError(f"The data set has no column {params[_GROUPS]!r} for the groups.")
         drawn[_GROUPS] = frame[params[_GROUPS]].to_numpy()
-    return Drawn(frame, sample.labels, drawn, blocks, learner)
+    return Subsample(frame, sample.labels, drawn, blocks, learner)

@@ -13,7 +13,7 @@ from emsco.core.costs import Costs
 from emsco.core.evaluation import Evaluation
 from emsco.core.front import Candidate, ParetoFront
 from emsco.core.population import weighted_as
-from emsco.core.scored_front import Difference
+from emsco.core.scored_front import FreshDifference
 from emsco.core.selection import margin_text
 from emsco.core.threshold import resolve
 
@@ -51,7 +51,7 @@ def sentences_of_fresh(
     fresh: Evaluation,
     n_rows: int,
     selected: Evaluation,
-    different: Sequence[Difference],
+    different: Sequence[FreshDifference],
     costs: Costs,
     asked: Mapping[str, Any],
     population: Mapping[Any, float] | None,

@@ -74,7 +74,7 @@ class AllSources:
         return dict(zip(self.classes, counts.tolist(), strict=True))
 
 
-class Selected(NamedTuple):
+class Selection(NamedTuple):
     """A candidate, the rule by which it was chosen, and the bounds that were asked for."""
 
     candidate: Candidate
@@ -98,7 +98,7 @@ def select_as_asked(
     limits: Mapping[str, Mapping[Any, float]],
     *,
     agreement: bool,
-) -> Selected:
+) -> Selection:
     """Choose as `select` says: a candidate, bounds, a function of the front, or None (the default).
 
     With the target `agreement`, the default is the cheapest candidate that agrees often enough with
@@ -112,12 +112,12 @@ def select_as_asked(
             "thresholds."
         )
     if isinstance(select, Candidate):
-        return Selected(select, "Rule: this candidate was given.", {})
+        return Selection(select, "Rule: this candidate was given.", {})
     if callable(select):
         candidate = select(front)
         if not isinstance(candidate, Candidate):
             raise SelectionError(f"`select` must return a Candidate, got {candidate!r}.")
-        return Selected(candidate, "Rule: chosen by the function given as `select`.", {})
+        return Selection(candidate, "Rule: chosen by the function given as `select`.", {})
     asked = dict(select or {})
     if select is None or asked.keys() == {"caution"}:
         z = standard_errors(asked.get("caution", AUTO), front.luck)
@@ -127,7 +127,7 @@ def select_as_asked(
     candidate = front.select(**asked)
     bounds = {name: value for name, value in asked.items() if name != "caution"}
     z = standard_errors(asked.get("caution", AUTO), front.luck)
-    return Selected(candidate, Bounds(**bounds).sentence(z, len(front)), asked)
+    return Selection(candidate, Bounds(**bounds).sentence(z, len(front)), asked)
 
 
 def better_by(
@@ -198,14 +198,14 @@ def turns_away(figures: Figures, label: Any) -> NDArray[np.bool_]:
     return away
 
 
-class AsGood(NamedTuple):
+class CheapestAsGood(NamedTuple):
     """The cheapest candidate that is as good as a reference, and the classes it turns away."""
 
     candidate: Candidate
     turned_away: list[Any]
 
 
-def cheapest_as_good(front: ParetoFront, reference: Candidate, z: float) -> AsGood | None:
+def cheapest_as_good(front: ParetoFront, reference: Candidate, z: float) -> CheapestAsGood | None:
     """Choose the cheapest candidate that accepts most rows and beats the reference.
 
     It must have a coverage of at least 0.8, reject no class more than twice as often as all rows,
@@ -237,16 +237,16 @@ def cheapest_as_good(front: ParetoFront, reference: Candidate, z: float) -> AsGo
             "max_rejected={label: share} to limit it.",
             SelectionWarning,
         )
-    return AsGood(front[place], turned_away)
+    return CheapestAsGood(front[place], turned_away)
 
 
 def select_by_agreement(
     front: ParetoFront, final: Candidate, asked: Mapping[str, Any], z: float
-) -> Selected:
+) -> Selection:
     """Choose the cheapest candidate that agrees often enough, or else the final model alone."""
     rule = Bounds(min_accuracy=LEAST_AGREEMENT).sentence(z, len(front))
     try:
-        return Selected(front.select(**asked, min_accuracy=LEAST_AGREEMENT), rule, {})
+        return Selection(front.select(**asked, min_accuracy=LEAST_AGREEMENT), rule, {})
     except SelectionError:
         warn(
             f"No cascade is shown to agree with the final model on {LEAST_AGREEMENT:.0%} of the "
@@ -255,12 +255,12 @@ def select_by_agreement(
             SelectionWarning,
         )
         rule = f"{rule[:-1]}; no candidate meets it, so the final model alone was chosen."
-        return Selected(final, rule, {})
+        return Selection(final, rule, {})
 
 
 def select_by_default(
     front: ParetoFront, all_sources: Candidate, n_rows: int, limits: str, z: float
-) -> Selected:
+) -> Selection:
     """Choose the cheapest candidate that is as good as all sources, or else all sources.
 
     `n_rows` is the number of rows that the choice is based on. With `limits`, falling back to all
@@ -274,7 +274,7 @@ def select_by_default(
         )
     chosen = cheapest_as_good(front, all_sources, z)
     if chosen is not None:
-        return Selected(chosen.candidate, f"{_rule(front, z, chosen.turned_away)}.", {})
+        return Selection(chosen.candidate, f"{_rule(front, z, chosen.turned_away)}.", {})
     rule = _rule(front, z)
     if limits and z:
         chosen = cheapest_as_good(front, all_sources, 0.0)
@@ -285,7 +285,7 @@ def select_by_default(
                 SelectionWarning,
             )
             rule = f"{rule}; no candidate meets it, so the margin was dropped."
-            return Selected(chosen.candidate, rule, {})
+            return Selection(chosen.candidate, rule, {})
     if limits:
         raise SelectionError(
             f"No design within {limits} accepts {LEAST_COVERAGE:.0%} of the rows and is as good as "
@@ -298,7 +298,7 @@ def select_by_default(
         SelectionWarning,
     )
     rule = f"{rule}; no candidate meets it, so all sources at once were chosen."
-    return Selected(all_sources, rule, {})
+    return Selection(all_sources, rule, {})
 
 
 def _rule(front: ParetoFront, z: float, turned_away: Sequence[Any] = ()) -> str:

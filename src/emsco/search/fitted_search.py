@@ -26,14 +26,14 @@ from emsco.rows.fitted_rows import FittedRows
 from emsco.rows.rows import Layout
 from emsco.search._outcome_folds import compared, evaluate_afresh
 from emsco.search._problem import Search, SearchResult
-from emsco.search._problem_spec import Given, Posing
+from emsco.search._problem_spec import ProblemSpec, SearchInput
 from emsco.search._refit_stages import thresholds_anew
 from emsco.search._summary import measured_on
 from emsco.search.default_rule import AllSources
 
 
 @dataclass(frozen=True)
-class Found:
+class FittedSearch:
     """The result of a search; all of its figures are about the same classifiers.
 
     Parameters
@@ -61,9 +61,9 @@ class Found:
         The progress of the search.
     final : model or None
         The last stage, if it is an existing model.
-    posing : Posing or None, default=None
+    posing : ProblemSpec or None, default=None
         What defined the problem; None if loaded from a file, which keeps no rows.
-    before : Found or None, default=None
+    before : FittedSearch or None, default=None
         The result with one model for all sets, if these stages were fitted separately.
     searched : Training or None, default=None
         The rows that were searched, if they are a sample of a data set.
@@ -81,8 +81,8 @@ class Found:
     strategy: Search
     history: list[dict[str, Any]]
     final: Any = None
-    posing: Posing | None = None
-    before: Found | None = None
+    posing: ProblemSpec | None = None
+    before: FittedSearch | None = None
     searched: Training | None = None
 
     @classmethod
@@ -90,12 +90,12 @@ class Found:
         cls,
         result: SearchResult,
         reference: AllSources,
-        given: Given,
-        posing: Posing,
+        given: SearchInput,
+        posing: ProblemSpec,
         strategy: Search,
         final: Any,
         luck: float | None,
-    ) -> Found:
+    ) -> FittedSearch:
         """Combine the result of a search with what the search was given."""
         folds = posing.folds
         tested = np.concatenate([fold.test for fold in folds])
@@ -137,7 +137,7 @@ class Found:
         """Return what stages are fitted on: all rows, or those of the evaluated stages."""
         return self.stages if refit or self.evaluated is None else self.evaluated
 
-    def holding(self, candidate: Any) -> Found:
+    def holding(self, candidate: Any) -> FittedSearch:
         """Return the result that a candidate is from: this one, or the one before separate fits."""
         is_here = isinstance(candidate, Candidate) and candidate in self.front
         return self if is_here or self.before is None else self.before
@@ -176,7 +176,7 @@ class Found:
             return self.rows
         return self.rows.using(known.columns, tuple(decider.readers))
 
-    def separate(self, design: StageDesign, *, by_stage: bool) -> Found:
+    def separate(self, design: StageDesign, *, by_stage: bool) -> FittedSearch:
         """Evaluate a design with separately fitted stages, on the same folds."""
         if self.posing is None or not isinstance(self.stages, Training):
             raise SearchError("Training rows are not in files: fit the search again.")

@@ -12,14 +12,14 @@ from emsco.core.decisions import Decisions
 from emsco.exceptions import LateStateError, SourcesError, StateError
 from emsco.serve.canary import Canary, keep_looking, split, together
 from emsco.serve.decision_json import told
-from emsco.serve.deployment import Deployed
+from emsco.serve.deployment import Deployment
 from emsco.serve.events import WARNING, log_event, where
 from emsco.serve.monitor_split import by_rows
-from emsco.serve.problem_json import Problem, problem
+from emsco.serve.problem_json import RequestProblem, problem
 from emsco.serve.rejection_causes import sent_invalid
 from emsco.serve.request_bodies import DecideBody
-from emsco.serve.shadow import Shadowed
-from emsco.serve.state.protocol import Asking, asking
+from emsco.serve.shadow import ShadowAnswer
+from emsco.serve.state.protocol import RequestContext, asking
 
 
 class Models:
@@ -27,7 +27,7 @@ class Models:
 
     Parameters
     ----------
-    deployed : Deployed
+    deployed : Deployment
         The model in use.
     canary : Canary, default=None
         Another one, which decides some of the keys. None: there is none.
@@ -37,7 +37,7 @@ class Models:
 
     def __init__(
         self,
-        deployed: Deployed,
+        deployed: Deployment,
         canary: Canary | None = None,
         *,
         watch: Any = None,
@@ -51,17 +51,17 @@ class Models:
         if metrics is not None:
             metrics.model(deployed.live, deployed.digest)
 
-    def __iter__(self) -> Iterator[Deployed]:
+    def __iter__(self) -> Iterator[Deployment]:
         yield self.deployed
         if self.canary is not None:
             yield self.canary.deployed
 
-    def use(self, deployed: Deployed, canary: Canary | None = None) -> None:
+    def use(self, deployed: Deployment, canary: Canary | None = None) -> None:
         """Decide by these models from now on."""
         self.deployed, self.canary = deployed, canary
         self._introduce(self)
 
-    def _introduce(self, models: Iterable[Deployed]) -> None:
+    def _introduce(self, models: Iterable[Deployment]) -> None:
         """Let the watch follow models, and the metrics show them."""
         for model in models:
             if self.watch is not None:
@@ -131,7 +131,7 @@ class Models:
 
     async def _decided_by(
         self,
-        deployed: Deployed,
+        deployed: Deployment,
         name: str,
         places: Sequence[int] | None,
         body: DecideBody,
@@ -144,7 +144,7 @@ class Models:
         call = name if places is None else ids
         shadowed = None
         deployed.begin()
-        token = asking.set(Asking(name, body.tenant)) if deployed.is_counted else None
+        token = asking.set(RequestContext(name, body.tenant)) if deployed.is_counted else None
         try:
             if deployed.shadow is None:
                 decisions = await deployed.live.decide(keys, known, call=call, factors=body.factors)
@@ -152,7 +152,7 @@ class Models:
                 shadowed = await deployed.shadow.decide(keys, known, call, factors=body.factors)
                 decisions = shadowed.answered
         except SourcesError as error:
-            raise Problem(422, "known", str(error)) from None
+            raise RequestProblem(422, "known", str(error)) from None
         except StateError as error:
             raise no_state(error) from None
         finally:
@@ -172,8 +172,8 @@ class Models:
         ids: Sequence[str],
         decisions: Decisions,
         seconds: float,
-        deployed: Deployed,
-        shadowed: Shadowed | None,
+        deployed: Deployment,
+        shadowed: ShadowAnswer | None,
         known: Collection[str],
     ) -> None:
         """Tell those who watch; in shadow, they watch what the cascade would have decided."""
@@ -192,7 +192,7 @@ class Models:
             self.tracing.decided(decisions, now - seconds, now, model)
 
 
-def no_state(error: StateError) -> Problem:
+def no_state(error: StateError) -> RequestProblem:
     """Return the problem of a state that does not answer, and tell operators of it."""
     if isinstance(error, LateStateError):
         log_event("state", WARNING, text="The state does not answer before the deadline.")

@@ -16,9 +16,9 @@ from emsco.serve.connection_timeouts import SCOPE
 from emsco.serve.decision_json import dumped
 from emsco.serve.events import ERROR, log_event, where
 from emsco.serve.openapi import description
-from emsco.serve.problem_json import MEDIA_TYPE, Problem, problem
-from emsco.serve.request_bodies import DecideBody, FeedbackBody, Reader
-from emsco.serve.request_limits import BodyReader, ClientGone, Ending
+from emsco.serve.problem_json import MEDIA_TYPE, RequestProblem, problem
+from emsco.serve.request_bodies import BodyParser, DecideBody, FeedbackBody
+from emsco.serve.request_limits import BodyReader, ClientGone, TaskCancellation
 from emsco.serve.service import Service
 
 _JSON = "application/json"
@@ -67,7 +67,7 @@ def make_app(service: Service, tokens: Tokens | None = None) -> FastAPI:
     app.door = Door(None, **door)
     _add_routes(app, service, bodies)
     app.add_exception_handler(HTTPException, _not_there)
-    app.add_exception_handler(Problem, _problem)
+    app.add_exception_handler(RequestProblem, _problem)
     app.openapi = lambda: description(service.deployed, settings)  # type: ignore[method-assign]
     return app
 
@@ -86,7 +86,7 @@ class _App(FastAPI):
 
 
 def _add_routes(app: FastAPI, service: Service, bodies: BodyReader) -> None:
-    read_labels = Reader(FeedbackBody)
+    read_labels = BodyParser(FeedbackBody)
 
     @app.post("/v1/feedback")
     async def feedback(request: Request) -> Response:
@@ -148,7 +148,7 @@ class Door:
                 await self._decide(scope, headers, receive, send)
             else:
                 await self._app(scope, receive, send)
-        except Problem as refused:
+        except RequestProblem as refused:
             await refused.send(send)
         except ClientGone:
             pass
@@ -200,7 +200,7 @@ class DecideEndpoint:
 
     def __init__(self, service: Service, bodies: BodyReader) -> None:
         self._service, self._bodies = service, bodies
-        self._read = Reader(DecideBody)
+        self._read = BodyParser(DecideBody)
 
     async def __call__(
         self, scope: Any, headers: dict[bytes, bytes], receive: Any, send: Any
@@ -211,7 +211,7 @@ class DecideEndpoint:
         connection = scope.get(SCOPE)
         is_here = connection is not None and connection.has_body
         body = self._read(await self._bodies.read(headers, receive, is_here=is_here))
-        ending = Ending()
+        ending = TaskCancellation()
         listening = None
         if connection is not None:
             if connection.is_gone:
@@ -239,7 +239,7 @@ class DecideEndpoint:
         await send({"type": "http.response.body", "body": content})
 
 
-async def _listen(receive: Any, ending: Ending) -> None:
+async def _listen(receive: Any, ending: TaskCancellation) -> None:
     """Wait until a client leaves, where its connection does not tell."""
     while (await receive())["type"] != "http.disconnect":
         pass
@@ -247,7 +247,7 @@ async def _listen(receive: Any, ending: Ending) -> None:
 
 
 async def _problem(_: Request, error: Exception) -> Response:
-    assert isinstance(error, Problem)  # for the type checker
+    assert isinstance(error, RequestProblem)  # for the type checker
     return Response(error.content, error.status, error.headers, media_type=MEDIA_TYPE)
 
 
@@ -261,4 +261,4 @@ async def _not_there(request: Request, error: Exception) -> Response:
     }
     detail = told.get(error.status_code, "The request cannot be answered.")
     kind = {404: "route", 405: "method"}.get(error.status_code, "request")
-    return await _problem(request, Problem(error.status_code, kind, detail, error.headers))
+    return await _problem(request, RequestProblem(error.status_code, kind, detail, error.headers))

@@ -22,7 +22,7 @@ from emsco.certify.monitor import Alarm, CertificateMonitor
 from emsco.core.decisions import Decisions
 from emsco.exceptions import MonitorError
 from emsco.serve.rejection_causes import is_failure
-from emsco.serve.state.protocol import Marked
+from emsco.serve.state.protocol import AuditMark
 
 _FORMAT = 1
 _SHOWN = 50  # cohorts that are told one by one
@@ -82,7 +82,7 @@ class Cohort:
         return self.right / self.accepted if self.accepted else None
 
     @classmethod
-    def of(cls, begin: float, end: float, rows: Sequence[Marked]) -> Cohort:
+    def of(cls, begin: float, end: float, rows: Sequence[AuditMark]) -> Cohort:
         """Count rows."""
         accepted = [row for row in rows if row.accepted]
         labelled = [row for row in accepted if row.truth is not None]
@@ -112,7 +112,7 @@ class Cohorts:
     Parameters
     ----------
     monitor : CertificateMonitor, default=None
-        What labels feed (`emsco.serve.monitor_split.by_labels`). None: rows are counted, nothing alarms.
+        What labels feed (`monitor_split.by_labels`). None: rows are counted, nothing alarms.
     length : float, default=3600.0
         How many seconds of decisions make a cohort.
     classes : sequence, default=None
@@ -139,7 +139,7 @@ class Cohorts:
         """Return the end of the last cohort that was over before a time."""
         return max(floor(before / self.length) * self.length, self.closed)
 
-    def close(self, rows: Sequence[Marked], until: float) -> tuple[Alarm, ...]:
+    def close(self, rows: Sequence[AuditMark], until: float) -> tuple[Alarm, ...]:
         """Count the rows that were decided since the last time, and before `until`.
 
         Returns
@@ -166,7 +166,7 @@ class Cohorts:
             return False
         return self.classes is None or label in self.classes
 
-    def _checked(self, row: Marked) -> Marked:
+    def _checked(self, row: AuditMark) -> AuditMark:
         if row.truth is None or self.is_label(row.truth, row.label):
             return row
         return replace(row, truth=None)
@@ -209,7 +209,7 @@ def go_on(
     return CertificateMonitor.from_state(state if is_same and state is not None else own)
 
 
-def _tell(monitor: CertificateMonitor | None, rows: Sequence[Marked]) -> tuple[Alarm, ...]:
+def _tell(monitor: CertificateMonitor | None, rows: Sequence[AuditMark]) -> tuple[Alarm, ...]:
     """Show rows and their labels to a monitor, in the order of decisions."""
     if monitor is None or not rows:
         return ()
@@ -222,7 +222,7 @@ def _tell(monitor: CertificateMonitor | None, rows: Sequence[Marked]) -> tuple[A
     return raised + monitor.give_up([row.id for row in rows if row.truth is None])
 
 
-def _tell_answers(monitor: CertificateMonitor, rows: Sequence[Marked]) -> tuple[Alarm, ...]:
+def _tell_answers(monitor: CertificateMonitor, rows: Sequence[AuditMark]) -> tuple[Alarm, ...]:
     """Show rows and the answers of the final model, which is the last stage."""
     last = monitor.state()["promised"]["stages"] - 1
     # Nothing was promised about a row that a failing source has rejected: it counts as agreed.
@@ -238,7 +238,7 @@ def _tell_answers(monitor: CertificateMonitor, rows: Sequence[Marked]) -> tuple[
 
 def _show(
     monitor: CertificateMonitor,
-    rows: Sequence[Marked],
+    rows: Sequence[AuditMark],
     accepted: Sequence[bool],
     stages: Sequence[int],
 ) -> tuple[Alarm, ...]:
@@ -252,7 +252,7 @@ def _show(
     return monitor.decided(decisions, keys=[row.id for row in rows])
 
 
-def _truths(rows: Sequence[Marked]) -> tuple[list[str], NDArray[np.object_]]:
+def _truths(rows: Sequence[AuditMark]) -> tuple[list[str], NDArray[np.object_]]:
     return [row.id for row in rows], _objects([row.truth for row in rows])
 
 

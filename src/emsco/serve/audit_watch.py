@@ -24,8 +24,8 @@ from emsco.exceptions import MonitorError
 from emsco.serve.audit_draw import Audit
 from emsco.serve.cas_value import shared_secret
 from emsco.serve.events import WARNING, log_event, where
-from emsco.serve.model_monitor import Followed
-from emsco.serve.state.protocol import Marked, State
+from emsco.serve.model_monitor import ModelMonitor
+from emsco.serve.state.protocol import AuditMark, State
 
 Label: TypeAlias = str | int | float | bool
 
@@ -38,13 +38,13 @@ _MOST_MARKS = 100_000  # that wait for a state that does not answer
 _KEPT = 7 * 86_400.0  # seconds for which audited rows are kept at least
 
 
-class Watch:
+class AuditWatch:
     """Marks rows for an audit, and tells the monitor of each model what it needs to know.
 
     Parameters
     ----------
     monitor : CertificateMonitor or None
-        A new monitor of the model's certificate (`emsco.serve.monitor_split.monitor_of`). None: there is no
+        A new monitor of the model's certificate (`monitor_split.monitor_of`). None: there is no
         certificate; rows are audited and shown, and nothing alarms.
     state : State
         What the processes of the service share.
@@ -73,12 +73,12 @@ class Watch:
     >>> from emsco import Decisions
     >>> from emsco.monitor import CertificateMonitor
     >>> from emsco.serve.state import open_state
-    >>> from emsco.serve.audit_watch import Watch
+    >>> from emsco.serve.audit_watch import AuditWatch
     >>> async def main(folder):
     ...     state = await open_state(str(Path(folder, "state.sqlite")))
     ...     promised = CertificateMonitor(accuracy=0.9)
     ...     options = {"audit": 1.0, "label_after": 0, "cohort": 0.01, "seed": 0}
-    ...     watch = Watch(promised, state, model="digest", **options)
+    ...     watch = AuditWatch(promised, state, model="digest", **options)
     ...     decisions = Decisions(["ok", "ok"], [True, True], [0, 0], [0.9, 0.9], [1.0, 1.0])
     ...     watch.decided(decisions, ["call-0", "call-1"], "digest")
     ...     print(await watch.feedback({"call-0": "ok"}))
@@ -116,8 +116,8 @@ class Watch:
         self._audit = Audit(audit, b"" if seed is None else str(seed).encode())
         self._worker = uuid.uuid4().hex
         self._rng = np.random.default_rng(seed)
-        self._models: dict[str, Followed] = {}
-        self._marks: list[Marked] = []
+        self._models: dict[str, ModelMonitor] = {}
+        self._marks: list[AuditMark] = []
         self._answers: dict[str, Label] = {}  # of final models, to rows among the marks
         self._woken = asyncio.Event()
         self._writing, self._working = asyncio.Lock(), asyncio.Lock()
@@ -138,10 +138,10 @@ class Watch:
             self._models[model].renew(monitor, classes)
             return
         name = f"watch:{self._name}:{model}"
-        self._models[model] = Followed(self._state, name, model, monitor, self.cohort, classes)
+        self._models[model] = ModelMonitor(self._state, name, model, monitor, self.cohort, classes)
 
     @property
-    def models(self) -> Mapping[str, Followed]:
+    def models(self) -> Mapping[str, ModelMonitor]:
         """What is watched, by the digest of the model."""
         return self._models
 
@@ -218,7 +218,7 @@ class Watch:
             for name in ("label", "accepted", "reason", "exit_stage")
         )
         for place, label, accepted, reason, stage in zip(drawn, *fields, strict=True):
-            self._marks.append(Marked(ids[place], now, model, label, accepted, reason, stage))
+            self._marks.append(AuditMark(ids[place], now, model, label, accepted, reason, stage))
         if len(self._marks) > _MOST_MARKS:
             self.counts["marks lost"] += len(self._marks) - _MOST_MARKS
             for lost in self._marks[:-_MOST_MARKS]:
@@ -227,11 +227,11 @@ class Watch:
         self._woken.set()
 
     @property
-    def waiting(self) -> tuple[Marked, ...]:
+    def waiting(self) -> tuple[AuditMark, ...]:
         """The audited rows that are not written yet."""
         return tuple(self._marks)
 
-    async def unlabelled(self, model: str) -> list[Marked]:
+    async def unlabelled(self, model: str) -> list[AuditMark]:
         """Return the audited rows of a model that have no label, and can still be given one."""
         closed = (await self._models[model].cohorts.read()).closed if model in self._models else 0.0
         rows = await self._state.due(self._clock() + 1.0, since=closed, model=model)
@@ -287,7 +287,7 @@ class Watch:
         known = [followed.cohorts.value.classes for followed in self._models.values()]
         return any(classes is None or label in classes for classes in known)
 
-    def _is_foreign(self, row: Marked, label: Label) -> bool:
+    def _is_foreign(self, row: AuditMark, label: Label) -> bool:
         """Return whether a label is none of the model that has decided a row."""
         followed = self._models.get(row.model)
         return followed is not None and not followed.cohorts.value.is_label(label, row.label)

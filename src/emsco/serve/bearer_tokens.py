@@ -63,8 +63,8 @@ class Tokens:
     >>> tokens.check("feedback", None)
     >>> tokens.check("decide", b"Bearer wrong horse")
     Traceback (most recent call last):
-    emsco.serve.problem_json.Problem: Send the header `Authorization: Bearer TOKEN` with the token of
-    this route.
+    emsco.serve.problem_json.Problem: Send the header `Authorization: Bearer TOKEN` with the
+    token of this route.
     """
 
     given: Mapping[str, str]

@@ -22,7 +22,7 @@ from emsco.io import load
 from emsco.live import Sources
 from emsco.live.fetch_result import Key, key_text
 from emsco.serve.cas_value import shared_secret
-from emsco.serve.deployment import Deployed, cascade_of
+from emsco.serve.deployment import Deployment, cascade_of
 from emsco.serve.events import WARNING, log_event, now_text, where
 from emsco.serve.settings import Settings
 from emsco.serve.state.protocol import State
@@ -33,7 +33,7 @@ _DIGITS = 8  # bytes of an HMAC that are compared with the share
 
 
 @dataclass(frozen=True)
-class Withdrawn:
+class Withdrawal:
     """Why and when a canary was taken back.
 
     Parameters
@@ -51,7 +51,7 @@ class Withdrawn:
     message: str
 
 
-class Draw:
+class KeyDraw:
     """Draws keys by their HMAC: a larger share has all the keys of a smaller one, and more.
 
     Parameters
@@ -65,8 +65,8 @@ class Draw:
 
     Examples
     --------
-    >>> from emsco.serve.canary import Draw
-    >>> draw = Draw(0.05, b"secret", "a model")
+    >>> from emsco.serve.canary import KeyDraw
+    >>> draw = KeyDraw(0.05, b"secret", "a model")
     >>> sum(draw(f"customer-{number}") for number in range(10_000))
     501
     """
@@ -88,9 +88,9 @@ class Canary:
 
     Parameters
     ----------
-    deployed : Deployed
+    deployed : Deployment
         The model.
-    draw : Draw
+    draw : KeyDraw
         Which keys it decides.
     state : State
         Where it is kept that it was taken back.
@@ -99,13 +99,13 @@ class Canary:
 
     Attributes
     ----------
-    withdrawn : Withdrawn or None
+    withdrawn : Withdrawal or None
         Why it decides no longer; None while it does.
     """
 
-    def __init__(self, deployed: Deployed, draw: Draw, state: State, deployment: str) -> None:
+    def __init__(self, deployed: Deployment, draw: KeyDraw, state: State, deployment: str) -> None:
         self.deployed, self.draw = deployed, draw
-        self.withdrawn: Withdrawn | None = None
+        self.withdrawn: Withdrawal | None = None
         self.is_settled = False  # whether it was taken back, and the state keeps that
         self.since = now_text()
         self._state = state
@@ -139,19 +139,19 @@ class Canary:
             If the state does not answer; what this process knows counts all the same.
         """
         if alarms and self.withdrawn is None:
-            self._withdraw(Withdrawn(now_text(), alarms[0].what, alarms[0].message))
+            self._withdraw(Withdrawal(now_text(), alarms[0].what, alarms[0].message))
         if self.withdrawn is not None:
             text = json.dumps(vars(self.withdrawn))
             await self._state.keep(self._name, text, was=0)  # who was first has told why
         kept = await self._state.kept(self._name)
         if kept is not None:
             self.is_settled = True
-            first = Withdrawn(**json.loads(kept.text))
+            first = Withdrawal(**json.loads(kept.text))
             if self.withdrawn is None:
                 self._withdraw(first)
             self.withdrawn = first
 
-    def _withdraw(self, why: Withdrawn) -> None:
+    def _withdraw(self, why: Withdrawal) -> None:
         self.withdrawn = why
         log_event(
             "canary withdrawn", WARNING, model=self.deployed.digest, promise=why.promise,
@@ -171,7 +171,7 @@ class Canary:
 
 async def load_models(
     settings: Settings, state: State, *, again: bool = False
-) -> tuple[Deployed, Canary | None]:
+) -> tuple[Deployment, Canary | None]:
     """Load the model and, where there is one, the canary; check and warm them.
 
     Parameters
@@ -189,18 +189,18 @@ async def load_models(
         If one of them is refused; nothing of the other is left open then.
     """
     if settings.canary is None:
-        return await Deployed.load(settings, state), None
+        return await Deployment.load(settings, state), None
     if again and not settings.canary.exists():
         log_event("canary", text=f"{settings.canary} is gone, and the canary has ended.")
-        return await Deployed.load(settings, state), None
+        return await Deployment.load(settings, state), None
     sources = await asyncio.to_thread(Sources.from_toml, settings.sources)
     files = (settings.model, settings.canary)
     models = [await asyncio.to_thread(load, file, trusted=settings.trust) for file in files]
     known = [set(cascade_of(model).decider_.costs.names) for model in models]
     own, others = _own(sources, *known), _own(sources, *reversed(known))
-    deployed = await Deployed.make(models[0], own, settings, state)
+    deployed = await Deployment.make(models[0], own, settings, state)
     try:
-        other = await Deployed.make(models[1], others, settings, state)
+        other = await Deployment.make(models[1], others, settings, state)
     except BaseException:
         await deployed.close()
         raise
@@ -216,7 +216,7 @@ async def load_models(
 
 
 async def make_canary(
-    other: Deployed, deployed: Deployed, settings: Settings, state: State
+    other: Deployment, deployed: Deployment, settings: Settings, state: State
 ) -> Canary | None:
     """Let another model decide some of the keys; None: it is the model in use.
 
@@ -231,7 +231,7 @@ async def make_canary(
     _check(other, deployed)
     other.standing.check_after(deployed.standing, settings, who="The canary")
     secret = await shared_secret(state, f"canary:{settings.deployment}:secret")
-    draw = Draw(settings.share, secret, other.digest)
+    draw = KeyDraw(settings.share, secret, other.digest)
     canary = Canary(other, draw, state, settings.deployment)
     await canary.look(())
     if other.monitor is None:
@@ -246,7 +246,7 @@ def _own(sources: Sources, own: set[str], others: set[str]) -> Sources:
     return Sources({n: one for n, one in sources.items() if n in own or n not in others})
 
 
-def _check(canary: Deployed, deployed: Deployed) -> None:
+def _check(canary: Deployment, deployed: Deployment) -> None:
     """Refuse a canary whose answers clients do not know, or that needs what they do not send."""
     labels, before = canary.decider.classes.tolist(), deployed.decider.classes.tolist()
     if labels != before:
@@ -262,27 +262,27 @@ def _check(canary: Deployed, deployed: Deployed) -> None:
         )
 
 
-class Part(NamedTuple):
+class ModelRows(NamedTuple):
     """Some rows of a request, and the model that decides them."""
 
-    deployed: Deployed
+    deployed: Deployment
     places: list[int]  # of the rows in the request
     keys: list[Any]
     known: dict[str, list[Any]] | None
 
 
 def split(
-    keys: list[Any], known: dict[str, list[Any]] | None, deployed: Deployed, canary: Canary
-) -> list[Part]:
+    keys: list[Any], known: dict[str, list[Any]] | None, deployed: Deployment, canary: Canary
+) -> list[ModelRows]:
     """Split the rows of a request by the model that decides them."""
     drawn = canary.drawn(keys)
     if not drawn:
-        return [Part(deployed, list(range(len(keys))), keys, known)]
+        return [ModelRows(deployed, list(range(len(keys))), keys, known)]
     if len(drawn) == len(keys):
-        return [Part(canary.deployed, drawn, keys, known)]
+        return [ModelRows(canary.deployed, drawn, keys, known)]
     others = sorted(set(range(len(keys))) - set(drawn))
     return [
-        Part(
+        ModelRows(
             model,
             places,
             [keys[place] for place in places],

@@ -13,7 +13,7 @@ from emsco.serve.state.protocol import State
 _TRIES = 20  # another process was faster each time: more than chance
 
 
-class Changing(Protocol):
+class TextState(Protocol):
     """Protocol of what can be kept as text."""
 
     def to_text(self) -> str:
@@ -23,11 +23,11 @@ class Changing(Protocol):
         """Return what goes on where another one was."""
 
 
-T = TypeVar("T", bound=Changing)
+T = TypeVar("T", bound=TextState)
 R = TypeVar("R")
 
 
-class Shared(Generic[T]):
+class CasValue(Generic[T]):
     """A value in the state of a service, as this process saw it last.
 
     Parameters
@@ -36,7 +36,7 @@ class Shared(Generic[T]):
         Where it is kept.
     name : str
         Its name there.
-    new : Changing
+    new : TextState
         What it is if nothing is kept yet; it is never changed itself.
     """
 

@@ -18,19 +18,19 @@ from emsco.exceptions import ServiceError, nearest
 from emsco.io import load
 from emsco.live import LiveCascade, Sources
 from emsco.live.accounts import Accounts
-from emsco.live.decision_log import Log
+from emsco.live.decision_log import DecisionLog
 from emsco.live.fetch_all import check_open
 from emsco.live.source import APART
 from emsco.rows.column_reader import ColumnReader
 from emsco.serve.events import tell_loss
-from emsco.serve.model_compatibility import Standing
+from emsco.serve.model_compatibility import ModelTerms
 from emsco.serve.monitor_split import monitor_of
-from emsco.serve.problem_json import Problem
+from emsco.serve.problem_json import RequestProblem
 from emsco.serve.settings import Settings
-from emsco.serve.shadow import Shadow
+from emsco.serve.shadow import ShadowMode
 
 
-class Deployed:
+class Deployment:
     """A model that decides, with its live cascade; `make` or `load` gives one that is warm.
 
     Parameters
@@ -51,10 +51,10 @@ class Deployed:
         self.model, self.sources = model, sources
         self.cascade = cascade_of(model)
         self.certificate = getattr(model, "certificate_", None)
-        self.shadow: Shadow | None = None
+        self.shadow: ShadowMode | None = None
         if settings.shadow:
             self.digest = fingerprint(self.decider)
-            self.shadow = Shadow(self.decider, sources, settings, self.digest, accounts)
+            self.shadow = ShadowMode(self.decider, sources, settings, self.digest, accounts)
             self.live = self.shadow.live
         else:
             self.live = LiveCascade(
@@ -77,7 +77,7 @@ class Deployed:
     @classmethod
     async def make(
         cls, model: Any, sources: Sources, settings: Settings, accounts: Accounts | None = None
-    ) -> Deployed:
+    ) -> Deployment:
         """Check a model and its sources, and warm it.
 
         Raises
@@ -92,7 +92,7 @@ class Deployed:
         return made
 
     @classmethod
-    async def load(cls, settings: Settings, accounts: Accounts | None = None) -> Deployed:
+    async def load(cls, settings: Settings, accounts: Accounts | None = None) -> Deployment:
         """Load the model and the sources that the settings name, check and warm them.
 
         Parameters
@@ -107,7 +107,7 @@ class Deployed:
         return await cls.make(model, sources, settings, accounts)
 
     def __repr__(self) -> str:
-        return f"Deployed(model={self.digest[:12]!r})"
+        return f"Deployment(model={self.digest[:12]!r})"
 
     @property
     def decider(self) -> Decider:
@@ -115,7 +115,7 @@ class Deployed:
         return self.cascade.decider_
 
     @property
-    def log(self) -> Log | None:
+    def log(self) -> DecisionLog | None:
         """The log of its decisions; None: there is none."""
         return self.live.log if self.shadow is None else self.shadow.log
 
@@ -133,13 +133,13 @@ class Deployed:
             raise ServiceError(f"The certificate does not hold: {problem}")
 
     @cached_property
-    def standing(self) -> Standing:
+    def standing(self) -> ModelTerms:
         """What clients count on."""
         certificate = self.certificate
         labels = tuple(self.decider.classes.tolist())
         if certificate is None or isinstance(certificate, OlderCertificate):
-            return Standing(labels, is_certified=False)
-        return Standing(labels, is_certified=bool(certificate.certified))
+            return ModelTerms(labels, is_certified=False)
+        return ModelTerms(labels, is_certified=bool(certificate.certified))
 
     @cached_property
     def monitor(self) -> CertificateMonitor | None:
@@ -208,14 +208,14 @@ class Deployed:
         value = levels[0] if len(levels) else ""
         return value.item() if isinstance(value, np.generic) else value
 
-    def check_known(self, names: Any, canary: Deployed | None = None) -> None:
+    def check_known(self, names: Any, canary: Deployment | None = None) -> None:
         """Refuse values that nothing uses: a name that is misspelled would be paid for."""
         known = self._may_be_known
         if canary is not None:
             known = known | canary._may_be_known
         for name in names:
             if name not in known:
-                raise Problem(
+                raise RequestProblem(
                     422,
                     "known",
                     "`known` has a name that is no feature of the model and that no request uses"

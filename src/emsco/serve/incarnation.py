@@ -15,7 +15,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 
 from emsco.exceptions import ServiceError, StateError
-from emsco.serve.deployment import Deployed
+from emsco.serve.deployment import Deployment
 from emsco.serve.events import ERROR, WARNING, log_event, now_text
 from emsco.serve.settings import Settings
 from emsco.serve.state.protocol import INCARNATION, State
@@ -172,7 +172,7 @@ class Witness:
 
 
 async def witness_of(
-    settings: Settings, models: Sequence[Deployed], state: State
+    settings: Settings, models: Sequence[Deployment], state: State
 ) -> Witness | None:
     """Return who watches a state that others can share; None: a file is watched by nobody.
 

@@ -18,13 +18,13 @@ import numpy as np
 from emsco.core.decisions import INVALID_KEY, INVALID_VALUE, Decisions
 from emsco.exceptions import require
 from emsco.live import LiveCascade
-from emsco.live.decision_log import DECISIONS, LABELS, Log
+from emsco.live.decision_log import DECISIONS, LABELS, DecisionLog
 from emsco.live.purchases import FETCHED
-from emsco.serve.audit_watch import OUTCOMES, Watch
+from emsco.serve.audit_watch import OUTCOMES, AuditWatch
 from emsco.serve.incarnation import Witness
 from emsco.serve.metrics_server import MetricsServer
 from emsco.serve.rejection_causes import FAILURES, is_failure
-from emsco.serve.shadow import Shadowed
+from emsco.serve.shadow import ShadowAnswer
 
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _DIGITS = 12  # of a digest, in the label `model`
@@ -132,7 +132,7 @@ class Metrics:
                     self._latencies[asked.source] = observe
                 observe(asked.waited)
 
-    def shadowed(self, shadowed: Shadowed, model: str) -> None:
+    def shadowed(self, shadowed: ShadowAnswer, model: str) -> None:
         """Count what a cascade would have decided, changed and saved in shadow."""
         short, would_be = model[:_DIGITS], shadowed.would_be
         for stage, rows in enumerate(np.bincount(would_be.exit_stage[would_be.accepted]).tolist()):
@@ -181,14 +181,14 @@ class Metrics:
         for source, money in unknown.items():
             self._one("emsco_source_unknown", source).set(money)
 
-    def logs(self, *logs: Log) -> None:
+    def logs(self, *logs: DecisionLog) -> None:
         """Show what logs of decisions have lost; call it every second or so."""
         for log in logs:
             seen = self._seen.setdefault(log, {})
             for what, entries in log.lost.items():
                 self._advance("emsco_log_lost_total", what, seen, entries)
 
-    def watch(self, watch: Watch) -> None:
+    def watch(self, watch: AuditWatch) -> None:
         """Show what the watch knows; call it every second or so."""
         seen = self._seen.setdefault(watch, {})
         self._advance("emsco_audited_total", "", seen, watch.counts["audited"])

@@ -14,7 +14,7 @@ from typing import Any
 
 from emsco.exceptions import ServiceError, require
 from emsco.serve.bearer_tokens import METRICS, Tokens, is_forwarded
-from emsco.serve.problem_json import Problem
+from emsco.serve.problem_json import RequestProblem
 
 FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # the variable by which prometheus_client knows of workers
 _IDLE = 10.0  # seconds that a client has to ask and to read
@@ -118,7 +118,7 @@ class MetricsServer:
         try:
             sent = headers.get("Authorization")
             self._tokens.check(METRICS, None if sent is None else sent.encode("latin-1"))
-        except Problem:
+        except RequestProblem:
             return _written(401, b"Send the token of the metrics.\n")
         if not self._tokens.given and is_forwarded(name.lower().encode() for name in headers):
             return _written(403, b"Set EMSCO_TOKEN_METRICS: a proxy has passed this on.\n")

@@ -10,11 +10,11 @@ from emsco.serve.events import WARNING, log_event
 from emsco.serve.settings import Settings
 
 if TYPE_CHECKING:
-    from emsco.serve.deployment import Deployed
+    from emsco.serve.deployment import Deployment
 
 
 @dataclass(frozen=True)
-class Standing:
+class ModelTerms:
     """What clients count on.
 
     Parameters
@@ -27,9 +27,9 @@ class Standing:
     Examples
     --------
     >>> from emsco.serve.settings import Settings
-    >>> from emsco.serve.model_compatibility import Standing
-    >>> before = Standing(("fraud", "good"), is_certified=False)
-    >>> Standing(("bad", "good"), is_certified=True).check_after(before, Settings())
+    >>> from emsco.serve.model_compatibility import ModelTerms
+    >>> before = ModelTerms(("fraud", "good"), is_certified=False)
+    >>> ModelTerms(("bad", "good"), is_certified=True).check_after(before, Settings())
     Traceback (most recent call last):
     emsco.exceptions.ServiceError: The new model has the labels 'bad', 'good', and the model in use
     'fraud', 'good': clients know only the latter. Restart the service to use it.
@@ -39,7 +39,7 @@ class Standing:
     is_certified: bool
 
     def check_after(
-        self, before: Standing, settings: Settings, *, who: str = "The new model"
+        self, before: ModelTerms, settings: Settings, *, who: str = "The new model"
     ) -> None:
         """Refuse other labels, and the loss of a certificate unless that is allowed.
 
@@ -61,7 +61,7 @@ class Standing:
             )
 
 
-def tell_sources(new: Deployed, before: Deployed) -> None:
+def tell_sources(new: Deployment, before: Deployment) -> None:
     """Name the sources that another model buys otherwise than the one before."""
     added = [name for name in new.bought if name not in before.bought]
     removed = [name for name in before.bought if name not in new.bought]

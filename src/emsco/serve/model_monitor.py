@@ -11,15 +11,15 @@ import numpy as np
 from emsco.certify.monitor import Alarm, CertificateMonitor
 from emsco.core.decisions import Decisions
 from emsco.serve.audit_cohorts import Cohort, Cohorts
-from emsco.serve.cas_value import Shared
+from emsco.serve.cas_value import CasValue
 from emsco.serve.monitor_split import by_decisions, by_labels
 from emsco.serve.state.protocol import State
-from emsco.serve.traffic_monitor import Load, Traffic
+from emsco.serve.traffic_monitor import PendingDecisions, TrafficMonitor
 
 _MOST_ROWS = 1_000_000  # that wait for a state that does not answer
 
 
-class Followed:
+class ModelMonitor:
     """One model that is watched.
 
     Parameters
@@ -39,9 +39,9 @@ class Followed:
 
     Attributes
     ----------
-    cohorts : Shared of Cohorts
+    cohorts : CasValue of Cohorts
         Its audited rows, and what labels feed.
-    traffic : Shared of Traffic
+    traffic : CasValue of TrafficMonitor
         All its rows, and what decisions feed.
     """
 
@@ -56,8 +56,8 @@ class Followed:
     ) -> None:
         self.model = model
         self._state, self._name, self._length = state, name, length
-        self._load = Load()
-        self._sent = Load()  # what is being counted
+        self._load = PendingDecisions()
+        self._sent = PendingDecisions()  # what is being counted
         self._number = 0  # of that load
         self._begin(monitor, classes)
 
@@ -66,8 +66,8 @@ class Followed:
         decisions = None if monitor is None else by_decisions(monitor)
         self._promised = None if monitor is None else monitor.state()["promised"]
         cohorts = Cohorts(labels, self._length, classes)
-        self.cohorts = Shared(self._state, f"{self._name}:cohorts", cohorts)
-        self.traffic = Shared(self._state, f"{self._name}:traffic", Traffic(decisions))
+        self.cohorts = CasValue(self._state, f"{self._name}:cohorts", cohorts)
+        self.traffic = CasValue(self._state, f"{self._name}:traffic", TrafficMonitor(decisions))
 
     def renew(self, monitor: CertificateMonitor | None, classes: Sequence[Any] | None) -> None:
         """Watch what another certificate promises, if it promises something else."""
@@ -123,7 +123,7 @@ class Followed:
     async def count(self, worker: str, rng: np.random.Generator) -> tuple[Alarm, ...]:
         """Count the decisions noted since the last time, for all processes."""
         if not len(self._sent):  # else the last time failed, and it may have been counted
-            self._sent, self._load = self._load, Load()
+            self._sent, self._load = self._load, PendingDecisions()
             self._number += 1
         if not len(self._sent):
             await self.traffic.read()
@@ -131,7 +131,7 @@ class Followed:
         raised = await self.traffic.change(
             lambda traffic: traffic.take(self._sent, worker, self._number, rng)
         )
-        self._sent = Load()
+        self._sent = PendingDecisions()
         return raised
 
     async def close(self, before: float) -> tuple[Alarm, ...]:

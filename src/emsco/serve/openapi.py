@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from emsco.serve.deployment import Deployed
+from emsco.serve.deployment import Deployment
 from emsco.serve.problem_json import MEDIA_TYPE, statuses
 from emsco.serve.request_bodies import DecideBody, FeedbackBody, decide_examples, feedback_examples
 from emsco.serve.settings import Settings
@@ -16,12 +16,12 @@ _TEXT, _NUMBER, _WHOLE, _BOOL = (
 )
 
 
-def description(deployed: Deployed, settings: Settings) -> dict[str, Any]:
+def description(deployed: Deployment, settings: Settings) -> dict[str, Any]:
     """Describe the service as it is with this model and these limits.
 
     Parameters
     ----------
-    deployed : Deployed
+    deployed : Deployment
         The model: it says what may be known, and examples have a label of it.
     settings : Settings
         The limits.
@@ -101,7 +101,7 @@ def _list(of: dict[str, Any]) -> dict[str, Any]:
     return {"type": "array", "items": of}
 
 
-def _bodies(deployed: Deployed, settings: Settings) -> dict[str, Any]:
+def _bodies(deployed: Deployment, settings: Settings) -> dict[str, Any]:
     """Describe what clients send, as closely as a schema can."""
     found: dict[str, Any] = {}
     for name, kind in (("Decide", DecideBody), ("Feedback", FeedbackBody)):

@@ -33,7 +33,7 @@ _TITLES = {
 }
 
 
-class Problem(EmscoError):  # noqa: N818  # RFC 9457 calls it so
+class RequestProblem(EmscoError):  # noqa: N818  # RFC 9457 calls it so
     """A request that is not answered as asked.
 
     Parameters
@@ -49,8 +49,8 @@ class Problem(EmscoError):  # noqa: N818  # RFC 9457 calls it so
 
     Examples
     --------
-    >>> from emsco.serve.problem_json import Problem
-    >>> problem = Problem(413, "body-size", "Send at most 1000 bytes.")
+    >>> from emsco.serve.problem_json import RequestProblem
+    >>> problem = RequestProblem(413, "body-size", "Send at most 1000 bytes.")
     >>> problem.content.decode()
     '{"type":"urn:emsco:body-size","title":"The body is too large","status":413,"detail":"Send at most 1000 bytes."}'
     """  # noqa: E501  # the output of an example is one line
@@ -117,7 +117,7 @@ _KNOWN: Mapping[str, tuple[int, str, Mapping[str, str]]] = {
 }
 
 
-def problem(kind: str) -> Problem:
+def problem(kind: str) -> RequestProblem:
     """Return a problem whose words are always the same.
 
     Examples
@@ -127,7 +127,7 @@ def problem(kind: str) -> Problem:
     429
     """
     status, detail, headers = _KNOWN[kind]
-    return Problem(status, kind, detail, headers)
+    return RequestProblem(status, kind, detail, headers)
 
 
 def statuses() -> Mapping[int, str]:

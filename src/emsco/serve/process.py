@@ -23,7 +23,7 @@ from emsco.exceptions import EmscoError, ServiceError
 from emsco.serve.bearer_tokens import METRICS, VARIABLES, Tokens, is_loopback
 from emsco.serve.events import ERROR, WARNING, log_event, take_over_logging, where
 from emsco.serve.metrics_server import MetricsServer, forget_worker, share_metrics
-from emsco.serve.model_compatibility import Standing
+from emsco.serve.model_compatibility import ModelTerms
 from emsco.serve.settings import Settings
 
 READY = "ready"  # what a worker tells
@@ -124,7 +124,7 @@ def _serve(
     tokens: Tokens,
     listening: socket.socket,
     pipe: Connection | None = None,
-    before: Standing | None = None,
+    before: ModelTerms | None = None,
 ) -> int:
     """Serve in this process; as a worker, tell the parent by a pipe."""
     gc.disable()  # until all is loaded: `set_aside` begins it, and a start takes a tenth less
@@ -140,7 +140,7 @@ def _serve(
         else:
             pipe.send(READY)
 
-    def taken(standing: Standing) -> None:
+    def taken(standing: ModelTerms) -> None:
         if pipe is not None:
             with suppress(OSError):  # the parent has ended, and so will this process
                 pipe.send(standing)
@@ -180,7 +180,7 @@ def _as_event(message: Warning | str, *_: Any, **__: Any) -> None:
 
 
 def work(
-    settings: Settings, listening: socket.socket, parent: Connection, before: Standing | None
+    settings: Settings, listening: socket.socket, parent: Connection, before: ModelTerms | None
 ) -> None:
     """Serve as one of several workers, and end with the exit code."""
     code = FAILED
@@ -221,7 +221,7 @@ class Parent:
         self._workers: list[_Worker] = []
         self._signals: list[int] = []
         self._was_ready = False
-        self._standing: Standing | None = None  # of the model that workers use
+        self._standing: ModelTerms | None = None  # of the model that workers use
         self._pause, self._next = 0.0, 0.0  # before the next worker is started, and when that is
 
     def run(self) -> int:
@@ -271,7 +271,7 @@ class Parent:
                     heard = worker.pipe.recv()
                 except (EOFError, OSError):  # it has ended
                     break
-                if isinstance(heard, Standing):
+                if isinstance(heard, ModelTerms):
                     self._standing = heard  # a worker that is started again must fit to it
                     continue
                 worker.is_ready = True

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Generic, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import from_json, to_json
 
-from emsco.serve.problem_json import Problem
+from emsco.serve.problem_json import RequestProblem
 
 MOST_LABEL = 256  # characters
 _WHOLE = 2**63  # the largest whole numbers that databases have
@@ -80,7 +80,7 @@ class DecideBody(_Body):
         return hashlib.sha256(to_json(told)).hexdigest()
 
 
-class Labelled(_Body):
+class FeedbackLabel(_Body):
     """The true label of one decision."""
 
     id: Annotated[str, Field(min_length=1, max_length=160)] = Field(
@@ -92,25 +92,25 @@ class Labelled(_Body):
 class FeedbackBody(_Body):
     """What `POST /v1/feedback` takes: true labels, late, repeated and in any order."""
 
-    labels: Annotated[list[Labelled], Field(min_length=1, fail_fast=True)]
+    labels: Annotated[list[FeedbackLabel], Field(min_length=1, fail_fast=True)]
 
 
 _Read = TypeVar("_Read", bound=_Body)
 
 
-class Reader(Generic[_Read]):
+class BodyParser(Generic[_Read]):
     """Reads bodies of one kind.
 
     Examples
     --------
-    >>> from emsco.serve.request_bodies import DecideBody, Reader
-    >>> read = Reader(DecideBody)
+    >>> from emsco.serve.request_bodies import DecideBody, BodyParser
+    >>> read = BodyParser(DecideBody)
     >>> read(b'{"key": "a81f", "known": {"amount": 120}}').known
     {'amount': 120}
     >>> read(b'{"key": "a81f", "retries": 3}')
     Traceback (most recent call last):
-    emsco.serve.problem_json.Problem: The body has an unknown field; it may have `key`, `keys`, `known`,
-    `id`, `tenant`, `receipt`, `factors`.
+    emsco.serve.problem_json.RequestProblem: The body has an unknown field; it may have `key`,
+    `keys`, `known`, `id`, `tenant`, `receipt`, `factors`.
     """
 
     def __init__(self, kind: type[_Read]) -> None:
@@ -144,31 +144,31 @@ class Reader(Generic[_Read]):
             raise self._unknown()
         known = body.get("known")
         if isinstance(known, dict) and any(_is_no_value(value) for value in known.values()):
-            raise Problem(422, "body", f"`known`: {_TOLD['known']}")
+            raise RequestProblem(422, "body", f"`known`: {_TOLD['known']}")
 
-    def _unknown(self) -> Problem:
+    def _unknown(self) -> RequestProblem:
         listed = ", ".join(f"`{name}`" for name in self._kind.model_fields)
-        return Problem(422, "body", f"The body has an unknown field; it may have {listed}.")
+        return RequestProblem(422, "body", f"The body has an unknown field; it may have {listed}.")
 
-    def _problem(self, error: ValidationError) -> Problem:
+    def _problem(self, error: ValidationError) -> RequestProblem:
         """Tell the first thing that is wrong, without what the client has sent."""
         if error.error_count() > _MOST_MISTAKES:
             told = f"The body has more than {_MOST_MISTAKES:,} mistakes"
-            return Problem(422, "body", f"{told}; /openapi.json describes it.")
+            return RequestProblem(422, "body", f"{told}; /openapi.json describes it.")
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         if first["type"] == "json_invalid":
-            return Problem(400, "json", f"The body is not valid JSON{_place(first['msg'])}.")
+            return RequestProblem(400, "json", f"The body is not valid JSON{_place(first['msg'])}.")
         if first["type"] == "extra_forbidden":
             if len(first["loc"]) > 1:
                 where = f"`{first['loc'][0]}` has an unknown field"
-                return Problem(422, "body", f"{where}; it may have `id`, `label`.")
+                return RequestProblem(422, "body", f"{where}; it may have `id`, `label`.")
             return self._unknown()
         if not first["loc"]:
-            return Problem(422, "body", "The body must be a JSON object.")
+            return RequestProblem(422, "body", "The body must be a JSON object.")
         where = str(first["loc"][0])
         row = next((part for part in first["loc"][1:] if isinstance(part, int)), None)
         at = "" if row is None or where == "known" else f", in place {row}"
-        return Problem(422, "body", f"`{where}`{at}: {_TOLD.get(where, first['msg'])}")
+        return RequestProblem(422, "body", f"`{where}`{at}: {_TOLD.get(where, first['msg'])}")
 
 
 def _is_no_value(value: Any) -> bool:

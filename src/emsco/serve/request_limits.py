@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from emsco.serve.problem_json import Problem, problem
+from emsco.serve.problem_json import RequestProblem, problem
 
 MOST_DEPTH = 16  # of lists and objects in a body; no valid body needs more than three
 _MOST_HELD = 64_000_000  # bytes of all bodies that are still coming, unless one alone may have more
@@ -24,7 +24,7 @@ class ClientGone(Exception):  # noqa: N818  # it is no error of anybody
     """Nobody waits for the answer any more."""
 
 
-class Ending:
+class TaskCancellation:
     """Ends the task that it was made in, for a reason of its own.
 
     `asyncio.timeout` would do for a timer, and takes three times as long: every request has two.
@@ -158,12 +158,14 @@ class BodyReader:
         if len(body) > self._most:
             raise self._too_large()
         if is_too_deep(body):
-            raise Problem(400, "body-depth", f"The body is nested deeper than {MOST_DEPTH} levels.")
+            raise RequestProblem(
+                400, "body-depth", f"The body is nested deeper than {MOST_DEPTH} levels."
+            )
         return body
 
     async def _in_time(self, receive: Receive) -> bytes:
         """Wait for a body, but not for ever."""
-        ending = Ending()
+        ending = TaskCancellation()
         timer = ending.loop.call_later(self._seconds, ending.end)
         try:
             message = await receive()
@@ -177,7 +179,7 @@ class BodyReader:
             if not ending.is_over():
                 raise
             told = f"Send the body within {self._seconds:g} seconds."
-            raise Problem(408, "body-time", told, {"Connection": "close"}) from None
+            raise RequestProblem(408, "body-time", told, {"Connection": "close"}) from None
         finally:
             timer.cancel()
 
@@ -187,15 +189,15 @@ class BodyReader:
         if kind != b"application/json":
             kind = kind.partition(b";")[0].strip().lower()
         if kind != b"application/json" or b"content-encoding" in headers:
-            raise Problem(
+            raise RequestProblem(
                 415, "media-type", "Send JSON, not compressed, as `Content-Type: application/json`."
             )
         size = headers.get(b"content-length")
         if size is not None and (not size.isdigit() or int(size[:20]) > self._most):
             raise self._too_large()
 
-    def _too_large(self) -> Problem:
-        return Problem(413, "body-size", f"Send at most {self._most:,} bytes.")
+    def _too_large(self) -> RequestProblem:
+        return RequestProblem(413, "body-size", f"Send at most {self._most:,} bytes.")
 
     async def _rest(self, begun: bytes, receive: Receive) -> bytes:
         """Read a body that comes in parts, and count what all of these hold."""

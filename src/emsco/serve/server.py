@@ -13,16 +13,16 @@ from typing import Any
 import uvicorn
 
 from emsco.serve.app import make_app
-from emsco.serve.audit_watch import Watch
+from emsco.serve.audit_watch import AuditWatch
 from emsco.serve.bearer_tokens import METRICS, Tokens
 from emsco.serve.canary import load_models
 from emsco.serve.connection_timeouts import Connection
-from emsco.serve.deployment import Deployed
+from emsco.serve.deployment import Deployment
 from emsco.serve.events import log_event
 from emsco.serve.incarnation import witness_of
 from emsco.serve.metrics import Metrics
 from emsco.serve.metrics_server import MetricsServer
-from emsco.serve.model_compatibility import Standing
+from emsco.serve.model_compatibility import ModelTerms
 from emsco.serve.service import Service
 from emsco.serve.settings import Settings
 from emsco.serve.state import State, open_state
@@ -118,8 +118,8 @@ async def serve(
     *,
     ready: Callable[[], None],
     parent: int | None = None,
-    before: Standing | None = None,
-    taken: Callable[[Standing], None] = lambda _: None,
+    before: ModelTerms | None = None,
+    taken: Callable[[ModelTerms], None] = lambda _: None,
 ) -> None:
     """Serve until a signal says to end.
 
@@ -135,7 +135,7 @@ async def serve(
         Called once requests are answered.
     parent : int, default=None
         A file that ends when the parent process does; this one ends then, too.
-    before : Standing, default=None
+    before : ModelTerms, default=None
         Of the model that other processes of the service use. None: there are none yet.
     taken : callable, default=None
         Called with the standing of the model in use, before `ready` and after each reload.
@@ -192,9 +192,9 @@ def _config(settings: Settings, app: Any) -> uvicorn.Config:
     )
 
 
-def make_watch(settings: Settings, deployed: Deployed, state: State) -> Watch:
+def make_watch(settings: Settings, deployed: Deployment, state: State) -> AuditWatch:
     """Watch a deployed model."""
-    return Watch(
+    return AuditWatch(
         deployed.monitor,
         state,
         model=deployed.digest,
@@ -231,7 +231,7 @@ def _starting() -> Generator[None, None, None]:
 
 @contextmanager
 def _signals(
-    server: Server, service: Service, parent: int | None, taken: Callable[[Standing], None]
+    server: Server, service: Service, parent: int | None, taken: Callable[[ModelTerms], None]
 ) -> Generator[None, None, None]:
     """Drain on SIGTERM and SIGINT, or when the parent is gone; reload on SIGHUP."""
     loop = asyncio.get_running_loop()

@@ -23,11 +23,11 @@ from emsco.live.decision_log import held_back
 from emsco.serve.active_models import Models, no_state
 from emsco.serve.canary import Canary, load_models
 from emsco.serve.decision_json import dumped
-from emsco.serve.deployment import Deployed
+from emsco.serve.deployment import Deployment
 from emsco.serve.events import ERROR, log_event, now_text, where
 from emsco.serve.incarnation import Witness
 from emsco.serve.model_compatibility import tell_sources
-from emsco.serve.problem_json import Problem, problem
+from emsco.serve.problem_json import RequestProblem, problem
 from emsco.serve.request_bodies import DecideBody, FeedbackBody
 from emsco.serve.request_limits import Queue
 from emsco.serve.settings import Settings
@@ -56,7 +56,7 @@ class Service:
     ----------
     settings : Settings
         All that an operator can set.
-    deployed : Deployed
+    deployed : Deployment
         The model.
     state : State
         What is shared with other processes and survives this one.
@@ -75,7 +75,7 @@ class Service:
     def __init__(
         self,
         settings: Settings,
-        deployed: Deployed,
+        deployed: Deployment,
         state: State,
         *,
         canary: Canary | None = None,
@@ -97,7 +97,7 @@ class Service:
         self._refused: dict[str, str] | None = None
 
     @property
-    def deployed(self) -> Deployed:
+    def deployed(self) -> Deployment:
         """The model in use."""
         return self.models.deployed
 
@@ -189,20 +189,22 @@ class Service:
         """Read keys and what is known of them, or raise a problem."""
         settings = self.settings
         if (body.key is None) == (body.keys is None):
-            raise Problem(422, "keys", "Send either `key` or `keys`.")
+            raise RequestProblem(422, "keys", "Send either `key` or `keys`.")
         keys = [body.key] if body.keys is None else body.keys
         if not 1 <= len(keys) <= settings.max_rows:
-            raise Problem(422, "keys", f"Send 1 to {settings.max_rows:,} keys.")
+            raise RequestProblem(422, "keys", f"Send 1 to {settings.max_rows:,} keys.")
         for key in keys:
             if type(key) is str and len(key) > settings.max_key:
-                raise Problem(422, "keys", f"A key has at most {settings.max_key:,} characters.")
+                raise RequestProblem(
+                    422, "keys", f"A key has at most {settings.max_key:,} characters."
+                )
         if not body.known:
             return keys, None
         self.models.check_known(body.known)
         single = body.keys is None
         for values in body.known.values():
             if isinstance(values, list) is single or (not single and len(values) != len(keys)):  # type: ignore[arg-type]
-                raise Problem(
+                raise RequestProblem(
                     422,
                     "known",
                     "With `key`, `known` has one value per feature; with `keys`, a list with one "
@@ -268,7 +270,7 @@ class Service:
     async def feedback(self, body: FeedbackBody) -> dict[str, Any]:
         """Take true labels, by the ids of decisions."""
         if len(body.labels) > self.settings.max_rows:
-            raise Problem(422, "labels", f"Send at most {self.settings.max_rows:,} labels.")
+            raise RequestProblem(422, "labels", f"Send at most {self.settings.max_rows:,} labels.")
         labels = [(one.id, one.label) for one in body.labels]
         classes, shadow = self.deployed.decider.classes.tolist(), self.deployed.shadow
         # What became of a label is for metrics: it would tell who is audited.
@@ -285,7 +287,7 @@ class Service:
             await self.watch.feedback(labels)
         except MonitorError as error:
             expected = str(error).partition(", got ")[0]  # without the label that was sent
-            raise Problem(422, "labels", f"{expected}.") from None
+            raise RequestProblem(422, "labels", f"{expected}.") from None
         except StateError as error:
             raise no_state(error) from None
         return told
@@ -317,7 +319,7 @@ class Service:
             self._count_reload("taken")
             return True
 
-    async def _load(self) -> tuple[Deployed, Canary | None]:
+    async def _load(self) -> tuple[Deployment, Canary | None]:
         """Load models that may follow those in use, or none."""
         new, canary = await load_models(self.settings, self.state, again=True)
         try:
@@ -332,7 +334,7 @@ class Service:
         if self.metrics is not None:
             self.metrics.reloaded(outcome)
 
-    def replace(self, new: Deployed, canary: Canary | None = None) -> None:
+    def replace(self, new: Deployment, canary: Canary | None = None) -> None:
         """Decide by other models from now on; those before close after their last request."""
         before = list(self.models)
         self.models.use(new, canary)

@@ -21,14 +21,14 @@ from emsco.core.decisions import ACCEPTED, INVALID_VALUE, Decisions, reason_for
 from emsco.exceptions import ServiceError
 from emsco.live import LiveCascade, Sources
 from emsco.live.accounts import Accounts
-from emsco.live.decision_log import NO_LOG, Log
+from emsco.live.decision_log import NO_LOG, DecisionLog
 from emsco.live.fetch_result import Key
 from emsco.live.receipt import Receipt
 from emsco.live.typed_columns import to_column
 from emsco.serve.settings import Settings
 
 
-class Shadowed(NamedTuple):
+class ShadowAnswer(NamedTuple):
     """What was answered in shadow, and what the cascade would have done.
 
     Parameters
@@ -78,7 +78,7 @@ def all_at_once(decider: Decider) -> Decider:
     return replace(decider, plan=replace(decider.plan, stages=(everything,)))
 
 
-class Shadow:
+class ShadowMode:
     """Lets a final model answer, and records what the cascade before it would have decided.
 
     Parameters
@@ -112,7 +112,7 @@ class Shadow:
             accounts=accounts,
         )
         self._decider, self._digest, self._sources = decider, digest, sources
-        self.log = Log(settings.log, settings.on_log_failure)
+        self.log = DecisionLog(settings.log, settings.on_log_failure)
         stages = decider.plan.stages
         self._source_of = {
             feature: name for name in self.live.terms.bought
@@ -125,7 +125,7 @@ class Shadow:
 
     async def decide(
         self, keys: Sequence[Key], known: Any, call: str | Sequence[str], *, factors: bool = False
-    ) -> Shadowed:
+    ) -> ShadowAnswer:
         """Answer by the final model, and record what the cascade would have decided."""
         values: list[dict[str, Any]] = []
         async with self.log.room(len(keys)) as is_there:
@@ -133,7 +133,7 @@ class Shadow:
             answered = await self.live.decide(
                 keys, known, call=call, factors=factors, values=values, refused=refused
             )
-            shadowed = Shadowed(answered, self._would_be(answered, values, set(known or ())))
+            shadowed = ShadowAnswer(answered, self._would_be(answered, values, set(known or ())))
             if refused:
                 return shadowed
             is_logged = await self.log.write(answered, values, self._entries(shadowed, values))
@@ -175,7 +175,7 @@ class Shadow:
         return alone + (costs.of(shared, paid=had) if shared else 0.0)
 
     def _entries(
-        self, shadowed: Shadowed, values: Sequence[dict[str, Any]]
+        self, shadowed: ShadowAnswer, values: Sequence[dict[str, Any]]
     ) -> list[dict[str, Any]]:
         """Return what the log has besides: the digest of the cascade, and what it would do."""
         names = ("label", "accepted", "exit_stage", "confidence", "cost", "reason")
@@ -207,7 +207,7 @@ class _Columns:
     """Answers the decision loop of a cascade from values that were fetched for all its stages."""
 
     def __init__(
-        self, shadow: Shadow, values: Sequence[dict[str, Any]], rows: list[int], known: set[str]
+        self, shadow: ShadowMode, values: Sequence[dict[str, Any]], rows: list[int], known: set[str]
     ) -> None:
         self._shadow, self._known = shadow, known
         self._values = [values[row] for row in rows]

@@ -25,7 +25,7 @@ _MOST_WORKERS = 64  # that are remembered; one that has gone long ago sends noth
 
 
 @dataclass
-class Load:
+class PendingDecisions:
     """Decisions of one process that wait to be counted."""
 
     accepted: list[bool] = field(default_factory=list)
@@ -51,13 +51,13 @@ class Load:
         self.costs += decisions.cost.tolist()
 
 
-class Traffic:
+class TrafficMonitor:
     """What all processes of a deployment have decided with a model.
 
     Parameters
     ----------
     monitor : CertificateMonitor, default=None
-        What decisions feed (`emsco.serve.monitor_split.by_decisions`). None: rows are counted, nothing
+        What decisions feed (`monitor_split.by_decisions`). None: rows are counted, nothing
         alarms.
     """
 
@@ -77,13 +77,13 @@ class Traffic:
         return () if self.monitor is None else self.monitor.alarms
 
     def take(
-        self, load: Load, worker: str, number: int, rng: np.random.Generator
+        self, load: PendingDecisions, worker: str, number: int, rng: np.random.Generator
     ) -> tuple[Alarm, ...]:
         """Count a load, unless it was counted; return the alarms that this raises.
 
         Parameters
         ----------
-        load : Load
+        load : PendingDecisions
             The decisions.
         worker : str
             Which process they are of.
@@ -135,12 +135,12 @@ class Traffic:
             }
         )
 
-    def after(self, text: str) -> Traffic:
+    def after(self, text: str) -> TrafficMonitor:
         """Return what goes on where another one was; under other promises the monitor is new."""
         kept = json.loads(text)
         if kept["format"] != _FORMAT:
             raise MonitorError(f"The state has the format {kept['format']!r}, not {_FORMAT}.")
-        later = Traffic(go_on(self.monitor, kept["monitor"]))
+        later = TrafficMonitor(go_on(self.monitor, kept["monitor"]))
         later.rows, later.accepted, later.failed = map(int, kept["counts"])
         later.taken = {worker: int(number) for worker, number in kept["taken"].items()}
         return later

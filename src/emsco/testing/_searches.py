@@ -14,7 +14,7 @@ from emsco.core.front import Candidate, ParetoFront
 from emsco.exceptions import ContractError, SearchError
 from emsco.search import Search, SearchResult
 from emsco.testing._contract import demand
-from emsco.testing._small_problems import QUESTIONS, Question, Watched, points_of
+from emsco.testing._small_problems import QUESTIONS, LoggedProblem, SmallProblem, points_of
 
 KEYS = ("threshold", "done", "source_sets", "designs", "front", "hypervolume")
 _SEED = 7
@@ -72,15 +72,15 @@ class _Trial:
     """A search on one problem."""
 
     search: Search
-    question: Question
+    question: SmallProblem
 
     def demand(self, kept: object, broken: str) -> None:
         name = type(self.search).__name__
         demand(kept, f"The search {name} {broken}, on the problem with {self.question.told}.")
 
     def run(
-        self, callback: Callable[[Watched, Any], None] | None = None, n_workers: int = 1
-    ) -> tuple[SearchResult, Watched] | None:
+        self, callback: Callable[[LoggedProblem, Any], None] | None = None, n_workers: int = 1
+    ) -> tuple[SearchResult, LoggedProblem] | None:
         """Run the search on a fresh problem; None where that is too large for it."""
         problem = self.question.make(n_workers)
         rng = np.random.default_rng(_SEED)
@@ -115,7 +115,7 @@ class _Trial:
         )
         return result, problem
 
-    def check_result(self, result: SearchResult, problem: Watched) -> None:
+    def check_result(self, result: SearchResult, problem: LoggedProblem) -> None:
         """Demand a front of designs that may be, as the problem evaluates them, and no worse."""
         self.demand(result.front.costs == problem.costs, "gives a front at other prices")
         if len(result.front):
@@ -144,7 +144,7 @@ class _Trial:
         worst = front[int(np.argmin(kept))]
         self.demand(kept.all(), f"gives a candidate that a design it evaluated beats, {worst}")
 
-    def _thresholds_of(self, candidate: Candidate, judge: Watched) -> NDArray[np.int64]:
+    def _thresholds_of(self, candidate: Candidate, judge: LoggedProblem) -> NDArray[np.int64]:
         """Say which of the thresholds each stage has, of a candidate that is the problem's own."""
         design = candidate.design
         self.demand(
@@ -169,7 +169,7 @@ class _Trial:
         """Demand that the callback is told how it goes, and that the same seed repeats itself."""
         told: list[float] = []
 
-        def note(problem: Watched, entry: Any) -> None:
+        def note(problem: LoggedProblem, entry: Any) -> None:
             self._check_entry(entry, problem)
             self.demand(
                 entry["source_sets"] == len(problem.table),
@@ -190,7 +190,7 @@ class _Trial:
             f"tells its callback shares `done` that fall, or do not end at 1: {told[-5:]}",
         )
 
-    def _check_entry(self, entry: Any, problem: Watched) -> None:
+    def _check_entry(self, entry: Any, problem: LoggedProblem) -> None:
         """Demand the documented keys, with values that can be."""
         self.demand(isinstance(entry, Mapping), f"tells a {type(entry).__name__}, not a dict")
         lacking = [key for key in KEYS if key not in entry]
@@ -215,9 +215,9 @@ class _Trial:
 
     def check_stop(self) -> None:
         """Demand that what the callback raises ends the search at once."""
-        evaluated: list[tuple[Watched, int]] = []
+        evaluated: list[tuple[LoggedProblem, int]] = []
 
-        def stop(problem: Watched, _: Any) -> None:
+        def stop(problem: LoggedProblem, _: Any) -> None:
             evaluated.append((problem, len(problem.log.told)))
             raise _Stop
 

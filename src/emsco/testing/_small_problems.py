@@ -31,7 +31,7 @@ _TANGLED = Costs(
 
 
 @dataclass
-class Log:
+class ProposalLog:
     """The evaluations that a search received, and the proposals that were refused."""
 
     told: list[Counts] = field(default_factory=list)
@@ -51,10 +51,10 @@ class Log:
 
 
 @dataclass(frozen=True)
-class Watched(Problem):
+class LoggedProblem(Problem):
     """A problem that keeps a log."""
 
-    log: Log = field(default_factory=Log, compare=False)
+    log: ProposalLog = field(default_factory=ProposalLog, compare=False)
 
     def lacking(self, assignments: Any) -> NDArray[np.int64]:
         """Count the sets that must be fitted first, as the problem does."""
@@ -81,19 +81,19 @@ def points_of(counts: Counts) -> NDArray[np.float64]:
     return np.column_stack([accepted, right / accepted, paid])
 
 
-class _Asked(Exception):  # noqa: N818  # it carries a problem, and nothing went wrong
+class _StopSearch(Exception):  # noqa: N818  # it carries a problem, and nothing went wrong
     """Ends a search before it begins."""
 
 
-class _Asking:
+class _ProblemCapture:
     """A search that only takes the problem that it is given."""
 
     def run(self, problem: Problem, rng: Any, callback: Any = None) -> SearchResult:  # noqa: ARG002
-        raise _Asked(problem)
+        raise _StopSearch(problem)
 
 
 @dataclass(frozen=True)
-class Question:
+class SmallProblem:
     """Rows and prices from which a problem can be created repeatedly."""
 
     told: str  # what is special about it
@@ -103,7 +103,7 @@ class Question:
     params: Mapping[str, Any] = field(default_factory=dict)  # of the search that asks it
     is_large: bool = False  # so that it may be refused
 
-    def make(self, n_workers: int = 1) -> Watched:
+    def make(self, n_workers: int = 1) -> LoggedProblem:
         """Create a new instance of the problem, with nothing fitted."""
         rng = np.random.default_rng(0)
         y = np.arange(self.n_rows) % self.n_classes
@@ -112,29 +112,31 @@ class Question:
         defaults = {"costs": costs, "threshold": 0.75, "max_stages": 3, "cv": 2}
         params = defaults | dict(self.params)
         try:
-            CascadeSearchCV(search=_Asking(), engine=LocalEngine(n_workers), **params).fit(X, y)
-        except _Asked as asked:
+            CascadeSearchCV(search=_ProblemCapture(), engine=LocalEngine(n_workers), **params).fit(
+                X, y
+            )
+        except _StopSearch as asked:
             problem = asked.args[0]
         problem.table.on_fit = None  # nobody looks on
-        return Watched(*(getattr(problem, each.name) for each in fields(Problem)))
+        return LoggedProblem(*(getattr(problem, each.name) for each in fields(Problem)))
 
 
 QUESTIONS = (
-    Question("two classes"),
-    Question(
+    SmallProblem("two classes"),
+    SmallProblem(
         "three classes and several thresholds",
         n_classes=3,
         params={"threshold": [0.5, {0: 0.6, 1: 0.7, 2: 0.8}, 0.9]},
     ),
-    Question("requirements and setups", 5, params={"costs": _TANGLED}),
-    Question("`max_missed`", params={"threshold": 0.8, "max_missed": {1: 0.1}}),
-    Question(
+    SmallProblem("requirements and setups", 5, params={"costs": _TANGLED}),
+    SmallProblem("`max_missed`", params={"threshold": 0.8, "max_missed": {1: 0.1}}),
+    SmallProblem(
         "nothing feasible",
         n_sources=3,
         params={"threshold": 0.51, "max_missed": {0: 0.0, 1: 0.0}},
     ),
-    Question("no source unused", params={"allow_unused": False}),
-    Question("one source", 1),
-    Question("one stage", params={"max_stages": 1}),
-    Question("66 sources", 66, 24, is_large=True),
+    SmallProblem("no source unused", params={"allow_unused": False}),
+    SmallProblem("one source", 1),
+    SmallProblem("one stage", params={"max_stages": 1}),
+    SmallProblem("66 sources", 66, 24, is_large=True),
 )

@@ -9,7 +9,7 @@ from typing import Any
 
 from emsco.core.decisions import ACCEPTED, MISSING
 from emsco.exceptions import ContractError
-from emsco.live.fetch_result import Fetched, Key, Values, as_text
+from emsco.live.fetch_result import FetchResult, Key, Values, as_text
 from emsco.live.source import Client, LiveSource
 from emsco.testing._contract import demand
 
@@ -110,7 +110,7 @@ class _Asker:
             raise ContractError(f"Asked for {what}, the source raises {error!r}.") from error
         self.compare(keys, fetched, what)
 
-    def compare(self, keys: Sequence[Key], fetched: Fetched, what: str) -> None:
+    def compare(self, keys: Sequence[Key], fetched: FetchResult, what: str) -> None:
         """Compare an answer with the table."""
         demand(
             len(fetched.reasons) == len(keys), f"Asked for {what}, it gives too many or too few."

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emsco.certify.monitor._sample import Counted
-from emsco.certify.monitor._statistics import DECISIONS, Watch
+from emsco.certify.monitor._statistics import DECISIONS, PromiseEvidence
 from emsco.core.decisions import Decisions
 
 _LARGEST = 700.0  # exp(700) still fits a double
@@ -44,16 +44,16 @@ class Alarm:
 Raised = tuple[int, Alarm]
 
 
-class Watching:
+class AlarmBoard:
     """Watches by their name, and the first alarm of each.
 
     Parameters
     ----------
-    watches : iterable of Watch
+    watches : iterable of PromiseEvidence
         What is watched.
     """
 
-    def __init__(self, watches: Iterable[Watch]) -> None:
+    def __init__(self, watches: Iterable[PromiseEvidence]) -> None:
         self.watches = {watch.what: watch for watch in watches}
         self.alarms: dict[str, Alarm] = {}
 
@@ -83,7 +83,10 @@ class Watching:
         return raised
 
     def _add(
-        self, watch: Watch, numbers: Sequence[NDArray[Any]], places: Sequence[int] | None = None
+        self,
+        watch: PromiseEvidence,
+        numbers: Sequence[NDArray[Any]],
+        places: Sequence[int] | None = None,
     ) -> list[Raised]:
         """Add numbers, and return the alarm if it is the first of this watch.
 

@@ -11,10 +11,10 @@ from numpy.typing import ArrayLike
 
 from emsco._utils.frozen_mapping import FrozenMapping
 from emsco._utils.text_table import text_table
-from emsco.certify.monitor._alarms import Alarm, Raised, Watching
+from emsco.certify.monitor._alarms import Alarm, AlarmBoard, Raised
 from emsco.certify.monitor._input import kind_of, listed_keys, listed_labels
 from emsco.certify.monitor._promises import UNBREAKABLE, Promises
-from emsco.certify.monitor._sample import Accepted, Counted, Sample
+from emsco.certify.monitor._sample import AcceptedRows, AuditSample, Counted
 from emsco.certify.monitor._statistics import DRAWN_ANSWERS, DRAWN_LABELS, LABELS
 from emsco.core.decisions import Decisions
 from emsco.exceptions import MonitorError, MonitorWarning, warn
@@ -158,18 +158,18 @@ class CertificateMonitor:
 
     def _begin(self, promises: Promises) -> None:
         self._promises = promises
-        self._watching = Watching(promises.watches())
+        self._watching = AlarmBoard(promises.watches())
         watches = self._watching.watches.values()
         if not watches:
             reasons = "; ".join(f"{what}: {why}" for what, why in promises.not_watched.items())
             raise MonitorError(f"Nothing can be watched, so no alarm is possible: {reasons}.")
         share, seed = promises.share or 0.0, promises.random_state or 0
         self._samples = {
-            watch.comes_with: Sample(share, seed, promises.keep, _DRAWN[watch.comes_with])
+            watch.comes_with: AuditSample(share, seed, promises.keep, _DRAWN[watch.comes_with])
             for watch in watches
             if watch.comes_with in _DRAWN
         }
-        self._accepted = Accepted(promises.keep)
+        self._accepted = AcceptedRows(promises.keep)
         self._counts = {"decided": 0, "labelled": 0, "answered": 0, "unmatched": 0}
         named = [label for label, _ in promises.max_missed]
         self._kind = kind_of(np.array(named, dtype=object), None)  # of labels: text, or numbers
@@ -237,7 +237,7 @@ class CertificateMonitor:
         return FrozenMapping(self._promises.not_watched | now)
 
     @property
-    def _rows(self) -> dict[str, Accepted | Sample]:
+    def _rows(self) -> dict[str, AcceptedRows | AuditSample]:
         """The waiting rows, by what they wait for."""
         return {LABELS: self._accepted, **self._samples}
 

@@ -12,14 +12,14 @@ import numpy as np
 from emsco.certify.monitor._evidence import upper_bound
 from emsco.certify.monitor._input import same_kind
 from emsco.certify.monitor._statistics import (
-    Changed,
-    Errors,
-    Mean,
-    Missed,
-    Paid,
-    Rejected,
-    Traffic,
-    Watch,
+    BoundedMean,
+    ChangeRate,
+    CostRate,
+    ErrorRate,
+    MissedRate,
+    PromiseEvidence,
+    RejectionRate,
+    StageTraffic,
 )
 from emsco.exceptions import MonitorError
 
@@ -200,7 +200,7 @@ class Promises:
         unbreakable = {name: UNBREAKABLE for name in self._given() if name not in watched}
         return dict.fromkeys(self.left_out, LEFT_OUT) | unbreakable | self.lacking
 
-    def watches(self) -> list[Watch]:
+    def watches(self) -> list[PromiseEvidence]:
         """Return a watch for each promise; `alpha` is divided evenly among them."""
         n_watched = len(self._given()) - len(self._lacking_share)
         alpha = self.alpha / max(n_watched, 1)
@@ -215,30 +215,30 @@ class Promises:
 
         watches = []
         if self.accuracy is not None:
-            watches.append(Watch("accuracy", [Errors(1 - self.accuracy)], alpha))
+            watches.append(PromiseEvidence("accuracy", [ErrorRate(1 - self.accuracy)], alpha))
         if self.agreement is not None and self.share is not None:
-            watches.append(Watch("agreement", [Changed(1 - self.agreement)], alpha))
+            watches.append(PromiseEvidence("agreement", [ChangeRate(1 - self.agreement)], alpha))
         if self.share is not None:
             watches += [
-                Watch(missed_name(label), [Missed(most, label)], alpha)
+                PromiseEvidence(missed_name(label), [MissedRate(most, label)], alpha)
                 for label, most in self.max_missed
             ]
         if self.coverage is not None:
             most = 1.0 if self.min_coverage is None else 1 - self.min_coverage
-            rejected = Rejected(min(bound(1 - self.coverage), most))
-            watches.append(Watch("coverage", [rejected], after_estimate))
+            rejected = RejectionRate(min(bound(1 - self.coverage), most))
+            watches.append(PromiseEvidence("coverage", [rejected], after_estimate))
         if self.cost is not None and self.total is not None:
             most = 1.0 if self.max_cost is None else self.max_cost / self.total
-            paid = Paid(min(bound(self.cost / self.total), most), self.total)
-            watches.append(Watch("cost", [paid], after_estimate))
+            paid = CostRate(min(bound(self.cost / self.total), most), self.total)
+            watches.append(PromiseEvidence("cost", [paid], after_estimate))
         if self.exits is not None:
             reaching = np.cumsum(self.exits[::-1])[::-1][1:].tolist()
-            traffic: list[Mean] = []
+            traffic: list[BoundedMean] = []
             for stage, share in enumerate(reaching, start=1):
                 both = 2 * len(reaching)
-                traffic.append(Traffic(bound(share, both), stage, more=True))
-                traffic.append(Traffic(bound(1 - share, both), stage, more=False))
-            watches.append(Watch("exits", traffic, after_estimate))
+                traffic.append(StageTraffic(bound(share, both), stage, more=True))
+                traffic.append(StageTraffic(bound(1 - share, both), stage, more=False))
+            watches.append(PromiseEvidence("exits", traffic, after_estimate))
         # A bound of 1 cannot be exceeded.
         return [watch for watch in watches if watch.means]
 

@@ -9,9 +9,9 @@ of decisions, each row is as likely to be wrong as the next, whatever the delays
 A row whose truth never arrives is given up in the end, and counts as right: this may hide a change,
 but it never causes an alarm.
 
->>> from emsco.certify.monitor._sample import Sample
+>>> from emsco.certify.monitor._sample import AuditSample
 >>> from emsco import Decisions
->>> sample = Sample(share=1.0, seed=0, keep=10)
+>>> sample = AuditSample(share=1.0, seed=0, keep=10)
 >>> two = Decisions(["yes", "yes"], [True, True], [0, 0], [1.0, 1.0], [1.0, 1.0])
 >>> sample.decided(two, ["first", "second"], number=0)
 []
@@ -36,7 +36,7 @@ _COUNTS = ("asked", "counted", "given_up")
 
 
 @dataclass(slots=True)
-class Row:
+class AuditedRow:
     """A row that was drawn; if it is done without a truth, it was given up.
 
     If it is not `asked`, its truth was known from the start.
@@ -51,10 +51,10 @@ class Row:
 
 
 # The position, among the rows of a call, of the row that made this one count, and this row.
-Counted = tuple[int, Row]
+Counted = tuple[int, AuditedRow]
 
 
-class Accepted:
+class AcceptedRows:
     """Accepted rows that wait for a label, and count when it arrives.
 
     Parameters
@@ -91,7 +91,7 @@ class Accepted:
     def learn_truth(self, place: int, key: Any, truth: Any) -> list[Counted]:
         """Set the true label of a waiting row, and return the row."""
         self.counted += 1
-        return [(place, Row(key, self.waiting.pop(key), accepted=True, truth=truth))]
+        return [(place, AuditedRow(key, self.waiting.pop(key), accepted=True, truth=truth))]
 
     def state(self) -> dict[str, Any]:
         """Return everything that changes, as plain values."""
@@ -104,7 +104,7 @@ class Accepted:
         self.waiting.update((key, label) for key, label in state["rows"])
 
 
-class Sample:
+class AuditSample:
     """Rows drawn, until they can be counted.
 
     Parameters
@@ -127,8 +127,8 @@ class Sample:
         self.asked = 0  # rows that were asked for their truth; `counted`: those that got it
         self.counted = 0
         self.given_up = 0
-        self.waiting: dict[Any, Row] = {}
-        self._rows: deque[Row] = deque()
+        self.waiting: dict[Any, AuditedRow] = {}
+        self._rows: deque[AuditedRow] = deque()
 
     @property
     def lacking(self) -> str:
@@ -158,7 +158,7 @@ class Sample:
             decisions.exit_stage[drawn].tolist(),
             strict=True,
         ):
-            row = Row(keys[place], label, accepted)
+            row = AuditedRow(keys[place], label, accepted)
             if stage == last:
                 row.truth, row.asked, row.done = label, False, True
             if row.key in self.waiting:  # decided again: the last decision is the one that counts
@@ -179,7 +179,7 @@ class Sample:
             self._done(key)
         return self._take(place)
 
-    def _append(self, row: Row) -> None:
+    def _append(self, row: AuditedRow) -> None:
         self._rows.append(row)
         if not row.done:
             self.waiting[row.key] = row
@@ -212,4 +212,4 @@ class Sample:
         for name in _COUNTS:
             setattr(self, name, int(state[name]))
         for kept in state["rows"]:
-            self._append(Row(*kept))
+            self._append(AuditedRow(*kept))

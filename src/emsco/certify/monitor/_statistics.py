@@ -10,14 +10,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emsco.certify.monitor._evidence import Evidence
-from emsco.certify.monitor._sample import Row
+from emsco.certify.monitor._sample import AuditedRow
 from emsco.core.decisions import Decisions
 
 # What the numbers of a mean are computed from.
 DECISIONS, LABELS, DRAWN_LABELS, DRAWN_ANSWERS = "decisions", "labels", "drawn labels", "answers"
 
 
-class Mean:
+class BoundedMean:
     """A mean that must not exceed a bound."""
 
     comes_with: ClassVar[str] = DECISIONS
@@ -30,7 +30,7 @@ class Mean:
         """Return the numbers that decisions add."""
         raise NotImplementedError
 
-    def number(self, row: Row) -> bool | None:
+    def number(self, row: AuditedRow) -> bool | None:
         """Return the number that a row with its truth adds; None if the mean is not about it."""
         raise NotImplementedError
 
@@ -42,12 +42,12 @@ class Mean:
         raise NotImplementedError
 
 
-class Errors(Mean):
+class ErrorRate(BoundedMean):
     """The share of accepted rows labelled wrong; labels arrive separately from decisions."""
 
     comes_with = LABELS
 
-    def number(self, row: Row) -> bool:
+    def number(self, row: AuditedRow) -> bool:
         """Return 1 for a row labelled wrong."""
         return bool(row.label != row.truth)
 
@@ -58,12 +58,12 @@ class Errors(Mean):
         )
 
 
-class Changed(Mean):
+class ChangeRate(BoundedMean):
     """The share of rows decided differently from the final model."""
 
     comes_with = DRAWN_ANSWERS
 
-    def number(self, row: Row) -> bool:
+    def number(self, row: AuditedRow) -> bool:
         """Return 1 for a row decided differently; a row that was given up counts as the same."""
         return row.truth is not None and not (row.accepted and row.label == row.truth)
 
@@ -74,7 +74,7 @@ class Changed(Mean):
         )
 
 
-class Missed(Mean):
+class MissedRate(BoundedMean):
     """The share of a class's rows accepted under another label."""
 
     comes_with = DRAWN_LABELS
@@ -83,7 +83,7 @@ class Missed(Mean):
         super().__init__(bound)
         self.label = label
 
-    def number(self, row: Row) -> bool | None:
+    def number(self, row: AuditedRow) -> bool | None:
         """Return 1 for a missed row of the class; a row that was given up counts as not missed."""
         if row.truth is None:
             return False
@@ -96,7 +96,7 @@ class Missed(Mean):
         )
 
 
-class Rejected(Mean):
+class RejectionRate(BoundedMean):
     """The share of rows rejected."""
 
     def numbers(self, decisions: Decisions) -> NDArray[Any]:
@@ -110,7 +110,7 @@ class Rejected(Mean):
         )
 
 
-class Paid(Mean):
+class CostRate(BoundedMean):
     """What rows paid, as a share of what everything costs."""
 
     def __init__(self, bound: float, total: float) -> None:
@@ -128,7 +128,7 @@ class Paid(Mean):
         )
 
 
-class Traffic(Mean):
+class StageTraffic(BoundedMean):
     """The share of rows that reach a stage, or the share that does not."""
 
     def __init__(self, bound: float, stage: int, *, more: bool) -> None:
@@ -149,20 +149,20 @@ class Traffic(Mean):
         )
 
 
-class Watch:
+class PromiseEvidence:
     """Evidence on one promise: the mean of the evidence on its means.
 
     Parameters
     ----------
     what : str
         The name of the promise.
-    means : sequence of Mean
+    means : sequence of BoundedMean
         The means that must hold together; those that always hold are left out.
     alpha : float
         The probability of an alarm, ever, although all means hold.
     """
 
-    def __init__(self, what: str, means: Sequence[Mean], alpha: float) -> None:
+    def __init__(self, what: str, means: Sequence[BoundedMean], alpha: float) -> None:
         self.what = what
         self.means = [mean for mean in means if mean.bound < 1]
         self.alpha = alpha

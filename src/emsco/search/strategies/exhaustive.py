@@ -94,7 +94,7 @@ class Exhaustive:
 
 
 @dataclass(frozen=True)
-class _Found:
+class _ExactDesigns:
     """Designs with their counts, one per cell of the table or entry of the list."""
 
     accepted: NDArray[np.int64]
@@ -107,7 +107,7 @@ class _Found:
     @classmethod
     def of_cells(
         cls, least: NDArray[np.int64], cells: NDArray[np.int64], keys: NDArray[np.uint64]
-    ) -> _Found:
+    ) -> _ExactDesigns:
         from emsco.search._kernels import NOBODY
 
         (reached,) = (least < NOBODY).nonzero()
@@ -116,12 +116,12 @@ class _Found:
         return cls(accepted, accepted - wrong, least[reached], ties, stages, keys[reached])
 
     @classmethod
-    def of_list(cls, cells: NDArray[np.int64], keys: NDArray[np.uint64]) -> _Found:
+    def of_list(cls, cells: NDArray[np.int64], keys: NDArray[np.uint64]) -> _ExactDesigns:
         paid, accepted, right, stages = cells.T
         return cls(accepted, right, paid, np.ones_like(paid), stages, keys)
 
     @classmethod
-    def joined(cls, parts: list[_Found]) -> _Found:
+    def joined(cls, parts: list[_ExactDesigns]) -> _ExactDesigns:
         return cls(
             *(
                 np.concatenate([getattr(part, name) for part in parts])
@@ -129,13 +129,13 @@ class _Found:
             )
         )
 
-    def _take(self, rows: NDArray[Any], ties: NDArray[np.int64]) -> _Found:
-        return _Found(
+    def _take(self, rows: NDArray[Any], ties: NDArray[np.int64]) -> _ExactDesigns:
+        return _ExactDesigns(
             self.accepted[rows], self.right[rows], self.paid[rows], ties, self.stages[rows],
             self.keys[rows],
         )  # fmt: skip
 
-    def front(self) -> _Found:
+    def front(self) -> _ExactDesigns:
         """Keep the simplest design of each evaluation, and of these the non-dominated ones."""
         import moocore
 
@@ -192,7 +192,7 @@ class _Walk:
         """The number of threads that walk, in this process, which has the bits."""
         return local_threads(self.problem.table.engine)
 
-    def run(self, threshold: int) -> Iterator[tuple[_Found, int, float]]:
+    def run(self, threshold: int) -> Iterator[tuple[_ExactDesigns, int, float]]:
         """Evaluate every design at one threshold, on as many threads as requested.
 
         Yields, from time to time, the front so far, the number of designs evaluated, and the share
@@ -206,13 +206,13 @@ class _Walk:
         # Sets of the same size take the same time, so dealing them out in turn balances the work.
         firsts = firsts[np.argsort(self.sets[firsts].sum(axis=1), kind="stable")]
         n_parts = self._n_parts()
-        fronts: list[_Found] = []
+        fronts: list[_ExactDesigns] = []
         walked = 0
         for part in range(n_parts):
             own = firsts[part::n_parts]
             chunks = [own[i :: workers.n_workers] for i in range(workers.n_workers)]
             found = workers.map(self._walk_chunk, chunks, shared=(accepted, right))
-            fronts = [_Found.joined([*fronts, *(front for front, _ in found)]).front()]
+            fronts = [_ExactDesigns.joined([*fronts, *(front for front, _ in found)]).front()]
             walked += sum(designs for _, designs in found)
             yield fronts[0], walked, (part + 1) / n_parts
 
@@ -228,7 +228,7 @@ class _Walk:
 
     def _walk_chunk(
         self, firsts: NDArray[np.int64], bits: tuple[Words, Words]
-    ) -> tuple[_Found, int]:
+    ) -> tuple[_ExactDesigns, int]:
         import emsco.search._kernels as _kernels
 
         walk: Any = _kernels.walk  # compiled, so its arguments are positional
@@ -251,7 +251,7 @@ class _Walk:
         stacks = [np.zeros(depths, dtype=np.int64) for _ in range(3)]
         missed = np.zeros((depths, len(masks)), dtype=np.int64)
         spreads = np.zeros(depths, dtype=np.uint64)
-        found: list[_Found] = []
+        found: list[_ExactDesigns] = []
         done = False
         while not done:
             done = walk(
@@ -260,16 +260,16 @@ class _Walk:
                 least, width, step, cells, keys, state, *stacks, undecided, sums, missed, spreads,
             )  # fmt: skip
             if dense:
-                found = [_Found.of_cells(least, cells, keys)]
+                found = [_ExactDesigns.of_cells(least, cells, keys)]
             else:
-                listed = _Found.of_list(cells[: state[3]].copy(), keys[: state[3]].copy())
-                found = [_Found.joined([*found, listed]).front()]
+                listed = _ExactDesigns.of_list(cells[: state[3]].copy(), keys[: state[3]].copy())
+                found = [_ExactDesigns.joined([*found, listed]).front()]
                 _fill_sieve(least.reshape(width, width), step, found[0])
                 state[3] = 0
         return found[0], int(state[2])
 
 
-def _fill_sieve(sieve: NDArray[np.int64], step: int, found: _Found) -> None:
+def _fill_sieve(sieve: NDArray[np.int64], step: int, found: _ExactDesigns) -> None:
     """Set each place to the lowest cost of designs that accept as many rows with as few errors."""
     wrong = found.accepted - found.right
     np.minimum.at(sieve, (found.accepted // step, wrong // step), found.paid)

@@ -3,27 +3,27 @@
 from __future__ import annotations
 
 from emsco.serve.state.protocol import (
-    Asking,
+    AuditMark,
     Claim,
     Concern,
-    Kept,
-    Marked,
+    DaySpending,
     OpenIntent,
-    Spent,
+    RequestContext,
     State,
+    VersionedValue,
     asking,
 )
 from emsco.serve.state.state_url import open_state
 
 __all__ = [
-    "Asking",
+    "AuditMark",
     "Claim",
     "Concern",
-    "Kept",
-    "Marked",
+    "DaySpending",
     "OpenIntent",
-    "Spent",
+    "RequestContext",
     "State",
+    "VersionedValue",
     "asking",
     "open_state",
 ]

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from emsco.exceptions import StateError, require
-from emsco.serve.state.group_commit import Batches, Left
+from emsco.serve.state.group_commit import GroupCommit, Left
 from emsco.serve.state.idempotency import unusable
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ _MAKING = 0x656D73636F
 _ISOLATION = "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED"
 
 
-class Lane(Protocol):
+class Executor(Protocol):
     """Protocol of what does work on a database."""
 
     is_postgres: bool
@@ -55,7 +55,7 @@ class Lane(Protocol):
         """Disconnect."""
 
 
-class ThreadLane:
+class ThreadExecutor:
     """A file of SQLite, in a thread of its own.
 
     Parameters
@@ -73,7 +73,7 @@ class ThreadLane:
     def __init__(self, path: Path, timeout: float, *, writes: bool = True) -> None:
         self._path, self._timeout, self._writes = path, timeout, writes
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="emsco-state")
-        self._batches: Batches[Work] = Batches(self._do)
+        self._batches: GroupCommit[Work] = GroupCommit(self._do)
         self._connection: sa.Connection | None = None
 
     async def run(self, work: Work, left: Left | None = None) -> Any:
@@ -162,7 +162,7 @@ def _keep_private(path: Path) -> None:
             os.chmod(f"{path}{beside}", 0o600)
 
 
-class PoolLane:
+class PoolExecutor:
     """PostgreSQL, with some connections.
 
     Connections are kept and not given back to a pool of SQLAlchemy each time, which takes longer

@@ -13,7 +13,7 @@ _MOST = 200  # in one batch, so that the first of them does not wait for long
 Left = Callable[[Any], None]
 
 
-class Batches(Generic[W]):
+class GroupCommit(Generic[W]):
     """Collects what is asked while a batch is under way, and does it all in the next one.
 
     Who is alone waits for nothing but the work itself. What was asked is done, even if who asked
@@ -27,12 +27,12 @@ class Batches(Generic[W]):
     Examples
     --------
     >>> import asyncio
-    >>> from emsco.serve.state.group_commit import Batches
+    >>> from emsco.serve.state.group_commit import GroupCommit
     >>> async def double(numbers):
     ...     print(f"a batch of {len(numbers)}")
     ...     return [2 * number for number in numbers]
     >>> async def main():
-    ...     batches = Batches(double)
+    ...     batches = GroupCommit(double)
     ...     return await asyncio.gather(*(batches.run(number) for number in (1, 2, 3)))
     >>> asyncio.run(main())
     a batch of 3

@@ -14,7 +14,7 @@ from typing import Any
 from emsco.core.decisions import ERROR
 from emsco.exceptions import StateError
 from emsco.live.accounts import Intent
-from emsco.serve.state.protocol import DIED, NEW, Asking, Claim, asking
+from emsco.serve.state.protocol import DIED, NEW, Claim, RequestContext, asking
 
 VERSION = 2  # of the layout of a state
 
@@ -22,7 +22,7 @@ _MOST_ATTEMPTS = 10_000  # that are remembered: only requests whose process died
 _FIRST_DAY = date(1970, 1, 1)
 
 
-class BaseState:
+class IdempotentState:
     """What every state of a service does alike.
 
     An attempt is a claim of a request's id: the first one, or one after a process died. What was
@@ -74,9 +74,9 @@ class BaseState:
         await asyncio.gather(*self._apart, return_exceptions=True)
 
 
-def asked() -> Asking:
+def asked() -> RequestContext:
     """Return whose request is being decided."""
-    return asking.get() or Asking("")
+    return asking.get() or RequestContext("")
 
 
 def new_id() -> str:

@@ -23,7 +23,7 @@ PAUSE = 1.0  # seconds between trial calls to a failing source
 
 
 @dataclass(frozen=True)
-class Asking:
+class RequestContext:
     """Whose request is being decided, for the intents of its paid calls.
 
     Parameters
@@ -38,7 +38,7 @@ class Asking:
     tenant: str = ""
 
 
-asking: ContextVar[Asking | None] = ContextVar("asking", default=None)
+asking: ContextVar[RequestContext | None] = ContextVar("asking", default=None)
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class OpenIntent:
 
 
 @dataclass(frozen=True)
-class Spent:
+class DaySpending:
     """What was spent on a source for a tenant in a day.
 
     Parameters
@@ -135,7 +135,7 @@ class Concern:
 
 
 @dataclass(frozen=True)
-class Kept:
+class VersionedValue:
     """A small value, and how often it was written."""
 
     text: str
@@ -143,7 +143,7 @@ class Kept:
 
 
 @dataclass(frozen=True)
-class Marked:
+class AuditMark:
     """A decision that was chosen for an audit.
 
     Parameters
@@ -228,7 +228,7 @@ class State(Accounts, Protocol):
     async def failing(self) -> set[str]:
         """Return the sources that `is_well` has told to fail."""
 
-    async def spend(self, day: str | None = None) -> list[Spent]:
+    async def spend(self, day: str | None = None) -> list[DaySpending]:
         """Return what was spent, on one day (such as "2026-01-31") or on all."""
 
     async def settle(self, source: str, day: str, charged: float) -> float:
@@ -256,13 +256,13 @@ class State(Accounts, Protocol):
             Whether it was written.
         """
 
-    async def kept(self, name: str) -> Kept | None:
+    async def kept(self, name: str) -> VersionedValue | None:
         """Return a small value, or None."""
 
-    async def mark(self, rows: Sequence[Marked]) -> None:
+    async def mark(self, rows: Sequence[AuditMark]) -> None:
         """Keep decisions for the audit; of two marks of an id the last one stays."""
 
-    async def marked(self, ids: Sequence[str]) -> list[Marked]:
+    async def marked(self, ids: Sequence[str]) -> list[AuditMark]:
         """Return those of the decisions that are marked."""
 
     async def label(self, id: str, label: Any) -> bool:  # noqa: A002
@@ -273,7 +273,7 @@ class State(Accounts, Protocol):
 
     async def due(
         self, before: float, since: float = 0.0, model: str | None = None
-    ) -> list[Marked]:
+    ) -> list[AuditMark]:
         """Return marked decisions made before a time, and not before another, oldest first."""
 
     async def forget(self, before: float) -> None:

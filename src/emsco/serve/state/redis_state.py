@@ -14,10 +14,10 @@ from emsco.exceptions import StateError, require
 from emsco.live.accounts import Intent
 from emsco.live.redis_source import no_retry
 from emsco.serve.state import redis_scripts
-from emsco.serve.state.group_commit import Batches
+from emsco.serve.state.group_commit import GroupCommit
 from emsco.serve.state.idempotency import (
     VERSION,
-    BaseState,
+    IdempotentState,
     asked,
     check_version,
     day_number,
@@ -33,12 +33,12 @@ from emsco.serve.state.protocol import (
     KEEP_FOR,
     PAUSE,
     UNSEEN_FOR,
+    AuditMark,
     Claim,
     Concern,
-    Kept,
-    Marked,
+    DaySpending,
     OpenIntent,
-    Spent,
+    VersionedValue,
 )
 from emsco.serve.state.redis_durability import redis_concerns
 from emsco.serve.state.settlement import share_of
@@ -48,7 +48,7 @@ _LOST = "lost"  # instead of a number of rows: the state has another incarnation
 _AT_ONCE = 1000  # ids in one command
 
 
-class RedisState(BaseState):
+class RedisState(IdempotentState):
     """A state in Redis.
 
     Redis must keep what it is given. It must write an append-only file (`appendonly yes`; with
@@ -103,7 +103,7 @@ class RedisState(BaseState):
         self._prefix, self._clock, self._create = prefix, clock, create
         self._own = f"{prefix}of:{deployment}:"  # what names of this deployment begin with
         self._errors = require("redis.exceptions", "live")
-        self._batches: Batches[tuple[Any, ...]] = Batches(self._do)
+        self._batches: GroupCommit[tuple[Any, ...]] = GroupCommit(self._do)
 
     async def open(self) -> None:
         """Connect, and begin a new state if there is none."""
@@ -271,7 +271,7 @@ class RedisState(BaseState):
         """Return the sources that `is_well` has told to fail."""
         return set(await self._ask("SMEMBERS", f"{self._prefix}failing"))
 
-    async def spend(self, day: str | None = None) -> list[Spent]:
+    async def spend(self, day: str | None = None) -> list[DaySpending]:
         """Return what was spent, on one day (such as "2026-01-31") or on all."""
         wanted = None if day is None else day_number(day)
         found: dict[Any, list[OpenIntent]] = {}
@@ -287,7 +287,9 @@ class RedisState(BaseState):
                 account = json.dumps([source, tenant])
                 paid, unknown = (float(totals.get(kind + account, 0)) for kind in "pu")
                 waits = sorted(found.get((number, source, tenant), ()), key=lambda one: one.at)
-                spent.append(Spent(source, tenant, day_of(number), paid, unknown, tuple(waits)))
+                spent.append(
+                    DaySpending(source, tenant, day_of(number), paid, unknown, tuple(waits))
+                )
         return spent
 
     async def settle(self, source: str, day: str, charged: float) -> float:
@@ -313,14 +315,14 @@ class RedisState(BaseState):
         """Keep a small value; with `was`, only if that version is kept. Return whether it was."""
         return bool(await self._run(redis_scripts.KEEP, name, text, "" if was is None else was))
 
-    async def kept(self, name: str) -> Kept | None:
+    async def kept(self, name: str) -> VersionedValue | None:
         """Return a small value, or None."""
         text, version = await self._ask("HMGET", f"{self._prefix}kept:{name}", "text", "version")
-        return None if text is None else Kept(text, int(version))
+        return None if text is None else VersionedValue(text, int(version))
 
     # Audited rows
 
-    async def mark(self, rows: Sequence[Marked]) -> None:
+    async def mark(self, rows: Sequence[AuditMark]) -> None:
         """Keep decisions for the audit; of two marks of an id the last one stays."""
         for first in range(0, len(rows), _AT_ONCE):
             values: list[Any] = []
@@ -328,7 +330,7 @@ class RedisState(BaseState):
                 values += [row.id, float(row.at), _mark_text(row)]
             await self._run(redis_scripts.MARK, *values)
 
-    async def marked(self, ids: Sequence[str]) -> list[Marked]:
+    async def marked(self, ids: Sequence[str]) -> list[AuditMark]:
         """Return those of the decisions that are marked."""
         found = []
         for first in range(0, len(ids), _AT_ONCE):
@@ -349,7 +351,7 @@ class RedisState(BaseState):
 
     async def due(
         self, before: float, since: float = 0.0, model: str | None = None
-    ) -> list[Marked]:
+    ) -> list[AuditMark]:
         """Return marked decisions made before a time, and not before another, oldest first."""
         key = f"{self._own}marked"
         ids = await self._ask("ZRANGEBYSCORE", key, float(since), f"({float(before)!r}")
@@ -372,13 +374,13 @@ def _open_intent(id_: str, begun: str) -> tuple[int, OpenIntent]:
     return int(day), OpenIntent(id_, source, tenant, request, float(at), int(granted), held)
 
 
-def _mark_text(row: Marked) -> str:
+def _mark_text(row: AuditMark) -> str:
     return json.dumps(
         [row.at, row.model, to_text(row.label), bool(row.accepted), row.reason, int(row.exit_stage)]
     )
 
 
-def _marked(id_: str, mark: str, truth: str | None) -> Marked:
+def _marked(id_: str, mark: str, truth: str | None) -> AuditMark:
     at, model, label, accepted, reason, stage = json.loads(mark)
     known = None if truth is None else json.loads(truth)
-    return Marked(id_, at, model, json.loads(label), accepted, reason, stage, known)
+    return AuditMark(id_, at, model, json.loads(label), accepted, reason, stage, known)

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 from emsco.core.decisions import ERROR, STATE_LOST
 from emsco.exceptions import StateError, require
 from emsco.live.accounts import Intent
-from emsco.serve.state.executors import Lane
+from emsco.serve.state.executors import Executor
 from emsco.serve.state.idempotency import (
     VERSION,
-    BaseState,
+    IdempotentState,
     asked,
     check_version,
     day_number,
@@ -33,12 +33,12 @@ from emsco.serve.state.protocol import (
     PAUSE,
     RUNNING,
     UNSEEN_FOR,
+    AuditMark,
     Claim,
     Concern,
-    Kept,
-    Marked,
+    DaySpending,
     OpenIntent,
-    Spent,
+    VersionedValue,
 )
 from emsco.serve.state.settlement import settle_tables
 from emsco.serve.state.sql_statements import statements, tables
@@ -51,12 +51,12 @@ _AT_ONCE = 1000  # ids in one query
 _NO_DAY = -1  # instead of a number of rows: nothing is counted under a limit today yet
 
 
-class SQLState(BaseState):
+class SQLState(IdempotentState):
     """A state in a database.
 
     Parameters
     ----------
-    lane : Lane
+    lane : Executor
         How work reaches the database.
     address : str
         Its address without secrets, for messages.
@@ -72,7 +72,7 @@ class SQLState(BaseState):
 
     def __init__(
         self,
-        lane: Lane,
+        lane: Executor,
         address: str,
         *,
         deployment: str,
@@ -291,7 +291,7 @@ class SQLState(BaseState):
         """Return the sources that `is_well` has told to fail."""
         return {row.source for row in await self._rows("failing")}
 
-    async def spend(self, day: str | None = None) -> list[Spent]:
+    async def spend(self, day: str | None = None) -> list[DaySpending]:
         """Return what was spent, on one day (such as "2026-01-31") or on all."""
         values = {"day": None if day is None else day_number(day)}
 
@@ -304,7 +304,7 @@ class SQLState(BaseState):
             account = found.setdefault((row.source, row.tenant, row.day), [])
             account.append(OpenIntent(*row[:7]))
         return [
-            Spent(source, tenant, day_of(day), paid, unknown, tuple(found.get(account, ())))
+            DaySpending(source, tenant, day_of(day), paid, unknown, tuple(found.get(account, ())))
             for source, tenant, day, paid, unknown in totals
             for account in [(source, tenant, day)]
         ]
@@ -330,14 +330,14 @@ class SQLState(BaseState):
             return bool(await self._rows("keep_first", name=name, text=text))
         return bool(await self._rows("keep_if", name=name, text=text, was=was))
 
-    async def kept(self, name: str) -> Kept | None:
+    async def kept(self, name: str) -> VersionedValue | None:
         """Return a small value, or None."""
         rows = await self._rows("kept", name=name)
-        return Kept(*rows[0]) if rows else None
+        return VersionedValue(*rows[0]) if rows else None
 
     # Audited rows
 
-    async def mark(self, rows: Sequence[Marked]) -> None:
+    async def mark(self, rows: Sequence[AuditMark]) -> None:
         """Keep decisions for the audit; of two marks of an id the last one stays."""
         values = [
             {
@@ -350,7 +350,7 @@ class SQLState(BaseState):
         if values:
             await self._lane.run(lambda connection: connection.execute(self._sql["mark"], values))
 
-    async def marked(self, ids: Sequence[str]) -> list[Marked]:
+    async def marked(self, ids: Sequence[str]) -> list[AuditMark]:
         """Return those of the decisions that are marked."""
         found = []
         for first in range(0, len(ids), _AT_ONCE):
@@ -364,7 +364,7 @@ class SQLState(BaseState):
 
     async def due(
         self, before: float, since: float = 0.0, model: str | None = None
-    ) -> list[Marked]:
+    ) -> list[AuditMark]:
         """Return marked decisions made before a time, and not before another, oldest first."""
         return [
             _marked(row) for row in await self._rows("due", before=before, since=since, model=model)
@@ -391,9 +391,9 @@ class SQLState(BaseState):
                 await self.tidy()
 
 
-def _marked(row: Any) -> Marked:
+def _marked(row: Any) -> AuditMark:
     truth = None if row.truth is None else json.loads(row.truth)
     label = json.loads(row.label)
-    return Marked(
+    return AuditMark(
         row.id, row.at, row.model, label, bool(row.accepted), row.reason, row.exit_stage, truth
     )

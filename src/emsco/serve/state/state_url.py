@@ -56,11 +56,11 @@ async def open_state(
     --------
     >>> import asyncio, tempfile
     >>> from pathlib import Path
-    >>> from emsco.serve.state import Asking, asking, open_state
+    >>> from emsco.serve.state import RequestContext, asking, open_state
     >>> async def main(folder):
     ...     state = await open_state(str(Path(folder, "state.sqlite")))
     ...     print((await state.claim("order-7", "digest of the body", lease=30.0)).kind)
-    ...     asking.set(Asking("order-7", tenant="shop"))
+    ...     asking.set(RequestContext("order-7", tenant="shop"))
     ...     intent = await state.begin("whois", 3, price=2.0, limit=5.0)
     ...     await state.end(intent, spent=4.0, unknown=0.0)
     ...     await state.answer("order-7", "the answer")
@@ -107,26 +107,26 @@ def _redis(address: str, deployment: str, create: bool, timeout: float, clock: A
 
 
 def _postgres(address: str, deployment: str, create: bool, timeout: float, clock: Any) -> State:
-    from emsco.serve.state.executors import PoolLane
+    from emsco.serve.state.executors import PoolExecutor
     from emsco.serve.state.sql_state import SQLState
 
     address, prefix = _without_prefix(address)
     address = "postgresql://" + address.partition("://")[2]  # without the name of a driver
     told = without_secrets(address)
-    lane = PoolLane(address, told, timeout)
+    lane = PoolExecutor(address, told, timeout)
     return SQLState(
         lane, told, deployment=deployment, prefix=f"{prefix}_", clock=clock, create=create
     )
 
 
 def _sqlite(address: str, deployment: str, create: bool, timeout: float, clock: Any) -> State:
-    from emsco.serve.state.executors import ThreadLane
+    from emsco.serve.state.executors import ThreadExecutor
     from emsco.serve.state.sql_state import SQLState
 
     prefix, path = _without_prefix(address)[1], state_file(address)
     if not create and not path.exists():
         raise StateError(f"There is no state at {path}.")
-    lane = ThreadLane(path, timeout, writes=create)
+    lane = ThreadExecutor(path, timeout, writes=create)
     state = SQLState(
         lane, str(path), deployment=deployment, prefix=f"{prefix}_", clock=clock, create=create
     )
