@@ -26,7 +26,7 @@ from benchmarks.measure import Result
 from benchmarks.served import keys
 from emsco import dump
 from emsco.live import RedisSource, Sources
-from experiments.live.ports import free_port
+from tests.soak.live.ports import free_port
 
 POSTGRES = os.environ.get("EMSCO_TEST_POSTGRES", "postgresql://postgres@127.0.0.1:5432/test")
 SERVER_CORE, WRK_CORE = "0", "1"

@@ -1,8 +1,8 @@
 """The API of the site: every public name with its page, and the examples that docstrings lack.
 
 Public are the names of `PUBLIC` in `emsco._utils.public_names`; what the modules of `MODULES`
-offer, which is their `__all__`, or else the classes and functions that they define; and the `__all__` of
-other rooms. Modules that only hold names of `PUBLIC` are other import paths of these.
+offer, which is their `__all__`, or else the classes and functions that they define; and the
+`__all__` of other rooms. Modules that only hold names of `PUBLIC` are other import paths of these.
 """
 
 from __future__ import annotations

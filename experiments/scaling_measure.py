@@ -136,10 +136,10 @@ def _scored(small: bool) -> tuple[float, float]:
 
 def _serve(small: bool) -> float:
     """Ask a service for rows that its first stage decides; decisions by seconds of its core."""
-    from experiments.serve.generator import load
-    from experiments.serve.process import serving
-    from experiments.serve.saturation import quick_keys
-    from experiments.serve.world import made
+    from tests.soak.serve.generator import load
+    from tests.soak.serve.process import serving
+    from tests.soak.serve.saturation import quick_keys
+    from tests.soak.serve.world import made
 
     with made(6_000) as world, serving(world) as process:
         keys = quick_keys(world)

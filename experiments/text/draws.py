@@ -13,8 +13,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from experiments import results
-from experiments.live.bars import tell
 from experiments.text import beside, cheap, dear, kept, messages, ours, prices, tables
+from tests.soak.live.bars import tell
 
 NAME = "text"
 COMMAND = "python -m experiments text"

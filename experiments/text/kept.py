@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.live.bars import tell
 from experiments.results import FOLDER
 from experiments.text import cheap, dear, messages
+from tests.soak.live.bars import tell
 
 FILE = FOLDER / "text.npz"
 EMBEDDED = 280  # messages whose embeddings are kept

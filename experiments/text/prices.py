@@ -14,9 +14,9 @@ import numpy as np
 from sklearn.base import clone
 
 from emsco import Costs, Source
-from experiments.live.bars import tell
 from experiments.results import FOLDER
 from experiments.text import cheap, dear, kept, messages
+from tests.soak.live.bars import tell
 
 FILE = FOLDER / "text_costs.toml"
 _COMMAND = "python -m experiments text --only prices"

@@ -1,0 +1,1 @@
+"""What stresses the product: faults, kills, floods, forged and damaged files, hostile rows."""
