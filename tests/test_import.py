@@ -61,9 +61,8 @@ def test_a_public_path_is_a_module_that_offers_the_name(path, name):
 
 def test_every_public_module_is_there():
     """Also as an attribute, without an import of its own."""
-    for name in emsco.MODULES:
-        code = f"import emsco; assert emsco.{name}.__name__ == 'emsco.{name}'"
-        subprocess.run([sys.executable, "-c", code], check=True)
+    checks = [f"assert emsco.{name}.__name__ == 'emsco.{name}'" for name in emsco.MODULES]
+    subprocess.run([sys.executable, "-c", "\n".join(["import emsco", *checks])], check=True)
     with pytest.raises(ModuleNotFoundError, match=r"emsco\.nothing"):
         importlib.import_module("emsco.nothing")
 
