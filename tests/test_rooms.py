@@ -125,7 +125,7 @@ def test_one_room_reads_x(trees):
 def test_the_package_has_few_entries_and_hides_only_helpers():
     """So that the folder shows the rooms: a new one comes with what fills it, and is on the map."""
     entries = {path.name for path in ROOT.iterdir() if path.name != "__pycache__"}
-    short = {path.name for path in ROOT.glob("*.py") if len(path.read_text().split("\n")) < 20}
+    short = {path.name for path in ROOT.glob("*.py") if len(path.read_text().split("\n")) < 30}
     assert len(entries - short) <= 21
     rooms = {f"`{name}/`" for name in entries if (ROOT / name).is_dir()}
     written = (Path(__file__).parents[1] / "ARCHITECTURE.md").read_text(encoding="utf-8")
