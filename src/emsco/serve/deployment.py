@@ -22,7 +22,7 @@ from emsco.live.decision_log import DecisionLog
 from emsco.live.fetch_all import check_open
 from emsco.live.source import APART
 from emsco.rows.column_reader import ColumnReader
-from emsco.serve.events import tell_loss
+from emsco.serve.events import WARNING, log_event, tell_loss
 from emsco.serve.model_compatibility import ModelTerms
 from emsco.serve.monitor_split import monitor_of
 from emsco.serve.problem_json import RequestProblem
@@ -311,3 +311,13 @@ def cascade_of(model: Any) -> CascadeClassifier:
     if not isinstance(cascade, CascadeClassifier):
         raise ServiceError(f"A service needs a cascade, got a {type(model).__name__}.")
     return cascade
+
+
+def tell_sources(new: Deployment, before: Deployment) -> None:
+    """Name the sources that another model buys otherwise than the one before."""
+    added = [name for name in new.bought if name not in before.bought]
+    removed = [name for name in before.bought if name not in new.bought]
+    both = [name for name in new.bought if name in before.bought]
+    changed = [name for name in both if new.sources[name] != before.sources[name]]
+    if added or removed or changed:
+        log_event("sources", WARNING, added=added, removed=removed, changed=changed)

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from emsco.exceptions import ServiceError, quoted
-from emsco.serve.events import WARNING, log_event
 from emsco.serve.settings import Settings
-
-if TYPE_CHECKING:
-    from emsco.serve.deployment import Deployment
 
 
 @dataclass(frozen=True)
@@ -59,13 +55,3 @@ class ModelTerms:
                 f"{who} has no certificate, and the model in use has one: certify it with `emsco "
                 "certify`, or start the service with --allow-uncertified."
             )
-
-
-def tell_sources(new: Deployment, before: Deployment) -> None:
-    """Name the sources that another model buys otherwise than the one before."""
-    added = [name for name in new.bought if name not in before.bought]
-    removed = [name for name in before.bought if name not in new.bought]
-    both = [name for name in new.bought if name in before.bought]
-    changed = [name for name in both if new.sources[name] != before.sources[name]]
-    if added or removed or changed:
-        log_event("sources", WARNING, added=added, removed=removed, changed=changed)

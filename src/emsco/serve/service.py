@@ -23,10 +23,9 @@ from emsco.live.decision_log import held_back
 from emsco.serve.active_models import Models, no_state
 from emsco.serve.canary import Canary, load_models
 from emsco.serve.decision_json import dumped
-from emsco.serve.deployment import Deployment
+from emsco.serve.deployment import Deployment, tell_sources
 from emsco.serve.events import ERROR, log_event, now_text, where
 from emsco.serve.incarnation import Witness
-from emsco.serve.model_compatibility import tell_sources
 from emsco.serve.problem_json import RequestProblem, problem
 from emsco.serve.request_bodies import DecideBody, FeedbackBody
 from emsco.serve.request_limits import Queue
