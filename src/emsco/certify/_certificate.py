@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -43,7 +43,6 @@ __all__ = [
     "problem_with",
 ]
 
-_SINCE = ("chosen", "filters", "least_coverage")  # not in older files
 _BEST: dict[str, Callable[[Evaluation], float]] = {
     "cost": lambda evaluation: evaluation.cost,
     "coverage": lambda evaluation: -evaluation.coverage,
@@ -260,11 +259,8 @@ class Certificate:
 
     @classmethod
     def _from_data(cls, data: Any) -> Certificate:
-        if isinstance(data, Mapping):
-            data = {"left_out": 0, **data}  # older files left out no row
-        always = [name for name in names_of(Certificate) if name not in _SINCE]
-        expect_keys(data, [*always, "sources"], _SINCE)
-        chosen = data.get("chosen")
+        expect_keys(data, [*names_of(Certificate), "sources"])
+        chosen = data["chosen"]
         check_between("confidence", number(data["confidence"], "confidence"))
         sources = data["sources"]
         names = (
@@ -291,10 +287,8 @@ class Certificate:
             unit=text(data["unit"], "unit"),
             doubts=tuple(text(doubt, "doubt") for doubt in listed(data["doubts"], "doubts")),
             chosen=None if chosen is None else ChosenCandidate.from_data(chosen, names),
-            filters=tuple(
-                text(told, "filter") for told in listed(data.get("filters", []), "filter")
-            ),
-            least_coverage=number(data.get("least_coverage", 0.0), "least coverage", 0, 1),
+            filters=tuple(text(name, "filter") for name in listed(data["filters"], "filter")),
+            least_coverage=number(data["least_coverage"], "least coverage", 0, 1),
             left_out=whole(data["left_out"], "rows left out", rows_given),
         )
         if (
@@ -339,7 +333,7 @@ class Certificate:
 
 
 def problem_with(certificate: Any, model: CascadeClassifier | CascadeSearchCV) -> str:
-    """Return why a certificate, of any format, does not hold for a model; "" if it does."""
+    """Return why a certificate does not hold for a model; "" if it does."""
     try:
         certificate.check(model)
     except CertificateError as error:

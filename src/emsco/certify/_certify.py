@@ -299,7 +299,7 @@ def ask_together(
                 decides,
                 rows_fingerprint,
                 np.sort(exact[drawn]),
-                # Only if there is a choice or a filter, so that older questions stay the same.
+                # Without a choice or a filter, the targets alone say what is asked.
                 *[family.digested()] * (family.chosen is not None or bool(filtered)),
             ]
         )

@@ -151,9 +151,9 @@ class MinPrecision(ByLabel):
         """Count the rows accepted under each label that are of another class."""
         if evaluation.accepted and not evaluation.label_accepted:
             raise CertificateError(
-                "`min_precision` needs the number of rows accepted under each label, which the "
-                "file of this search does not contain; run the search again, or certify a single "
-                "cascade."
+                "`min_precision` needs the number of rows accepted under each label, but the "
+                "candidates of this search have no `label_accepted`; run the search again, or "
+                "certify a single cascade."
             )
         for label, least in value.items():
             rows = evaluation.label_accepted.get(label, 0)

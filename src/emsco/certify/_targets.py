@@ -53,7 +53,7 @@ class Targets:
     accuracy: float | None
     agreement: float | None
     max_missed: Mapping[Any, float]
-    # Stored only if they are given, because older certificates and questions have none.
+    # Stored only if they are given.
     max_rejected: Mapping[Any, float] = FrozenMapping()
     min_precision: Mapping[Any, float] = FrozenMapping()
     min_coverage: float | None
@@ -180,7 +180,7 @@ class Targets:
                 needed = rows_for(share, level, int(events))
                 found.append(Shortfall(what, int(rows), int(events), needed, bad))
         if self.max_cost is not None and cost > self.max_cost:
-            found.append(Shortfall("cost", int(evaluation.rows), None, None))
+            found.append(Shortfall("cost", int(evaluation.rows), None, None, ""))
         return found
 
     def kept(self, unit: str = "") -> str:
@@ -211,20 +211,19 @@ class Shortfall(NamedTuple):
 
     `events` are errors, misses or rejected rows; `needed` is the number of rows that would have
     been enough with the same number of events. Both are None for the cost. `bad` is the word for
-    what happens to a row in an event.
+    what happens to a row in an event; "" for the cost.
     """
 
     what: str
     rows: int
     events: int | None
     needed: int | None
-    bad: str = ""  # not in older files
+    bad: str
 
     def __str__(self) -> str:
         if self.needed is None:
             return f"{self.rows:,} rows do not show that the cost is low enough"
-        older = {"rows": "rejected", "decisions": "changed"}.get(self.what, "wrong")
-        bad = f"{self.events:,} {self.bad or older}"
+        bad = f"{self.events:,} {self.bad}"
         return (
             f"{self.rows:,} {self.what} with {bad} are too few (at least {self.needed:,} are "
             f"needed with {bad})"

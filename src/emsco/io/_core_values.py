@@ -32,7 +32,7 @@ _LABELS = re.compile(r"[<|][biuf][1248]|<U\d{1,4}|\|O")
 _MOST_LABELS = 2**25  # bytes
 _TOTALS = ("rows", "accepted", "right", "paid", "waited", "worst_latency")
 _BY_CLASS = ("class_rows", "class_accepted", "class_right")
-# Stored if they are known for every candidate; older files do not have them.
+# Stored if they are known for a candidate.
 _OPTIONAL = ("label_accepted", "class_reference", "class_both")
 
 
@@ -67,9 +67,8 @@ def expect_keys(data: Any, *names: str) -> Data:
 
 
 def expect_fields(data: Any, kind: Any) -> Data:
-    """Return an object that may have only fields of this class; older files may lack some."""
-    known = {field.name for field in fields(kind)}
-    return expect_keys(data, *(known & set(expect(data, dict))))
+    """Return an object that must have exactly the fields of this class."""
+    return expect_keys(data, *(field.name for field in fields(kind)))
 
 
 def labels_to(classes: NDArray[Any]) -> Data:
@@ -226,15 +225,14 @@ def luck_to(front: ParetoFront) -> Data:
 
 
 def luck_from(data: Data) -> Data:
-    """Read it back; older files do not have it."""
-    luck, repeats = data.get("luck"), data.get("repeats", 1.0)
+    """Read it back."""
     return {
-        "luck": None if luck is None else expect(luck, float),
-        "repeats": expect(repeats, float),
+        "luck": None if data["luck"] is None else expect(data["luck"], float),
+        "repeats": expect(data["repeats"], float),
     }
 
 
-LUCK = {"luck", "repeats"}  # keys that older files do not have
+LUCK = ("luck", "repeats")
 
 
 def candidates_from(reader: MemberReader, data: Data, costs: Costs) -> list[Candidate]:

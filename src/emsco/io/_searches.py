@@ -58,7 +58,7 @@ _PLAIN = (
     "threshold", "max_stages", "allow_unused", "max_missed", "max_rejected", "cv", "max_rows",
     "select", "luck", "refit", "target", "n_jobs", "random_state", "verbose",
 )  # fmt: skip
-_ASKED = {"rule", "asked"}  # keys that older files do not have
+_CHOICE = {"rule", "asked"}  # keys only if there is a choice
 _KEYS = (
     "costs", "parameters", "estimator", "guard", "strategy", "rows", "measured_on", "n_front",
     "best", "candidates", "all_sources", "history", "chosen", "training", "evaluated",
@@ -105,7 +105,8 @@ def search_to(search: CascadeSearchCV, writer: MemberWriter) -> Data:
 
 def search_from(data: Data, reader: MemberReader) -> CascadeSearchCV:
     """Read the search back; it can do everything that needs no training rows."""
-    expect_keys(data, *_KEYS, *(FINAL | LUCK | _ASKED) & data.keys())
+    chosen = _CHOICE if data.get("best") is not None else set()
+    expect_keys(data, *_KEYS, *LUCK, *chosen, *FINAL & data.keys())
     final = final_from(reader, data)
     costs = costs_from(data["costs"])
     rows = expect_rows(data["rows"], "n_splits", "n_selected_on")
@@ -178,10 +179,10 @@ def _asked_to(search: CascadeSearchCV) -> Data:
 
 
 def _asked_from(data: Data) -> Data:
-    """Read them back; older files hold neither."""
-    asked = from_plain(data.get("asked", to_plain({})))
-    check_bounds(expect(asked, dict))
-    return {"rule": expect(data.get("rule", ""), str), "asked": asked}
+    """Read them back."""
+    bounds = from_plain(data["asked"])
+    check_bounds(expect(bounds, dict))
+    return {"rule": expect(data["rule"], str), "asked": bounds}
 
 
 def _check_candidates(candidates: Sequence[Candidate], classes: list[Any]) -> None:
@@ -252,7 +253,7 @@ def _reference_to(writer: MemberWriter, reference: AllSources) -> Data:
         "truth": writer.array(reference.truth.astype(np.int64)),
         "right": writer.array(reference.right),
     }
-    if reference.label is not None and len(reference.classes) > 2:  # else `right` implies it
+    if len(reference.classes) > 2:  # else `right` implies it
         data["label"] = writer.array(reference.label.astype(np.int64))
     return data
 
@@ -260,20 +261,19 @@ def _reference_to(writer: MemberWriter, reference: AllSources) -> Data:
 def _reference_from(
     data: Data, reader: MemberReader, costs: Costs, classes: NDArray[Any]
 ) -> AllSources:
-    expect_keys(data, "truth", "right", *{"label"} & data.keys())
+    expect_keys(data, "truth", "right", *(["label"] if len(classes) > 2 else []))
     truth = reader.array(data["truth"], None)
     right = reader.array(data["right"], len(truth))
     known = (truth >= 0) & (truth < len(classes))
     if truth.dtype != np.int64 or right.dtype != np.bool_ or not known.all():
         raise ArtifactError("its results for all sources do not match its classes")
-    label = None
-    if "label" in data:
+    if len(classes) > 2:
         label = reader.array(data["label"], len(truth))
         known = (label >= 0) & (label < len(classes)) & ((label == truth) == right)
         if label.dtype != np.int64 or not known.all():
             raise ArtifactError("its labels for all sources do not match its results for them")
         label = label.astype(np.intp)
-    elif len(classes) == 2:
+    else:
         label = np.where(right, truth, 1 - truth).astype(np.intp)
     return AllSources(costs, classes.tolist(), truth.astype(np.intp), right, label)
 

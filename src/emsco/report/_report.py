@@ -22,7 +22,7 @@ from emsco import __version__
 from emsco._utils.atomic_write import write_whole
 from emsco._utils.public_names import PUBLIC
 from emsco._utils.text_table import cell
-from emsco.certify import Certificate, OlderCertificate
+from emsco.certify import Certificate
 from emsco.core.population import weighted_as
 from emsco.exceptions import SelectionError, require
 from emsco.report._data import page_data
@@ -213,8 +213,6 @@ def _certificate(search: Any, certificate: Any) -> str:
     if isinstance(certificate, Certificate):
         holds = certificate.holds_for(search)
         about = f"It is {'' if holds else 'not '}about the cascade that the search chose"
-    elif isinstance(certificate, OlderCertificate):
-        about = "Whether it is about the cascade that the search chose cannot be checked"
     return (
         '<section class="card" aria-labelledby="certified"><h2 id="certified">Certificate</h2>'
         f"<blockquote>{escape(str(certificate.sentence))}</blockquote>{notes}"

@@ -26,8 +26,7 @@ TEXT = "text"
 DATE = "date"
 CATEGORY = "category"
 NUMERIC_CATEGORY = "numeric category"  # numbers that were declared to be categories
-UNKNOWN = ""  # in the earliest files
-KINDS = (NUMBER, BOOLEAN, TEXT, DATE, CATEGORY, NUMERIC_CATEGORY, UNKNOWN)
+KINDS = (NUMBER, BOOLEAN, TEXT, DATE, CATEGORY, NUMERIC_CATEGORY)
 _FLOAT = np.dtype(np.float64)
 
 
@@ -65,10 +64,8 @@ class ColumnReader:
     levels: Sequence[Any] = ()
 
     @property
-    def is_number(self) -> bool | None:
-        """Whether it holds numbers that are not categories; None if this is unknown."""
-        if self.kind == UNKNOWN:
-            return None
+    def is_number(self) -> bool:
+        """Whether it holds numbers that are not categories."""
         return self.kind in (NUMBER, BOOLEAN)
 
     @property

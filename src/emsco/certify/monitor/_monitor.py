@@ -19,7 +19,7 @@ from emsco.certify.monitor._statistics import DRAWN_ANSWERS, DRAWN_LABELS, LABEL
 from emsco.core.decisions import Decisions
 from emsco.exceptions import MonitorError, MonitorWarning, warn
 
-_FORMAT = 2  # of the state; changes if an older state can no longer be read
+_FORMAT = 2  # of the state
 _DRAWN = {
     DRAWN_ANSWERS: "the final model's answer",
     DRAWN_LABELS: "a label, which rejected rows need too",
