@@ -423,7 +423,7 @@ def test_what_was_said_of_coverage_is_what_candidates_are_left_out_by(search):
     """The last said counts: to certify, to choose, to the search; 0.5 where nobody said any."""
     assert (floors(search).coverage, floors(search).is_said) == (0.5, False)
     assert floors(search, min_coverage=0.7).coverage == 0, "it is tested"
-    assert floors(search, min_coverage=0).told() == ()
+    assert floors(search, min_coverage=0).describe() == ()
     search.choose(min_coverage=0.6)
     assert (floors(search).coverage, floors(search).is_said) == (0.6, True)
     assert floors(search, min_coverage=0.7).coverage == 0.6
@@ -465,7 +465,7 @@ def test_what_the_search_kept_to_is_kept_to_by_what_is_tested(data, fresh):
         costs=costs, threshold=[0.6, 0.8], max_missed={1: 0.05}, max_rejected={1: 0.5},
         select={"by": "coverage"}, luck=False,
     ).fit(X[:1000], y[:1000])  # fmt: skip
-    assert floors(search).told()[:2] == ("missed 1 <= 0.05", "rejected 1 <= 0.5")
+    assert floors(search).describe()[:2] == ("missed 1 <= 0.05", "rejected 1 <= 0.5")
     search.choose(search.all_sources_)
     assert search.all_sources_.evaluation.missed[1] > 0.05
     certificate = certify(search, *fresh, accuracy=0.8)

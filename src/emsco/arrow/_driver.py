@@ -93,7 +93,7 @@ class Driver:
             value = values[at : at + 1] if places is None else values[places[at : at + 1]]
             seen, row = reader.missing_seen, int(rows[at])
             given = python_values(column.slice(at, 1))
-            refuse_invalid(value, name, missing_seen=seen, first_row=row, given=given)
+            refuse_invalid(value, name, missing_seen=seen, first_row=row, raw=given)
         if isinstance(encoding, Category):
             return encoding.codes(values)[places].view(Codes)
         return values

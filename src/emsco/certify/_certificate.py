@@ -135,7 +135,7 @@ class Certificate:
         unit = "groups" if grouped else "rows"
         alike = f"new {unit} resemble the calibration {unit}"
         plain = (
-            f"With {sure} confidence, {self.targets.kept(self.unit)}"
+            f"With {sure} confidence, {self.targets.promise(self.unit)}"
             f"{', counting one random row per group' if grouped else ''}, provided that {alike}."
         )
         drawn = f"{self.rows:,} calibration rows{', one from each group' if grouped else ''}"
@@ -234,10 +234,10 @@ class Certificate:
         >>> Certificate.from_data(certificate.to_data()) == certificate
         True
         """
-        told = {name: getattr(self, name) for name in names_of(Certificate)}
+        fields = {name: getattr(self, name) for name in names_of(Certificate)}
         known = [c.candidate for c in (*self.candidates, self.chosen) if c is not None]
         names = known[0].design.names if known else None
-        return told | {
+        return fields | {
             "targets": self.targets.to_dict(),
             "sources": None if names is None else list(names),
             "candidates": [candidate.to_data() for candidate in self.candidates],
@@ -278,8 +278,8 @@ class Certificate:
             rows_given=rows_given,
             tried=whole(data["tried"], "number of candidates"),
             candidates=tuple(
-                CertifiedCandidate.from_data(told, names)
-                for told in listed(data["candidates"], "candidates")
+                CertifiedCandidate.from_data(fields, names)
+                for fields in listed(data["candidates"], "candidates")
             ),
             shortfalls=tuple(map(shortfall_from, listed(data["shortfalls"], "shortfalls"))),
             rows_fingerprint=text(data["rows_fingerprint"], "fingerprint of rows"),
@@ -327,9 +327,9 @@ class Certificate:
         return "\n".join([self.sentence, *self.notes, table])
 
     def _repr_html_(self) -> str:
-        told = "".join(f"<p>{escape(line)}</p>" for line in (self.sentence, *self.notes))
+        paragraphs = "".join(f"<p>{escape(line)}</p>" for line in (self.sentence, *self.notes))
         table = html_table(*self._table()) if self.candidates else escape(self._rows_sentence())
-        return f"{told}{table}"
+        return f"{paragraphs}{table}"
 
 
 def problem_with(certificate: Any, model: CascadeClassifier | CascadeSearchCV) -> str:

@@ -56,7 +56,7 @@ class CertifiedBounds(NamedTuple):
         n_own = len(targets.max_rejected) + len(targets.min_precision)
         level /= _FOR_ALL + len(labels) + n_own
         rows, accepted = evaluation.rows, evaluation.accepted
-        known, given = evaluation.class_rows, evaluation.label_accepted
+        known, assigned = evaluation.class_rows, evaluation.label_accepted
         errors = {c: evaluation.class_accepted[c] - evaluation.class_right[c] for c in known}
         rejected = {c: known[c] - evaluation.class_accepted[c] for c in known}
         right = evaluation.class_right
@@ -75,7 +75,7 @@ class CertifiedBounds(NamedTuple):
             ),
             precision=FrozenMapping(
                 {
-                    c: float(lower(right.get(c, 0), given.get(c, 0), level))
+                    c: float(lower(right.get(c, 0), assigned.get(c, 0), level))
                     for c in targets.min_precision
                 }
             ),

@@ -76,13 +76,13 @@ def by_label(labels: Any, values: Any, what: str) -> FrozenMapping[Any, Any]:
 
 def evaluation_to(evaluation: Evaluation, prefix: str) -> dict[str, Any]:
     """Return the counts, each under its own name, so that many candidates make a table."""
-    told: dict[str, Any] = {name: getattr(evaluation, name) for name in _COUNTS}
-    told["labels"] = list(evaluation.class_rows)
+    fields: dict[str, Any] = {name: getattr(evaluation, name) for name in _COUNTS}
+    fields["labels"] = list(evaluation.class_rows)
     for name in _BY_CLASS:
-        told[name] = [getattr(evaluation, name)[label] for label in told["labels"]]
+        fields[name] = [getattr(evaluation, name)[label] for label in fields["labels"]]
     accepted = evaluation.label_accepted
-    told |= {"given_labels": list(accepted), "label_accepted": list(accepted.values())}
-    return {f"{prefix}_{name}": value for name, value in told.items()}
+    fields |= {"given_labels": list(accepted), "label_accepted": list(accepted.values())}
+    return {f"{prefix}_{name}": value for name, value in fields.items()}
 
 
 def evaluation_keys(prefix: str) -> list[str]:

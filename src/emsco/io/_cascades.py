@@ -302,9 +302,9 @@ def _threshold_of(cascade: CascadeClassifier) -> Any:
     decider = cascade.decider_
     classes = decider.classes.tolist()
     try:
-        given = resolve(cascade.threshold, classes, decider.design.n_stages)
+        resolved = resolve(cascade.threshold, classes, decider.design.n_stages)
     except ThresholdError:
-        given = np.empty(0)
-    if np.array_equal(given, decider.thresholds):
+        resolved = np.empty(0)
+    if np.array_equal(resolved, decider.thresholds):
         return cascade.threshold
     return tuple(dict(zip(classes, stage, strict=True)) for stage in decider.thresholds.tolist())

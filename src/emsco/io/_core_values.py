@@ -136,8 +136,8 @@ def _source_from(data: Any) -> Source:
 
 
 def _fields_to(value: Source | Review) -> Data:
-    told = {field.name: getattr(value, field.name) for field in fields(value)}
-    return {name: list(item) if isinstance(item, tuple) else item for name, item in told.items()}
+    items = {field.name: getattr(value, field.name) for field in fields(value)}
+    return {name: list(item) if isinstance(item, tuple) else item for name, item in items.items()}
 
 
 def design_to(design: StageDesign) -> list[list[str]]:
@@ -252,9 +252,9 @@ def candidates_from(reader: MemberReader, data: Data, costs: Costs) -> list[Cand
         named = [labels[expect_place(place, len(labels))] for place in table["label"][i]]
         counts: Data = {name: table[name][i] for name in _TOTALS}
         for name in by_class:
-            told = table[name][i]
-            if told or name in _BY_CLASS:
-                counts[name] = dict(zip(named, told, strict=True))
+            by_label = table[name][i]
+            if by_label or name in _BY_CLASS:
+                counts[name] = dict(zip(named, by_label, strict=True))
         design = StageDesign(assignment.astype(np.int64), costs.names)
         candidates.append(Candidate(design, thresholds[i], Evaluation(**counts)))
     return candidates
@@ -280,11 +280,11 @@ def records_to(writer: MemberWriter, records: Sequence[Mapping[str, Any]], what:
     shapes: dict[tuple[str, ...], int] = {}
     which = [shapes.setdefault(tuple(record), len(shapes)) for record in records]
     words = dict.fromkeys(word for shape in shapes for word in shape)
-    told = {word: [record[word] for record in records if word in record] for word in words}
+    columns = {word: [record[word] for record in records if word in record] for word in words}
     return {
         "words": [list(shape) for shape in shapes],
         "which": writer.column(which, what),
-        "told": {w: writer.column(values, f"{w!r} of {what}") for w, values in told.items()},
+        "told": {w: writer.column(values, f"{w!r} of {what}") for w, values in columns.items()},
     }
 
 
@@ -293,12 +293,12 @@ def records_from(reader: MemberReader, data: Any) -> list[dict[str, Any]]:
     expect_keys(data, "words", "which", "told")
     shapes = [expect_texts(shape) for shape in expect(data["words"], list)]
     columns = expect(data["told"], dict).items()
-    told = {word: iter(reader.column(column)) for word, column in columns}
+    values = {word: iter(reader.column(column)) for word, column in columns}
     records = [
-        {word: _frozen(word, next(told[word])) for word in shapes[number]}
+        {word: _frozen(word, next(values[word])) for word in shapes[number]}
         for number in reader.column(data["which"])
     ]
-    if any(True for rest in told.values() for _ in rest):
+    if any(True for rest in values.values() for _ in rest):
         raise ArtifactError("one of its tables has more values than records")
     return records
 

@@ -38,12 +38,12 @@ def final_from(reader: MemberReader, data: Data) -> Any:
     """Read the final model back."""
     if "final" not in data:
         return None
-    ((kind, told),) = expect(data["final"], dict).items()
+    ((kind, stored),) = expect(data["final"], dict).items()
     if kind == "column":
-        return LoggedAnswers(expect(told, str))
+        return LoggedAnswers(expect(stored, str))
     if kind == "onnx":
-        return OnnxModel(reader.onnx(told))
-    final = reader.estimator(told)
+        return OnnxModel(reader.onnx(stored))
+    final = reader.estimator(stored)
     if kind != "skops" or not hasattr(final, "predict"):
         raise ArtifactError(f"its `final`, a {type(final).__name__}, has no `predict`")
     return final

@@ -21,11 +21,11 @@ def known_to(writer: MemberWriter, fitted: FittedRows) -> Data:
     If the writer leaves rows out, no hash is stored.
     """
     rows = writer.rows
-    asked: tuple[Entry, ...] = ()
+    entries: tuple[Entry, ...] = ()
     if rows and fitted.digest:
         ledger = ledger_of(fitted.digest)
         ledger.refresh()
-        asked = tuple(entry for entry in ledger.entries if entry.fitted == fitted.digest)
+        entries = tuple(entry for entry in ledger.entries if entry.fitted == fitted.digest)
     return {
         "digest": fitted.digest,
         "names": list(fitted.names),
@@ -33,7 +33,7 @@ def known_to(writer: MemberWriter, fitted: FittedRows) -> Data:
         "sets": [list(names) for names in fitted.sets],
         "rows": None if fitted.rows is None or not rows else _rows_to(writer, fitted.rows),
         "groups": None if fitted.groups is None or not rows else writer.array(fitted.groups),
-        "asked": [_entry_to(writer, entry) for entry in asked],
+        "asked": [_entry_to(writer, entry) for entry in entries],
     }
 
 

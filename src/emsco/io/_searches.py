@@ -93,12 +93,12 @@ def search_to(search: CascadeSearchCV, writer: MemberWriter) -> Data:
         "all_sources": _reference_to(writer, found.reference),
         "history": records_to(writer, found.history, "the history"),
         "chosen": _chosen_of(search),
-        **_asked_to(search),
-        "training": stages_to(writer, _kept_by(search, found.stages), found.final),
+        **_choice_to(search),
+        "training": stages_to(writer, _pruned(search, found.stages), found.final),
         "evaluated": (
             None
             if evaluated is None
-            else stages_to(writer, _kept_by(search, evaluated), found.final)
+            else stages_to(writer, _pruned(search, evaluated), found.final)
         ),
     }
 
@@ -161,16 +161,16 @@ def _choose(search: CascadeSearchCV, data: Data, others: Sequence[Candidate]) ->
     # The front makes new candidates with aligned designs, so the chosen one is taken from there.
     known = [*search.front_, *others]
     best = known[expect_place(data["best"], len(known))]
-    asked = _asked_from(data)
+    rule = _choice_from(data)
     if data["chosen"] is None:
-        search.choice_ = Choice(best, **asked)
+        search.choice_ = Choice(best, **rule)
         return
     is_refitted = {"training": True, "evaluated": False}[data["chosen"]]
     cascade = search.found_.cascade(best, is_refitted, search.guard)
-    search.choice_ = Choice(best, cascade, cascade.decider_, is_refitted, **asked)
+    search.choice_ = Choice(best, cascade, cascade.decider_, is_refitted, **rule)
 
 
-def _asked_to(search: CascadeSearchCV) -> Data:
+def _choice_to(search: CascadeSearchCV) -> Data:
     """Store by which rule the choice was made, and the bounds asked for."""
     choice = getattr(search, "choice_", None)
     if choice is None:
@@ -178,7 +178,7 @@ def _asked_to(search: CascadeSearchCV) -> Data:
     return {"rule": choice.rule, "asked": to_plain(dict(choice.asked), "the bounds of the choice")}
 
 
-def _asked_from(data: Data) -> Data:
+def _choice_from(data: Data) -> Data:
     """Read them back."""
     bounds = from_plain(data["asked"])
     check_bounds(expect(bounds, dict))
@@ -195,18 +195,18 @@ def _check_candidates(candidates: Sequence[Candidate], classes: list[Any]) -> No
 
 def _parameters_to(search: CascadeSearchCV) -> Data:
     """Store parameters that are plain values, and the text of the others for people who read it."""
-    kept: Data = {}
+    plain: Data = {}
     others = {name: getattr(search, name) for name in ("engine", "callback", "checkpoint")}
     for name in _PLAIN:
         value = getattr(search, name)
         try:
-            kept[name] = to_plain(value)
+            plain[name] = to_plain(value)
         except ArtifactError:
             others[name] = value
     if search.search is not None and _strategy_to(search.search) is None:
         others["search"] = search.search
     return {
-        "kept": kept,
+        "kept": plain,
         "search": _strategy_to(search.search),
         "left_out": {n: repr(value)[:200] for n, value in others.items() if value is not None},
     }
@@ -214,11 +214,11 @@ def _parameters_to(search: CascadeSearchCV) -> Data:
 
 def _parameters_from(data: Data) -> Data:
     expect_keys(data, "kept", "search", "left_out")
-    kept, left_out = expect(data["kept"], dict), expect(data["left_out"], dict)
+    plain, left_out = expect(data["kept"], dict), expect(data["left_out"], dict)
     expect_texts(list(left_out.values()))
-    if not kept.keys() <= set(_PLAIN):
+    if not plain.keys() <= set(_PLAIN):
         raise ArtifactError("it has parameters that are never saved")
-    parameters = {name: from_plain(value) for name, value in kept.items()}
+    parameters = {name: from_plain(value) for name, value in plain.items()}
     return parameters | {"search": _strategy_from(data["search"])}
 
 
@@ -228,8 +228,8 @@ def _strategy_to(strategy: Any) -> Data | None:
     known = strategies()
     if known.get(name) is not type(strategy) or not is_dataclass(strategy):
         return None
-    told = {field.name: getattr(strategy, field.name) for field in fields(strategy)}
-    parts = {n: _strategy_to(v) if type(v) in known.values() else v for n, v in told.items()}
+    params = {field.name: getattr(strategy, field.name) for field in fields(strategy)}
+    parts = {n: _strategy_to(v) if type(v) in known.values() else v for n, v in params.items()}
     return {name: parts}
 
 
@@ -238,8 +238,8 @@ def _strategy_from(data: Any) -> Any:
         return None
     ((name, parts),) = expect(data, dict).items()
     kind: Any = strategies()[name]
-    told = expect_fields(parts, kind)
-    return kind(**{n: _strategy_from(v) if isinstance(v, dict) else v for n, v in told.items()})
+    params = expect_fields(parts, kind)
+    return kind(**{n: _strategy_from(v) if isinstance(v, dict) else v for n, v in params.items()})
 
 
 def _guard_parameters(search: CascadeSearchCV) -> Data:
@@ -278,7 +278,7 @@ def _reference_from(
     return AllSources(costs, classes.tolist(), truth.astype(np.intp), right, label)
 
 
-def _kept_by(search: CascadeSearchCV, stages: Stages) -> FittedStages:
+def _pruned(search: CascadeSearchCV, stages: Stages) -> FittedStages:
     """Return the stages with only what they need to decide."""
     needed = {name for features in stages.fitted for name in features}
     every = search.found_.final is not None

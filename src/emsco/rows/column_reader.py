@@ -94,16 +94,16 @@ class ColumnReader:
         """Mark values that cannot be judged, after they were read; None if all can be."""
         return invalid(values, missing_seen=self.missing_seen)
 
-    def refuse_invalid(self, values: Column, name: str, given: Column, first_row: int = 0) -> None:
+    def refuse_invalid(self, values: Column, name: str, raw: Column, first_row: int = 0) -> None:
         """Raise an error that names row and column of the first value that cannot be judged."""
         refuse_invalid(
             self.plain(values),
             name,
             missing_seen=self.missing_seen,
             first_row=first_row,
-            given=given,
+            raw=raw,
         )
 
     def refuse_unjudged(self, column: Column, name: str) -> None:
         """Raise such an error for a column as it was given."""
-        refuse_invalid(plain(column), name, missing_seen=self.missing_seen, given=column)
+        refuse_invalid(plain(column), name, missing_seen=self.missing_seen, raw=column)

@@ -293,8 +293,8 @@ class CertificateMonitor:
             Their labels.
         """
         named = listed_keys(keys)
-        given = listed_labels(labels, named, self._kind)
-        return self._learn_truth("labelled", (LABELS, DRAWN_LABELS), named, given)
+        truths = listed_labels(labels, named, self._kind)
+        return self._learn_truth("labelled", (LABELS, DRAWN_LABELS), named, truths)
 
     def answered(self, keys: Iterable[Any], answers: ArrayLike) -> tuple[Alarm, ...]:
         """Add the final model's answers on drawn rows, and return the alarms they raise.
@@ -310,8 +310,8 @@ class CertificateMonitor:
             The final model's answers on them.
         """
         named = listed_keys(keys)
-        given = listed_labels(answers, named, self._kind)
-        return self._learn_truth("answered", (DRAWN_ANSWERS,), named, given)
+        truths = listed_labels(answers, named, self._kind)
+        return self._learn_truth("answered", (DRAWN_ANSWERS,), named, truths)
 
     def give_up(self, keys: Iterable[Any]) -> tuple[Alarm, ...]:
         """Stop waiting for the truth of drawn rows, which then count as right.
