@@ -19,7 +19,7 @@ from emsco.live.drift_table import difference
 from emsco.live.fetch_all import Purse, SourceFetcher
 from emsco.live.latency_file import with_latencies, write_latencies
 from emsco.live.latency_measurement import measure
-from emsco.rows.column_reader import BOOLEAN, NUMBER, TEXT, UNKNOWN, ColumnReader
+from emsco.rows.column_reader import BOOLEAN, NUMBER, TEXT, ColumnReader
 
 NUMBERS = ColumnReader(NUMBER, missing_seen=True)
 TEXTS = ColumnReader(TEXT, missing_seen=True)
@@ -77,9 +77,6 @@ def test_how_text_and_other_columns_differ():
     assert difference([b"a", b""], ["a", None], TEXTS, spelled=True).is_same
     assert difference([b"1.5"], [1.5], NUMBERS, spelled=True).is_same
     assert difference([True, 0], [True, False], ColumnReader(BOOLEAN, missing_seen=False)).is_same
-    early = ColumnReader(UNKNOWN, missing_seen=True)
-    assert difference([1.0, 2.0], [1.0, 2.0], early).is_same
-    assert difference(["a", "b"], ["a", "c"], early).differing == 1
 
 
 def test_rows_are_matched_by_key():

@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from emsco._utils.missing_values import is_missing
 from emsco.live.typed_columns import to_column
 from emsco.rows.column_reader import ColumnReader
 from emsco.rows.value_types import UNREADABLE, is_number, reader_like, to_number, to_text
@@ -80,8 +79,6 @@ def difference(
     'text where numbers were in 33.3%; missing in 33.3%'
     """
     of_number = reader.is_number
-    if of_number is None:  # an early file does not tell
-        of_number = all(is_number(value) or is_missing(value) for value in table)
     column, others = to_column(list(live), reader, spelled=spelled)
     now = _read(list(column), reader, of_number=of_number)
     now.wrong[others] = True

@@ -12,7 +12,7 @@ import numpy as np
 
 from emsco.cascade import CascadeClassifier, Decider
 from emsco.cascade.fingerprint import fingerprint
-from emsco.certify import OlderCertificate, problem_with
+from emsco.certify import problem_with
 from emsco.certify.monitor import CertificateMonitor
 from emsco.exceptions import ServiceError, nearest
 from emsco.io import load
@@ -126,7 +126,7 @@ class Deployment:
 
     def check_certificate(self) -> None:
         """Refuse a certificate that is about another cascade."""
-        if self.certificate is None or isinstance(self.certificate, OlderCertificate):
+        if self.certificate is None:
             return
         problem = problem_with(self.certificate, self.model)
         if self.certificate.certified and problem:
@@ -137,7 +137,7 @@ class Deployment:
         """What clients count on."""
         certificate = self.certificate
         labels = tuple(self.decider.classes.tolist())
-        if certificate is None or isinstance(certificate, OlderCertificate):
+        if certificate is None:
             return ModelTerms(labels, is_certified=False)
         return ModelTerms(labels, is_certified=bool(certificate.certified))
 
