@@ -85,7 +85,7 @@ def test_how_text_and_other_columns_differ():
 def test_rows_are_matched_by_key():
     """Keys are text, however a table holds them; what cannot be told apart is refused."""
     assert align(["2", "1", "9", "2"], [1, 2]) == ([0, 1], [1, 0])
-    with pytest.raises(ValuesError, match="has a key more than once") as told:
+    with pytest.raises(ValuesError, match="must have one row per key") as told:
         align(["1"], [1, 2, "1"])
     assert told.value.row == 2
     with pytest.raises(ColumnsError, match="None of the 1 keys is in the table"):
@@ -121,7 +121,7 @@ def test_a_survey_asks_only_for_rows_that_have_what_requests_use():
     asked.clear()
     asyncio.run(fetch({"name": ["x", "", "z"]}))  # what is given is used, where it is something
     assert asked == [("a", "x"), ("c", "z")]
-    with pytest.raises(SourcesError, match="'age' uses 'name': give it in `known`, or let"):
+    with pytest.raises(SourcesError, match="'age' uses 'name': pass it in `known`, or let"):
         SourceFetcher(sources, costs, ["age"])
 
 
@@ -131,7 +131,7 @@ def test_money_lasts_as_often_as_it_does_on_paper():
     for left in (3, 2, 1, 0):
         assert purse.times(0.1) == left
         purse.spend(0.1, billed=False)
-    assert purse.unknown == purse.spent
+    assert purse.unknown == purse.spending
     assert Purse(None).times(1.0) == 0
 
 
@@ -150,7 +150,7 @@ def test_two_sources_that_are_paid_for_share_what_may_be_spent():
     sources = Sources({"a": source("a"), "b": source("b")})
     found = asyncio.run(measure(costs, sources, ["x"], rounds=10, max_spend=9))
     assert (billed.count("a"), billed.count("b")) == (3, 3)
-    assert found.spent == 9
+    assert found.cost == 9
     assert set(found.latencies) == {"a", "b"}
 
 
