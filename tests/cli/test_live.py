@@ -232,7 +232,10 @@ def test_what_the_file_of_keys_has_is_not_fetched(world):
     found = decided(world.decide(keys=odd))
     assert set(found.reason[expected.exit_stage >= 1]) == {"invalid value: length"}
     part = world.write("part.csv", id=KEYS, length=FRAME.length)
-    refused(world.decide(keys=part), "--keys has 'length' of 'page', but not 'links', 'kind'.")
+    refused(
+        world.decide(keys=part),
+        "have all features of 'page' or none: it has 'length', but not 'links', 'kind'.",
+    )
 
 
 def test_what_fails_is_a_reason_and_the_sentence_counts_it(world):
@@ -367,7 +370,7 @@ def test_every_way_in_which_live_values_differ(world):
     assert found["length"] == "another unit: 1000 times"
     assert found["links"] == "shifted: by +3"
     assert found["kind"] == "differs in 25.0%"
-    assert found["whois"] == "text where numbers were in 10.2%; missing in 10.2%"
+    assert found["whois"] == "text instead of numbers in 10.2%; missing in 10.2%"
     assert found["dns"] == "same"
     assert re.search(rf"url +{N} +{N - 1} +stale 1 +\S+ s +\d+\.\d d +yes", called.out)
     assert re.search(rf"whois +{N} +{N - 1} +missing 1 ", called.out)
@@ -546,7 +549,7 @@ def test_a_file_of_prices_that_cannot_be_read_or_edited_is_left(world, tmp_path)
     before = odd.read_text()
     called = world.measure("--rounds", 1, keys=few, costs=odd)
     assert called.code == 2
-    assert "is unchanged; write the latencies into it yourself: `latency = " in called.err
+    assert "is unchanged; add the latencies yourself: `latency = " in called.err
     assert odd.read_text() == before
 
 

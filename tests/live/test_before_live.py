@@ -41,10 +41,10 @@ HALF = np.arange(300) < 150
         (np.where(HALF, T * 2, T * 3), "differs in 100.0%, by "),  # in no one way
         (np.roll(T, 1), "differs in 100.0%, by "),
         (np.where(HALF, None, T), "missing in 50.0%"),
-        ([str(value) for value in T], "text where numbers were in 100.0%"),
-        ([[value] for value in T], "something else where numbers were in 100.0%"),
-        ([float("inf"), *T[1:]], "something else where numbers were in 0.3%"),
-        ([True, *T[1:]], "something else where numbers were in 0.3%"),
+        ([str(value) for value in T], "text instead of numbers in 100.0%"),
+        ([[value] for value in T], "invalid values instead of numbers in 100.0%"),
+        ([float("inf"), *T[1:]], "invalid values instead of numbers in 0.3%"),
+        ([True, *T[1:]], "invalid values instead of numbers in 0.3%"),
     ],
 )
 def test_how_numbers_differ(live, verdict):
@@ -61,7 +61,9 @@ def test_a_table_that_lacks_values_or_cannot_be_read():
     assert difference([1.0, 2.0], [1.0, None], NUMBERS).verdict == (
         "missing only in the table in 50.0%"
     )
-    assert difference([1.0, 2.0], [1.0, "?"], NUMBERS).verdict == "no number in the table in 50.0%"
+    assert (
+        difference([1.0, 2.0], [1.0, "?"], NUMBERS).verdict == "not a number in the table in 50.0%"
+    )
     assert difference([None], [None], NUMBERS).is_same
     zeros = difference([0.0, 0.0, 2000.0, 4000.0, 6000.0], [0.0, 0.0, 2.0, 4.0, 6.0], NUMBERS)
     assert zeros.verdict == "another unit: 1000 times"
@@ -73,7 +75,7 @@ def test_how_text_and_other_columns_differ():
     assert difference(["a", "B", None], ["a", "b", "c"], TEXTS).verdict == (
         "differs in 33.3%; missing in 33.3%"
     )
-    assert difference([7, "x"], ["7", "x"], TEXTS).verdict == "numbers where text was in 50.0%"
+    assert difference([7, "x"], ["7", "x"], TEXTS).verdict == "numbers instead of text in 50.0%"
     assert difference([b"a", b""], ["a", None], TEXTS, spelled=True).is_same
     assert difference([b"1.5"], [1.5], NUMBERS, spelled=True).is_same
     assert difference([True, 0], [True, False], ColumnReader(BOOLEAN, missing_seen=False)).is_same
