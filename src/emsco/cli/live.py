@@ -191,7 +191,7 @@ def _lines(found: Comparison, unit: str) -> list[str]:
         for rows, differing, verdict in [column.difference]
     ]
     answers = [
-        [one.source, one.asked, one.answered, _failures(one.failed), _age(one.median_age),
+        [one.source, one.n_keys, one.answered, _failures(one.failed), _age(one.median_age),
          _age(one.max_age), "yes" if one.verified else "no"]
         for one in found.sources
     ]  # fmt: skip
@@ -208,8 +208,8 @@ def _lines(found: Comparison, unit: str) -> list[str]:
     told = f"{same} of {len(columns)} columns are the same live, for {found.keys:,} keys."
     if found.left:
         told += f" {found.left:,} more keys were not fetched, because of --max-spend."
-    if found.spent:
-        told += f" {money(found.spent, unit)} spent."
+    if found.cost:
+        told += f" {money(found.cost, unit)} spent."
     if found.unknown:
         told += f" Of it, {money(found.unknown, unit)} may not have been charged: no answer came."
     return [*lines, told]

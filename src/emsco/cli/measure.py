@@ -53,8 +53,8 @@ def measure(
         )
     )
     print_text(_table(found))
-    if found.spent:
-        told = f"{money(found.spent, prices.unit)} spent."
+    if found.cost:
+        told = f"{money(found.cost, prices.unit)} spent."
         if found.unknown:
             told += f" Of it, {money(found.unknown, prices.unit)} may not have been charged."
         note(told)
