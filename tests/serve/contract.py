@@ -161,7 +161,7 @@ async def counting(together, number, address, times, *, tell):  # noqa: ARG001
         together.wait()
         for _ in range(times):
             while True:
-                kept = await state.kept("number")
+                kept = await state.get_value("number")
                 was, version = (0, 0) if kept is None else (int(kept.text), kept.version)
                 if await state.keep("number", str(was + 1), was=version):
                     break
@@ -531,26 +531,26 @@ async def who_fails_is_told_to_all(address):
 @check
 async def a_value_is_written_over_only_if_it_was_read(address):
     async with opened(address) as one, opened(address) as other:
-        assert await one.kept("a") is None
+        assert await one.get_value("a") is None
         assert not await one.keep("a", "x", was=1)
         assert await one.keep("a", "x", was=0)
         assert not await other.keep("a", "y", was=0)
-        kept = await other.kept("a")
+        kept = await other.get_value("a")
         assert (kept.text, kept.version) == ("x", 1)
         assert await other.keep("a", "y", was=1)
         assert not await one.keep("a", "z", was=1)
         assert await one.keep("a", "ä" * 100_000)
-        kept = await other.kept("a")
+        kept = await other.get_value("a")
         assert (kept.text, kept.version) == ("ä" * 100_000, 3)
         assert await one.keep("b", "x")
-        assert (await one.kept("b")).version == 1
+        assert (await one.get_value("b")).version == 1
 
 
 @check
 async def two_processes_lose_no_write(address):
     WORKERS.run(2, counting, address, 40)
     async with opened(address) as state:
-        kept = await state.kept("number")
+        kept = await state.get_value("number")
         assert (kept.text, kept.version) == ("80", 80)
 
 
@@ -637,7 +637,7 @@ async def processes_open_a_new_state_at_once(address):
     assert WORKERS.run(4, opening, address) == 4 * [True]
     async with opened(address) as state:
         for number in range(4):
-            assert (await state.kept(f"process {number}")).text == "was here"
+            assert (await state.get_value(f"process {number}")).text == "was here"
 
 
 @check

@@ -37,16 +37,16 @@ class Process:
     def events(self):
         return [json.loads(line) for line in list(self.lines) if line.startswith("{")]
 
-    def told(self, name):
+    def events_named(self, name):
         return [event for event in self.events if event["event"] == name]
 
     def wait_ready(self, number=1):
         def is_ready():
             assert self.process.poll() is None, "".join(self.lines)
-            return len(self.told("ready")) >= number
+            return len(self.events_named("ready")) >= number
 
         wait_for(is_ready, 60)
-        self.port = self.told("ready")[0]["port"]
+        self.port = self.events_named("ready")[0]["port"]
         self.url = f"http://127.0.0.1:{self.port}"
         self.client = httpx.Client(base_url=self.url, timeout=20)
 
@@ -99,6 +99,6 @@ def shared_state():
 
 def counted(one, name):
     """Add up what the metrics show under a name."""
-    told = httpx.get(f"http://127.0.0.1:{one.told('metrics')[0]['port']}/metrics").text
+    told = httpx.get(f"http://127.0.0.1:{one.events_named('metrics')[0]['port']}/metrics").text
     lines = [line for line in told.splitlines() if line.startswith(name)]
     return sum(float(line.rpartition(" ")[2]) for line in lines)

@@ -32,7 +32,7 @@ from emsco.core.decisions import KINDS
 from emsco.exceptions import StateError
 from emsco.live import CallableSource, Sources
 from emsco.serve.connection_timeouts import Connection
-from emsco.serve.decision_json import told as told_rows
+from emsco.serve.decision_json import decision_rows
 from emsco.serve.openapi import description
 from emsco.serve.request_limits import MOST_DEPTH
 
@@ -115,7 +115,7 @@ def test_what_failed_for_a_while_is_asked_again_with_a_new_id(tmp_path):
 def test_every_reason_passes_or_stays(kind):
     passing = {"timeout", "error", "stale", "circuit open", "budget", "deadline", "state lost"}
     one = Decisions(["good"], [False], [0], [0.6], [1.0], np.array([f"{kind}: page"], dtype=object))
-    (told,) = told_rows(["a-0"], one, receipt=False)
+    (told,) = decision_rows(["a-0"], one, receipt=False)
     assert told["retry"] is (kind in passing)
 
 

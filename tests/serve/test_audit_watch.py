@@ -105,7 +105,7 @@ def test_rows_are_drawn_by_their_ids_alone():
     assert Audit(1.0, b"").drawn(ids[:5]) == [*range(5)]
     odd = ["no number", "-1", "a-²", f"a-{'9' * 400}", "\ud800-3", ""]
     assert audit.drawn(odd) == [i for i, one in enumerate(odd) if audit.is_drawn(one)]
-    with pytest.raises(MonitorError, match="`audit` must be from 0 to 1"):
+    with pytest.raises(MonitorError, match="`audit` must be between 0 and 1"):
         Audit(1.5, b"")
 
 
@@ -123,7 +123,7 @@ def test_two_parts_alarm_as_the_whole_does():
         assert (alarm.at, alarm.evidence) == (told[alarm.what].at, told[alarm.what].evidence)
     assert by_labels(monitor(accuracy=None)) is None
     assert by_decisions(monitor(coverage=None, cost=None, exits=None)) is None
-    with pytest.raises(MonitorError, match="give a new one"):
+    with pytest.raises(MonitorError, match="use a new one"):
         by_labels(whole)
 
 
@@ -158,7 +158,7 @@ def test_labels_of_audited_rows_alone_count_in_the_order_of_decisions(address):
             again = await watch.feedback(labels)
             assert (again["used"], again["repeated"]) == (0, audited)
             await watch.work()
-            assert watch.told(MODEL)["audited"]["accepted"] == 0  # nothing before its time
+            assert watch.summary(MODEL)["audited"]["accepted"] == 0  # nothing before its time
             clock.now += 30 * DAY
             await watch.work()
             await watch.work()
@@ -200,7 +200,7 @@ def test_what_has_no_label_is_shown_and_not_guessed(address):
             await watch.feedback({f"c-{row}": "ok" for row in range(80, 84)})
             clock.now += 40 * DAY
             await watch.work()
-            told = watch.told(MODEL)
+            told = watch.summary(MODEL)
             audited = told["audited"]
             assert audited["unlabelled"] == 20 + 6
             assert audited["failed"] == 10
@@ -245,7 +245,7 @@ def test_two_processes_count_every_row_once(address):
             await asyncio.gather(*(watch.work() for watch in watches))
             for watch in watches:
                 await watch.work()
-                shown = watch.told(MODEL)
+                shown = watch.summary(MODEL)
                 assert shown["decided"]["rows"] == 1000
                 audited = shown["audited"]
                 assert audited["accepted"] + audited["rejected"] == told["used"]
@@ -308,7 +308,7 @@ def test_whatever_is_lost_nothing_is_counted_twice(tmp_path, after, dies):
             await watch.feedback(labels)
             await watch.work()
             marked = await state.due(clock.now)
-            return watch.told(MODEL), len(marked), lost
+            return watch.summary(MODEL), len(marked), lost
 
     async def main():
         whole, n_marked, _ = await story(tmp_path / "whole", 10**9)
@@ -334,7 +334,7 @@ import asyncio, sys, itertools, os
 import numpy as np
 from emsco import Decisions
 from emsco.serve.state import open_state
-from emsco.serve.audit_watch import Watch
+from emsco.serve.audit_watch import AuditWatch
 
 async def main(path):
     state = await open_state(path)
@@ -374,7 +374,7 @@ def test_a_process_that_is_killed_leaves_nothing_counted_twice(tmp_path):
             await watch.start()
             await asyncio.sleep(0.5)
             await watch.work()
-            told = watch.told("m")
+            told = watch.summary("m")
             await watch.stop()
             marked = await state.due(time.time())
             assert len({row.id for row in marked}) == len(marked) > 100
@@ -405,7 +405,7 @@ def test_an_outage_is_no_drift_and_drift_is_noticed(tmp_path):
             assert watch.alarms == ()
             await decide(20_000, fail=1.0, at=1)  # one before it: nobody comes to the last stage
             assert watch.alarms == ()
-            told = watch.told(MODEL)["decided"]
+            told = watch.summary(MODEL)["decided"]
             assert told["failed"] > 2_500
             assert sum(told[name] for name in ("accepted", "rejected", "failed")) == told["rows"]
             await decide(3_000, exits=[0.4, 0.2, 0.4])
@@ -459,7 +459,7 @@ def test_agreement_is_watched_by_answers_of_the_final_model(tmp_path, drift):
             clock.now += 40 * DAY
             await watch.work()
             assert [alarm.what for alarm in watch.alarms] == ["agreement"] * drift
-            assert "agreement" not in watch.told(MODEL)["not_watched"]
+            assert "agreement" not in watch.summary(MODEL)["not_watched"]
 
     asyncio.run(main())
 
@@ -509,7 +509,7 @@ def test_labels_that_cannot_be_are_refused_and_nothing_is_taken(tmp_path):
             assert (await watch.feedback({"c-0": 1.0}))["used"] == 1
             clock.now += 40 * DAY
             await watch.work()
-            audited = watch.told(MODEL)["audited"]
+            audited = watch.summary(MODEL)["audited"]
             assert (audited["labelled"], audited["right"], audited["unlabelled"]) == (1, 1, 1)
 
     asyncio.run(main())
@@ -551,7 +551,7 @@ def test_other_promises_begin_anew_and_count_no_row_again(tmp_path):
             (followed,) = anew.models.values()
             assert followed.cohorts.value.monitor.counts["decided"] == 1_000
             assert [alarm.what for alarm in anew.alarms] == ["accuracy"]
-            assert anew.told(MODEL)["decided"]["rows"] == 3_000
+            assert anew.summary(MODEL)["decided"]["rows"] == 3_000
             await anew.stop()
 
     asyncio.run(main())
@@ -597,7 +597,7 @@ def test_what_is_left_is_written_when_it_stops(tmp_path):
             }  # fmt: skip
             again = watch_of(state, time.time)
             await again.start()
-            assert again.told(MODEL)["decided"]["rows"] == 1
+            assert again.summary(MODEL)["decided"]["rows"] == 1
             await again.stop()
 
     asyncio.run(main())

@@ -191,7 +191,7 @@ def test_each_model_has_its_own_monitor_and_feedback_finds_it(tmp_path):
         time.sleep(4.3)  # until labels are final
         one.run(one.service.watch.work())
         for model, accuracy in ((old, 0.0), (new, 1.0)):
-            found = one.service.watch.told(model)
+            found = one.service.watch.summary(model)
             assert found["decided"]["rows"] == len(by[model])
             assert found["audited"]["accuracy"] == accuracy
         told = one.client.get("/v1/model").json()
@@ -293,7 +293,7 @@ def test_garbage_of_one_client_raises_no_alarm_and_takes_nothing_back(tmp_path):
         watched = one.service.watch
         assert (watched.alarms, one.service.models.canary.withdrawn) == ((), None)
         assert watched.counts["left out invalid value"] == 1000
-        assert (watched.told(new)["decided"]["rows"], watched.counts["audited"]) == (0, 0)
+        assert (watched.summary(new)["decided"]["rows"], watched.counts["audited"]) == (0, 0)
         metrics = Metrics()
         metrics.watch(watched)
         shown = metrics.registry.get_sample_value("emsco_left_out_total", {"kind": "invalid value"})
@@ -302,7 +302,7 @@ def test_garbage_of_one_client_raises_no_alarm_and_takes_nothing_back(tmp_path):
         known = {"x0": [*FRESH[:90, 0].tolist(), *["abc"] * 10]}
         one.decide(keys=keys[:100], known=known)
         one.run(watched.work())
-        assert sum(watched.told(model)["decided"]["rows"] for model in (old, new)) == 90
+        assert sum(watched.summary(model)["decided"]["rows"] for model in (old, new)) == 90
 
     def wrong(keys, _):
         return {key: {"x0": "abc"} for key in keys}
@@ -341,7 +341,7 @@ def test_a_state_that_does_not_answer_does_not_keep_it(tmp_path):
             async def keep(self, *_, **__):
                 raise StateError("gone")
 
-            kept = keep
+            get_value = keep
 
         canary._state = Gone()
         one.run(one.service.watch.work())
@@ -380,15 +380,15 @@ def test_workers_take_it_back_and_a_signal_ends_promotes_and_begins_it(world):
     with world.serve(*arguments, "--workers", 2, "--metrics-port", 0, *state) as one:
         one.wait_ready(2)
         old, new = digests(one)
-        assert {event["model"] for event in one.told("canary")} == {new}
+        assert {event["model"] for event in one.events_named("canary")} == {new}
         assert set(models_of(one, KEYS)) == {old, new}
         wait_for(lambda: counted(one, "emsco_canary_share") == 0.5)
         for _ in range(3):
             models_of(one, [f"odd-{i}" for i in range(200)])
         # Decisions are counted every five seconds.
-        wait_for(lambda: len({e["pid"] for e in one.told("canary withdrawn")}) == 2, 60)
-        assert {e["promise"] for e in one.told("canary withdrawn")} == {"exits"}
-        assert any(e["model"] == new for e in one.told("alarm"))
+        wait_for(lambda: len({e["pid"] for e in one.events_named("canary withdrawn")}) == 2, 60)
+        assert {e["promise"] for e in one.events_named("canary withdrawn")} == {"exits"}
+        assert any(e["model"] == new for e in one.events_named("alarm"))
         assert set(models_of(one, KEYS)) == {old}
         wait_for(lambda: counted(one, "emsco_canary_share") == 0.0)
         assert "customer-" not in "".join(one.lines)
@@ -397,12 +397,12 @@ def test_workers_take_it_back_and_a_signal_ends_promotes_and_begins_it(world):
 
     def reload(events, name="reload"):
         one.send(signal.SIGHUP)
-        wait_for(lambda: len(one.told(name)) == events, 30)
+        wait_for(lambda: len(one.events_named(name)) == events, 30)
         return one.client.get("/v1/model").json()
 
     with world.serve(*arguments, *state) as one:
         one.wait_ready()
-        assert one.told("canary withdrawn")  # as it was before the restart
+        assert one.events_named("canary withdrawn")  # as it was before the restart
         assert set(models_of(one, KEYS)) == {old}
         assert reload(1)["canary"]["withdrawn"]  # a signal alone does not bring it back
         dump(certified(0.95), new_file)
@@ -433,7 +433,7 @@ def test_workers_take_it_back_and_a_signal_ends_promotes_and_begins_it(world):
         assert reload(4)["canary"]["model"] not in (old, new, third)
         new_file.unlink()
         assert reload(5)["canary"] is None
-        assert any("has ended" in event.get("text", "") for event in one.told("canary"))
+        assert any("has ended" in event.get("text", "") for event in one.events_named("canary"))
         one.send(signal.SIGTERM)
         assert one.end() == 0
 
@@ -500,7 +500,7 @@ def test_what_cannot_be_a_canary_is_refused(world, monkeypatch):
     options = ("serve", world.model, "--sources", "sources.toml", "--port", 0)
     for more, message in (
         (["--canary", "new.emsc"], "new.emsc cannot be loaded"),
-        (["--canary", "new.emsco", "--share", 1.5], "--share must be 0 to 1"),
+        (["--canary", "new.emsco", "--share", 1.5], "--share must be between 0 and 1"),
     ):
         told = call(*options, *more)
         assert (told.code, message in told.err) == (2, True), told.err

@@ -183,8 +183,8 @@ def test_a_service_tells_it_by_events_and_a_metric(tmp_path):
                 assert one.decide(keys=KEYS[:5]).status_code == 200
             assert one.decide(key=QUICK).json()["decisions"][0]["accepted"]
             wait_for(lambda: counted(one, 'emsco_log_lost_total{what="decisions"}') == 10)
-            (failed,) = one.told("log failed")
-            (resumed,) = one.told("log resumed")
+            (failed,) = one.events_named("log failed")
+            (resumed,) = one.events_named("log resumed")
             assert (failed["level"], failed["folder"]) == ("error", "log")
             assert "large" in failed["why"]
             assert resumed["lost"] == 10

@@ -28,7 +28,7 @@ def test_clients_who_leave_a_full_queue_do_no_harm():
 
         first, *others = [asyncio.ensure_future(ask()) for _ in range(21)]
         await asyncio.sleep(0)
-        with pytest.raises(RequestProblem, match="As many requests wait as may wait"):
+        with pytest.raises(RequestProblem, match="The request queue is full"):
             await ask()
         end.set()
         await asyncio.sleep(0)  # the first is about to leave, and passes its place on

@@ -274,7 +274,7 @@ def test_sources_show_breakers_calls_and_money(shop):
 def test_a_port_that_is_taken_says_what_to_do():
     """And one that is closed can be taken again."""
     first = MetricsServer(Metrics().registry, 0)
-    with pytest.raises(ServiceError, match="give another --metrics-host or --metrics-port"):
+    with pytest.raises(ServiceError, match="choose another --metrics-host or --metrics-port"):
         MetricsServer(Metrics().registry, first.port)
     first.close()
     again = Metrics().serve(first.port)

@@ -52,11 +52,11 @@ def test_a_large_body_is_told_its_first_mistake():
         with pytest.raises(RequestProblem) as refused:
             BodyParser(kind)(content)
         reasons[name] = refused.value.detail
-    assert reasons["keys"].startswith("`keys`, in place 0: a list of texts")
-    assert reasons["a value"].startswith("`known`: an object of names")
+    assert reasons["keys"].startswith("`keys`, item 0: must be a list of non-empty texts")
+    assert reasons["a value"].startswith("`known`: must be an object")
     assert reasons["values"] == reasons["a value"]
-    assert reasons["fields"].startswith("The body has an unknown field; it may have `key`")
-    assert reasons["labels"].startswith("`labels`, in place 0: a list of")
+    assert reasons["fields"].startswith("The body has an unknown field; the fields are `key`")
+    assert reasons["labels"].startswith("`labels`, item 0: must be a list of")
 
 
 def test_many_mistakes_in_a_small_body_are_counted_and_not_listed():

@@ -51,7 +51,7 @@ def test_all_options_are_on_the_page():
     told = set(re.findall(r"`--([a-z-]+)`", section("Options")))
     assert told == {name.replace("_", "-") for name in named}
     for text in (PAGE, UNIT.read_text()):
-        own = re.sub(r"python -m (experiments|benchmarks)[^`\n]*", "", text)
+        own = re.sub(r"python -m (experiments|benchmarks|tests\.soak)[^`\n]*", "", text)
         everywhere = set(re.findall(r"(?<![\w-])--([a-z][a-z-]+)", own))
         others = options(savings) | options(certify) | options(spend)
         assert everywhere <= told | {"now"} | others

@@ -227,7 +227,7 @@ def test_a_state_whose_key_file_is_lost_is_refused(tmp_path, monkeypatch):
     with pytest.raises(StateError, match=r"state\.sqlite\.key cannot be used"):
         key_of(address)
     file.unlink()
-    with pytest.raises(StateError, match=r"put its file .*state\.sqlite\.key back"):
+    with pytest.raises(StateError, match=r"restore its file .*state\.sqlite\.key"):
         key_of(address)
     assert not file.exists()
     file.write_text(kept)

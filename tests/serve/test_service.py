@@ -372,7 +372,7 @@ def test_a_model_is_refused_with_what_to_do(tmp_path, monkeypatch):
         asyncio.run(load(**files | {"sources": tmp_path / "source.toml"}))
     with pytest.raises(ArtifactError, match="No such file"):
         asyncio.run(load(**files | {"model": tmp_path / "no.emsco"}))
-    with pytest.raises(ServiceError, match="needs a cascade, got a Store"):
+    with pytest.raises(ServiceError, match="must be a cascade, got a Store"):
         asyncio.run(Deployment.make(Store(), Store().sources, Settings()))
     with pytest.raises(SourcesError, match="EMSCO_LOG_KEY is not set"):
         asyncio.run(load(**files, log=tmp_path / "log"))
@@ -408,7 +408,7 @@ def test_a_certificate_of_another_cascade_is_refused():
     async def main():
         fitted.certificate_ = certificate
         deployed = await Deployment.make(fitted, Store().sources, Settings())
-        told = deployed.told["certificate"]
+        told = deployed.description["certificate"]
         assert (told["holds"], told["problem"]) == (True, "")
         assert told["sentence"] == certificate.sentence
         assert deployed.monitor is not None

@@ -217,7 +217,7 @@ def test_a_log_is_searched_for_better_stages(tmp_path, sources):
     [
         (["--shadow"], "--shadow needs --log FOLDER and --log-values"),
         (["--shadow", "--log", "log"], "--shadow needs --log FOLDER and --log-values"),
-        ([*SHADOW, "--canary", "new.emsco"], "--shadow and --canary exclude each other"),
+        ([*SHADOW, "--canary", "new.emsco"], "--shadow and --canary cannot be combined"),
     ],
 )
 def test_shadow_without_what_it_needs_is_refused(world, monkeypatch, options, message):
@@ -241,8 +241,8 @@ def test_a_file_without_a_final_model_is_refused(world, monkeypatch):
         before = one.client.get("/v1/model").json()["model"]
         dump(plain, world.model)
         one.send(signal.SIGHUP)
-        wait_for(lambda: one.told("refused"))
-        assert "this file has none" in one.told("refused")[0]["why"]
+        wait_for(lambda: one.events_named("refused"))
+        assert "this file has none" in one.events_named("refused")[0]["why"]
         told = one.client.get("/v1/model").json()
         assert (told["model"], told["shadow"]) == (before, True)
         assert one.decide(key=FRESH_KEYS[0]).json()["decisions"][0]["accepted"]
@@ -451,7 +451,7 @@ def test_agreement_is_watched_by_what_the_final_model_answers(tmp_path):
             assert sent == {"received": rows, "unknown_labels": [], "logged": rows}
             time.sleep(4.3)  # until labels are final
             one.run(one.service.watch.work())
-            found = one.service.watch.told(one.service.deployed.digest)
+            found = one.service.watch.summary(one.service.deployed.digest)
             assert found["audited"]["labelled"] == rows
             assert found["decided"]["rows"] == rows
             raised = [alarm["what"] for alarm in found["alarms"]]

@@ -71,7 +71,9 @@ def test_a_state_of_a_later_emsco_is_refused(address):
         async with opened(address):
             pass
         _raise_version(address)
-        with pytest.raises(StateError, match=r"has version 9; this emsco knows versions up to 2"):
+        with pytest.raises(
+            StateError, match=r"has version 9; this emsco supports versions up to 2"
+        ):
             await open_state(address)
 
     asyncio.run(run())
@@ -221,8 +223,8 @@ def test_a_database_loses_nothing(database):
     [
         ("mysql://root:secret@host/db", "begins with mysql://"),
         ("redis://host?prefix=A-b", "prefix of a state must begin with a letter"),
-        ("postgresql://a:secret@:no/x", "address of PostgreSQL cannot be used"),
-        ("redis://a:secret@host:port/x", "address of Redis cannot be used"),
+        ("postgresql://a:secret@:no/x", "URL of PostgreSQL is not valid"),
+        ("redis://a:secret@host:port/x", "URL of Redis is not valid"),
         ("", "must be a file in a folder that exists"),
         ("no/such/folder/state.sqlite", "must be a file in a folder that exists"),
     ],
@@ -249,7 +251,7 @@ def test_a_store_that_is_not_there_is_named_without_its_password(scheme):
 def test_a_store_that_never_answers_is_not_waited_for(scheme):
     with socket.create_server(("127.0.0.1", 0)) as mute:
         port = mute.getsockname()[1]
-        with pytest.raises(StateError, match=r"does not answer in time|cannot be used"):
+        with pytest.raises(StateError, match=r"did not respond in time|cannot be used"):
             asyncio.run(open_state(f"{scheme}://127.0.0.1:{port}/x", timeout=0.3))
 
 
