@@ -1,4 +1,4 @@
-"""What every state of a service must do, with several processes, and after one was killed."""
+"""The contract of every state, with several processes and after one was killed."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ CHECKS = {}
 
 
 def check(function):
-    """Put a check on the list."""
+    """Register a check."""
     CHECKS[function.__name__] = function
     return function
 
 
 def check_state(name, address):
-    """Check one promise of the state at an address, which holds nothing yet."""
+    """Run one check of the state at an empty address."""
     asyncio.run(CHECKS[name](address))
 
 
 class Clock:
-    """A clock that is set by hand."""
+    """A clock that is set manually."""
 
     def __init__(self, now=T0):
         self.now = now
@@ -64,7 +64,7 @@ def asked_by(id_, tenant=""):
 
 
 async def totals(state, day=None):
-    """Give what was paid and what is unknown, by source."""
+    """Return the paid and unknown amounts by source."""
     found = {}
     for one in await state.spend(day):
         paid, unknown = found.get(one.source, (0.0, 0.0))
@@ -90,14 +90,14 @@ IMPORTED = [
 
 
 class Workers:
-    """Processes that each run a job on a state, all of them at the same time."""
+    """Processes that run jobs on a state concurrently."""
 
     def __init__(self):
         self._processes = multiprocessing.get_context("forkserver")
         self._processes.set_forkserver_preload(IMPORTED)
 
     def start(self, job, *arguments):
-        """Start a process, and give it and what it tells."""
+        """Start a process, and return it with its pipe."""
         here, there = self._processes.Pipe(duplex=False)
         process = self._processes.Process(target=_work, args=(there, job, arguments), daemon=True)
         process.start()
@@ -105,7 +105,7 @@ class Workers:
         return process, here
 
     def run(self, n_processes, job, *arguments):
-        """Run a job in several processes, and give what each returns."""
+        """Run a job in several processes, and return the results."""
         together = self._processes.Barrier(n_processes, timeout=60)
         running = [self.start(job, together, n, *arguments) for n in range(n_processes)]
         found = [told.recv() for _, told in running]
@@ -143,7 +143,7 @@ async def spending(together, number, address, begins, limit, *, tell):  # noqa: 
 
 
 async def trying(together, number, address, seconds, *, tell):  # noqa: ARG001
-    """Ask all the time whether a trial call may be made."""
+    """Ask repeatedly whether a trial call may be made."""
     found = []
     async with opened(address) as state:
         together.wait()
@@ -168,7 +168,7 @@ async def counting(together, number, address, times, *, tell):  # noqa: ARG001
 
 
 async def opening(together, number, address, *, tell):  # noqa: ARG001
-    """Open the state, when all do."""
+    """Open the state at the same time as other processes."""
     together.wait()
     async with opened(address) as state:
         await state.keep(f"process {number}", "was here")
@@ -176,7 +176,7 @@ async def opening(together, number, address, *, tell):  # noqa: ARG001
 
 
 async def working(address, *, tell):
-    """Decide requests until the process is killed, and tell what the state has promised."""
+    """Decide requests until the process is killed, and report what the state has confirmed."""
     async with opened(address) as state:
         await asyncio.gather(*(_decide_for_ever(state, n, tell) for n in range(8)))
 

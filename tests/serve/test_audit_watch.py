@@ -1,4 +1,4 @@
-"""The watch: a fair sample of labels reaches the monitor, each once, whatever is killed when."""
+"""The watch: a fair sample of labels reaches the monitor, each exactly once, despite crashes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COSTS = np.array([1.0, 6.0, 30.0])
 
 
 class Clock:
-    """A clock that stands still until it is set forward."""
+    """A clock that stands still until it is advanced."""
 
     def __init__(self):
         self.now = 1_000_000 * DAY / 100
@@ -41,7 +41,7 @@ class Clock:
 
 @pytest.fixture(params=["sqlite", "postgresql", "redis"])
 def address(request, tmp_path):
-    """Name a state that nobody else uses."""
+    """Return the URL of an unused state."""
     prefix = f"w{uuid.uuid4().hex[:12]}"
     store = {"postgresql": POSTGRES, "redis": REDIS}.get(request.param)
     return str(tmp_path / "state.sqlite") if store is None else f"{store}?prefix={prefix}"
@@ -57,7 +57,7 @@ async def opened(address, clock=None):
 
 
 def monitor(**promised):
-    """Promise what `decisions` keeps, unless told otherwise."""
+    """Promise what `decisions` fulfils, unless options say otherwise."""
     whole = {
         "accuracy": 0.9, "coverage": 0.9, "cost": float(EXITS @ COSTS), "total": 30.0,
         "exits": EXITS, "rows": 2000, "stages": 3,
@@ -128,7 +128,7 @@ def test_two_parts_alarm_as_the_whole_does():
 
 
 def test_labels_of_audited_rows_alone_count_in_the_order_of_decisions(address):
-    """Whenever they come and however often; the monitor is as if it had been told so itself."""
+    """In any order and any number of times; the monitor ends up as if fed directly."""
 
     async def main():
         rng, clock = np.random.default_rng(1), Clock()
@@ -181,7 +181,7 @@ def test_labels_of_audited_rows_alone_count_in_the_order_of_decisions(address):
 
 
 def test_what_has_no_label_is_shown_and_not_guessed(address):
-    """With the accuracy of the labelled, and the accuracy if all others were wrong."""
+    """With the accuracy of labelled rows, and the accuracy if all others were wrong."""
 
     async def main():
         clock = Clock()
@@ -256,7 +256,7 @@ def test_two_processes_count_every_row_once(address):
 
 
 class Faulty:
-    """A real state whose connection is lost at one call: before the store has done it, or after."""
+    """A real state that loses its connection at one call, before or after the store has done it."""
 
     def __init__(self, state, at, after):
         self._state, self._left, self._after = state, at, after
@@ -284,7 +284,7 @@ class Faulty:
 @pytest.mark.parametrize("dies", [False, True], ids=["goes on", "dies"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_whatever_is_lost_nothing_is_counted_twice(tmp_path, after, dies):
-    """At every single call to the state; the process goes on, or another one does."""
+    """At every single call to the state; this process continues, or another one."""
 
     async def story(path, at):
         rng, clock = np.random.default_rng(3), Clock()
@@ -355,7 +355,7 @@ asyncio.run(main(sys.argv[1]))
 
 
 def test_a_process_that_is_killed_leaves_nothing_counted_twice(tmp_path):
-    """With -9, while it writes, counts and closes; the next one goes on."""
+    """With SIGKILL, while it writes, counts and closes; the next one continues."""
     path = str(tmp_path / "state.sqlite")
     for run in range(3):
         child = subprocess.Popen(
@@ -385,7 +385,7 @@ def test_a_process_that_is_killed_leaves_nothing_counted_twice(tmp_path):
 
 
 def test_an_outage_is_no_drift_and_drift_is_noticed(tmp_path):
-    """Rows that failing sources reject are counted apart; a change of the rows alarms."""
+    """Rows with failing sources are counted separately; a change of the rows raises an alarm."""
 
     async def main():
         rng, clock = np.random.default_rng(4), Clock()
@@ -421,7 +421,7 @@ def test_an_outage_is_no_drift_and_drift_is_noticed(tmp_path):
 
 
 def test_rows_taken_for_what_they_are_would_make_an_outage_look_like_drift():
-    """So the test above can fail."""
+    """Shows that the test above can fail."""
     rng = np.random.default_rng(4)
     plain = by_decisions(monitor())
     plain.decided(made(rng, 20_000, fail=1.0)[0])
@@ -488,7 +488,7 @@ def test_shares_missed_are_watched_by_accepted_and_rejected_rows(tmp_path, drift
 
 
 def test_labels_that_cannot_be_are_refused_and_nothing_is_taken(tmp_path):
-    """Of another type, of no class, no label at all; one that slips in counts as none."""
+    """Wrong type, unknown class, not a label; one that gets in anyway is ignored."""
 
     async def main():
         clock = Clock()
@@ -558,7 +558,7 @@ def test_other_promises_begin_anew_and_count_no_row_again(tmp_path):
 
 
 def test_a_state_that_does_not_answer_stops_no_decision(tmp_path, capsys):
-    """Marks wait for it, and are written when it answers again."""
+    """Marks wait, and are written when it responds again."""
 
     async def main():
         async with opened(str(tmp_path / "state")) as state:

@@ -1,4 +1,4 @@
-"""A canary: a key keeps its model, every answer names it, and an alarm takes it back for good."""
+"""A canary: a key keeps its model, every answer names it, and an alarm withdraws it for good."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ TRUTH = np.array(["good", "fraud"])[FRESH_Y]
 
 
 def certified(threshold=0.9, on=MANY):
-    """Give a model with a certificate, so that it is watched."""
+    """Return a model with a certificate, so that it is watched."""
     forget_all()  # here, the same rows do for all models
     cascade = make_cascade(threshold)
     rows = (FRESH[:on], TRUTH[:on])
@@ -68,7 +68,7 @@ def watch(deployed, state):
 
 
 def table(shift=0.0):
-    """Give sources that know every number; those of the page may lie."""
+    """Return sources that know every number; the page source may return wrong values."""
 
     def source(column, name, shift):
         async def fetch(keys, _):
@@ -80,7 +80,7 @@ def table(shift=0.0):
 
 
 def models_of(one, keys):
-    """Ask for keys, and give the model of each, as every answer names it."""
+    """Request keys, and return the model of each."""
     answer = one.decide(keys=keys).json()
     named = [row["model"] for row in answer["decisions"]]
     assert answer["model"] == (named[0] if len(set(named)) == 1 else None)
@@ -154,7 +154,7 @@ def test_what_is_known_goes_with_its_row(tmp_path):
 
 
 def test_a_key_keeps_its_model_after_a_restart_and_in_another_process(tmp_path):
-    """With one state, also where the share grows meanwhile: nobody goes back to the old one."""
+    """With one state, even if the share grows: no key goes back to the old model."""
     state = f"{REDIS}?prefix=t{uuid.uuid4().hex[:12]}"
     options = {"canary": NEW, "state": state}
     with (
@@ -205,7 +205,7 @@ def test_each_model_has_its_own_monitor_and_feedback_finds_it(tmp_path):
 
 
 def test_an_alarm_takes_it_back_everywhere_and_for_good(tmp_path):
-    """In the process that sees it, in another one, and after a restart; not with other promises."""
+    """In this process, in another, and after a restart; but not with other promises."""
     state = f"{REDIS}?prefix=t{uuid.uuid4().hex[:12]}"
     new_model = certified()
     options = {"canary": new_model, "watch": watch, "share": 0.5, "state": state}
@@ -237,7 +237,7 @@ def test_an_alarm_takes_it_back_everywhere_and_for_good(tmp_path):
 
 
 def test_what_alarms_about_both_models_is_no_reason_to_take_it_back(tmp_path):
-    """Other rows are not the canary's fault; wrong labels are, whatever the model in use does."""
+    """A change of the rows is not the canary's fault; wrong labels always are."""
     ahead = 0.0
 
     def watch_ahead(deployed, state):
@@ -274,13 +274,13 @@ def alarms(one, model):
 
 
 async def look_once(one):
-    """Let it be looked whether the canary must be taken back."""
+    """Check whether the canary must be withdrawn."""
     one.service.models.look()
     await asyncio.sleep(0.1)
 
 
 def test_garbage_of_one_client_raises_no_alarm_and_takes_nothing_back(tmp_path):
-    """By what it sends as known values; what sources send counts as it did."""
+    """By its known values; values of sources count as before."""
     options = {"canary": certified(), "watch": watch, "share": 0.5}
     with served(tmp_path, table(), **options) as one:
         old, new = digests(one)
@@ -331,7 +331,7 @@ def test_a_key_that_cannot_be_one_is_the_callers():
 
 
 def test_a_state_that_does_not_answer_does_not_keep_it(tmp_path):
-    """What one process knows counts there at once, and for all others once the state is back."""
+    """The process that knows of it withdraws at once, the others once the state is back."""
     with served(tmp_path, table(3.0), canary=certified(), watch=watch, share=0.5) as one:
         old, _ = digests(one)
         models_of(one, list(range(400)))
@@ -359,7 +359,7 @@ def test_a_state_that_does_not_answer_does_not_keep_it(tmp_path):
 
 @pytest.fixture
 def world(tmp_path):
-    """Give two models in files, with their stores; pages of odd keys lie."""
+    """Write two models to files, with their stores; pages of odd keys are wrong."""
     odd = {f"odd-{i}": {"x0": 6.0} for i in range(200)}
     bureau = {key: {"x1": 0.0} for key in odd}
     with (

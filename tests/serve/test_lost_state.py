@@ -1,4 +1,4 @@
-"""A state that has lost its data, is full, or is slow: who is told, and what is not bought."""
+"""A state that has lost its data, is full or is slow: what is reported, and what is not bought."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_a_state_that_was_emptied_stops_paid_calls_until_it_is_accepted(world, s
 
 
 async def watched(folder, address, *, paid=True, **more):
-    """Start as `emsco serve` does, up to who watches the state."""
+    """Start as `emsco serve` does, up to the witness of the state."""
     settings = Settings(folder=folder, state=address, deployment="cards", **more)
     state = await open_state(address, deployment="cards")
     deployed = await Deployment.make(CASCADE, Store(paid=paid).sources, settings, state)

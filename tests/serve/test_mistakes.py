@@ -1,4 +1,4 @@
-"""A body is refused for its first mistake: many of them must not hold up those who wait."""
+"""A body is refused for its first mistake: many mistakes must not delay other requests."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ VALID = b'{"keys": [' + b'"a",' * 249_000 + b'"a"]}'
 
 
 def taken(read, content):
-    """Time how long it takes to read a body or to refuse it: the best of three."""
+    """Time reading or refusing a body: the best of three."""
     best = float("inf")
     for _ in range(3):
         begin = time.process_time()
@@ -38,7 +38,7 @@ def taken(read, content):
 
 @pytest.mark.parametrize("name", BODIES)
 def test_many_mistakes_take_about_as_long_as_none(name):
-    """To list all of them takes a hundred times as long as to read a body of the same size."""
+    """Listing all of them takes a hundred times as long as reading a body of the same size."""
     kind, content = BODIES[name]
     with pytest.raises(RequestProblem) as refused:
         BodyParser(kind)(content)

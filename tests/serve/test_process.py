@@ -1,4 +1,4 @@
-"""`emsco serve` as a process: how it starts, refuses, drains, reloads, and goes on after deaths."""
+"""`emsco serve` as a process: start, refusals, draining, reloads, and restarts of workers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def world(tmp_path):
 
 
 def hold(vendor, seconds):
-    """Let a vendor take its time."""
+    """Delay the answers of a vendor."""
 
     def behave(_):
         time.sleep(seconds)
@@ -69,7 +69,7 @@ def in_thread(work):
 
 
 def test_it_answers_drains_and_ends_well(world):
-    """A request that runs is answered, and so is who asks on an open connection meanwhile."""
+    """A running request is answered, and so is a new one on an open connection."""
     waiting = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     waiting.bind(str(world.folder / "notify"))
     waiting.settimeout(20)

@@ -1,4 +1,4 @@
-"""The state of a service, in real stores: each promise, each store; and how a store goes wrong."""
+"""The state in real stores: every check with every store, and failures of stores."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STORES = ("sqlite", "postgresql", "redis")
 
 @contextmanager
 def store(kind, folder):
-    """Give an address where there is nothing yet, and remove what is there afterwards."""
+    """Return an empty address, and clean it up afterwards."""
     prefix = f"t{uuid.uuid4().hex[:12]}"
     place = {"sqlite": folder / "state.sqlite", "postgresql": POSTGRES, "redis": REDIS}[kind]
     try:
@@ -157,7 +157,7 @@ def test_redis_forgets_ids_and_labels_without_a_mark(tmp_path):
 
 
 def test_work_whose_caller_leaves_as_it_ends_is_handed_over():
-    """Or money that was held for a call would stay held."""
+    """Otherwise the money reserved for a call would stay reserved."""
 
     async def main():
         async def work(parts):
@@ -174,7 +174,7 @@ def test_work_whose_caller_leaves_as_it_ends_is_handed_over():
 
 
 def test_a_file_without_room_is_not_ready(tmp_path):
-    """In a process of its own, whose files may grow no more."""
+    """In a separate process with a file-size limit."""
     script = """
 import asyncio, resource, sys
 from emsco.exceptions import StateError
@@ -325,7 +325,7 @@ def test_postgresql_that_was_restarted_is_used_again(tmp_path):
 
 
 def test_sslmode_is_understood(tmp_path):
-    """Everybody else calls it so; asyncpg calls it ssl."""
+    """The usual name; asyncpg calls it ssl."""
 
     async def run(address):
         async with opened(address) as state:

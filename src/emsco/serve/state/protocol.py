@@ -275,7 +275,7 @@ class State(Accounts, Protocol):
     async def due(
         self, before: float, since: float = 0.0, model: str | None = None
     ) -> list[AuditMark]:
-        """Return decisions marked between `since` and `before`, oldest first."""
+        """Return marked decisions made between `since` and `before`, oldest first."""
 
     async def forget(self, before: float) -> None:
         """Delete marked decisions made before a time."""

@@ -251,10 +251,10 @@ class RedisState(IdempotentState):
             return intent_of(id_, source, price, None, STATE_LOST)
         return intent_of(id_, source, price, int(granted[0]) if granted else None)
 
-    async def end(self, intent: Intent, spent: float, unknown: float) -> None:
+    async def end(self, intent: Intent, paid: float, unknown: float) -> None:
         """Record what a call cost, or may have cost; called again if an answer arrives late."""
         await self._run(
-            redis_scripts.END, intent.id, float(spent), float(unknown), intent.source, _LATE_FOR
+            redis_scripts.END, intent.id, float(paid), float(unknown), intent.source, _LATE_FOR
         )
 
     async def may_try(self, source: str) -> bool:
@@ -351,7 +351,7 @@ class RedisState(IdempotentState):
     async def due(
         self, before: float, since: float = 0.0, model: str | None = None
     ) -> list[AuditMark]:
-        """Return decisions marked between `since` and `before`, oldest first."""
+        """Return marked decisions made between `since` and `before`, oldest first."""
         key = f"{self._own}marked"
         ids = await self._ask("ZRANGEBYSCORE", key, float(since), f"({float(before)!r}")
         return [row for row in await self.marked(ids) if model is None or row.model == model]

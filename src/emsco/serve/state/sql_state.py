@@ -268,9 +268,9 @@ class SQLState(IdempotentState):
         if connection.execute(self._sql["open_day"], values).rowcount:
             connection.execute(self._sql["adopt"], values)
 
-    async def end(self, intent: Intent, spent: float, unknown: float) -> None:
+    async def end(self, intent: Intent, paid: float, unknown: float) -> None:
         """Record what a call cost, or may have cost; called again if an answer arrives late."""
-        values = {"id": intent.id, "paid": spent, "unknown": unknown}
+        values = {"id": intent.id, "paid": paid, "unknown": unknown}
 
         def work(connection: sa.Connection) -> None:
             if not self._lane.is_postgres:
@@ -365,7 +365,7 @@ class SQLState(IdempotentState):
     async def due(
         self, before: float, since: float = 0.0, model: str | None = None
     ) -> list[AuditMark]:
-        """Return decisions marked between `since` and `before`, oldest first."""
+        """Return marked decisions made between `since` and `before`, oldest first."""
         return [
             _marked(row) for row in await self._rows("due", before=before, since=since, model=model)
         ]

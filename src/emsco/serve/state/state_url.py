@@ -62,7 +62,7 @@ async def open_state(
     ...     print((await state.claim("order-7", "digest of the body", lease=30.0)).kind)
     ...     asking.set(RequestContext("order-7", tenant="shop"))
     ...     intent = await state.begin("whois", 3, price=2.0, limit=5.0)
-    ...     await state.end(intent, spent=4.0, unknown=0.0)
+    ...     await state.end(intent, paid=4.0, unknown=0.0)
     ...     await state.answer("order-7", "the answer")
     ...     print((await state.claim("order-7", "digest of the body", lease=30.0)).answer)
     ...     (spending,) = await state.spend()
