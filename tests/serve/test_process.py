@@ -78,7 +78,7 @@ def test_it_answers_drains_and_ends_well(world):
         assert waiting.recv(100) == b"READY=1"  # as systemd waits for it
         (start,) = one.events_named("start")
         assert (start["host"], start["workers"], start["tokens"]) == ("127.0.0.1", 1, [])
-        assert "emsco-state.sqlite, by this process alone" in start["state"]
+        assert "emsco-state.sqlite, used by this process only" in start["state"]
         assert one.decide(key=THOROUGH).json()["decisions"][0]["cost"] == 6.0
         hold(world.vendor, 1.5)
         asked = len(world.vendor.asked)
