@@ -54,8 +54,8 @@ def _fit_one(
     stage = EstimatorStage(
         clone(training.learner.estimator), None, training.container, names, training.classes
     )
-    told = params | {"sources": positions(training.sources, names)}
-    fitted: MaskedClassifier = stage.fit(columns, labels, told).estimator
+    fit_params = params | {"sources": positions(training.sources, names)}
+    fitted: MaskedClassifier = stage.fit(columns, labels, fit_params).estimator
     return fitted
 
 
