@@ -230,10 +230,10 @@ def nearest(name: object, known: Iterable[str]) -> str:
 
 
 def refuse_unknown_keys(
-    given: Iterable[str], known: Sequence[str], what: str, error: type[EmscoError]
+    keys: Iterable[str], known: Sequence[str], what: str, error: type[EmscoError]
 ) -> None:
     """Raise an error for the first unknown key."""
-    for key in given:
+    for key in keys:
         if key not in known:
             raise error(f"{what} may hold {quoted(known)}, but not {key!r}{nearest(key, known)}")
 

@@ -50,7 +50,7 @@ def test_a_choice_that_is_replaced_is_named_with_both_coverages(run, folder):
     assert "It was not tested, because of these figures: " in called.out
     told = re.search(
         r"It replaces the chosen candidate: .* accepts ([\d.]+)% of the calibration rows; "
-        r".*, which was chosen, accepts ([\d.]+)% of the rows it was selected on",
+        r".*, the chosen one, accepts ([\d.]+)% of the rows it was selected on",
         called.out,
     )
     assert float(told[2]) == pytest.approx(100 * chosen.evaluation.coverage, abs=0.06)

@@ -58,10 +58,10 @@ def test_an_open_quote_in_the_last_column_is_refused_by_its_line(folder, tmp_pat
     for command in commands:
         called = call(*command)
         assert called.code == 2, command
-        assert f"{path} has a quote in line 501 that does not end there" in called.err
+        assert f"{path} has a quote in line 501 that is not closed there" in called.err
     called = call(*commands[0], "--newlines-in-cells")
     assert called.code == 2
-    assert f"{path} ends inside a quote, which begins in line 501; close it" in called.err
+    assert f"{path} ends inside a quote that begins in line 501; close it" in called.err
 
 
 def test_a_stray_pair_of_quotes_is_refused_by_its_line(folder, tmp_path, lines):
@@ -70,7 +70,7 @@ def test_a_stray_pair_of_quotes_is_refused_by_its_line(folder, tmp_path, lines):
     lines[503] += '"'
     called = call("decide", folder / "run", write(tmp_path / "rows.csv", lines))
     assert called.code == 2
-    assert "has a quote in line 501 that does not end there" in called.err
+    assert "has a quote in line 501 that is not closed there" in called.err
 
 
 def test_line_breaks_in_cells_are_read_with_the_option(folder, tmp_path, lines):
@@ -82,7 +82,7 @@ def test_line_breaks_in_cells_are_read_with_the_option(folder, tmp_path, lines):
         called = call("decide", folder / "run", path)
         assert called.code == 2
         line = first if head == lines[0] else 1
-        assert f"has a quote in line {line} that does not end there" in called.err
+        assert f"has a quote in line {line} that is not closed there" in called.err
         called = call("decide", folder / "run", path, "--newlines-in-cells")
         assert called.code == 0, called.err
         assert called.out.count("\n") == 2001
@@ -108,7 +108,7 @@ def test_a_head_that_never_ends_is_refused(folder, tmp_path, lines):
     assert "has a quote in line 1" in call("decide", folder / "run", path).err
     called = call("decide", folder / "run", path, "--newlines-in-cells")
     assert called.code == 2
-    assert "ends inside a quote, which begins in line 1" in called.err
+    assert "ends inside a quote that begins in line 1" in called.err
 
 
 TEXTS = (

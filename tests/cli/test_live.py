@@ -201,7 +201,7 @@ def test_whole_numbers_of_parquet_are_keys(world, tmp_path):
     assert found.id.tolist() == [1, 2]
     assert set(found.reason) == {"missing: url"}  # which has 00001
     pd.DataFrame({"id": [1.0]}).to_parquet(tmp_path / "keys.parquet")
-    refused(world.decide(keys=tmp_path / "keys.parquet"), "holds double; keys are text or whole")
+    refused(world.decide(keys=tmp_path / "keys.parquet"), "holds double; keys must be text")
 
 
 def test_outputs_are_guarded_as_those_of_other_commands(world, tmp_path):

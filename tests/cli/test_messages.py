@@ -86,7 +86,7 @@ def test_a_wrong_column_is_answered_with_the_nearest_one(folder, tmp_path):
         (("decide", "run", "broken.parquet"), "broken.parquet cannot be read"),
         (("decide", "run", "cr.csv"), "cr.csv ends its lines with carriage returns only"),
         (("decide", "run", "quoted-cr.csv"), "-cr.csv ends its lines with carriage returns only"),
-        (("decide", "run", "open.csv"), "open.csv has a quote in line 3 that does not end there"),
+        (("decide", "run", "open.csv"), "open.csv has a quote in line 3 that is not closed there"),
         (("decide", "run", "cell.csv"), "cell.csv has a row longer than 4 MB; is a quote left"),
         (("decide", "run", "head.csv"), "begins with a line longer than 4 MB"),
         (("decide", "run", "wide.csv"), "wide.csv begins with a line longer than 4 MB"),

@@ -197,7 +197,7 @@ def test_an_interrupted_command_leaves_no_half_file(folder, tmp_path, number, co
     process.send_signal(number)
     error = process.communicate(timeout=60)[1].decode()
     assert process.returncode == code
-    assert error == f"emsco: {what}; no file was left half written.\n"
+    assert error == f"emsco: {what}; no partial files were left.\n"
     assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
     assert out.read_text() == "before"
 
@@ -219,7 +219,7 @@ def test_an_interrupted_search_goes_on(tmp_path):
     process.send_signal(signal.SIGINT)
     told = process.communicate(timeout=60)[1].decode()
     assert process.returncode == 130
-    assert f"{checkpoint} keeps the fitted models; run the same command to continue." in told
+    assert f"{checkpoint} holds the fitted models; run the same command again to continue." in told
     assert checkpoint.exists()
     again, whole = (call(*command, tmp_path / name) for name in ("run", "whole"))
     assert again.code == 0

@@ -25,7 +25,7 @@ def test_prices_to_fill_in_are_valid_as_written(folder, tmp_path):
     assert costs.names == ("id", "age", "smoker", "town", "visits", "marker", "scan")
     assert {source.cost for source in costs.sources} == {1.0}
     text = out.read_text()
-    assert "different in every row, so maybe an id" in text.splitlines()[14]
+    assert "unique in every row, so maybe an id" in text.splitlines()[14]
     assert "text, 3 values such as" in text
     assert "10% missing" in text or "9% missing" in text or "11% missing" in text
 

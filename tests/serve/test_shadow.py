@@ -264,7 +264,7 @@ def test_rows_that_fail_are_rejected_recorded_and_left_out(tmp_path, sources):
     log = read_shadow_log(tmp_path / "log")
     assert (len(log.rows), log.failed, log.others) == (51, 2, 0)
     shown = call("savings", "--log", tmp_path / "log")
-    assert "2 more rows could not be answered, and are left out." in shown.out
+    assert "2 more rows could not be answered and are left out." in shown.out
 
 
 def test_a_decision_made_again_counts_once_and_half_a_line_is_left_out(tmp_path, sources):
@@ -301,7 +301,7 @@ def test_other_logs_are_refused_and_others_in_a_log_left_out(tmp_path, sources):
     found = read_shadow_log(log)
     assert (len(found.rows), found.others) == (40, 30)
     told = call("savings", "--log", log)
-    assert "30 more rows were not decided in shadow, and are left out." in told.out
+    assert "30 more rows were not decided in shadow and are left out." in told.out
 
 
 def test_each_cascade_in_a_log_has_its_own_table_and_all_rows_are_certified_on(tmp_path, sources):

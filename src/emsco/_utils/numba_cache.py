@@ -88,14 +88,14 @@ class _Cache(FunctionCache):
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         try:
-            kept = super().load_overload(sig, target_context)
+            overload = super().load_overload(sig, target_context)
         except Exception:  # damaged files may cause anything
             with suppress(OSError):
                 self.flush()
-            kept = None
-        if kept is None:
+            overload = None
+        if overload is None:
             tell(COMPILE)  # it takes seconds
-        return kept
+        return overload
 
     def save_overload(self, sig: Any, data: Any) -> None:
         with suppress(OSError):  # a full disk

@@ -10,7 +10,7 @@ import numpy as np
 MOST_ROWS = 20  # what fits on a screen; longer tables show both ends
 
 
-def shown(n_rows: int) -> list[int | None]:
+def row_positions(n_rows: int) -> list[int | None]:
     """Return the positions of the rows to print; None stands for those left out."""
     if n_rows <= MOST_ROWS:
         return list(range(n_rows))
@@ -76,5 +76,5 @@ def html_table(
         + "</tr>"
         for row in rows
     )
-    told = f"<caption>{escape(caption)}</caption>" if caption else ""
-    return f"<table>{told}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    caption_tag = f"<caption>{escape(caption)}</caption>" if caption else ""
+    return f"<table>{caption_tag}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"

@@ -251,37 +251,37 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
     @property
     def classes_(self) -> NDArray[Any]:
         """The labels."""
-        return self._shown().classes
+        return self._fitted_decider().classes
 
     @property
     def costs_(self) -> Costs:
         """The prices, as resolved for the columns of X."""
-        return self._shown().costs
+        return self._fitted_decider().costs
 
     @property
     def design_(self) -> StageDesign:
         """The design, aligned with the prices."""
-        return self._shown().design
+        return self._fitted_decider().design
 
     @property
     def stages_(self) -> tuple[tuple[str, ...], ...]:
         """The sources that each stage buys."""
-        return self._shown().design.stages
+        return self._fitted_decider().design.stages
 
     @property
     def thresholds_(self) -> NDArray[np.float64]:
         """The threshold of each stage and class."""
-        return self._shown().thresholds
+        return self._fitted_decider().thresholds
 
     @property
     def estimators_(self) -> list[Any]:
         """The fitted classifier of each stage."""
-        return [stage.judge.estimator for stage in self._shown().plan.stages]
+        return [stage.judge.estimator for stage in self._fitted_decider().plan.stages]
 
     @property
     def guard_(self) -> Any:
         """The fitted guard."""
-        guard = self._shown().guard
+        guard = self._fitted_decider().guard
         if guard is None:
             raise AttributeError("guard_ is available only if a guard was given.")
         return guard
@@ -300,16 +300,16 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
         self, sample_weight: ArrayLike | None, params: dict[str, Any]
     ) -> dict[str, Any]:
         """Return the parameters for the `fit` of every estimator, after metadata routing."""
-        given = params if sample_weight is None else {**params, "sample_weight": sample_weight}
+        fit_params = params if sample_weight is None else {**params, "sample_weight": sample_weight}
         if get_config()["enable_metadata_routing"]:
-            return dict(process_routing(self, "fit", **given).estimator.fit)
-        return given
+            return dict(process_routing(self, "fit", **fit_params).estimator.fit)
+        return fit_params
 
     def _fitted(self) -> Decider:
         check_is_fitted(self, "decider_")
         return self.decider_
 
-    def _shown(self) -> Decider:
+    def _fitted_decider(self) -> Decider:
         if "decider_" not in self.__dict__:
             raise AttributeError("This attribute is available only after fit; call fit first.")
         return self.decider_

@@ -135,7 +135,7 @@ class Decider:
         values = {name: self._read(name, column) for name, column in columns.items()}
         if self.guard is not None:
             return Answer(list(values.values()), self.reasons(values))
-        for name, given in columns.items():
+        for name, column in columns.items():
             reader = self.readers.get(name)
             if reader is None:
                 continue
@@ -144,7 +144,7 @@ class Decider:
                 at = int(np.argmax(bad))
                 row = at if rows is None else int(rows[at])
                 one = slice(at, at + 1)
-                reader.refuse_invalid(values[name][one], name, given[one], first_row=row)
+                reader.refuse_invalid(values[name][one], name, column[one], first_row=row)
         taken = values if self.final is None else columns
         return Answer([taken[name] for name in columns])
 
@@ -219,9 +219,9 @@ class Decider:
         for name, column in values.items():
             bad = self.readers[name].invalid(column)
             if bad is not None:
-                given = np.full(len(bad), ACCEPTED, dtype=object) if reasons is None else reasons
+                current = np.full(len(bad), ACCEPTED, dtype=object) if reasons is None else reasons
                 reason = reason_for(INVALID_VALUE, name)
-                reasons = np.where(bad & (given == ACCEPTED), reason, given)
+                reasons = np.where(bad & (current == ACCEPTED), reason, current)
         return reasons
 
     def _read(self, name: str, column: Any) -> Any:
@@ -240,14 +240,14 @@ class Decider:
         if is_matrix(columns):
             assert isinstance(columns, MatrixColumns)  # for the type checker
             return self._matrix_blocks(columns.matrix)
-        given = {name: columns[name] for name in self.readers}
-        values = {name: reader.read(given[name]) for name, reader in self.readers.items()}
-        self._refuse_invalid(values, given)
+        raw = {name: columns[name] for name in self.readers}
+        values = {name: reader.read(raw[name]) for name, reader in self.readers.items()}
+        self._refuse_invalid(values, raw)
         if self.final is None:
             return slice_columns(values, self.block_rows)
         if self.layout.answers is not None:
-            given[self.layout.answers] = rows.answers
-        return slice_columns(given, self.block_rows)
+            raw[self.layout.answers] = rows.answers
+        return slice_columns(raw, self.block_rows)
 
     def _matrix_blocks(self, matrix: NDArray[Any]) -> Iterator[Columns]:
         narrowed, size, names = narrow(matrix), self.block_rows, self.layout.names
@@ -255,8 +255,8 @@ class Decider:
         for number, (rows, columns) in enumerate(transpose_blocks(narrowed, names, size, dtype)):
             if not all_finite(rows):
                 first = number * size
-                given = MatrixColumns(matrix[first : first + size], names)
-                self._refuse_invalid(columns, given, first_row=first)
+                raw = MatrixColumns(matrix[first : first + size], names)
+                self._refuse_invalid(columns, raw, first_row=first)
             yield columns
 
     @cached_property
@@ -264,7 +264,7 @@ class Decider:
         """Whether the default classifier is used, which encodes its columns."""
         return any(reader.encoding is not None for reader in self.readers.values())
 
-    def _refuse_invalid(self, values: Columns, given: Columns, *, first_row: int = 0) -> None:
+    def _refuse_invalid(self, values: Columns, raw: Columns, *, first_row: int = 0) -> None:
         """Refuse values that cannot be judged; with a guard, their rows are rejected instead."""
         if self.guard is not None:
             return
@@ -272,7 +272,7 @@ class Decider:
             for name in stage.features:
                 if name in self.readers:
                     reader = self.readers[name]
-                    reader.refuse_invalid(values[name], name, given[name], first_row)
+                    reader.refuse_invalid(values[name], name, raw[name], first_row)
 
 
 def make_decider(

@@ -143,17 +143,17 @@ def decide_rows(
     known: Verdict | None = None
     failures: list[tuple[NDArray[np.intp], NDArray[np.object_]]] = []
     held: dict[str, Column] = {}
-    spent: Spending | None = None
+    spending: Spending | None = None
     last = len(plan.stages) - 1
     for number, stage in enumerate(plan.stages):
         if not rows.size:
             break
         answer = yield Ask(number, rows, stage.sources, stage.features)
         _hold(held, answer, stage.features, rows.size)
-        if spent is None and not answer.is_as_planned:
-            spent = Spending.before(plan, number, exit_stage, rows)
-        if spent is not None:
-            spent.add(plan, number, rows, answer)
+        if spending is None and not answer.is_as_planned:
+            spending = Spending.before(plan, number, exit_stage, rows)
+        if spending is not None:
+            spending.add(plan, number, rows, answer)
         if number:
             exit_stage[rows if answer.bought is None else rows[answer.bought]] = number
         if answer.reasons is not None:
@@ -180,17 +180,17 @@ def decide_rows(
         reason = np.array([LOW_CONFIDENCE, ACCEPTED], dtype=object)[known.accepted.view(np.int8)]
         for failed_rows, reasons in failures:
             reason[failed_rows] = reasons
-    if spent is None:
+    if spending is None:
         waited = None if plan.latencies is None else plan.latencies.take(exit_stage)
-        spent = Spending(plan.costs.take(exit_stage), waited)
+        spending = Spending(plan.costs.take(exit_stage), waited)
     return Decisions.trusted(
         label=plan.classes.take(known.winner),
         accepted=known.accepted,
         exit_stage=exit_stage,
         confidence=known.confidence,
-        cost=spent.cost,
+        cost=spending.cost,
         reason=reason,
-        latency=spent.latency,
+        latency=spending.latency,
     )
 
 
@@ -236,16 +236,16 @@ def _hold(held: dict[str, Column], answer: Answer, features: tuple[str, ...], n_
         held[feature] = column
     if answer.reasons is None and answer.is_as_planned:
         return
-    for name, told in zip(Answer._fields[1:], answer[1:], strict=True):
-        if told is not None and len(told) != n_rows:
-            raise DecisionsError(f"A driver answered {len(told)} `{name}` for {n_rows} rows.")
+    for name, values in zip(Answer._fields[1:], answer[1:], strict=True):
+        if values is not None and len(values) != n_rows:
+            raise DecisionsError(f"A driver answered {len(values)} `{name}` for {n_rows} rows.")
 
 
 def _keep(
-    kept: NDArray[np.bool_], rows: NDArray[np.intp], held: dict[str, Column]
+    mask: NDArray[np.bool_], rows: NDArray[np.intp], held: dict[str, Column]
 ) -> tuple[NDArray[np.intp], dict[str, Column]]:
     """Keep some of the rows, and their values in the columns held."""
-    (places,) = kept.nonzero()
+    (places,) = mask.nonzero()
     if places.size == rows.size:
         return rows, held
     if not places.size:

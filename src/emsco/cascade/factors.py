@@ -46,12 +46,12 @@ def factors_of(
         labels = decisions.label[rows].tolist()
         if score is None:
             why = why_not_linear(stage.judge, number)
-            told = [Factors(label, number, why_none=why) for label in labels]
+            stage_factors = [Factors(label, number, why_none=why) for label in labels]
         else:
             columns = {f: readers[f].read(_taken(values, f, rows)) for f in features}
             codes = np.array([code_of[label] for label in labels], dtype=np.intp)
-            told = _linear_factors(score, columns, codes, labels, number)
-        for row, factors in zip(rows.tolist(), told, strict=True):
+            stage_factors = _linear_factors(score, columns, codes, labels, number)
+        for row, factors in zip(rows.tolist(), stage_factors, strict=True):
             found[row] = factors
     return found
 
@@ -67,15 +67,15 @@ def _linear_factors(
     names = list(score.adds)
     bases, added = score.contributions(columns, codes)
     order = np.argsort(-np.abs(added), axis=0, kind="stable")
-    told = []
+    factors = []
     for row, label in enumerate(labels):
         amounts = added[:, row].tolist()
         if not np.isfinite(sum(amounts)):
-            told.append(Factors(label, number, why_none=_TOO_LARGE))
+            factors.append(Factors(label, number, why_none=_TOO_LARGE))
             continue
         features = tuple((names[place], amounts[place]) for place in order[:, row].tolist())
-        told.append(Factors(label, number, features, float(bases[row]), score.reference))
-    return told
+        factors.append(Factors(label, number, features, float(bases[row]), score.reference))
+    return factors
 
 
 def _taken(values: Columns, name: str, rows: NDArray[np.intp]) -> Column:

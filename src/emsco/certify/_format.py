@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from emsco._utils.text_table import cell, shown
+from emsco._utils.text_table import cell, row_positions
 from emsco.certify._certified_candidate import CertifiedBounds, CertifiedCandidate, ChosenCandidate
 from emsco.certify._targets import Targets
 
@@ -79,7 +79,7 @@ def cells(
         *(bound.head for bound in bounds_asked(targets, candidates[0].bounds)),
     ]  # fmt: skip
     rows: list[list[object] | None] = []
-    for i in shown(len(candidates)):
+    for i in row_positions(len(candidates)):
         if i is None:
             rows.append(None)
             continue

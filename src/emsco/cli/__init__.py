@@ -1,17 +1,17 @@
-"""The command line: a table of commands; each parses, calls the library, prints."""
+"""The command line: each command parses its options, calls the library and prints."""
 
 from __future__ import annotations
 
 
 def main() -> None:
-    """Run the command line, or say how to install what it needs."""
+    """Run the command line, or report which packages are missing."""
     import sys
     from importlib.util import find_spec
 
     from emsco.exceptions import MissingExtraError, require
 
     for module in ("typer", "rich", "pyarrow", "pandas"):
-        if find_spec(module) is None:  # looking costs nothing, importing them would
+        if find_spec(module) is None:  # cheaper than importing them
             try:
                 require(module, "cli")
             except MissingExtraError as error:

@@ -27,15 +27,13 @@ app = typer.Typer(
     name="emsco",
     help="Decide cheaply and honestly: buy features in stages, exit when confident, or reject.",
     no_args_is_help=True,
-    rich_markup_mode=None,  # by rich, `emsco --help` would take three times as long
+    rich_markup_mode=None,  # with rich, `emsco --help` would take three times as long
     pretty_exceptions_enable=False,
 )
 costs = typer.Typer(
     help="Prices of sources, in a TOML file.", no_args_is_help=True, rich_markup_mode=None
 )
-live = typer.Typer(
-    help="Decisions by sources that are fetched live.", no_args_is_help=True, rich_markup_mode=None
-)
+live = typer.Typer(help="Decisions with live sources.", no_args_is_help=True, rich_markup_mode=None)
 state = typer.Typer(
     help="The state that services share.", no_args_is_help=True, rich_markup_mode=None
 )

@@ -1,7 +1,7 @@
-"""Quotes of CSV, checked while it is read: one that is left open would join rows without a word.
+"""Check of CSV quotes during reading: an unclosed quote would silently join rows.
 
 A quote at the beginning of a cell opens it, and a line break before the next single quote is part
-of the cell; anywhere else a quote is a character like any other. Arrow reads CSV in the same way.
+of the cell; anywhere else a quote is an ordinary character. Arrow reads CSV in the same way.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ _QUOTE, _BREAKS = b'"', b"\n\r"
 
 
 class QuoteCheck:
-    """A stream that refuses open quotes, by their line, before anybody has read them.
+    """A stream that raises an error, with the line number, for an unclosed quote.
 
     Parameters
     ----------
     stream : binary file
-        What is read.
+        The stream to read from.
     path : path
         Its name, for errors.
     delimiter : str
-        What separates cells.
+        The character that separates cells.
     line : int
         The number of the line that is read next.
     newlines_in_cells : bool
-        Whether a quoted cell may hold line breaks; it must end all the same.
+        Whether a quoted cell may contain line breaks; the quote must still be closed.
     """
 
-    closed = False  # which Arrow asks for, as it does for `read`
+    closed = False  # Arrow requires this attribute and `read`
 
     def __init__(
         self, stream: Any, path: Path, delimiter: str, *, line: int, newlines_in_cells: bool
@@ -42,12 +42,12 @@ class QuoteCheck:
         self._stream, self._path = stream, path
         self._cells = QuotedCells(delimiter)
         self._line, self._newlines_in_cells = line, newlines_in_cells
-        self._rest = b""  # a cell or a line that goes on in what is read next
+        self._rest = b""  # the beginning of a cell or line that continues in the next read
 
     def read(self, size: int = -1) -> bytes:
-        """Read at most so many bytes."""
+        """Read at most `size` bytes."""
         read: bytes = self._stream.read(size)
-        if _QUOTE not in read and _QUOTE not in self._rest:  # as most of it; it is not copied
+        if _QUOTE not in read and _QUOTE not in self._rest:  # the usual case, without a copy
             self._line += _count_lines(read)
             self._rest = read[read.rfind(b"\n") + 1 :]  # the last character of a line is enough
             return read
@@ -61,7 +61,7 @@ class QuoteCheck:
         return read
 
     def _open_cell(self, text: bytes, *, ended: bool) -> int | None:
-        """Find the cell that is still open at the end of a text; refuse what is not allowed."""
+        """Return where a cell begins that is still open at the end of a text, if any."""
         for start, end in self._cells.broken(text):
             if end is None and ended:
                 raise unclosed(self._path, self._line + text.count(b"\n", 0, start))
@@ -82,9 +82,9 @@ class QuotedCells:
         self._cell = re.compile(rb'(?:\A|(?<=[%b]))"[^"]*(?:""[^"]*)*("?)' % re.escape(begins))
 
     def broken(self, text: bytes) -> list[tuple[int, int | None]]:
-        """Return where cells with line breaks begin and end; None: not in this text.
+        """Return the start and end of each cell with line breaks; the end is None if cut off.
 
-        A text begins with a cell. Where it is cut off within one, that cell has a line break.
+        The text must begin with a cell. A cell that is cut off counts as one with a line break.
         """
         if self._has_none(text):
             return []
@@ -95,11 +95,11 @@ class QuotedCells:
         ]
 
     def _has_none(self, text: bytes) -> bool:
-        """Return True only if no cell has a line break; False proves nothing.
+        """Return True only if no cell has a line break; False is inconclusive.
 
-        Much faster than finding cells. If each quote that opens a cell, by turns with those that
-        close one, is where a cell can begin, or doubles a quote, then no quote is a character of
-        its own, as in 5" for inches; and so every second quote closes a cell.
+        Much faster than finding cells. Quotes are taken to open and close cells alternately. If
+        each opening quote is where a cell can begin, or doubles the quote before it, then no quote
+        is an ordinary character, as in 5" for inches, and every second quote closes a cell.
         """
         codes = np.frombuffer(text, dtype=np.uint8)
         marks = (codes == _QUOTE[0]) | (codes == _BREAKS[0])
@@ -119,17 +119,17 @@ def _count_lines(text: bytes) -> int:
 
 
 def broken(path: Path, line: int) -> ArtifactError:
-    """Make the error for a cell that goes on in the next line."""
+    """Make the error for a cell that continues on the next line."""
     return ArtifactError(
-        f"{path} has a quote in line {line} that does not end there, so the lines after it would "
-        "be read as one cell; close the quote, or use --newlines-in-cells if cells hold line "
+        f"{path} has a quote in line {line} that is not closed there, so the lines after it would "
+        "be read as one cell; close the quote, or use --newlines-in-cells if cells contain line "
         "breaks."
     )
 
 
 def unclosed(path: Path, line: int) -> ArtifactError:
-    """Make the error for a cell that never ends."""
+    """Make the error for a quote that is never closed."""
     return ArtifactError(
-        f"{path} ends inside a quote, which begins in line {line}; close it, or double a quote "
-        "that belongs to the text."
+        f"{path} ends inside a quote that begins in line {line}; close it, or double it if it "
+        "belongs to the text."
     )

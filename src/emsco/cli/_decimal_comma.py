@@ -1,8 +1,8 @@
-"""Numbers that a file writes with decimal commas: `0,0006` is 0.0006.
+"""Numbers with decimal commas: `0,0006` is 0.0006.
 
-A comma may also separate thousands. A file is read with decimal commas only where one of its
-columns of numbers leaves no doubt, as `0,5` does; `1,234` alone is refused, because the two ways of
-reading it are a thousandfold apart.
+A comma may also separate thousands. A file is read with decimal commas only if one of its columns
+of numbers is unambiguous, such as `0,5`; `1,234` alone is refused, because the two readings differ
+by a factor of a thousand.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from emsco.rows.arrow_columns import as_numbers, is_text
 
 _DECIMAL = r"^\s*[+-]?\d*,\d+([eE][+-]?\d+)?\s*$"
 _EITHER = r"^\s*[+-]?[1-9]\d{0,2},\d{3}\s*$"
-# By commas, by dots before a decimal comma, or by spaces and apostrophes (France, Switzerland).
+# Separated by commas, dots before a decimal comma, spaces (France) or apostrophes (Switzerland).
 _THOUSANDS = (
     r"^\s*[+-]?\d{1,3}((,\d{3}){2,}|(,\d{3})+\.\d*|(\.\d{3})+,\d+"
     r"|([ '\x{2019}\x{a0}\x{202f}]\d{3})+([.,]\d*)?)\s*$"
@@ -31,9 +31,9 @@ _UNSURE = "can be {point} or {whole}; write the number as one of these"
 
 
 class DecimalCommas:
-    """Whether a file writes its numbers with decimal commas, as far as it was read.
+    """Detect decimal commas in a file, column by column.
 
-    With `private`, no message shows a number of the file.
+    With `private`, no message shows a number from the file.
     """
 
     def __init__(self, path: Path | str, *, private: bool = False) -> None:
@@ -43,7 +43,7 @@ class DecimalCommas:
     def respelled(
         self, column: pa.Array, name: str, others: Callable[[], Iterable[pa.Array]]
     ) -> pa.Array:
-        """Spell the numbers of a column with decimal points.
+        """Return the numbers of a column with decimal points.
 
         Parameters
         ----------
@@ -52,7 +52,7 @@ class DecimalCommas:
         name : str
             Its name, for errors.
         others : callable
-            Gives further columns of the file, which may show what a comma means in it.
+            Returns other columns of the file, which may show what a comma means in it.
         """
         if not is_text(column):
             return column
@@ -62,7 +62,7 @@ class DecimalCommas:
             return column
         if not (self._seen or _is_sure(column) or any(map(_shows_commas, others()))):
             self._refuse(column, name, _EITHER, _UNSURE)
-        self._refuse(column, name, _DOTTED, f"stands beside decimal commas and {_UNSURE}")
+        self._refuse(column, name, _DOTTED, f"is next to decimal commas and {_UNSURE}")
         if not self._seen and not self._private:
             cell = column.filter(commas)[0].as_py()
             note(f"emsco: {self._path} has decimal commas: {cell!r} in {name!r} is read as "
@@ -76,8 +76,8 @@ class DecimalCommas:
             return
         if self._private:
             raise ValuesError(
-                f"A number in column {name!r} of {self._path} has marks that can be read in two "
-                "ways; write numbers with a decimal point and no other mark.",
+                f"A number in column {name!r} of {self._path} is ambiguous; write numbers with a "
+                "decimal point and no other separator.",
                 column=name,
             )
         cell = found[0].as_py()
@@ -87,7 +87,7 @@ class DecimalCommas:
 
 
 def is_numeric(column: pa.Array) -> bool:
-    """Say whether a column of text holds numbers alone, however they write their commas."""
+    """Return whether a column of text holds only numbers, whatever their commas mean."""
     if not is_text(column):
         return False
     numerals = pc.match_substring_regex(column, f"({_DECIMAL})|({_THOUSANDS})")
@@ -107,7 +107,7 @@ def _shows_commas(column: pa.Array) -> bool:
 
 
 def _is_sure(column: pa.Array) -> bool:
-    """Say whether a cell can only have a decimal comma."""
+    """Return whether some cell has a comma that can only be a decimal comma."""
     commas = pc.match_substring_regex(column, _DECIMAL)
     either = pc.match_substring_regex(column, _EITHER)
     return bool(pc.any(pc.and_not(commas, either)).as_py())

@@ -1,4 +1,4 @@
-"""What `emsco decide` adds to deciding batches: decimal commas, row numbers and a last line."""
+"""Stream of decisions for `emsco decide`, with decimal commas, row numbers and a summary."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from emsco.exceptions import ColumnsError
 
 @dataclass
 class DecisionCounter:
-    """What was decided so far, for the last line."""
+    """Totals of the decisions so far, for the summary."""
 
     rows: int = 0
     accepted: int = 0
@@ -33,7 +33,7 @@ class DecisionCounter:
         self.paid += pc.sum(decided.column("cost")).as_py() or 0.0
 
     def sentence(self, unit: str) -> str:
-        """Say it."""
+        """Format the totals as a sentence."""
         if not self.rows:
             return "There were no rows."
         price = f"{self.paid / self.rows:.4g} {unit}".rstrip()
@@ -42,7 +42,7 @@ class DecisionCounter:
 
 @dataclass(frozen=True)
 class DecimalCommaBlock:
-    """A block of a file that may write its numbers with decimal commas."""
+    """A block of a file whose numbers may have decimal commas."""
 
     reader: BatchReader
     commas: DecimalCommas
@@ -50,7 +50,7 @@ class DecimalCommaBlock:
 
     @property
     def num_rows(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return self.reader.num_rows
 
     def read(
@@ -60,7 +60,7 @@ class DecimalCommaBlock:
         return self.reader.read(columns, rows)
 
     def respell(self, column: pa.Array, name: str) -> pa.Array:
-        """Write numbers as Python does; other columns may show what a comma means."""
+        """Return numbers with decimal points; other columns may show what a comma means."""
         return self.commas.respelled(column, name, self._columns)
 
     def _columns(self) -> list[pa.Array]:
@@ -69,16 +69,17 @@ class DecimalCommaBlock:
 
 
 def schema_of(decider: Decider, rows: TableFile, keep: Sequence[str]) -> pa.Schema:
-    """Name the columns of decisions; those kept come first, or else the number of the row."""
+    """Return the schema of the decisions; columns to keep come first, or else the row number."""
     check_columns(rows, [*decider.columns_read, *keep])
     taken = decision_schema(decider).names
     for name in keep:
         if name in taken:
             raise ColumnsError(
-                f"--keep {name}: decisions already have a column of that name; rename your column."
+                f"--keep {name}: decisions already have a column with that name; rename your "
+                "column."
             )
-    given = pa.schema([(name, rows.types[name]) for name in keep])
-    return decision_schema(decider, given, keep=keep, numbered=not keep)
+    input_schema = pa.schema([(name, rows.types[name]) for name in keep])
+    return decision_schema(decider, input_schema, keep=keep, numbered=not keep)
 
 
 def decided(

@@ -20,12 +20,12 @@ from emsco.exceptions import ArtifactError
 Parts: TypeAlias = Callable[[pa.Schema, Iterable[pa.RecordBatch]], Iterator[bytes]]
 _Batch = TypeVar("_Batch", pa.RecordBatch, pa.Table)
 
-_GROUP_ROWS = 2**17  # of a Parquet file
-_FEW = {"exit_stage", "cost", "latency"}
+_GROUP_ROWS = 2**17  # rows of a Parquet row group
+_FEW = {"exit_stage", "cost", "latency"}  # columns with few distinct values
 
 
 def parts_for(path: Path) -> Parts:
-    """Choose by the ending of the file to be written; /dev/null and /dev/stdout take CSV."""
+    """Choose the format by the file extension; /dev/null and /dev/stdout get CSV."""
     if path.suffix.lower() in PARQUET_ENDINGS:
         return parquet_parts
     if path.suffix.lower() == CSV_ENDINGS[0] or is_as_it_is(path):
@@ -35,16 +35,18 @@ def parts_for(path: Path) -> Parts:
 
 
 def csv_parts(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
-    """Write CSV, a header first; quotes are only where a block needs them."""
+    """Write CSV with a header; cells are quoted only in blocks that need quotes."""
     header = io.StringIO()
     csv.writer(header, lineterminator="\n").writerow(schema.names)
     parts = _ahead(_csv, batches)
-    yield header.getvalue().encode() + next(parts, b"")  # nothing at all where that fails
+    yield header.getvalue().encode() + next(
+        parts, b""
+    )  # if the first batch fails, nothing is written
     yield from parts
 
 
 def _ahead(write: Callable[[_Batch], bytes], batches: Iterable[_Batch]) -> Iterator[bytes]:
-    """Write each batch in a thread, while the next one is decided."""
+    """Write each batch in a thread while the next one is decided."""
     with ThreadPoolExecutor(1) as pool:
         before: Future[bytes] | None = None
         for batch in batches:
@@ -71,7 +73,7 @@ def _written(batch: pa.RecordBatch, quotes: str) -> bytes:
 
 
 def _few_printed(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """Print numbers that are the same for all rows of a stage once, not once a row."""
+    """Convert each distinct number of a column to text once, not once per row."""
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     for name in _FEW & columns.keys():
         encoded = columns[name].dictionary_encode()
@@ -80,7 +82,7 @@ def _few_printed(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def parquet_parts(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Iterator[bytes]:
-    """Write Parquet, so many rows a row group."""
+    """Write Parquet in row groups of equal size."""
     sink = _Parts()
     with pa.parquet.ParquetWriter(sink, schema) as writer:
 
@@ -89,11 +91,11 @@ def parquet_parts(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> Itera
             return sink.taken()
 
         yield from _ahead(written, _groups(batches))
-    yield sink.taken()  # the list of row groups, which ends the file
+    yield sink.taken()  # the footer
 
 
 def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Join batches to tables of a row group each."""
+    """Join batches into tables of one row group each."""
     held: list[pa.RecordBatch] = []
     for batch in batches:
         held.append(batch)
@@ -105,7 +107,7 @@ def _groups(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
 
 
 class _Parts(io.RawIOBase):
-    """A file that is only ever appended to, and that gives away what it has."""
+    """An append-only file whose contents are taken out part by part."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []

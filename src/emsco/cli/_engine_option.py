@@ -1,4 +1,4 @@
-"""Where a command's work runs: on this machine, or on a Ray cluster."""
+"""The options that choose where a command runs: on this machine, or on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class EngineName(StrEnum):
-    """The engines that commands know."""
+    """The engines that can be chosen."""
 
     local = "local"
     ray = "ray"
@@ -41,7 +41,7 @@ Address = Annotated[
 def workers_of(
     engine: EngineName, address: str | None, n_jobs: int | None = None
 ) -> Iterator[RayEngine | None]:
-    """Connect to Ray for a block if it is asked for; None means this machine."""
+    """Connect to Ray for the duration of a block if chosen; None means this machine."""
     refuse_address(engine, address)
     if engine is EngineName.local:
         yield None
@@ -54,6 +54,6 @@ def workers_of(
 
 
 def refuse_address(engine: EngineName, address: str | None) -> None:
-    """Refuse the address of a cluster that would not be used."""
+    """Refuse a cluster address without --engine ray."""
     if address is not None and engine is EngineName.local:
         raise typer.BadParameter("--address names a Ray cluster; add --engine ray to use it.")

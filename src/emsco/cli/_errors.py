@@ -1,9 +1,8 @@
-"""What people are told when something goes wrong, and what programs are: the exit code.
+"""Error messages and exit codes.
 
-0: done. 1: a certificate was asked for and cannot be given, or live values differ from a table. 2:
-the command cannot be done as it was given; one message says why. 70: an error that nobody foresaw;
-EMSCO_TRACEBACK=1 shows where. 130: interrupted. 141: whoever read the output has stopped reading.
-143: terminated.
+0: success. 1: no certificate could be issued, or live values differ from a table. 2: the command
+was refused; one message says why. 70: an unexpected error; EMSCO_TRACEBACK=1 shows the traceback.
+130: interrupted. 141: the reader of the output closed the pipe. 143: terminated.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from typing import Any, NoReturn, ParamSpec
 
 import typer
 
-from emsco.cli._progress import held, telling
+from emsco.cli._progress import held, progress_line
 from emsco.exceptions import ArtifactError, EmscoError
 
 P = ParamSpec("P")
@@ -34,10 +33,10 @@ INTERRUPTED = 130  # as the shell counts: 128 + SIGINT
 STOPPED_READING = 141  # 128 + SIGPIPE
 TERMINATED = 143  # 128 + SIGTERM
 
-TRACEBACK = "EMSCO_TRACEBACK"  # the environment variable that asks for one
-_MOST_TOLD = 300  # letters of an error that nobody foresaw
+TRACEBACK = "EMSCO_TRACEBACK"  # the environment variable that enables one
+_MAX_LENGTH = 300  # characters of an unexpected error
 
-# What the library calls by its Python name has another one here; longer names come first.
+# Python names in messages of the library, and what they are here; longer names come first.
 _IN_SHELL = {
     "score_front(X, y)": "`emsco show --fresh`",
     "score_front(X)": "`emsco show --fresh`",
@@ -77,7 +76,7 @@ _LIMITS = re.compile(r"\b(max_missed|max_rejected|min_precision|allow)=\{([^{}]*
 
 
 def in_shell(text: str) -> str:
-    """Say in words of the command line what the library says in words of Python.
+    """Replace Python names in a message of the library with options and commands.
 
     Examples
     --------
@@ -93,25 +92,25 @@ def in_shell(text: str) -> str:
 def _as_flags(limits: re.Match[str]) -> str:
     try:
         shares = literal_eval(f"{{{limits[2]}}}")
-    except (SyntaxError, ValueError):  # a label that does not read as it is written
+    except (SyntaxError, ValueError):  # a label whose repr is not a literal
         return limits[0]
     flag = f"--{limits[1].replace('_', '-')}"
     return " ".join(f"{flag} {quote(f'{label}={share}')}" for label, share in shares.items())
 
 
 def note(text: str) -> None:
-    """Tell something by the way: on standard error, where it does not mix with results."""
-    with held(), suppress(OSError):  # where that is full or closed, nobody can be told
+    """Print a note to standard error, apart from the results."""
+    with held(), suppress(OSError):  # a full disk or a closed stream
         typer.echo(text, err=True)
 
 
 class Terminated(KeyboardInterrupt):
-    """Somebody asked the process to end: it ends as if interrupted, without half files."""
+    """SIGTERM was received: the process ends as if interrupted, without partial files."""
 
 
 @contextmanager
 def writing_output() -> Iterator[None]:
-    """Name what is wrong with standard output; a reader that stopped reading is no fault."""
+    """Raise a named error if standard output cannot be written, except for a closed pipe."""
     try:
         with held():
             yield
@@ -124,9 +123,9 @@ def writing_output() -> Iterator[None]:
 
 
 def _explain(error: Exception) -> int:
-    """Say in one line what went wrong, and give the exit code."""
+    """Print an error in one line, and return the exit code."""
     if isinstance(error, BrokenPipeError):
-        # What Python still holds for the closed pipe would raise again at its very end.
+        # Otherwise, flushing the rest to the closed pipe would raise again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return STOPPED_READING
     if isinstance(error, EmscoError):
@@ -135,21 +134,21 @@ def _explain(error: Exception) -> int:
         note(f"emsco: {in_shell(str(error))}{line}")
         return REFUSED
     if isinstance(error, MemoryError):
-        note("emsco: there is not enough memory; use fewer rows or columns.")
+        note("emsco: not enough memory; use fewer rows or columns.")
         return REFUSED
     if os.environ.get(TRACEBACK):
         note("".join(traceback.format_exception(error)).rstrip())
     what = " ".join(f"{type(error).__name__}: {error}".split())
-    what = what if len(what) <= _MOST_TOLD else f"{what[:_MOST_TOLD]}..."
+    what = what if len(what) <= _MAX_LENGTH else f"{what[:_MAX_LENGTH]}..."
     note(
-        f"emsco: unexpected error: {what.removesuffix(':')}. Please report it, with the traceback "
-        f"that is printed if the environment variable {TRACEBACK} is set to 1."
+        f"emsco: unexpected error: {what.removesuffix(':')}. Please report it with the traceback, "
+        f"which is printed if the environment variable {TRACEBACK} is set to 1."
     )
     return UNFORESEEN
 
 
 def explained(command: Callable[P, None]) -> Callable[P, None]:
-    """Turn what stops a command into one message and an exit code, and warnings into lines."""
+    """Print errors and warnings of a command as single lines, and set its exit code."""
 
     @wraps(command)
     def run(*args: P.args, **kwargs: P.kwargs) -> None:
@@ -157,16 +156,17 @@ def explained(command: Callable[P, None]) -> Callable[P, None]:
             warnings.simplefilter("default")
             warnings.showwarning = _show_warning
             try:
-                with telling():
+                with progress_line():
                     command(*args, **kwargs)
                 _flush()
             except (typer.Exit, typer.BadParameter):
-                raise  # an exit code, or an option that typer tells of
+                raise  # handled by typer
             except KeyboardInterrupt as error:
                 terminated = isinstance(error, Terminated)
                 what = "terminated" if terminated else "interrupted"
-                note(f"emsco: {what}; no file was left half written.")
-                # At once: a thread that fits would be waited for, one that reads would crash.
+                note(f"emsco: {what}; no partial files were left.")
+                # Immediately: a normal exit would wait for threads that fit, and crash in ones
+                # that read.
                 os._exit(TERMINATED if terminated else INTERRUPTED)
             except Exception as error:
                 raise typer.Exit(_explain(error)) from None
@@ -175,20 +175,20 @@ def explained(command: Callable[P, None]) -> Callable[P, None]:
 
 
 def run_as_process(app: Callable[..., Any]) -> NoReturn:
-    """Run the command line as all that this process does, and end it with the exit code."""
+    """Run the command line as the main program, and exit with its code."""
     with suppress(ValueError):  # outside the main thread
         signal.signal(signal.SIGTERM, _terminate)
     code: Any
-    # Held to the end: with it would go what the command was reading from, and that waits for a
-    # thread that may wait for rows which never come.
+    # Keep a reference until exit: freeing it would close what the command was reading, which waits
+    # for a thread that may be waiting for rows that never come.
     held: BaseException | None = None
     try:
-        with writing_output():  # of help, which no command prints
+        with writing_output():  # for --help, which runs no command
             app(prog_name="emsco")
         code = 0
     except SystemExit as ended:
         held = ended
-        # For a reader that stopped reading help, typer has the code that means "not certified".
+        # If the pipe closes while help is printed, typer exits with 1, which means "not certified".
         code = STOPPED_READING if isinstance(ended.__context__, BrokenPipeError) else ended.code
     except KeyboardInterrupt as ended:
         held, code = ended, INTERRUPTED
@@ -204,7 +204,7 @@ def run_as_process(app: Callable[..., Any]) -> NoReturn:
         sys.exit()
     with suppress(Exception):
         sys.stderr.flush()
-    # At once: threads that still read or write would end the interpreter with "Fatal Python error".
+    # Immediately: threads that still read or write would cause a "Fatal Python error".
     os._exit(code if isinstance(code, int) else UNFORESEEN)
 
 
@@ -213,7 +213,7 @@ def _terminate(*_: Any) -> NoReturn:
 
 
 def _flush() -> None:
-    """Write out what is printed; a disk that is full tells only now."""
+    """Flush standard output; a full disk raises only now."""
     if sys.stdout is not None:
         with writing_output():
             sys.stdout.flush()

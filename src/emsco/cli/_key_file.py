@@ -1,4 +1,4 @@
-"""Files of keys, and of what is known of them; keys are personal data, so no message shows one."""
+"""Files of keys and known values; keys are personal data, so no message shows one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ SourcesFile = Annotated[
 ]
 KeysFile = Annotated[
     Path,
-    typer.Option("--keys", help="CSV or Parquet with a key per row; - reads CSV from stdin."),
+    typer.Option(
+        "--keys", help="CSV or Parquet with one key per row; - reads CSV from standard input."
+    ),
 ]
 KeyColumn = Annotated[
     str | None, typer.Option(help="The column that holds the keys.", show_default="the first")
@@ -28,23 +30,24 @@ KeyColumn = Annotated[
 MaxSpend = Annotated[
     float | None,
     typer.Option(
-        min=0.0, help="The most to spend on sources with `paid = true`, in the unit of the costs."
+        min=0.0,
+        help="The maximum to spend on sources with `paid = true`, in the unit of the costs.",
     ),
 ]
 _WHOLE = re.compile(r"[+-]?\d{1,15}")
 
 
 class KeyFile(NamedTuple):
-    """Keys, and what the file has besides."""
+    """Keys, and the known values beside them."""
 
     column: str
-    type: Any  # of Arrow
+    type: Any  # the Arrow type of the keys
     keys: list[Any]
-    given: dict[str, list[Any]]
+    known: dict[str, list[Any]]
 
 
 def read_keys(path: Path, column: str | None, wanted: Collection[str]) -> KeyFile:
-    """Read keys exactly as they stand, and those of the wanted columns that are there.
+    """Read keys exactly as written, and those of the wanted columns that the file has.
 
     Parameters
     ----------
@@ -60,7 +63,7 @@ def read_keys(path: Path, column: str | None, wanted: Collection[str]) -> KeyFil
 
     rows = open_rows(path, stdin=True, private=True)
     column = rows.names[0] if column is None else column
-    if column not in rows.names:  # without naming others: a file may begin with a key
+    if column not in rows.names:  # without listing the columns: the first line may hold a key
         raise ColumnsError(
             f"{path} has no column {column!r}. Does its first line name the columns?"
         )
@@ -75,32 +78,32 @@ def read_keys(path: Path, column: str | None, wanted: Collection[str]) -> KeyFil
     for row, key in enumerate(keys):
         if key is None or key == "":
             raise ValuesError(f"Row {row} of {path} has no key in {column!r}.", row=row)
-    given = {name: as_objects(table.column(name)).tolist() for name in names}
-    return KeyFile(column, rows.types[column], keys, given)
+    known = {name: as_objects(table.column(name)).tolist() for name in names}
+    return KeyFile(column, rows.types[column], keys, known)
 
 
 def _check_type(kind: Any, path: Path, column: str) -> None:
-    """Refuse what a key cannot be: 1.0 is a number, and no text that a store has."""
+    """Refuse keys that are not text or whole numbers: a store has no key such as 1.0."""
     import pyarrow as pa
 
     kind = kind.value_type if pa.types.is_dictionary(kind) else kind
     is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
     if not is_text and not pa.types.is_integer(kind):
         raise ColumnsError(
-            f"Column {column!r} of {path} holds {kind}; keys are text or whole numbers."
+            f"Column {column!r} of {path} holds {kind}; keys must be text or whole numbers."
         )
 
 
 def as_known(
-    given: Mapping[str, list[Any]], readers: Mapping[str, ColumnReader]
+    columns: Mapping[str, list[Any]], readers: Mapping[str, ColumnReader]
 ) -> dict[str, list[Any]]:
-    """Read what is known of keys, where the model has numbers: CSV has only text.
+    """Convert known values to numbers where the model has numbers, because CSV has only text.
 
-    What spells no number stays text, which a live cascade rejects as an invalid value.
+    Text that is not a number stays text, which a live cascade rejects as an invalid value.
     """
     return {
         name: [_number(value) for value in column] if _has_numbers(readers.get(name)) else column
-        for name, column in given.items()
+        for name, column in columns.items()
     }
 
 
@@ -114,11 +117,11 @@ def _number(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     if _WHOLE.fullmatch(value):
-        return int(value)  # which a request spells as the file does
+        return int(value)  # written in requests as in the file
     number = to_number(value)
     return value if abs(number) == UNREADABLE else None if number != number else number
 
 
 def needs_of(sources: Sources) -> set[str]:
-    """Name the values that requests use besides the key."""
+    """Return the names of the values that requests use besides the key."""
     return {need for source in sources.values() for need in source.needs}

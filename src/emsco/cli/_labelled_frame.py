@@ -1,4 +1,4 @@
-"""Rows with labels as the frame and the array that the library takes."""
+"""Rows and labels as a pandas frame and an array."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from emsco.rows.arrow_columns import (
 )
 from emsco.rows.column_reader import ColumnReader
 
-_FEW = 0.1  # of cells that are no numbers: the column was likely meant to hold numbers
+_FEW = 0.1  # share of cells that are not numbers, up to which a column was likely meant as numbers
 
 
 class LabelledFrame(NamedTuple):
@@ -44,7 +44,7 @@ def read_labelled(
     readers: Mapping[str, ColumnReader] | None = None,
     classes: NDArray[Any] | None = None,
 ) -> LabelledFrame:
-    """Read features and labels; what a fitted model knows of them is taken from it.
+    """Read features and labels, with the types of a fitted model if there is one.
 
     Parameters
     ----------
@@ -55,7 +55,7 @@ def read_labelled(
     features : sequence of str, default=None
         The columns to read. None: all but the label.
     readers, classes : mapping, array, default=None
-        Columns and labels as the model knows them. None: what a column holds is learned here.
+        Columns and labels as the model knows them. None: types are inferred.
     """
     rows = open_rows(path)
     check_columns(rows, [label])
@@ -73,7 +73,7 @@ def read_features(
     readers: Mapping[str, ColumnReader] | None = None,
     private: bool = False,
 ) -> Any:
-    """Read columns as a pandas frame, where rows need no label; `private` keeps them unshown."""
+    """Read columns as a pandas frame; with `private`, no message shows a value."""
     rows = open_rows(path, private=private)
     check_columns(rows, names)
     return _frame(rows.table(names), names, path, readers or {}, private=private)
@@ -100,7 +100,7 @@ def _frame(
 
 
 def read_names(path: Path, column: str) -> NDArray[Any]:
-    """Read a column that only tells rows apart."""
+    """Read a column of names that only identify rows or groups."""
     rows = open_rows(path)
     check_columns(rows, [column])
     return as_objects(rows.table([column]).column(column)).astype(str)
@@ -121,11 +121,11 @@ def _values(
 
 
 def _warn_odd(texts: NDArray[Any], name: str) -> None:
-    """Warn where a few cells, such as "?", turn a column of numbers into one of text."""
+    """Warn if a few cells, such as "?", turn a column of numbers into text."""
     counts = Counter(text for text in texts.tolist() if text is not None)
     odd = {text: n for text, n in counts.items() if not is_number(text.replace(",", ".", 1))}
     if sum(odd.values()) <= _FEW * sum(counts.values()):
         note(
             f"emsco: warning: {name!r} is read as text, because of {quoted(odd, most=3)} among its "
-            "numbers; leave the cell empty where a value is missing."
+            "numbers; leave cells of missing values empty."
         )

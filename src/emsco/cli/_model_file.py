@@ -1,4 +1,4 @@
-"""What a run folder or a file holds: a search, or the cascade to decide by."""
+"""Loading of searches and cascades from run folders and files, with their ledgers."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ LEDGER = "ledger.jsonl"
 
 
 def load_search(run: Path, trusted: Sequence[str] | None = None) -> CascadeSearchCV:
-    """Load the search of a run, and what was asked of its rows."""
-    return as_search(load_asked(run, trusted), run)
+    """Load the search of a run, with its ledger."""
+    return as_search(load_with_ledger(run, trusted), run)
 
 
-def load_asked(path: Path, trusted: Sequence[str] | None = None) -> Any:
-    """Load a file, or the search of a run folder, and what was asked of its rows."""
+def load_with_ledger(path: Path, trusted: Sequence[str] | None = None) -> Any:
+    """Load a file, or the search of a run folder, with its ledger."""
     from emsco.certify import keep_ledger
 
     model = load_any(path, trusted)
@@ -35,7 +35,7 @@ def load_asked(path: Path, trusted: Sequence[str] | None = None) -> Any:
 
 
 def ledger_of(path: Path) -> Path:
-    """Name the file that keeps what was asked: one a run folder, or one beside a single model."""
+    """Return the path of the ledger: one per run folder, or one beside a single model."""
     folder = path if path.is_dir() else path.parent
     if path.is_dir() or (path.name in (SEARCH, MODEL) and (folder / SEARCH).exists()):
         return folder / LEDGER
@@ -43,9 +43,9 @@ def ledger_of(path: Path) -> Path:
 
 
 def keep_beside_rows(model: Any, rows: Path) -> None:
-    """Keep the ledger of a model beside a table of rows too, and read those of other tables there.
+    """Keep the ledger of a model also beside its rows, and consult the other ledgers there.
 
-    So another model finds what was asked of these rows, also of a copy with other columns.
+    Other models then find the questions asked on these rows, and on copies with other columns.
     """
     from emsco.certify import keep_ledger
     from emsco.rows.ledger import consult_ledger
@@ -59,11 +59,11 @@ def keep_beside_rows(model: Any, rows: Path) -> None:
     if os.access(own if own.exists() else beside.parent, os.W_OK):
         keep_ledger(model, own)
     else:
-        note(f"{own} cannot be written, so what is asked is recorded beside the model only.")
+        note(f"{own} cannot be written, so questions are recorded beside the model only.")
 
 
 def as_search(model: Any, run: Path) -> CascadeSearchCV:
-    """Refuse what is no search."""
+    """Return the model if it is a search."""
     from emsco import CascadeSearchCV
 
     if not isinstance(model, CascadeSearchCV):
@@ -74,7 +74,7 @@ def as_search(model: Any, run: Path) -> CascadeSearchCV:
 
 
 def load_cascade(path: Path, trusted: Sequence[str] | None = None) -> CascadeClassifier:
-    """Load the cascade of a run, of a file, or the one that a search has chosen."""
+    """Load the cascade of a run or a file, or the one that a search has chosen."""
     from emsco import CascadeClassifier
 
     model = load_any(model_file(path), trusted)
@@ -85,12 +85,12 @@ def load_cascade(path: Path, trusted: Sequence[str] | None = None) -> CascadeCla
 
 
 def file_of(path: Path) -> Path:
-    """Name the file, or the search of a run folder."""
+    """Return the file itself, or the search of a run folder."""
     return path / SEARCH if path.is_dir() else path
 
 
 def model_file(path: Path) -> Path:
-    """Name the file, or the model of a run folder."""
+    """Return the file itself, or the model of a run folder."""
     return path / MODEL if path.is_dir() else path
 
 
@@ -109,20 +109,20 @@ def load_any(path: Path, trusted: Sequence[str] | None = None) -> Any:
 
 @contextmanager
 def naming_trust_option() -> Iterator[None]:
-    """Say by which option a file is trusted."""
+    """Name the option --trust in errors about untrusted types."""
     try:
         yield
     except ArtifactError as error:
-        told = str(error).replace("pass trusted=", "name them by --trust: ")
-        raise ArtifactError(told) from error
+        message = str(error).replace("pass trusted=", "name them with --trust: ")
+        raise ArtifactError(message) from error
 
 
 def read_fresh(model: Any, path: Path, label: str | None) -> Any:
-    """Read rows that a model has not seen, each column and the label as the model knows them.
+    """Read rows that a model has not seen, with the types that the model knows.
 
-    Columns that it knows and does not use are read where they are there: rows are known by them
-    too. Where there is no label, what a final model has answered may stand in a column. A search
-    for agreement with its final model takes none.
+    Columns that it knows but does not use are read if the file has them, because rows are
+    recognized by them too. Without a label, a column may hold the answers of the final model. A
+    search for agreement with its final model takes no label.
     """
     from emsco import CascadeClassifier
     from emsco.cli._labelled_frame import read_features, read_labelled
@@ -148,7 +148,7 @@ def read_fresh(model: Any, path: Path, label: str | None) -> Any:
 
 
 def read_optional(model: Any, fresh: Path | None, label: str | None) -> tuple[Any, Any]:
-    """Read fresh rows where a file of them is named; its label must be too, if there is one."""
+    """Read the rows of --fresh, if it is set; it needs --label if the model needs labels."""
     if label is not None:
         _refuse_needless(model, label)
     if fresh is None and label is None:
@@ -161,7 +161,7 @@ def read_optional(model: Any, fresh: Path | None, label: str | None) -> tuple[An
 
 
 def _refuse_needless(model: Any, label: str) -> None:
-    """Refuse labels where the final model's answers are what is right."""
+    """Refuse a label if the answers of the final model are the truth."""
     if not getattr(model, "needs_labels", True):
         raise ColumnsError(
             f"A search for agreement takes no --label, because the answers of its final model are "

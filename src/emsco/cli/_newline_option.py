@@ -1,4 +1,4 @@
-"""The option that lets cells of CSV files hold line breaks, for every command that reads tables."""
+"""The option that allows line breaks in CSV cells, for every command that reads tables."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _OPTION = inspect.Parameter(
         bool,
         typer.Option(
             "--newlines-in-cells",
-            help="Allow quoted cells of CSV files to hold line breaks; otherwise they are refused, "
-            "because a quote that is left open joins rows.",
+            help="Allow line breaks in quoted CSV cells; they are refused otherwise, because an "
+            "unclosed quote joins rows.",
         ),
     ],
 )
 
 
 def reading_tables(command: Callable[..., None]) -> Callable[..., None]:
-    """Add the option to a command; what it calls reads the variable."""
+    """Add the option to a command; CSV readers read it from the context variable."""
 
     @wraps(command)
     def run(*args: Any, newlines_in_cells: bool = False, **kwargs: Any) -> None:
@@ -39,7 +39,7 @@ def reading_tables(command: Callable[..., None]) -> Callable[..., None]:
             NEWLINES_IN_CELLS.reset(token)
 
     own = inspect.signature(command, eval_str=True)
-    run.__signature__ = own.replace(  # type: ignore[attr-defined]  # which typer reads
+    run.__signature__ = own.replace(  # type: ignore[attr-defined]  # read by typer
         parameters=[*own.parameters.values(), _OPTION]
     )
     return run

@@ -48,15 +48,15 @@ MinPrecision = Annotated[
     list[str] | None,
     typer.Option(
         metavar="LABEL=SHARE",
-        help="The minimum share of rows accepted under a label that are right; can be repeated.",
+        help="The minimum share of rows accepted under a label that are correct; can be repeated.",
     ),
 ]
 Allow = Annotated[
     list[str] | None,
     typer.Option(
         metavar="NAME=WHY",
-        help="What would otherwise be refused, and why it is right for these rows: 'known rows', "
-        "'repeated rows', 'near copies' or 'unknown labels'; can be repeated.",
+        help="Allow what is refused by default ('known rows', 'repeated rows', 'near copies' or "
+        "'unknown labels'), with the reason why it is right for these rows; can be repeated.",
     ),
 ]
 
@@ -80,14 +80,14 @@ Population = Annotated[
     list[str] | None,
     typer.Option(
         metavar="LABEL=SHARE",
-        help="The share of a class among future rows, if --fresh has another share; can be "
-        "repeated. It changes only the figures on fresh rows, not fronts or certificates.",
+        help="The share of a class among future rows, if it differs in --fresh; can be repeated. "
+        "It changes only the figures on fresh rows, not fronts or certificates.",
     ),
 ]
 
 
-def read_caution(given: str | None) -> float | str | None:
-    """Parse how careful to be.
+def read_caution(text: str | None) -> float | str | None:
+    """Parse --caution.
 
     Examples
     --------
@@ -95,18 +95,18 @@ def read_caution(given: str | None) -> float | str | None:
     >>> read_caution("auto"), read_caution("1.5")
     ('auto', 1.5)
     """
-    if given is None or given == "auto":
-        return given
+    if text is None or text == "auto":
+        return text
     try:
-        return _number(given)
+        return _number(text)
     except ValueError:
         raise typer.BadParameter(
-            f"--caution takes auto or a number of standard errors >= 0; got {given!r}."
+            f"--caution takes auto or a number of standard errors >= 0; got {text!r}."
         ) from None
 
 
-def read_error_cost(given: Sequence[str] | None) -> float | dict[str, float] | None:
-    """Parse one price of all errors, or one by label.
+def read_error_cost(options: Sequence[str] | None) -> float | dict[str, float] | None:
+    """Parse one price for all errors, or one per label.
 
     Examples
     --------
@@ -114,16 +114,16 @@ def read_error_cost(given: Sequence[str] | None) -> float | dict[str, float] | N
     >>> read_error_cost(["20"]), read_error_cost(["hypo=500", "healthy=20"])
     (20.0, {'hypo': 500.0, 'healthy': 20.0})
     """
-    if not given:
+    if not options:
         return None
-    bare = [text for text in given if "=" not in text]
-    if bare and len(given) > 1:
+    bare = [text for text in options if "=" not in text]
+    if bare and len(options) > 1:
         raise typer.BadParameter(
             "--error-cost takes one price, or a label with each price, such as --error-cost "
-            f"sick=500 --error-cost well=20; got {' and '.join(map(repr, given))}."
+            f"sick=500 --error-cost well=20; got {' and '.join(map(repr, options))}."
         )
     if not bare:
-        return shares_by_label(given, "--error-cost", "PRICE", "sick=500")
+        return shares_by_label(options, "--error-cost", "PRICE", "sick=500")
     try:
         return _number(bare[0])
     except ValueError:
@@ -133,7 +133,7 @@ def read_error_cost(given: Sequence[str] | None) -> float | dict[str, float] | N
 
 
 def shares_by_label(
-    given: Sequence[str] | None,
+    options: Sequence[str] | None,
     flag: str = "--max-missed",
     what: str = "SHARE",
     example: str = "sick=0.02",
@@ -147,7 +147,7 @@ def shares_by_label(
     {'sick': 0.02}
     """
     shares: dict[str, float] = {}
-    for text in given or ():
+    for text in options or ():
         label, sign, number = text.rpartition("=")
         if label in shares:
             raise typer.BadParameter(f"{flag} names {label!r} twice; give it once.")
@@ -160,8 +160,8 @@ def shares_by_label(
     return shares
 
 
-def read_allow(given: Sequence[str] | None) -> dict[str, str]:
-    """Parse what is allowed, and why.
+def read_allow(options: Sequence[str] | None) -> dict[str, str]:
+    """Parse what is allowed, with the reasons.
 
     Examples
     --------
@@ -170,7 +170,7 @@ def read_allow(given: Sequence[str] | None) -> dict[str, str]:
     {'repeated rows': 'sensors send the same values twice'}
     """
     allowed: dict[str, str] = {}
-    for text in given or ():
+    for text in options or ():
         name, sign, why = text.partition("=")
         if not sign or name in allowed:
             raise typer.BadParameter(
@@ -182,7 +182,7 @@ def read_allow(given: Sequence[str] | None) -> dict[str, str]:
 
 
 def _number(text: str) -> float:
-    """Read a number of 0 or more."""
+    """Parse a number of 0 or more."""
     number = float(text)
     if not 0 <= number < inf:
         raise ValueError(text)
@@ -190,12 +190,12 @@ def _number(text: str) -> float:
 
 
 def population_of(
-    given: Sequence[str] | None, fresh: Path | None, classes: Iterable[Any]
+    options: Sequence[str] | None, fresh: Path | None, classes: Iterable[Any]
 ) -> dict[Any, float] | None:
-    """Read the class shares that fresh rows stand for."""
+    """Parse --population, the class shares among future rows."""
     from emsco.exceptions import ColumnsError
 
-    shares = shares_by_label(given, "--population")
+    shares = shares_by_label(options, "--population")
     if shares and fresh is None:
         raise ColumnsError("--population describes the rows of --fresh; give both options.")
     return by_class(shares, classes, "--population")
@@ -204,7 +204,7 @@ def population_of(
 def by_class(
     shares: Mapping[str, float], classes: Iterable[Any], flag: str = "--max-missed"
 ) -> dict[Any, float] | None:
-    """Find the class that each label names, whatever its type; None where none is named."""
+    """Replace label texts by the classes they name, of whatever type; None if there are none."""
     from emsco.exceptions import ClassesError, nearest
 
     known = {str(label): label for label in classes}

@@ -1,4 +1,4 @@
-"""Whether files may be written, decided in one place, before anything is read or searched."""
+"""Checks of output files, made before anything is read or searched."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _STDIN = Path("-")
 def check_outputs(
     outputs: Iterable[Path | None], inputs: Iterable[Path | None], *, force: bool
 ) -> None:
-    """Refuse outputs that are inputs, that are no files, and, without `force`, that are there.
+    """Refuse outputs that are inputs or not files, and without `force` those that exist.
 
     Parameters
     ----------
     outputs : iterable of path
-        What a command is to write; None where it is not asked for.
+        The files to write; None for an option that is not set.
     inputs : iterable of path
-        What it reads; `-` is standard input.
+        The files to read; `-` is standard input.
     force : bool
-        Whether files that are there are to be written over.
+        Whether to overwrite existing files.
     """
     taken = [path for path in inputs if path is not None]
     for output in outputs:
@@ -50,7 +50,7 @@ def check_outputs(
 
 
 def refuse_inside(output: Path | None, folder: Path | None) -> None:
-    """Refuse an output in a folder that is read: the next run would read it as rows."""
+    """Refuse an output in the input folder: the next run would read it as rows."""
     if output is None or folder is None or not folder.is_dir():
         return
     if Path(os.path.realpath(output)).is_relative_to(os.path.realpath(folder)):
@@ -60,8 +60,8 @@ def refuse_inside(output: Path | None, folder: Path | None) -> None:
 
 
 def _is_same(path: Path, output: Path) -> bool:
-    """Compare by what is there, through links and other spellings; else by name."""
+    """Compare files through links and other spellings, or by name if one does not exist."""
     try:
         return os.path.samefile(0 if path == _STDIN else path, output)
-    except OSError:  # one of them is not there
+    except OSError:  # one of them does not exist
         return path != _STDIN and os.path.realpath(path) == os.path.realpath(output)

@@ -1,4 +1,4 @@
-"""Candidates as people read them, and as programs do."""
+"""Printing of text, JSON and tables of candidates."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from emsco.exceptions import ArtifactError
 if TYPE_CHECKING:
     from emsco import Candidate, Evaluation, ParetoFront, Review
 
-MOST_CANDIDATES = 20  # that a table shows; more are thinned evenly
-_MOST_CLASSES = 3  # that have columns each
+MOST_CANDIDATES = 20  # most rows of a table; more candidates are thinned evenly
+_MOST_CLASSES = 3  # most classes with columns for each
 _SHARES = ("rejected", "missed", "recall", "precision")
-_LEAST_DESIGN = 16  # letters of a design, for which columns are left out
+_LEAST_DESIGN = 16  # characters of a design for which columns are left out if necessary
 
 
 def _width() -> int | None:
-    """Give the width of the terminal, None where output is no terminal and lines stay whole."""
+    """Return the width of the terminal; None if output is not a terminal, so lines stay whole."""
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
@@ -35,7 +35,7 @@ def _echo(text: str) -> None:
 
 
 def print_bytes(part: bytes) -> None:
-    """Print bytes, at once."""
+    """Print bytes immediately."""
     if sys.stdout is None:
         raise ArtifactError("Standard output is closed; give a file with --out.")
     with writing_output():
@@ -44,7 +44,7 @@ def print_bytes(part: bytes) -> None:
 
 
 def print_text(text: str) -> None:
-    """Print prose, broken between words where a terminal ends."""
+    """Print prose, wrapped to the width of the terminal."""
     width = _width()
     for line in text.splitlines():
         indent = " " * (len(line) - len(line.lstrip()) + 4)
@@ -55,7 +55,7 @@ def print_text(text: str) -> None:
 
 
 def print_json(data: Any) -> None:
-    """Print data for programs; labels and thresholds may be of numpy, shares by class frozen."""
+    """Print data as JSON; it may contain numpy scalars and frozen mappings."""
     _echo(json.dumps(data, indent=2, default=_plain))
 
 
@@ -66,22 +66,22 @@ def _plain(value: Any) -> Any:
 
 
 def figures(evaluation: Evaluation, review: Review | None = None) -> dict[str, Any]:
-    """Give the figures of an evaluation, with what review costs a row where it has a price."""
-    told: dict[str, Any] = {
+    """Return the figures of an evaluation, with the review cost per row if it has a price."""
+    data: dict[str, Any] = {
         "rows": evaluation.rows,
         "accuracy": evaluation.accuracy,
         "coverage": evaluation.coverage,
         "cost": evaluation.cost,
     }
     if review is not None and review.cost:
-        told["review"] = review.cost * (1 - evaluation.coverage)
+        data["review"] = review.cost * (1 - evaluation.coverage)
     for word in _SHARES:
-        told[word] = {str(label): share for label, share in getattr(evaluation, word).items()}
-    return told
+        data[word] = {str(label): share for label, share in getattr(evaluation, word).items()}
+    return data
 
 
 def candidate_data(candidate: Candidate, review: Review | None = None) -> dict[str, Any]:
-    """Give a candidate as data: stages, thresholds and figures."""
+    """Return a candidate as data: stages, thresholds and figures."""
     stages = [list(sources) for sources in candidate.design.stages]
     return {
         "stages": stages,
@@ -99,7 +99,7 @@ def _threshold_data(threshold: Any) -> Any:
 
 
 class _Column(NamedTuple):
-    """A column of a table: what stands over several, its own head, and its cells."""
+    """A column of a table: the heading of its group, its own heading, and its cells."""
 
     group: str
     head: str
@@ -116,43 +116,43 @@ def print_candidates(
     chosen: Candidate | None,
     fresh: Sequence[Evaluation] | None = None,
 ) -> None:
-    """Print candidates, a line each; designs come last, and are cut where a terminal ends.
+    """Print candidates, one per line; designs come last and are cut off at the terminal's width.
 
-    With fresh evaluations all columns are theirs, but for the accuracy that was selected by. Where
-    classes are few and the terminal is wide, each has its columns; else the worst of them has.
+    With fresh evaluations, all columns show them, except for the selected accuracy. If there are
+    few classes and the terminal is wide, each class has columns; otherwise only the worst class.
     """
-    told = [fresh[place] if fresh else front[place].evaluation for place in places]
+    evaluations = [fresh[place] if fresh else front[place].evaluation for place in places]
     stars = ["*" if front[place] == chosen else "" for place in places]
     columns = [
         _Column("", "", [f"{star}{place}" for star, place in zip(stars, places, strict=True)]),
-        _Column("", "cost", [f"{e.cost:,.4g}" for e in told]),
+        _Column("", "cost", [f"{e.cost:,.4g}" for e in evaluations]),
     ]
     review = front.costs.review
     if review is not None and review.cost:
-        paid = [f"{review.cost * (1 - e.coverage):,.3g}" for e in told]
+        paid = [f"{review.cost * (1 - e.coverage):,.3g}" for e in evaluations]
         columns.append(_Column("", "+ review", paid))
     columns += [
-        _Column("", "coverage", [f"{e.coverage:.1%}" for e in told]),
-        _Column("", "accuracy", [f"{e.accuracy:.1%}" for e in told]),
+        _Column("", "coverage", [f"{e.coverage:.1%}" for e in evaluations]),
+        _Column("", "accuracy", [f"{e.accuracy:.1%}" for e in evaluations]),
     ]
     last = []
     if fresh:
         print_text(
-            'Figures on fresh rows; only the accuracy under "selected" is of the searched rows:'
+            'Figures on fresh rows; only the accuracy under "selected" is from the searched rows:'
         )
         selected = [f"{front[place].evaluation.accuracy:.1%}" for place in places]
         last = [_Column("selected", "accuracy", selected)]
-    shares = _shares(front[0].evaluation.class_rows, told)
+    shares = _shares(front[0].evaluation.class_rows, evaluations)
     designs = [str(front[place].design) for place in places]
     _print_columns([[*columns, *some, *last] for some in shares], designs)
 
 
-def _shares(labels: Iterable[Any], told: Sequence[Evaluation]) -> Iterator[list[_Column]]:
-    """Give columns for shares by class, first as many as may be told, then fewer."""
+def _shares(labels: Iterable[Any], evaluations: Sequence[Evaluation]) -> Iterator[list[_Column]]:
+    """Yield sets of columns for the shares by class, the largest set first."""
     known = list(labels)
     if len(known) <= _MOST_CLASSES:
         yield [
-            _Column(f"{label}", word, [_cell([_share(e, word, label)], word) for e in told])
+            _Column(f"{label}", word, [_cell([_share(e, word, label)], word) for e in evaluations])
             for label in known
             for word in _SHARES
         ]
@@ -161,14 +161,14 @@ def _shares(labels: Iterable[Any], told: Sequence[Evaluation]) -> Iterator[list[
             _Column(
                 "worst class",
                 word,
-                [_cell([_share(e, word, label) for label in known], word) for e in told],
+                [_cell([_share(e, word, label) for label in known], word) for e in evaluations],
             )
             for word in words
         ]
 
 
 def _share(evaluation: Evaluation, word: str, label: Any) -> float | None:
-    """Give a share of a class, None where it is one of no rows."""
+    """Return a share of a class; None if it is a share of no rows."""
     whole = {"recall": evaluation.class_accepted, "precision": evaluation.label_accepted}
     if not whole.get(word, evaluation.class_rows).get(label):
         return None
@@ -177,7 +177,7 @@ def _share(evaluation: Evaluation, word: str, label: Any) -> float | None:
 
 
 def _cell(shares: Sequence[float | None], word: str) -> str:
-    """Print the worst of shares by class."""
+    """Format the worst of the shares by class."""
     known = [share for share in shares if share is not None]
     if not known:
         return "-"
@@ -185,7 +185,7 @@ def _cell(shares: Sequence[float | None], word: str) -> str:
 
 
 def _print_columns(tables: Sequence[list[_Column]], designs: Sequence[str]) -> None:
-    """Print the first table that leaves designs their room."""
+    """Print the first table that leaves enough room for the designs."""
     most = _width()
     room = min(_LEAST_DESIGN, max(map(len, designs)))
     fits = (t for t in tables if most is None or sum(c.width + 2 for c in t) + room <= most)
@@ -198,7 +198,7 @@ def _print_columns(tables: Sequence[list[_Column]], designs: Sequence[str]) -> N
 
 
 def _groups(table: Sequence[_Column]) -> str:
-    """Write what stands over several columns, over the first of them, as far as there is room."""
+    """Format the line of group headings, each centred over its columns and cut to fit."""
     line = ""
     for group, columns in groupby(table, key=lambda column: column.group):
         width = sum(column.width + 2 for column in columns)
@@ -207,7 +207,7 @@ def _groups(table: Sequence[_Column]) -> str:
 
 
 def evenly(n_candidates: int, wanted: Sequence[int], most: int) -> list[int]:
-    """Give places of at most so many candidates, evenly, those wanted among them."""
+    """Return the places of at most `most` candidates, evenly spaced, including those wanted."""
     if n_candidates <= most:
         return list(range(n_candidates))
     n_even = max(most - len(wanted), 1)

@@ -1,4 +1,4 @@
-"""One line on the terminal that says what a command does, once it takes more than a moment."""
+"""A progress line on the terminal, for commands that take more than a moment."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from typing import Any
 
 from emsco._utils.progress import COMPILE, watching
 
-_MOMENT = 0.5  # seconds in which nothing is said
-_EVERY = 0.25  # seconds between two looks of the line
-_KNOWN_FROM = 0.02  # share before which the end is anyone's guess
+_MOMENT = 0.5  # seconds before the line appears
+_EVERY = 0.25  # seconds between updates
+_KNOWN_FROM = 0.02  # share done from which the remaining time is estimated
 
 
 class ProgressLine:
-    """A line that a thread writes anew while a command runs, and that is gone when it ends.
+    """A line that a thread updates while a command runs, and that is removed at its end.
 
-    Only where standard error is a terminal: in a file it would be thousands of lines.
+    Only if standard error is a terminal: in a file it would be thousands of lines.
     """
 
     def __init__(self) -> None:
         self._what, self._done, self._detail = "load libraries", 0.0, ""
         self._since = time.monotonic()
-        self._shown = 0  # letters on the line
-        self._held = 0  # others who write to the terminal
+        self._width = 0  # characters on the line
+        self._held = 0  # number of others writing to the terminal
         self._lock = threading.Lock()
         self._ended = threading.Event()
 
-    def told(self, what: str, done: float, detail: str = "") -> None:
-        """Take what is done now, and which share of it."""
+    def update(self, what: str, done: float, detail: str = "") -> None:
+        """Set the current task and the share of it that is done."""
         if what != self._what:
             self._since = time.monotonic()
         self._what, self._done, self._detail = what, done, detail
@@ -40,7 +40,7 @@ class ProgressLine:
             self.write(f"emsco: {COMPILE}\n")
 
     def searched(self, state: dict[str, Any]) -> None:
-        """Take how a search goes, as its callback is told."""
+        """Show the progress of a search, as its callback."""
         parts = [f"{state['source_sets']:,} source sets"]
         if state["designs"]:
             parts += [f"{state['designs']:,} designs", f"front {state['front']:,}"]
@@ -48,7 +48,7 @@ class ProgressLine:
         if state["phase"] == "done":
             self.write(f"emsco: done: {detail}, {_minutes(state['seconds'])}\n")
         else:
-            self.told(state["phase"], state["done"], f": {detail}")
+            self.update(state["phase"], state["done"], f": {detail}")
 
     def run(self) -> None:
         """Show the line until the command ends."""
@@ -59,21 +59,21 @@ class ProgressLine:
 
     def write(self, text: str) -> None:
         """Replace the line."""
-        with self._lock, suppress(OSError, ValueError):  # a terminal that is gone
+        with self._lock, suppress(OSError, ValueError):  # a closed terminal
             if self._held and not text.endswith("\n"):
                 return
-            sys.stderr.write(f"\r\x1b[K{text}" if self._shown else text)
+            sys.stderr.write(f"\r\x1b[K{text}" if self._width else text)
             sys.stderr.flush()
-            self._shown = 0 if text.endswith("\n") else len(text)
+            self._width = 0 if text.endswith("\n") else len(text)
 
     def clear(self) -> None:
-        """Take the line away."""
-        if self._shown:
+        """Remove the line."""
+        if self._width:
             self.write("")
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Leave the terminal to somebody else."""
+        """Hide the line while something else is printed."""
         self.clear()
         self._held += 1
         try:
@@ -82,14 +82,14 @@ class ProgressLine:
             self._held -= 1
 
     def end(self) -> None:
-        """Stop, and take the line away."""
+        """Stop, and remove the line."""
         self._ended.set()
         self._held += 1
         with self._lock, suppress(OSError, ValueError):
-            if self._shown:
+            if self._width:
                 sys.stderr.write("\r\x1b[K")
                 sys.stderr.flush()
-                self._shown = 0
+                self._width = 0
 
     def _line(self) -> str:
         elapsed, done = time.monotonic() - self._since, self._done
@@ -101,46 +101,46 @@ class ProgressLine:
         return text[: shutil.get_terminal_size().columns - 1]
 
 
-_telling: list[ProgressLine] = []
+_lines: list[ProgressLine] = []
 
 
 @contextmanager
-def telling() -> Iterator[None]:
-    """Say meanwhile what is done, where somebody can see it."""
-    if sys.stderr is None or not sys.stderr.isatty() or _telling:
+def progress_line() -> Iterator[None]:
+    """Show a progress line during a block, if standard error is a terminal."""
+    if sys.stderr is None or not sys.stderr.isatty() or _lines:
         yield
         return
-    teller = ProgressLine()
-    _telling.append(teller)
-    thread = threading.Thread(target=teller.run, daemon=True)
+    line = ProgressLine()
+    _lines.append(line)
+    thread = threading.Thread(target=line.run, daemon=True)
     thread.start()
     try:
-        with watching(teller.told):
+        with watching(line.update):
             yield
     finally:
-        _telling.remove(teller)
-        teller.end()
+        _lines.remove(line)
+        line.end()
 
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Leave the terminal to what is printed meanwhile."""
-    if not _telling:
+    """Hide the progress line while something else is printed."""
+    if not _lines:
         yield
         return
-    with _telling[0].held():
+    with _lines[0].held():
         yield
 
 
 def hush() -> None:
-    """Say nothing any more, where no progress is wanted."""
-    if _telling:
-        _telling[0].end()
+    """Stop showing progress."""
+    if _lines:
+        _lines[0].end()
 
 
 def search_callback() -> Any:
-    """Give what a search is to tell how it goes; None where it is to print lines by itself."""
-    return _telling[0].searched if _telling else None
+    """Return the callback for a search; None if there is no progress line."""
+    return _lines[0].searched if _lines else None
 
 
 def _minutes(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""What stages before a model save and change, as a table: searched for, or recorded in shadow."""
+"""The table of what stages before a model save and change, and the report of a shadow log."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ if TYPE_CHECKING:
     from emsco.serve.shadow_log import ShadowLog, ShadowSavings
 
 HEADER = "decisions left as they were  cost per row  of the bill  would have changed"
-WIDTH = 27  # of its first column
-_SHORT = 12  # digits of a digest
+WIDTH = 27  # width of its first column
+_SHORT = 12  # digits shown of a digest
 
 
 def line(share: str, cost: float, total: float, changed: int, n_rows: int) -> str:
-    """Return a line of the table."""
-    told = f"{changed:,} of {n_rows:,} ({changed / n_rows:.2%})"
+    """Format a line of the table."""
+    count = f"{changed:,} of {n_rows:,} ({changed / n_rows:.2%})"
     paid = cost / total if total else 1.0
-    return f"{share.ljust(WIDTH)}{cost:>14,.4g}{paid:>13.1%}  {told}"
+    return f"{share.ljust(WIDTH)}{cost:>14,.4g}{paid:>13.1%}  {count}"
 
 
 def turns(changed: Iterable[tuple[Any, Any]]) -> str:
-    """Say which answers would have become which others."""
+    """Format how often each answer would have changed, and to what."""
     counted = Counter(changed)
     return ", ".join(f"{n} from {a!r} to {b!r}" for (a, b), n in counted.most_common())
 
@@ -41,7 +41,7 @@ def write_columns(path: Path, columns: dict[str, list[Any]]) -> None:
     write_whole(path, parts_for(path)(batch.schema, [batch]))
 
 
-def tell_shadow(folder: Path, changed: Path | None, *, as_json: bool) -> None:
+def print_shadow(folder: Path, changed: Path | None, *, as_json: bool) -> None:
     """Print what the cascade in a shadow log would have saved and changed.
 
     Parameters
@@ -49,9 +49,9 @@ def tell_shadow(folder: Path, changed: Path | None, *, as_json: bool) -> None:
     folder : path
         The log.
     changed : path or None
-        A file to write, with the decisions that would have changed.
+        The file to write the decisions to that would have changed.
     as_json : bool
-        Whether programs read it.
+        Whether to print JSON.
     """
     from emsco.cli._print import print_json, print_text
     from emsco.serve.shadow_log import read_shadow_log
@@ -74,46 +74,46 @@ def tell_shadow(folder: Path, changed: Path | None, *, as_json: bool) -> None:
 
 
 def _lines(folder: Path, log: ShadowLog, found: list[ShadowSavings]) -> list[str]:
-    """Say it for people."""
+    """Format savings as text."""
     lines = []
     for one in found:
-        kept = f"{1 - len(one.changed) / one.rows:.2%}"
+        share = f"{1 - len(one.changed) / one.rows:.2%}"
         lines += [
             f"Your model answered {one.rows:,} rows for {one.paid:,.4g} per row, with the cascade "
-            f"{one.model[:_SHORT]} in its shadow:",
+            f"{one.model[:_SHORT]} in shadow:",
             "",
             HEADER,
-            line(kept, one.cost, one.paid, len(one.changed), one.rows),
+            line(share, one.cost, one.paid, len(one.changed), one.rows),
             "",
             _sentence(one),
             "",
         ]
     if log.failed:
-        lines.append(f"{log.failed:,} more rows could not be answered, and are left out.")
+        lines.append(f"{log.failed:,} more rows could not be answered and are left out.")
     if log.others:
-        lines.append(f"{log.others:,} more rows were not decided in shadow, and are left out.")
+        lines.append(f"{log.others:,} more rows were not decided in shadow and are left out.")
     lines.append(
-        "These are figures of rows that were seen, and no promise. For one, name a share that you "
+        "These figures describe past rows; they promise nothing. To certify the agreement you "
         f"need: emsco certify MODEL {folder} --agreement SHARE --groups _key"
     )
     return lines
 
 
 def _sentence(one: ShadowSavings) -> str:
-    told = f"{one.early:.1%} of rows would never have reached your model. "
+    sentence = f"{one.early:.1%} of rows would never have reached your model. "
     changed = [(row.answer, row.would_be["label"]) for row in one.changed]
-    told += f"Changed: {turns(changed)}." if changed else "No decision would have changed."
+    sentence += f"Changed: {turns(changed)}." if changed else "No decision would have changed."
     if one.labelled:
-        told += (
+        sentence += (
             f" Of {one.labelled:,} rows with a label, your model was right about "
-            f"{one.right / one.labelled:.2%}, and the cascade would have been about "
+            f"{one.right / one.labelled:.2%}, and the cascade would have been right about "
             f"{one.would_be_right / one.labelled:.2%}."
         )
-    return told
+    return sentence
 
 
 def _data(log: ShadowLog, found: list[ShadowSavings]) -> dict[str, Any]:
-    """Say it for programs."""
+    """Return savings as JSON data."""
     return {
         "failed": log.failed,
         "not_in_shadow": log.others,

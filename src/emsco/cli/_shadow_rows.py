@@ -1,4 +1,4 @@
-"""The log of a cascade in shadow as a file of rows, which other commands take."""
+"""A shadow log as a file of rows, for other commands."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _COLUMNS = {"_id": "id", "_key": "key", "_time": "time", "_model": "model", ANSW
 def as_rows(
     path: Path, label: str | None = None, beside: Sequence[str] = tuple(_COLUMNS)
 ) -> Iterator[Path]:
-    """Give a file of rows as it is, and the log of a cascade in shadow as a file of its own.
+    """Yield a file of rows unchanged, and a shadow log as a temporary file of rows.
 
-    The file is a copy, as the service may write on; it is deleted in the end. Beside the features,
-    it has the columns `_id`, `_key` (an HMAC), `_time`, `_model`, `_answer` (of the final model)
-    and `_truth` (the label that was sent).
+    The log is copied, because the service may still append to it. Beside the features, the file has
+    the columns `_id`, `_key` (an HMAC), `_time`, `_model`, `_answer` (of the final model) and
+    `_truth` (the label that was sent).
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def as_rows(
     label : str, default=None
         The column that rows must have. If it is `_truth`, rows without a label are left out.
     beside : sequence of str, default=all
-        The columns to have beside the features.
+        The columns to add to the features.
     """
     if not path.is_dir():
         yield path
@@ -54,23 +54,23 @@ def as_rows(
         rows = [row for row in rows if row.truth is not None]
         if not rows:
             raise ArtifactError(f"No row of {path} has a label; send them to POST /v1/feedback.")
-    note(_told(path, log, rows))
+    note(_summary(path, log, rows))
     with TemporaryDirectory(prefix=COPIES) as folder:
         copied = Path(folder) / f"{path.resolve().name}.parquet"
         parquet.write_table(_table(path, log, rows, beside), copied)
         yield copied
 
 
-def _told(path: Path, log: ShadowLog, rows: Sequence[ShadowRow]) -> str:
-    """Say which rows are taken, and which are left out and why."""
+def _summary(path: Path, log: ShadowLog, rows: Sequence[ShadowRow]) -> str:
+    """Format how many rows are read, and how many are left out and why."""
     left = {
         "could not be answered": log.failed,
         "were not decided in shadow": log.others,
         "have no label": len(log.rows) - len(rows),
     }
     others = [f"{n:,} {why}" for why, n in left.items() if n]
-    told = f"Read: {len(rows):,} rows of {path}"
-    return f"{told}; left out: {', '.join(others)}." if others else f"{told}."
+    message = f"Read: {len(rows):,} rows of {path}"
+    return f"{message}; left out: {', '.join(others)}." if others else f"{message}."
 
 
 def _table(
@@ -81,14 +81,16 @@ def _table(
     features = log.features
     for name in features:
         if name in _COLUMNS:
-            raise ArtifactError(f"A feature in {path} is called {name!r}, as a column of the log.")
+            raise ArtifactError(
+                f"A feature in {path} must not be called {name!r}, like a column of the log."
+            )
     columns: dict[str, list[Any]] = {name: [row.values[name] for row in rows] for name in features}
     columns |= {name: [getattr(row, _COLUMNS[name]) for row in rows] for name in beside}
     return pa.table({name: _array(values) for name, values in columns.items()})
 
 
 def _array(values: list[Any]) -> pa.Array:
-    """Return values of one type as they are, and others as text."""
+    """Return values of one type unchanged, and mixed values as text."""
     import pyarrow as pa
 
     try:

@@ -1,4 +1,4 @@
-"""Files of rows, CSV or Parquet: what columns they have, in blocks for deciding or all at once."""
+"""Files of rows, CSV or Parquet, read in blocks or all at once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from emsco.exceptions import ArtifactError, ColumnsError, nearest, quoted
 from emsco.rows.dataset_parts import BatchPart
 
 STDIN = Path("-")
-COPIES = "emsco-log-"  # how the names of folders begin whose files are copies of a log
+COPIES = "emsco-log-"  # prefix of temporary folders with copies of a log
 CSV_ENDINGS = (".csv", ".tsv", ".txt")
 PARQUET_ENDINGS = (".parquet", ".pq")
 _COMPRESSED = (".gz", ".bz2", ".zst", ".lz4")
@@ -32,42 +32,42 @@ _SPREADSHEETS = (".xlsx", ".xls", ".xlsm", ".ods", ".numbers")
 _DELIMITERS = ",;\t|"
 _DECLARED = re.compile(rf"sep=([{_DELIMITERS}])\s*")  # a first line for Excel
 _RAGGED = re.compile(r"Row #(\d+): Expected (\d+) columns, got (\d+): (.*)", re.DOTALL)
-_MARKS = {  # of byte order; the longer one first
+_MARKS = {  # byte order marks, longer ones first
     codecs.BOM_UTF32_LE: "UTF-32", codecs.BOM_UTF32_BE: "UTF-32",
     codecs.BOM_UTF16_LE: "UTF-16", codecs.BOM_UTF16_BE: "UTF-16",
 }  # fmt: skip
-_SHOWN = 80  # letters of a faulty row
-_BLOCK_BYTES = 2**22  # of CSV read at a time
-_BLOCK_ROWS = 2**15  # of Parquet decided at a time
+_EXCERPT = 80  # characters shown of a faulty row
+_BLOCK_BYTES = 2**22  # bytes of CSV read at a time
+_BLOCK_ROWS = 2**15  # rows of Parquet decided at a time
 
 
 class TableFile(Protocol):
-    """A file of rows, or many."""
+    """One or more files of rows."""
 
     @property
     def path(self) -> Path | str:
-        """Where it is."""
+        """The path or URL."""
 
     @property
     def types(self) -> Mapping[str, pa.DataType]:
-        """What each column holds."""
+        """The type of each column."""
 
     @property
     def names(self) -> Sequence[str]:
-        """Every column; a file may name one twice."""
+        """The names of all columns, which may contain duplicates."""
 
     def blocks(self, names: Sequence[str]) -> Iterator[BatchReader]:
-        """Give the rows in blocks that have these columns."""
+        """Yield the rows in blocks with these columns."""
 
     def table(self, names: Sequence[str]) -> pa.Table:
         """Read columns of all rows at once."""
 
 
 def open_rows(path: Path | str, *, stdin: bool = False, private: bool = False) -> TableFile:
-    """Open rows: a file by its ending, and folders and URLs as data sets of Parquet.
+    """Open a file by its extension, or a folder or URL as a Parquet dataset.
 
-    Where `stdin` is allowed, `-` is CSV from there. With `private`, no message shows what stands in
-    a row.
+    With `stdin`, `-` is CSV from standard input. With `private`, no message shows the values of a
+    row.
     """
     if is_url(path):
         return ParquetFiles(path)
@@ -94,7 +94,7 @@ def open_rows(path: Path | str, *, stdin: bool = False, private: bool = False) -
 
 
 def check_columns(rows: TableFile, wanted: Sequence[str]) -> None:
-    """Refuse a file that lacks a column, and name the nearest one it has."""
+    """Refuse a file that lacks a column, and suggest the nearest name."""
     counts = Counter(rows.names)
     for name in wanted:
         if name not in counts:
@@ -108,18 +108,18 @@ def check_columns(rows: TableFile, wanted: Sequence[str]) -> None:
 
 
 def report_rows(path: Path | str, n_rows: int) -> None:
-    """Say how many rows a table had, because only its owner can know how many there should be."""
+    """Report the number of rows read, because only the user knows how many there should be."""
     if is_url(path):
-        note(f"Read: {n_rows:,} rows.")  # a URL may hold keys
+        note(f"Read: {n_rows:,} rows.")  # a URL may contain credentials
     elif path == STDIN:
         note(f"Read: {n_rows:,} rows of standard input.")
-    elif not Path(path).parent.name.startswith(COPIES):  # they were reported when copied
+    elif not Path(path).parent.name.startswith(COPIES):  # copies were reported when made
         note(f"Read: {n_rows:,} rows of {path}.")
 
 
 @contextmanager
 def _reading(path: Path, *, private: bool = False) -> Iterator[None]:
-    """Say which file cannot be read, and why."""
+    """Raise named errors for a file that cannot be read."""
     try:
         yield
     except UnicodeDecodeError as error:
@@ -130,21 +130,21 @@ def _reading(path: Path, *, private: bool = False) -> Iterator[None]:
         ragged = _RAGGED.search(str(error))
         if ragged:
             row, wanted, got, text = ragged.groups()
-            shown = "" if private else _shown(text)
-            raise ArtifactError(_uneven(path, row, wanted, got, shown)) from error
+            excerpt = "" if private else _excerpt(text)
+            raise ArtifactError(_uneven(path, row, wanted, got, excerpt)) from error
         if "new-line character" in str(error):
             raise ArtifactError(
                 f"{path} ends its lines with carriage returns only; convert it (tr '\\r' '\\n')."
             ) from error
         if "straddl" in str(error):
             raise _too_long(path, "has a row") from error
-        compressed = " Is it compressed at all?" if "inflate failed" in str(error) else ""
+        compressed = " Is it really compressed?" if "inflate failed" in str(error) else ""
         why = str(error).rstrip(".")
         raise ArtifactError(f"{path} cannot be read: {why}.{compressed}") from error
 
 
 def _not_utf8(path: Path, encoding: str | None = None) -> ArtifactError:
-    """Make the error for text in another encoding; None: which one cannot be seen."""
+    """Make the error for text in another encoding; None: the encoding is unknown."""
     guess = "" if encoding else " (in Western Europe ISO-8859-1 or WINDOWS-1252 is likely)"
     return ArtifactError(
         f"{path} is not UTF-8 text; convert it with "
@@ -153,27 +153,25 @@ def _not_utf8(path: Path, encoding: str | None = None) -> ArtifactError:
 
 
 def _spreadsheet(path: Path) -> ArtifactError:
-    return ArtifactError(
-        f"{path} is a spreadsheet; open it there and save the sheet as CSV (UTF-8)."
-    )
+    return ArtifactError(f"{path} is a spreadsheet; open it and save the sheet as CSV (UTF-8).")
 
 
-def _shown(text: str) -> str:
+def _excerpt(text: str) -> str:
     text = text.splitlines()[0]
-    return f", {text if len(text) <= _SHOWN else f'{text[:_SHOWN]}...'!r}"
+    return f", {text if len(text) <= _EXCERPT else f'{text[:_EXCERPT]}...'!r}"
 
 
-def _uneven(path: Path, row: str, wanted: str, got: str, shown: str) -> str:
-    """Say what is wrong with a row of too few or too many cells."""
+def _uneven(path: Path, row: str, wanted: str, got: str, excerpt: str) -> str:
+    """Format the message for a row with too few or too many cells."""
     return (
         f"{path} has {wanted} columns, but row {int(row) - 1} (line {int(row) + 1}) has {got} "
-        f"cells{shown}. Put cells that contain the separator into double quotes; an open quote "
+        f"cells{excerpt}. Put cells that contain the separator in double quotes; an unclosed quote "
         "joins lines."
     )
 
 
 def _refuse_other_formats(path: Path, begin: bytes) -> None:
-    """Refuse what is no text, by how it begins, and say what to do with it."""
+    """Refuse files that are not UTF-8 text, recognized by their first bytes."""
     for mark, name in _MARKS.items():
         if begin.startswith(mark):
             raise _not_utf8(path, name)
@@ -182,8 +180,8 @@ def _refuse_other_formats(path: Path, begin: bytes) -> None:
     if begin.startswith(b"\x1f\x8b"):
         raise ArtifactError(f"{path} is compressed; add .gz to its name.")
     if begin.startswith(b"PAR1"):
-        raise ArtifactError(f"{path} is Parquet; end its name in .parquet.")
-    if b"\0" in begin[:4]:  # without a mark, but with every other byte zero
+        raise ArtifactError(f"{path} is Parquet; rename it so that it ends in .parquet.")
+    if b"\0" in begin[:4]:  # no mark, but every other byte is zero
         raise _not_utf8(path, "UTF-16BE" if begin[0] == 0 else "UTF-16LE")
 
 
@@ -194,7 +192,7 @@ def _too_long(path: Path, what: str) -> ArtifactError:
 
 
 class CsvFile:
-    """Rows of CSV, every cell as text: what a cell means is for the model to say."""
+    """Rows of CSV, with every cell as text: the model determines what cells mean."""
 
     def __init__(self, path: Path, *, private: bool = False) -> None:
         self.path, self._private = path, private
@@ -213,7 +211,7 @@ class CsvFile:
                 number, line = number + 1, begin.decode()
                 if line.strip():
                     break
-            # The first of equals.
+            # The first delimiter wins a tie.
             self._delimiter = declared[1] if declared else max(_DELIMITERS, key=line.count)
             if len(begin) == _BLOCK_BYTES:
                 raise _too_long(path, "begins with a line")
@@ -225,7 +223,7 @@ class CsvFile:
         self.types = dict.fromkeys(self.names, pa.string())
 
     def _whole_head(self, head: bytes, number: int) -> bytes:
-        """Read on where a name has line breaks."""
+        """Read the rest of the header if a column name contains line breaks."""
         cells = QuotedCells(self._delimiter)
         while any(end is None for _, end in cells.broken(head)):
             if not self._newlines_in_cells:
@@ -237,7 +235,7 @@ class CsvFile:
         return head
 
     def blocks(self, names: Sequence[str]) -> Iterator[BatchReader]:
-        """Give the rows in blocks that have these columns."""
+        """Yield the rows in blocks with these columns."""
         return map(BatchPart, self._batches(names))
 
     def table(self, names: Sequence[str]) -> pa.Table:
@@ -257,14 +255,14 @@ class CsvFile:
                     line=self._next_line,
                     newlines_in_cells=self._newlines_in_cells,
                 ),
-                # With threads, Arrow cannot tell which row is wrong, and reads no faster.
+                # With threads, Arrow cannot name the faulty row, and is no faster.
                 read_options=pa.csv.ReadOptions(
                     column_names=self.names, block_size=_BLOCK_BYTES, use_threads=False
                 ),
                 parse_options=pa.csv.ParseOptions(
                     delimiter=self._delimiter,
                     newlines_in_values=self._newlines_in_cells,
-                    # Where there is one column, a blank line is a row without a value.
+                    # With a single column, a blank line is a row without a value.
                     ignore_empty_lines=len(self.names) > 1,
                 ),
                 convert_options=pa.csv.ConvertOptions(
@@ -281,7 +279,7 @@ class CsvFile:
 
 
 class ParquetFiles:
-    """Rows of Parquet: a column is read for a row group when the first of its rows needs it."""
+    """Rows of Parquet; a column of a row group is read when a row first needs it."""
 
     def __init__(self, path: Path | str) -> None:
         self.path = path
@@ -290,7 +288,7 @@ class ParquetFiles:
         self.types = {field.name: field.type for field in self._dataset.schema}
 
     def blocks(self, names: Sequence[str]) -> Iterator[BatchReader]:
-        """Give the rows in blocks that have these columns."""
+        """Yield the rows in blocks with these columns."""
         for part in parts_of(self._dataset):
             yield from part.readers(names, rows=_BLOCK_ROWS)
 

@@ -1,4 +1,4 @@
-"""`emsco certify`: what a cascade keeps on rows that neither it nor the search has seen."""
+"""`emsco certify`: certify a search or a model on rows that it has not seen."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def certify(
     accuracy: Annotated[
         list[float] | None,
         typer.Option(
-            help="The minimum share of accepted rows that are labelled right; repeat it to ask "
+            help="The minimum share of accepted rows that are labelled correctly; repeat it to ask "
             "several questions."
         ),
     ] = None,
@@ -87,8 +87,8 @@ def certify(
         bool,
         typer.Option(
             "--final-fitted-elsewhere",
-            help="Say that the final model has not seen these rows: needed to certify a cascade "
-            "that ends in one with labels, because it cannot be checked.",
+            help="Declare that the final model has not seen these rows. This cannot be checked, so "
+            "it is required to certify a cascade with a final model by labels.",
         ),
     ] = False,
     by: Annotated[
@@ -109,21 +109,21 @@ def certify(
 
     For a search, the chosen candidate is tested first. A candidate is left out if its selected
     figures break the bounds of the search or of the last choice, or if it accepts less than half of
-    the rows and no coverage was asked for.
+    the rows and no --min-coverage is set.
 
-    The --log folder of `emsco serve --shadow` is rows as well: its columns `_key` and `_truth` are
-    the HMAC of the key, for --groups, and the label that was sent, for --label.
+    The --log folder of `emsco serve --shadow` can be given as rows too: use its column `_key` (the
+    HMAC of the key) for --groups, and `_truth` (the label that was sent) for --label.
 
-    Rows can be used once: each question is written to a ledger beside the rows and beside the model
-    before it is answered, and further questions on the same rows are refused, of whatever model. To
-    ask several questions, repeat --accuracy or --agreement.
+    Rows can be used only once: each question is written to a ledger beside the rows and beside the
+    model before it is answered, and further questions on the same rows are refused, whichever model
+    they are about. To ask several questions, repeat --accuracy or --agreement.
 
-    The exit code is 0 if every question has a certified model, and 1 otherwise.
+    The exit code is 0 if there is a certified model for every question, and 1 otherwise.
     """
     from emsco import CascadeClassifier, dump
     from emsco.certify import Targets, certify_together
     from emsco.cli._labelled_frame import read_names
-    from emsco.cli._model_file import file_of, keep_beside_rows, load_asked, read_fresh
+    from emsco.cli._model_file import file_of, keep_beside_rows, load_with_ledger, read_fresh
     from emsco.cli._output_files import check_outputs
     from emsco.cli._print import print_json, print_text
     from emsco.cli._shadow_rows import as_rows
@@ -135,7 +135,7 @@ def certify(
         "max_rejected": shares_by_label(max_rejected, "--max-rejected"),
         "min_precision": shares_by_label(min_precision, "--min-precision"),
     }
-    known = load_asked(model, trust)
+    known = load_with_ledger(model, trust)
     keep_beside_rows(known, rows)
     if label is None and not agreement and getattr(known, "needs_labels", True):
         raise ColumnsError(
@@ -146,7 +146,7 @@ def certify(
         name: by_class(own, classes, f"--{name.replace('_', '-')}")
         for name, own in by_label.items()
     }
-    asked = [
+    targets = [
         Targets(
             accuracy=least,
             agreement=agrees,
@@ -165,7 +165,7 @@ def certify(
         known,
         X,
         y,
-        asked,
+        targets,
         confidence=confidence,
         groups=group_of,
         keys=key_of,
@@ -181,8 +181,8 @@ def certify(
         cascade.certificate_ = first[0]
         dump(cascade, out)
     if as_json:
-        told = [_data(certificate, best, known.costs_.review) for certificate, best in found]
-        print_json(told[0] if len(told) == 1 else {"certificates": told})
+        data = [_data(certificate, best, known.costs_.review) for certificate, best in found]
+        print_json(data[0] if len(data) == 1 else {"certificates": data})
     else:
         for certificate, best in found:
             print_text("\n".join(_lines(certificate, best)))
@@ -194,7 +194,7 @@ def certify(
 
 
 def _taken(certificate: Certificate, by: str | None) -> CertifiedCandidate | None:
-    """Give what was chosen, if it is certified and nothing else is asked for; else the best."""
+    """Return the chosen candidate if it is certified and `by` is not set, otherwise the best."""
     if not certificate.certified:
         return None
     if by is None and certificate.chosen_one is not None:
@@ -205,7 +205,7 @@ def _taken(certificate: Certificate, by: str | None) -> CertifiedCandidate | Non
 
 
 def _accept_enough(certificate: Certificate) -> bool:
-    """Say whether any certified candidate accepts as many calibration rows as it should."""
+    """Return whether any certified candidate reaches the minimum coverage."""
     least = certificate.least_coverage
     return any(c.evaluation.coverage >= least for c in certificate.candidates)
 
@@ -219,25 +219,25 @@ def _lines(certificate: Certificate, best: CertifiedCandidate | None) -> list[st
         return lines
     design, counted = best.candidate.design, best.evaluation
     lines.append(
-        f"Certified: {len(certificate.candidates)} of {certificate.tried} candidates; the one "
-        f"used: {design}. On the calibration rows: {counted}."
+        f"Certified: {len(certificate.candidates)} of {certificate.tried} candidates. Used: "
+        f"{design}. On the calibration rows: {counted}."
     )
     if not _accept_enough(certificate):
         lines.append(
             f"None of them accepts at least {certificate.least_coverage:.4g} of the calibration "
-            "rows, so the one that accepts most was used."
+            "rows, so the one that accepts the most is used."
         )
     chosen = certificate.chosen
     if chosen is not None and best is not certificate.chosen_one:
         before = chosen.candidate
         lines.append(
             f"It replaces the chosen candidate: {design} accepts {counted.coverage:.1%} of the "
-            f"calibration rows; {before.design}, which was chosen, accepts "
+            f"calibration rows; {before.design}, the chosen one, accepts "
             f"{before.evaluation.coverage:.1%} of the rows it was selected on."
         )
-    told = [bound.phrase for bound in certificate.bounds_asked(best)]
-    if told:
-        lines.append(f"These bounds hold as well, all at once: it {', '.join(told)}.")
+    phrases = [bound.phrase for bound in certificate.bounds_asked(best)]
+    if phrases:
+        lines.append(f"These bounds also hold, all at once: it {', '.join(phrases)}.")
     return lines
 
 
@@ -266,11 +266,11 @@ def _data(
     }
     if best is not None:
         bounds: dict[str, Any] = {}
-        for told in certificate.bounds_asked(best):
-            if told.label is None:
-                bounds[told.name] = told.value
+        for bound in certificate.bounds_asked(best):
+            if bound.label is None:
+                bounds[bound.name] = bound.value
             else:
-                bounds.setdefault(told.name, {})[str(told.label)] = told.value
+                bounds.setdefault(bound.name, {})[str(bound.label)] = bound.value
         data |= {
             "chosen": candidate_data(best.candidate, review),
             "fresh": figures(best.evaluation, review),

@@ -1,4 +1,4 @@
-"""`emsco costs init`: a file of prices to fill in, valid as written."""
+"""`emsco costs init`: write a file of prices to fill in; it is valid as written."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def init(
     keys = [toml_key(name) for name in X.columns]
     width = max(map(len, keys), default=0)
     lines = [
-        f"{key:<{width}} = 1  # {_held(column.to_numpy())}\n"
+        f"{key:<{width}} = 1  # {_contents(column.to_numpy())}\n"
         for key, (_, column) in zip(keys, X.items(), strict=True)
     ]
     write_whole(out, [(_HEAD + "".join(lines) + _TAIL).encode()])
@@ -63,11 +63,11 @@ def init(
 
 
 def _is_text(value: object) -> bool:
-    return isinstance(value, str)  # not None, nor the NaN that pandas makes of it
+    return isinstance(value, str)  # not None, nor the NaN that pandas puts in its place
 
 
-def _held(column: Any) -> str:
-    """Say what a column holds, for whoever fills in its price."""
+def _contents(column: Any) -> str:
+    """Describe the values of a column, to help with filling in its price."""
     is_number = column.dtype.kind == "f"
     present: Any = column[column == column] if is_number else [t for t in column if _is_text(t)]
     share = 1 - len(present) / len(column)
@@ -76,8 +76,8 @@ def _held(column: Any) -> str:
         return "every cell is empty"
     n_values = len(set(present))
     if is_number:
-        told = f"numbers from {present.min():g} to {present.max():g}"
+        summary = f"numbers from {present.min():g} to {present.max():g}"
     else:
-        told = f"text, {n_values} values such as {present[0][:30]!r}"
+        summary = f"text, {n_values} values such as {present[0][:30]!r}"
     is_id = n_values == len(column) and (not is_number or bool((present == present.round()).all()))
-    return told + missing + ("; different in every row, so maybe an id" if is_id else "")
+    return summary + missing + ("; unique in every row, so maybe an id" if is_id else "")

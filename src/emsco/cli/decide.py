@@ -1,4 +1,4 @@
-"""`emsco decide`: rows in, decisions out, block by block, and stage by stage in each."""
+"""`emsco decide`: decide the rows of a file, block by block and stage by stage."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ def decide(
     rows: Annotated[
         str,
         typer.Argument(
-            help="CSV or Parquet; a folder of Parquet files, here or at s3://, gs://, abfs://; - "
+            help="CSV or Parquet; a folder of Parquet files, local or at s3://, gs://, abfs://; - "
             "reads CSV from standard input."
         ),
     ],
     out: Annotated[
         str | None,
         typer.Option(
-            help="The file to write, .csv or .parquet; with --engine ray, the folder, also in a "
-            "store. Without it, CSV goes to standard output."
+            help="The file to write, .csv or .parquet; with --engine ray, the folder or its URL. "
+            "Without it, CSV goes to standard output."
         ),
     ] = None,
     keep: Annotated[
@@ -45,12 +45,12 @@ def decide(
 
     Writes the label, accepted, exit_stage, confidence, cost and reason of each row.
 
-    Columns that belong to no source are ignored. Of Parquet files, the columns of later stages are
-    read only for row groups that still have undecided rows. In a folder, every file below it is
-    read, and folders named like year=2024 give a column.
+    Columns that belong to no source are ignored. From Parquet files, the columns of later stages
+    are read only for row groups that still have undecided rows. A folder is read with its
+    subfolders; subfolders with names such as year=2024 add a column.
 
     With --engine ray, every million rows become a file in a folder; after an interruption, run the
-    same command again to decide what is missing.
+    same command again to decide the missing rows.
     """
     from emsco._utils.atomic_write import write_whole
     from emsco.arrow import is_url
@@ -63,9 +63,9 @@ def decide(
 
     refuse_address(engine, address)
     here = None if is_url(rows) else Path(rows)
-    kept = list(dict.fromkeys(name for names in keep or () for name in names.split(",")))
+    columns = list(dict.fromkeys(name for names in keep or () for name in names.split(",")))
     if engine is EngineName.ray:
-        _decide_on_ray(model, rows, out, kept, trust, force, address)
+        _decide_on_ray(model, rows, out, columns, trust, force, address)
         return
     file = None if out is None else Path(out)
     check_outputs([file], [model_file(model), here], force=force)
@@ -73,8 +73,8 @@ def decide(
     make_parts = csv_parts if file is None else parts_for(file)
     cascade = load_cascade(model, trust)
     opened, tally = open_rows(rows, stdin=True), DecisionCounter()
-    schema = schema_of(cascade.decider_, opened, kept)
-    parts = make_parts(schema, decided(cascade.decider_, opened, kept, tally))
+    schema = schema_of(cascade.decider_, opened, columns)
+    parts = make_parts(schema, decided(cascade.decider_, opened, columns, tally))
     if file is not None:
         write_whole(file, parts)
         note(f"Written: {file}. {tally.sentence(cascade.costs_.unit)}")
@@ -92,7 +92,7 @@ def _decide_on_ray(
     force: bool,
     address: str | None,
 ) -> None:
-    """Decide files on a Ray cluster into a folder."""
+    """Decide rows on a Ray cluster, and write them to a folder."""
     from emsco.arrow import is_url
     from emsco.cli._decision_stream import DecisionCounter
     from emsco.cli._model_file import load_cascade
@@ -100,7 +100,9 @@ def _decide_on_ray(
     from emsco.ray import decide_dataset
 
     if out is None:
-        raise typer.BadParameter("--engine ray writes a folder of Parquet files; name it by --out.")
+        raise typer.BadParameter(
+            "--engine ray writes a folder of Parquet files; name it with --out."
+        )
     if rows == "-":
         raise typer.BadParameter("--engine ray reads Parquet files; give a file or a folder.")
     if not is_url(rows) and not is_url(out):
@@ -110,6 +112,6 @@ def _decide_on_ray(
         scored = decide_dataset(cascade, rows, out, keep=keep, engine=workers, force=force)
     tally = DecisionCounter(scored.rows, scored.accepted, scored.cost)
     before = f" {scored.rows_before:,} rows were decided before." if scored.rows_before else ""
-    # A URL may hold keys.
+    # A URL may contain credentials.
     written = "Written" if is_url(out) else f"Written: {out}"
     note(f"{written}. {tally.sentence(cascade.costs_.unit)}{before}")

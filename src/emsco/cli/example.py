@@ -1,4 +1,4 @@
-"""`emsco example`: rows and prices to try the other commands on."""
+"""`emsco example`: write rows and prices to try the other commands on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from emsco.cli._errors import note
 from emsco.cli._options import Force
 
 Files = Iterator[tuple[str, Callable[[], bytes]]]
-_MODEL_ROWS = 3_000  # that the model of the log is fitted on
+_MODEL_ROWS = 3_000  # rows on which the example model is fitted
 
 
 def example(

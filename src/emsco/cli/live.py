@@ -1,4 +1,4 @@
-"""`emsco live`: keys decided by sources that are fetched, and these compared with a table."""
+"""`emsco live`: decide keys with live sources, and compare live values with a table."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from emsco.live.comparison import Comparison
     from emsco.live.counters import LiveCounters
 
-DIFFERS = 1  # the exit code where live values are not those of the table
+DIFFERS = 1  # the exit code if live values differ from the table
 _BLOCK = 1000  # keys decided at a time
 
 Model = Annotated[Path, typer.Argument(help="A model, or the folder of a search.")]
@@ -39,13 +39,13 @@ def decide(
     ] = None,
     deadline: Annotated[
         float | None,
-        typer.Option(help="The most seconds that the decisions of a block may take."),
+        typer.Option(help="The maximum time for the decisions of a block, in seconds."),
     ] = None,
     max_cost: Annotated[
         float | None, typer.Option(help="The maximum cost of a single decision.")
     ] = None,
     block: Annotated[
-        int, typer.Option(min=1, help="The number of keys that are decided at a time.")
+        int, typer.Option(min=1, help="The number of keys to decide at a time.")
     ] = _BLOCK,
     trust: Trust = None,
     force: Force = False,
@@ -54,8 +54,8 @@ def decide(
 
     Writes the key, label, accepted, exit_stage, confidence, cost, reason and latency of each row.
 
-    Other columns of --keys that are features of the model, or that requests use, are taken as
-    known: a source of which everything is known is not fetched.
+    Other columns of --keys that are features of the model, or that requests use, are treated as
+    known: a source whose features are all known is not fetched.
     """
     import asyncio
 
@@ -77,7 +77,7 @@ def decide(
     live = LiveCascade(cascade, described, deadline=deadline, max_cost=max_cost)
     asyncio.run(check_open(described, decider.costs, live.terms.bought))
     read = read_keys(keys, key_column, {*decider.costs.features, *needs_of(described)})
-    read = read._replace(given=as_known(read.given, decider.readers))
+    read = read._replace(known=as_known(read.known, decider.readers))
     schema, tally = _schema(decider, read), LiveCounters(decider.costs.unit)
     try:
         parts = make_parts(schema, _decided(live, read, schema, tally, block))
@@ -97,16 +97,18 @@ def compare(
     keys: KeysFile,
     table: Annotated[
         Path,
-        typer.Option(help="The rows that the model was trained on, with their keys: CSV, Parquet."),
+        typer.Option(
+            help="The rows that the model was trained on, with their keys: CSV or Parquet."
+        ),
     ],
     key_column: KeyColumn = None,
     max_spend: MaxSpend = None,
     trust: Trust = None,
 ) -> None:
-    """Fetch what training saw, and show where live values differ from the table.
+    """Fetch the rows of a training table live, and show where values differ.
 
-    All sources that the model can buy are fetched for every key that the table has. The exit code
-    is 0 if all values are the same, and 1 if something differs or has no answer.
+    All sources that the model can buy are fetched for every key that is in the table. The exit code
+    is 0 if all values are the same, and 1 if a value differs or could not be fetched.
     """
     import asyncio
 
@@ -126,7 +128,7 @@ def compare(
     places, rows = align(read.keys, read_keys(table, read.column, ()).keys)
     if len(places) < len(read.keys):
         note(f"emsco: {len(places):,} of {len(read.keys):,} keys are compared; the others are not "
-             "in the table, or stand in the file more than once.")  # fmt: skip
+             "in the table, or occur more than once.")  # fmt: skip
     frame = read_features(table, list(decider.readers), readers=decider.readers, private=True)
     found = asyncio.run(
         compare_live(
@@ -134,7 +136,7 @@ def compare(
             described,
             [read.keys[place] for place in places],
             {name: frame[name].to_numpy()[rows] for name in frame},
-            {name: [column[place] for place in places] for name, column in read.given.items()},
+            {name: [column[place] for place in places] for name, column in read.known.items()},
             max_spend=max_spend,
         )
     )
@@ -144,7 +146,7 @@ def compare(
 
 
 def _schema(decider: Any, read: KeyFile) -> pa.Schema:
-    """Name the columns of decisions; the key comes first."""
+    """Return the schema of the decisions; the key comes first."""
     import pyarrow as pa
 
     from emsco.cli._decision_stream import FIELDS
@@ -154,7 +156,7 @@ def _schema(decider: Any, read: KeyFile) -> pa.Schema:
     fields = FIELDS | {"label": labels, "latency": pa.float64()}
     if read.column in fields:
         raise ColumnsError(
-            f"--key-column {read.column}: decisions already have a column of that name; rename "
+            f"--key-column {read.column}: decisions already have a column with that name; rename "
             "your column."
         )
     return pa.schema({read.column: read.type} | fields)
@@ -170,18 +172,18 @@ def _decided(
 
     for first in followed(range(0, len(read.keys), block), "decide"):
         rows = slice(first, first + block)
-        known = {name: column[rows] for name, column in read.given.items()}
+        known = {name: column[rows] for name, column in read.known.items()}
         decisions = live.decide_now(read.keys[rows], known)
         tally.add(decisions)
-        told = [getattr(decisions, name).tolist() for name in schema.names[1:]]
-        columns = zip(schema, [read.keys[rows], *told], strict=True)
+        values = [getattr(decisions, name).tolist() for name in schema.names[1:]]
+        columns = zip(schema, [read.keys[rows], *values], strict=True)
         yield pa.RecordBatch.from_arrays(
             [pa.array(values, field.type) for field, values in columns], schema=schema
         )
 
 
 def _lines(found: Comparison, unit: str) -> list[str]:
-    """Say for people how live values differ."""
+    """Format a comparison as text."""
     from emsco._utils.text_table import text_table
     from emsco.live.counters import money
 
@@ -205,14 +207,17 @@ def _lines(found: Comparison, unit: str) -> list[str]:
         "",
     ]
     same = sum(column.difference.is_same and column.difference.rows > 0 for column in found.columns)
-    told = f"{same} of {len(columns)} columns are the same live, for {found.keys:,} keys."
+    sentence = f"{same} of {len(columns)} columns are the same live, for {found.keys:,} keys."
     if found.left:
-        told += f" {found.left:,} more keys were not fetched, because of --max-spend."
+        sentence += f" {found.left:,} more keys were not fetched, because of --max-spend."
     if found.cost:
-        told += f" {money(found.cost, unit)} spent."
+        sentence += f" {money(found.cost, unit)} spent."
     if found.unknown:
-        told += f" Of it, {money(found.unknown, unit)} may not have been charged: no answer came."
-    return [*lines, told]
+        sentence += (
+            f" Of this, {money(found.unknown, unit)} may not have been charged, because no answer "
+            "came."
+        )
+    return [*lines, sentence]
 
 
 def _failures(failed: Any) -> str:
@@ -220,7 +225,7 @@ def _failures(failed: Any) -> str:
 
 
 def _age(seconds: float | None) -> str:
-    """Write an age in the unit that suits it."""
+    """Format an age in a suitable unit."""
     if seconds is None:
         return "-"
     for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):

@@ -1,4 +1,4 @@
-"""`emsco costs measure`: how long sources take, written into the file of their prices."""
+"""`emsco costs measure`: time sources, and write their latencies into the file of prices."""
 
 from __future__ import annotations
 
@@ -23,16 +23,19 @@ def measure(
     key_column: KeyColumn = None,
     max_spend: MaxSpend = None,
     rounds: Annotated[
-        int, typer.Option(min=1, help="How often each source is asked for one row, and for many.")
+        int,
+        typer.Option(
+            min=1, help="How many requests for one row, and for many, are sent to each source."
+        ),
     ] = _ROUNDS,
 ) -> None:
     """Time sources, and write their latencies into the file of prices.
 
     The latency of a source is the median time (p50) of a request for one row, in seconds. Nothing
-    else in the file changes.
+    else in the file is changed.
 
     Requests for all keys at once, at most 100, are timed too. Sources with `paid = true` are
-    measured only within --max-spend, and asked for many rows only once.
+    measured only within --max-spend, with a single request for many rows.
     """
     import asyncio
 
@@ -49,15 +52,15 @@ def measure(
     read = read_keys(keys, key_column, needs_of(described))
     found = asyncio.run(
         measure_sources(
-            prices, described, read.keys, read.given, rounds=rounds, max_spend=max_spend
+            prices, described, read.keys, read.known, rounds=rounds, max_spend=max_spend
         )
     )
     print_text(_table(found))
     if found.cost:
-        told = f"{money(found.cost, prices.unit)} spent."
+        message = f"{money(found.cost, prices.unit)} spent."
         if found.unknown:
-            told += f" Of it, {money(found.unknown, prices.unit)} may not have been charged."
-        note(told)
+            message += f" Of this, {money(found.unknown, prices.unit)} may not have been charged."
+        note(message)
     for timing in found.timings:
         if timing.problem:
             note(f"emsco: {timing.source!r} was not measured: {in_shell(timing.problem)}.")
@@ -68,7 +71,7 @@ def measure(
     others = [s.name for s in prices.sources if s.latency and s.name not in found.latencies]
     if others or (prices.review is not None and prices.review.latency):
         listed = quoted([*others, *(["review"] if prices.review and prices.review.latency else [])])
-        note(f"emsco: the latency of {listed} is as before; make sure that it is in seconds too.")
+        note(f"emsco: the latency of {listed} is unchanged; make sure that it is in seconds too.")
 
 
 def _table(found: LatencyMeasurement) -> str:

@@ -1,4 +1,4 @@
-"""`emsco report`: a run as one HTML page."""
+"""`emsco report`: write a run as one HTML page."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def report(
 
 
 def _certificate(run: Path, trust: list[str] | None) -> Any:
-    """Give the certificate of the model beside the search, if it has one."""
+    """Return the certificate of the model beside the search, if it has one."""
     from emsco.cli._model_file import MODEL, load_cascade
 
     if not (run / MODEL).is_file():

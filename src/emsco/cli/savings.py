@@ -1,4 +1,4 @@
-"""`emsco savings`: what a model that is there already would have cost with cheaper stages first."""
+"""`emsco savings`: what an existing model would have cost with cheaper stages before it."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ import typer
 
 from emsco.cli._errors import note
 from emsco.cli._options import Allow, AsJson, Force, Trust, read_allow
-from emsco.cli._shadow_report import HEADER, WIDTH, line, tell_shadow, turns, write_columns
+from emsco.cli._shadow_report import HEADER, WIDTH, line, print_shadow, turns, write_columns
 
 if TYPE_CHECKING:
     from emsco.certify.savings import Saving, Savings
 
-_SEARCHED = 4_000  # rows that the search takes; the fits take all
+_SEARCHED = 4_000  # most rows for the search; the final fits use all
 _FOLDS = 3
-_SETS = 256  # source sets that are fitted, where there are more
-_ROWS_TOLD = 6
+_SETS = 256  # most source sets to fit
+_MAX_ROWS = 6
 
 
 class StageKind(StrEnum):
-    """What the stages before the model are."""
+    """The classifier of the stages before the model."""
 
     LOGISTIC = "logistic"
     BOOSTED = "boosted"
@@ -38,7 +38,7 @@ def savings(
         typer.Option(
             "--log",
             help="The --log folder of `emsco serve --shadow`, instead of rows. Without --costs, "
-            "nothing is searched: it shows what the cascade in shadow would have saved.",
+            "nothing is searched, and the savings of the cascade in shadow are shown.",
         ),
     ] = None,
     costs: Annotated[
@@ -57,7 +57,7 @@ def savings(
     agreement: Annotated[
         list[float] | None,
         typer.Option(
-            help="The minimum share of decisions left as they were; can be repeated.",
+            help="The minimum share of unchanged decisions; can be repeated.",
             show_default="0.98, 0.99 and 0.995",
         ),
     ] = None,
@@ -73,7 +73,7 @@ def savings(
     ] = 4,
     changed: Annotated[
         Path | None,
-        typer.Option(help="A file to write, with the decisions that would have changed."),
+        typer.Option(help="The file to write the decisions to that would have changed."),
     ] = None,
     out: Annotated[
         Path | None,
@@ -90,11 +90,11 @@ def savings(
     """Estimate what cheaper stages before your model would have saved.
 
     Your model stays as it is and answers the rows that the stages before it are not confident
-    about. No labels are needed. One half of the log is used for the search; the other half shows
-    what can be promised.
+    about. No labels are needed. One half of the log is used for the search, and the other half to
+    find out what can be promised.
 
-    With --log FOLDER alone, it shows what the cascade that `emsco serve --shadow` has recorded
-    there would have saved and changed.
+    With --log FOLDER and no --costs, nothing is searched: the command shows what the cascade
+    recorded there by `emsco serve --shadow` would have saved and changed.
     """
     from emsco import CascadeSearchCV, dump
     from emsco.certify.savings import savings as find_savings
@@ -104,10 +104,10 @@ def savings(
 
     check_outputs([changed, out], [log, costs, model], force=force)
     if changed is not None:
-        parts_for(changed)  # refuses an ending that it does not know before anything is searched
+        parts_for(changed)  # refuses an unknown file format before the search
     if shadow is not None and costs is None:
         _refuse_others(log=log, model=model, answers=answers, out=out, agreement=agreement)
-        tell_shadow(shadow, changed, as_json=as_json)
+        print_shadow(shadow, changed, as_json=as_json)
         return
     final, X, prices = _read(log, shadow, costs, model, answers, trust)
     search = CascadeSearchCV(
@@ -116,7 +116,7 @@ def savings(
         final=final,
         target="agreement",
         search=_strategy(len(prices.names)),
-        luck=False,  # what is tested, and in which order, is no choice
+        luck=False,  # no choice is made: candidates are tested in a fixed order
         select={"by": "accuracy"},
         max_stages=max_stages,
         cv=_FOLDS,
@@ -144,9 +144,7 @@ def savings(
         cascade = found.search.cascade(best.best.candidate)
         cascade.certificate_ = best.certificate
         dump(cascade, out)
-        note(
-            f"Written: {out}, which leaves at least {best.agreement:.4g} of decisions as they were."
-        )
+        note(f"Written: {out}, which leaves at least {best.agreement:.4g} of decisions unchanged.")
 
 
 def _read(
@@ -157,18 +155,18 @@ def _read(
     answers: str | None,
     trust: list[str] | None,
 ) -> tuple[Any, Any, Any]:
-    """Read the model, the columns that have a price, in the model's order, and the prices."""
+    """Read the model, the columns that have a price (in the model's order), and the prices."""
     from emsco.cli._shadow_rows import ANSWER, as_rows
     from emsco.exceptions import ModelError
 
-    given = log if shadow is None else shadow
-    if given is None or (log is not None and shadow is not None):
-        raise ModelError("Give either a file of rows, or --log, the log of a cascade in shadow.")
+    path = log if shadow is None else shadow
+    if path is None or (log is not None and shadow is not None):
+        raise ModelError("Give either a file of rows or --log, the log of a cascade in shadow.")
     if costs is None:
         raise ModelError("Give --costs, a file of prices, as written by `emsco costs init`.")
     if shadow is not None and model is None and answers is None:
         answers = ANSWER
-    with as_rows(given, beside=[ANSWER]) as rows:
+    with as_rows(path, beside=[ANSWER]) as rows:
         return _read_rows(rows, costs, model, answers, trust)
 
 
@@ -183,33 +181,35 @@ def _read_rows(
     from emsco.learners.final_model import LoggedAnswers
 
     if (model is None) == (answers is None):
-        raise ModelError("Give either --model, a file, or --answers, the column of its answers.")
+        raise ModelError(
+            "Give either --model, a file, or --answers, the column of the model's answers."
+        )
     prices = load_costs(costs)
     names = priced(log, answers, prices, costs)
     if model is None:
-        X, given = read_labelled(log, str(answers), names)
-        return LoggedAnswers(str(answers)), X.assign(**{str(answers): given}), prices
+        X, labels = read_labelled(log, str(answers), names)
+        return LoggedAnswers(str(answers)), X.assign(**{str(answers): labels}), prices
     with naming_trust_option():
         final = load_final(model, trusted=trust or ())
     known = list(getattr(final, "feature_names_in_", names))
     if set(known) != set(names):
         odd = sorted({*known} ^ {*names})
         raise ModelError(
-            f"{model} and {costs} must name the same columns; only one of them has {odd}."
+            f"{model} and {costs} must name the same columns; {odd} are in only one of them."
         )
     return final, read_features(log, known), prices
 
 
-def _refuse_others(**given: Any) -> None:
-    """Refuse what a log of a cascade in shadow does not take unless something is searched."""
+def _refuse_others(**options: Any) -> None:
+    """Refuse options that --log takes only together with --costs."""
     from emsco.exceptions import ModelError
 
-    for name, value in given.items():
+    for name, value in options.items():
         if value:
-            told = "a file of rows" if name == "log" else f"--{name}"
+            argument = "a file of rows" if name == "log" else f"--{name}"
             raise ModelError(
-                f"--log takes {told} only together with --costs, when it is searched for stages; "
-                "on its own, it shows what the cascade in shadow would have saved."
+                f"--log takes {argument} only together with --costs, which searches for stages; "
+                "without them, it shows what the cascade in shadow would have saved."
             )
 
 
@@ -238,14 +238,14 @@ def _estimator(stages: StageKind, X: Any, random_state: int) -> Any:
 
 
 def _strategy(n_sources: int) -> Any:
-    """Bound the number of source sets: a sceptic does not wait, and the best of many is luck."""
+    """Limit the number of source sets: more take longer, and the best of many is luck."""
     from emsco import LocalSearch
 
     return LocalSearch(fits=_SETS) if 2**n_sources > _SETS else None
 
 
 def _lines(found: Savings, n_rows: int) -> list[str]:
-    """Say it for people."""
+    """Format savings as text."""
     costs, on = found.search.costs_, len(found.certified_on)
     unit = f" {costs.unit}".rstrip()
     head = (
@@ -268,23 +268,23 @@ def _lines(found: Savings, n_rows: int) -> list[str]:
 
 
 def _sentence(saving: Saving) -> str:
-    """Say what stages keep an agreement, and which decisions they change."""
+    """Describe the stages that reach an agreement, and the decisions that they change."""
     assert saving.best is not None
     *stages, _ = saving.best.candidate.design.stages
-    told = (
+    sentence = (
         f"At {100 * saving.agreement:.4g}%: {' | '.join(', '.join(stage) for stage in stages)} | "
         f"your model; {saving.early:.1%} of rows never reach your model. "
     )
     if not len(saving.changed):
-        return told + "No decision would have changed."
+        return sentence + "No decision would have changed."
     each = turns(zip(saving.before.tolist(), saving.after.tolist(), strict=True))
-    rows = ", ".join(map(str, saving.changed[:_ROWS_TOLD].tolist()))
-    more = ", ..." * (len(saving.changed) > _ROWS_TOLD)
-    return told + f"Changed: {each} (rows {rows}{more})."
+    rows = ", ".join(map(str, saving.changed[:_MAX_ROWS].tolist()))
+    more = ", ..." * (len(saving.changed) > _MAX_ROWS)
+    return sentence + f"Changed: {each} (rows {rows}{more})."
 
 
 def _data(found: Savings) -> dict[str, Any]:
-    """Say it for programs."""
+    """Return savings as JSON data."""
     from emsco.cli._print import candidate_data
 
     return {

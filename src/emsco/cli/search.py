@@ -1,4 +1,4 @@
-"""`emsco search`: a table with prices in, a folder with the whole trade-off and a model out."""
+"""`emsco search`: search a table with prices, and write the front and the chosen model."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ def search(
         ),
     ] = None,
     max_candidates: Annotated[
-        int, typer.Option(min=1, help="How many candidates of the front to keep, fitted.")
+        int, typer.Option(min=1, help="The maximum number of fitted candidates to keep.")
     ] = 1000,
     checkpoint: Annotated[
         Path | None,
         typer.Option(
-            help="A file that keeps the fitted models until the search is done. Without it, "
+            help="The file that holds the fitted models until the search is finished. Without it, "
             "checkpoint.emsco in the output folder."
         ),
     ] = None,
@@ -99,10 +99,10 @@ def search(
     if quiet:
         hush()
     refuse_address(engine, address)
-    kept = checkpoint or out / "checkpoint.emsco"
-    # A search that was interrupted goes on, also where a run before it was to be written over.
-    outputs = [kept, out / SEARCH, out / MODEL]
-    check_outputs(outputs, [data, costs], force=force or is_there(kept))
+    checkpoint_file = checkpoint or out / "checkpoint.emsco"
+    # An interrupted search continues, even if it was overwriting an existing run.
+    outputs = [checkpoint_file, out / SEARCH, out / MODEL]
+    check_outputs(outputs, [data, costs], force=force or is_there(checkpoint_file))
     missed = shares_by_label(max_missed)
     rejected = shares_by_label(max_rejected, "--max-rejected")
     careful = read_caution(caution)
@@ -122,7 +122,7 @@ def search(
         guard=InputGuard(pool="auto") if guard else None,
         cv=cv,
         max_rows=max_rows,
-        checkpoint=kept,
+        checkpoint=checkpoint_file,
         n_jobs=n_jobs,
         random_state=random_state,
         callback=None if quiet else search_callback(),
@@ -139,10 +139,13 @@ def search(
         dump(found, out / SEARCH)
         dump(found.best_cascade_, out / MODEL)
     except KeyboardInterrupt:
-        if kept.exists():
-            note(f"emsco: {kept} keeps the fitted models; run the same command to continue.")
+        if checkpoint_file.exists():
+            note(
+                f"emsco: {checkpoint_file} holds the fitted models; run the same command again to "
+                "continue."
+            )
         raise
-    remove(kept)
+    remove(checkpoint_file)
     if as_json:
         print_json(_data(found, n_front, out))
     else:
@@ -151,7 +154,7 @@ def search(
 
 
 def _read(data: Path, label: str, costs: Path | None) -> tuple[Any, Any, Any]:
-    """Read the columns that have a price, all where no prices are given."""
+    """Read the columns that have a price, or all columns without a file of prices."""
     from emsco.cli._labelled_frame import read_labelled
 
     if costs is None:
@@ -165,7 +168,7 @@ def _read(data: Path, label: str, costs: Path | None) -> tuple[Any, Any, Any]:
 
 
 def priced(data: Path, label: str | None, prices: Costs, costs: Path) -> list[str]:
-    """Name the columns of a file that have a price, in its order; the label must have none."""
+    """Return the columns of a file that have a price, in file order; the label must have none."""
     from emsco.cli._table_file import check_columns, open_rows
     from emsco.exceptions import ColumnsError, quoted
 
@@ -183,7 +186,7 @@ def priced(data: Path, label: str | None, prices: Costs, costs: Path) -> list[st
 
 
 def load_costs(path: Path) -> Any:
-    """Read prices, or say what is wrong with the file."""
+    """Read a file of prices."""
     from emsco import Costs
     from emsco.exceptions import CostsError
 
@@ -210,7 +213,7 @@ def _check_folds(y: Any, cv: int) -> None:
 
 
 def _make_folder(out: Path) -> None:
-    """Make the folder before the search: what cannot be written should not be searched for."""
+    """Create the folder before the search, so that a failure costs no time."""
     from emsco.exceptions import ArtifactError
 
     try:
@@ -220,7 +223,7 @@ def _make_folder(out: Path) -> None:
 
 
 def _fit(found: CascadeSearchCV, X: Any, y: Any) -> None:
-    """Search; where the usual choice cannot be had, the front is there all the same."""
+    """Search; if the default rule finds no candidate, choose the one with most coverage."""
     from emsco.cli._errors import in_shell
     from emsco.exceptions import SelectionError
 
@@ -229,15 +232,15 @@ def _fit(found: CascadeSearchCV, X: Any, y: Any) -> None:
     except SelectionError as error:
         if not len(getattr(found, "front_", ())):
             raise
-        told = in_shell(str(error).split(";")[0])
-        note(f"emsco: warning: {told}; the candidate that accepts most rows was chosen.")
+        message = in_shell(str(error).split(";")[0])
+        note(f"emsco: warning: {message}; the candidate that accepts most rows was chosen.")
         found.choose(by="coverage")
 
 
 def _fit_candidates(found: CascadeSearchCV, most: int) -> None:
-    """Fit the stages of the front, so that any cascade of it can be chosen when the rows are gone.
+    """Fit the stages of the front, so that any of its cascades can be chosen without the rows.
 
-    A front of thousands is thinned evenly to so many.
+    A larger front is thinned evenly to `most` candidates.
     """
     from dataclasses import replace
 
@@ -246,8 +249,8 @@ def _fit_candidates(found: CascadeSearchCV, most: int) -> None:
     front, chosen = found.front_, found.best_candidate_
     if len(front) > most:
         places = evenly(len(front), [front.index(chosen)] if chosen in front else [], most)
-        told = f"{len(places):,} of {len(front):,} candidates were kept, evenly spaced."
-        found.found_ = replace(found.found_, front=front.thinned(places, told))
+        remark = f"{len(places):,} of {len(front):,} candidates were kept, evenly spaced."
+        found.found_ = replace(found.found_, front=front.thinned(places, remark))
     found.found_.fit_stages(found.refit)
 
 

@@ -1,4 +1,4 @@
-"""`emsco select`: one candidate of a run, by bounds, as a model of its own."""
+"""`emsco select`: choose a candidate of a run by bounds, and write it as a model."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def select(
     min_coverage: MinCoverage = None,
     min_accuracy: Annotated[
         float | None,
-        typer.Option(help="The minimum share of accepted rows that are labelled right."),
+        typer.Option(help="The minimum share of accepted rows that are labelled correctly."),
     ] = None,
     max_missed: MaxMissed = None,
     max_rejected: MaxRejected = None,
@@ -91,8 +91,8 @@ def select(
     if out is not None:
         dump(found.best_cascade_, out)
     if as_json:
-        told = candidate_data(found.best_candidate_, found.costs_.review)
-        print_json(told | {"rule": found.choice_.rule, "file": out and str(out)})
+        data = candidate_data(found.best_candidate_, found.costs_.review)
+        print_json(data | {"rule": found.choice_.rule, "file": out and str(out)})
     else:
         print_text(in_shell(found.summary()))
     note(f"Written: {out}" if out else "Nothing was written; use --out model.emsco to write it.")

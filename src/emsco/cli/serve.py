@@ -1,4 +1,4 @@
-"""`emsco serve`: the live cascade as a service."""
+"""`emsco serve`: run a live cascade as an HTTP service."""
 
 from __future__ import annotations
 
@@ -13,26 +13,27 @@ from emsco.cli._options import Trust
 
 def serve(
     model: Annotated[
-        Path, typer.Argument(help="A model, or the folder of a search; SIGHUP loads it anew.")
+        Path, typer.Argument(help="A model, or the folder of a search; SIGHUP reloads it.")
     ],
     sources: SourcesFile,
     host: Annotated[
         str,
         typer.Option(
-            help="The address to listen on. One that other machines reach needs the environment "
-            "variables EMSCO_TOKEN_DECIDE, EMSCO_TOKEN_FEEDBACK and EMSCO_TOKEN_METRICS."
+            help="The address to listen on. If other machines can reach it, the environment "
+            "variables EMSCO_TOKEN_DECIDE, EMSCO_TOKEN_FEEDBACK and EMSCO_TOKEN_METRICS are "
+            "required."
         ),
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="The port; 0 takes a free one.")] = 8000,
+    port: Annotated[int, typer.Option(help="The port; 0 picks a free one.")] = 8000,
     workers: Annotated[
-        int, typer.Option(help="The number of processes; more than one need --state.")
+        int, typer.Option(help="The number of processes; more than one requires --state.")
     ] = 1,
     state: Annotated[
         str | None,
         typer.Option(
             envvar="EMSCO_STATE",
-            help="Where ids, budgets and failing sources are kept: redis://..., postgresql://..., "
-            "or a file of SQLite. An address with a password belongs into the environment "
+            help="Where ids, budgets and failing sources are stored: redis://..., "
+            "postgresql://..., or an SQLite file. Pass a URL with a password in the environment "
             "variable EMSCO_STATE.",
             show_default="emsco-state.sqlite in --folder",
         ),
@@ -41,39 +42,39 @@ def serve(
         bool,
         typer.Option(
             "--allow-volatile-state",
-            help="Use a Redis that is known to lose data also for sources that are paid for.",
+            help="Allow paid sources even if the Redis is known to lose data.",
         ),
     ] = False,
-    folder: Annotated[Path, typer.Option(help="The folder of the state's file.")] = Path("."),
+    folder: Annotated[Path, typer.Option(help="The folder of the state file.")] = Path("."),
     deadline: Annotated[
-        float | None, typer.Option(help="The most seconds that a decision may take.")
+        float | None, typer.Option(help="The maximum time for a decision, in seconds.")
     ] = None,
     max_cost: Annotated[
         float | None, typer.Option(help="The maximum cost of a single decision.")
     ] = None,
     log: Annotated[
         Path | None,
-        typer.Option(help="The folder to which decisions are appended; it needs EMSCO_LOG_KEY."),
+        typer.Option(help="The folder for the decision log; requires EMSCO_LOG_KEY."),
     ] = None,
     log_values: Annotated[
-        bool, typer.Option("--log-values", help="Write the values of features to the log, too.")
+        bool, typer.Option("--log-values", help="Also log the values of features.")
     ] = False,
     on_log_failure: Annotated[
-        str, typer.Option(help="What happens to decisions that cannot be logged: drop or reject.")
+        str, typer.Option(help="What to do if a decision cannot be logged: drop or reject.")
     ] = "drop",
     shadow: Annotated[
         bool,
         typer.Option(
             "--shadow",
-            help="Let the final model in the file answer, and only record what the cascade before "
-            "it would have decided and saved; it needs --log and --log-values.",
+            help="Let the final model answer, and only record what the cascade before it would "
+            "have decided and saved; requires --log and --log-values.",
         ),
     ] = False,
     canary: Annotated[
         Path | None,
         typer.Option(
             help="Another model, which decides a share of the keys until one of its promises no "
-            "longer holds; SIGHUP loads it anew.",
+            "longer holds; SIGHUP reloads it.",
             show_default="none",
         ),
     ] = None,
@@ -82,39 +83,44 @@ def serve(
         bool,
         typer.Option(
             "--allow-uncertified",
-            help="Let a model without a certificate follow one with a certificate after SIGHUP, or "
-            "be its canary.",
+            help="Let a model without a certificate replace a certified one after SIGHUP, or be "
+            "its canary.",
         ),
     ] = False,
     concurrency: Annotated[
-        int, typer.Option(help="The most requests that a process decides at a time.")
+        int, typer.Option(help="The maximum number of requests a process decides at a time.")
     ] = 64,
     queue: Annotated[
-        int, typer.Option(help="The most requests that wait in a process; more are told 429.")
+        int,
+        typer.Option(help="The maximum number of queued requests per process; more get a 429."),
     ] = 64,
     drain: Annotated[
-        float, typer.Option(help="The seconds that requests have to finish after SIGTERM.")
+        float, typer.Option(help="How long requests may run on after SIGTERM, in seconds.")
     ] = 30.0,
-    max_body: Annotated[int, typer.Option(help="The most bytes in a body.")] = 1_000_000,
-    max_rows: Annotated[int, typer.Option(help="The most keys or labels in a request.")] = 1000,
-    max_key: Annotated[int, typer.Option(help="The most characters in a key.")] = 256,
+    max_body: Annotated[
+        int, typer.Option(help="The maximum size of a body, in bytes.")
+    ] = 1_000_000,
+    max_rows: Annotated[
+        int, typer.Option(help="The maximum number of keys or labels in a request.")
+    ] = 1000,
+    max_key: Annotated[int, typer.Option(help="The maximum length of a key, in characters.")] = 256,
     body_timeout: Annotated[
-        float, typer.Option(help="The seconds that a client has to send a body.")
+        float, typer.Option(help="How long a client may take to send a body, in seconds.")
     ] = 10.0,
     idle_timeout: Annotated[
-        float, typer.Option(help="The seconds after which an idle connection is closed.")
+        float, typer.Option(help="The time after which an idle connection is closed, in seconds.")
     ] = 30.0,
     deployment: Annotated[
         str,
         typer.Option(
-            help="The name of the deployment, which has its own ids, labels and monitor in a "
-            "state; all that answer for each other have the same. It is needed for "
-            "--state redis://... and postgresql://...",
+            help="The name of the deployment. Services with the same name in the same state share "
+            "ids, labels and the monitor, and can answer for each other. It is required with "
+            "--state redis://... or postgresql://...",
             show_default="emsco",
         ),
     ] = "",
     audit: Annotated[
-        float, typer.Option(help="The share of rows whose labels reach the monitor.")
+        float, typer.Option(help="The share of rows whose labels are passed to the monitor.")
     ] = 0.02,
     label_after: Annotated[
         float, typer.Option(help="The days after which the label of a decision is final.")
@@ -129,8 +135,8 @@ def serve(
 
     Answers POST /v1/decide, POST /v1/feedback and GET /v1/model.
 
-    SIGTERM lets running requests finish and ends with exit code 0. SIGHUP loads the model and the
-    sources anew; files that are refused leave the model in use in place. Events are JSON lines on
+    SIGTERM lets running requests finish and exits with code 0. SIGHUP reloads the model and the
+    sources; if the files are refused, the current ones stay in use. Events are JSON lines on
     standard error.
     """
     from emsco.cli._model_file import model_file
@@ -171,7 +177,7 @@ def serve(
         metrics_host=metrics_host,
         trust=tuple(trust or ()),
     )
-    hush()  # from here on, events tell what is done
+    hush()  # from here on, events replace the progress line
     code = run(settings)
     if code:
         raise typer.Exit(code)

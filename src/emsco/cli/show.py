@@ -1,4 +1,4 @@
-"""`emsco show`: the trade-off of a run, what was chosen of it, or what a cascade does."""
+"""`emsco show`: print the front of a run and the chosen candidate, or a cascade."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ def show(
     """Show a search and the chosen candidate, or a model.
 
     The candidates of the front are listed by cost, cheapest first; a star marks the chosen one.
-    With --fresh, the table shows the figures on those rows, and the summary says how the chosen
-    candidate does there and which figures differ from the selected ones.
+    With --fresh, the table shows the figures on those rows, and the summary shows how the chosen
+    candidate performs there and which figures differ from the selected ones.
     """
     from emsco import CascadeClassifier
-    from emsco.cli._model_file import as_search, load_asked, read_optional
+    from emsco.cli._model_file import as_search, load_with_ledger, read_optional
     from emsco.exceptions import ColumnsError
 
-    model = load_asked(run, trust)
+    model = load_with_ledger(run, trust)
     if isinstance(model, CascadeClassifier):
         if fresh is not None or population:
             raise ColumnsError(f"--fresh needs a search; {run} is one of its models.")
@@ -63,7 +63,7 @@ def _show_json(
 
     front, chosen, review = found.front_, found.best_candidate_, found.costs_.review
     candidates = [candidate_data(candidate, review) for candidate in front]
-    told: dict[str, Any] = {
+    summary: dict[str, Any] = {
         "chosen": candidate_data(chosen, review) | {"rule": found.choice_.rule},
         "all_sources": candidate_data(found.all_sources_, review),
         "luck": front.luck,
@@ -74,7 +74,7 @@ def _show_json(
         for data, one in zip(candidates, scored, strict=True):
             data["fresh"] = figures(one.fresh, review)
         decisions, truth = found.decide(X), found.truth(X, y)
-        told["chosen"] |= {
+        summary["chosen"] |= {
             "fresh": figures(evaluate(decisions, truth, population=population), review),
             "differs": [
                 one._asdict()
@@ -87,7 +87,7 @@ def _show_json(
                 )
             ],
         }
-    print_json(told | {"certificate": _certificate_data(found)})
+    print_json(summary | {"certificate": _certificate_data(found)})
 
 
 def _show_text(
@@ -135,8 +135,8 @@ def _show_cascade(cascade: CascadeClassifier, *, as_json: bool) -> None:
     ]
     certificate = _certificate_data(cascade)
     if as_json:
-        told = {"stages": stages, "unit": costs.unit, "certificate": certificate}
-        print_json({"labels": cascade.classes_.tolist(), **told})
+        data = {"stages": stages, "unit": costs.unit, "certificate": certificate}
+        print_json({"labels": cascade.classes_.tolist(), **data})
         return
     print_text(f"A cascade for the labels {', '.join(map(str, cascade.classes_.tolist()))}:")
     for i, stage in enumerate(stages):
@@ -150,7 +150,7 @@ def _show_cascade(cascade: CascadeClassifier, *, as_json: bool) -> None:
 
 
 def _certificate_data(model: CascadeClassifier | CascadeSearchCV) -> dict[str, Any] | None:
-    """Give the promise, whether it is about the cascade that decides, and if not, why."""
+    """Return the certificate's sentence, whether it holds for this model, and if not, why."""
     certificate = getattr(model, "certificate_", None)
     if certificate is None:
         return None

@@ -1,4 +1,4 @@
-"""`emsco spend`: what a service has spent on its sources, and calls whose outcome is unknown."""
+"""`emsco spend`: show what a service has spent on its sources, and settle unknown calls."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from emsco.serve.state import DaySpending, OpenIntent
 
 _OPEN = (
-    "Calls without an outcome. They are under way, or their process died; the vendor's bill tells "
-    "whether they were charged. Until then they count as unknown, at full price, and are not made "
-    "again:"
+    "Calls without an outcome. They are in progress, or their process died; the vendor's bill "
+    "shows whether they were charged. Until settled, they count as unknown, at full price, and are "
+    "not repeated:"
 )
 
 
@@ -26,7 +26,7 @@ def spend(
         str,
         typer.Argument(
             envvar="EMSCO_STATE",
-            help="The state of the service: redis://..., postgresql://..., or a file of SQLite.",
+            help="The state of the service: redis://..., postgresql://..., or an SQLite file.",
         ),
     ],
     day: Annotated[
@@ -36,22 +36,22 @@ def spend(
         str | None,
         typer.Option(
             metavar="SOURCE",
-            help="Settle what is unknown for this source on --day, by the vendor's bill.",
+            help="Settle the unknown amount of this source on --day, by the vendor's bill.",
         ),
     ] = None,
     charged: Annotated[
         float | None,
-        typer.Option(help="With --settle: how much of the unknown was charged; 0: nothing."),
+        typer.Option(help="With --settle: how much of the unknown amount was charged, or 0."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what a service has spent on each source, by tenant and day.
 
-    "paid" is what answers cost; "unknown" is what calls without an answer may have cost. The calls
-    that have no outcome yet are listed below.
+    "paid" is what answers cost; "unknown" is what calls without an answer may have cost. Calls
+    that have no outcome yet are listed below the table.
 
-    What is unknown counts under the limit of its day and never expires. When the bill has come,
-    --settle SOURCE --day DAY --charged AMOUNT settles it.
+    Unknown amounts count towards the limit of their day and never expire. When you have the bill,
+    settle them with --settle SOURCE --day DAY --charged AMOUNT.
     """
     import asyncio
 
@@ -59,7 +59,9 @@ def spend(
 
     if settle is not None or charged is not None:
         if settle is None or day is None or charged is None:
-            raise typer.BadParameter("--settle needs --day and --charged, and they need it.")
+            raise typer.BadParameter(
+                "--settle needs --day and --charged, and --charged needs --settle."
+            )
         unknown = asyncio.run(_settle(state, settle, day, charged))
         print_text(_settled(settle, day, charged, unknown))
         return
@@ -105,7 +107,7 @@ def _settled(source: str, day: str, charged: float, unknown: float) -> str:
 
 
 def _lines(found: Sequence[DaySpending]) -> list[str]:
-    """Say for people what was spent."""
+    """Format spending as text."""
     from emsco._utils.text_table import text_table
 
     rows = [[one.source, one.tenant, one.day] for one in found]
@@ -131,7 +133,7 @@ def _open_table(begun: Sequence[OpenIntent]) -> str:
 
 
 def _amounts(amounts: Sequence[float], head: str) -> list[str]:
-    """Write amounts of money below a head, aligned right."""
+    """Format amounts of money, right-aligned under a heading."""
     from emsco.live.counters import money
 
     texts = [money(amount, "") for amount in amounts]

@@ -1,4 +1,4 @@
-"""`emsco state`: begin a state that services share, or accept that it has lost its data."""
+"""`emsco state`: initialize the shared state of services, or accept that it has lost its data."""
 
 from __future__ import annotations
 
@@ -19,29 +19,27 @@ _State = Annotated[
         help="The state of the service: redis://... or postgresql://...",
     ),
 ]
-_Deployment = Annotated[
-    str, typer.Option(help="The name of the deployment, as `emsco serve` is given it.")
-]
+_Deployment = Annotated[str, typer.Option(help="The name of the deployment, as for `emsco serve`.")]
 
 
 def init(state: _State, deployment: _Deployment) -> None:
-    """Begin the state of a deployment, once, before its first service is started.
+    """Initialize the state of a deployment, once, before its first service starts.
 
-    A service with sources that are paid for never does this by itself: it could not tell a new
-    state from one that has lost what was paid for. Do not let a script do it at every start.
+    A service with paid sources never does this itself, because it could not tell a new state from
+    one that has lost its data. Do not run it at every start.
     """
     from emsco.cli._print import print_text
     from emsco.serve.incarnation import begin
 
     new = _written(state, deployment, begin)
-    print_text(f"The state of {deployment} begins: incarnation {new.id}.")
+    print_text(f"The state of {deployment} is initialized: incarnation {new.id}.")
 
 
 def accept(state: _State, deployment: _Deployment) -> None:
-    """Accept a state that has lost its data, or another one, and let paid calls go on.
+    """Accept a state that has lost its data, or a different state, and resume paid calls.
 
-    Before that, find out what was lost. Requests whose ids the state no longer knows are decided
-    and paid for again, and the limits of the day begin anew.
+    Find out first what was lost. Requests whose ids are no longer in the state are decided and paid
+    for again, and the daily limits start over.
     """
     from emsco.cli._print import print_text
     from emsco.serve.incarnation import accept as write

@@ -91,8 +91,8 @@ class Source:
         set_field(self, "latency", _amount(self.latency, f"latency of source {self.name!r}"))
 
     def __repr__(self) -> str:
-        told = fields_beside(self, Source(self.name, cost=self.cost))
-        more = "".join(f", {name}={value!r}" for name, value in told.items())
+        fields = fields_beside(self, Source(self.name, cost=self.cost))
+        more = "".join(f", {name}={value!r}" for name, value in fields.items())
         return f"Source({self.name!r}, cost={self.cost!r}{more})"
 
 
@@ -162,8 +162,8 @@ class Costs:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sources", tuple(self.sources))
-        given = self.setups or {}
-        setups = {name: _amount(price, f"cost of setup {name!r}") for name, price in given.items()}
+        prices = self.setups or {}
+        setups = {name: _amount(price, f"cost of setup {name!r}") for name, price in prices.items()}
         object.__setattr__(self, "setups", FrozenMapping(setups))
         if not self.sources:
             raise CostsError("Costs must have at least one source, got none.")
@@ -193,8 +193,8 @@ class Costs:
             raise CostsError(f"No source names the setup {quoted(sorted(idle))}; remove it.")
 
     def __repr__(self) -> str:
-        told = {"setups": self.setups, "review": self.review, "unit": self.unit}
-        more = "".join(f", {name}={value!r}" for name, value in told.items() if value)
+        fields = {"setups": self.setups, "review": self.review, "unit": self.unit}
+        more = "".join(f", {name}={value!r}" for name, value in fields.items() if value)
         return f"Costs({list(self.sources)!r}{more})"
 
     @staticmethod
@@ -365,18 +365,20 @@ class Costs:
         lines = [f"unit = {toml_value(self.unit)}", ""] if self.unit else []
         lines.append("[sources]")
         for source in self.sources:
-            told = {"cost": source.cost} | fields_beside(
+            fields = {"cost": source.cost} | fields_beside(
                 source, Source(source.name, cost=source.cost)
             )
-            entry = told if len(told) > 1 else source.cost
+            entry = fields if len(fields) > 1 else source.cost
             lines.append(f"{toml_key(source.name)} = {toml_value(entry)}")
         if self.setups:
             lines += ["", "[setups]"]
             lines += [f"{toml_key(name)} = {toml_value(p)}" for name, p in self.setups.items()]
         if self.review is not None:
-            told = {"cost": self.review.cost} | fields_beside(self.review, Review(self.review.cost))
+            fields = {"cost": self.review.cost} | fields_beside(
+                self.review, Review(self.review.cost)
+            )
             lines += ["", "[review]"]
-            lines += [f"{name} = {toml_value(value)}" for name, value in told.items()]
+            lines += [f"{name} = {toml_value(value)}" for name, value in fields.items()]
         if path is not None:
             Path(path).write_text("\n".join([*lines, ""]), encoding="utf-8")
         return "\n".join([*lines, ""])

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from emsco._utils.text_table import html_table, shown, text_table
+from emsco._utils.text_table import html_table, row_positions, text_table
 from emsco.exceptions import DecisionsError, require
 
 ACCEPTED = ""
@@ -201,7 +201,7 @@ class Decisions:
         waited.flags.writeable = False
         return waited
 
-    def _given(self, name: str) -> Any:
+    def _stored(self, name: str) -> Any:
         """Return a field that may be left out; None if it follows from the others."""
         return self.__dict__.get(name)
 
@@ -212,7 +212,7 @@ class Decisions:
             return parts[0]
 
         def optional(name: str) -> NDArray[Any] | None:
-            if all(part._given(name) is None for part in parts):
+            if all(part._stored(name) is None for part in parts):
                 return None
             return np.concatenate([getattr(part, name) for part in parts])
 
@@ -240,9 +240,9 @@ class Decisions:
 
     def explained(self, factors: Sequence[Any]) -> Decisions:
         """Return the same decisions with the factors of each row."""
-        told = Decisions.__new__(Decisions)
-        told.__dict__.update(self.__dict__, factors=factors)
-        return told
+        copy = Decisions.__new__(Decisions)
+        copy.__dict__.update(self.__dict__, factors=factors)
+        return copy
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"Decisions never change; {name!r} cannot be set.")
@@ -269,8 +269,8 @@ class Decisions:
             self.exit_stage[rows],
             self.confidence[rows],
             self.cost[rows],
-            reason=None if self._given("reason") is None else self.reason[rows],
-            latency=None if self._given("latency") is None else self.latency[rows],
+            reason=None if self._stored("reason") is None else self.reason[rows],
+            latency=None if self._stored("latency") is None else self.latency[rows],
             index=None if self.index is None else self.index[rows],
         )
         if self.receipts is None and self.factors is None:
@@ -304,7 +304,7 @@ class Decisions:
         header = ["row", *(name for name in FIELDS if waited or name != "latency")]
         rows: list[list[object] | None] = [
             None if row is None else [row, *self[row][: len(header) - 1]]
-            for row in shown(len(self))
+            for row in row_positions(len(self))
         ]
         return header, rows
 

@@ -59,16 +59,16 @@ class StageDesign:
     names: tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        given = np.asarray(self.assignment)
-        if given.ndim != 1 or given.dtype.kind not in "iu":
+        stages = np.asarray(self.assignment)
+        if stages.ndim != 1 or stages.dtype.kind not in "iu":
             raise DesignError(
                 f"`assignment` must have one integer per source, got {self.assignment!r}."
             )
-        if (given < -1).any():
-            raise DesignError(f"A stage must be >= 0, or -1 for unused; got {given.min()}.")
-        if not (given >= 0).any():
+        if (stages < -1).any():
+            raise DesignError(f"A stage must be >= 0, or -1 for unused; got {stages.min()}.")
+        if not (stages >= 0).any():
             raise DesignError("A design must buy at least one source; all are unused.")
-        assignment = compress(given)
+        assignment = compress(stages)
         assignment.flags.writeable = False
         object.__setattr__(self, "assignment", assignment)
         if self.names is not None:

@@ -95,23 +95,23 @@ class Evaluation:
         self._freeze_comparison()
 
     def _freeze_label_accepted(self) -> None:
-        given = FrozenMapping(self.label_accepted)
-        if not given and len(self.class_rows) == 2:
+        accepted = FrozenMapping(self.label_accepted)
+        if not accepted and len(self.class_rows) == 2:
             # Accepted under a label: the right rows of its class, the wrong ones of the other.
             first, second = self.class_rows
             wrong = {c: self.class_accepted[c] - self.class_right[c] for c in self.class_rows}
             right = self.class_right
-            given = FrozenMapping(
+            accepted = FrozenMapping(
                 {first: right[first] + wrong[second], second: right[second] + wrong[first]}
             )
-        object.__setattr__(self, "label_accepted", given)
-        if not given:
+        object.__setattr__(self, "label_accepted", accepted)
+        if not accepted:
             return
-        if not isclose(sum(given.values()), self.accepted, rel_tol=1e-5, abs_tol=1e-8):
+        if not isclose(sum(accepted.values()), self.accepted, rel_tol=1e-5, abs_tol=1e-8):
             raise DecisionsError(f"label_accepted must sum to accepted: {self!r}.")
         for label, count in self.class_right.items():
             # The two counts sum the same weights in different orders.
-            if given.get(label, 0) < count * (1 - 1e-9):
+            if accepted.get(label, 0) < count * (1 - 1e-9):
                 raise DecisionsError(f"More are right than accepted as {label!r}: {self!r}.")
 
     def _freeze_comparison(self) -> None:
@@ -176,11 +176,11 @@ class Evaluation:
         return share_of(self.waited, self.rows)
 
     def __str__(self) -> str:
-        told = (
+        summary = (
             f"{self.accuracy:.1%} right of the {self.coverage:.1%} accepted, for "
             f"{cell(self.cost)} per row"
         )
-        return "; ".join([told, *(f"of {c!r} {words}" for c, words in self.by_class().items())])
+        return "; ".join([summary, *(f"of {c!r} {words}" for c, words in self.by_class().items())])
 
     def by_class(self, width: int = 0) -> dict[Any, str]:
         """Describe for each class its shares rejected and missed, its recall and its precision.
@@ -188,7 +188,7 @@ class Evaluation:
         Figures that are unknown for a class are left out. Shares take at least `width` characters,
         so that the lines of several classes can be aligned.
         """
-        told = {}
+        texts = {}
         for label, rows in self.class_rows.items():
             parts = [
                 f"{self.rejected[label]:>{width}.1%} rejected",
@@ -198,8 +198,8 @@ class Evaluation:
                 parts.append(f"recall {self.recall[label]:>{width}.1%}")
             if self.label_accepted.get(label):
                 parts.append(f"precision {self.precision[label]:>{width}.1%}")
-            told[label] = ", ".join(parts) if rows else "no rows of this class"
-        return told
+            texts[label] = ", ".join(parts) if rows else "no rows of this class"
+        return texts
 
     def loss(
         self, *, review: Review | None = None, error_cost: float | Mapping[Any, float] = 0.0
@@ -336,9 +336,9 @@ def evaluate_known(
 
     class_rows, class_accepted, class_right = count(None), count(decisions.accepted), count(right)
     weights = np.ones(len(truth)) if weight is None else weight
-    given, places = np.unique(decisions.label[decisions.accepted], return_inverse=True)
+    assigned, places = np.unique(decisions.label[decisions.accepted], return_inverse=True)
     of_each = None if weight is None else weight[decisions.accepted]
-    as_label = np.bincount(places, of_each, minlength=len(given)).tolist()
+    as_label = np.bincount(places, of_each, minlength=len(assigned)).tolist()
     return Evaluation(
         rows=sum(class_rows.values()),
         accepted=sum(class_accepted.values()),
@@ -350,5 +350,5 @@ def evaluate_known(
         waited=float(decisions.latency @ weights),
         worst_latency=float(decisions.latency.max(initial=0.0)),
         label_accepted=dict.fromkeys(class_rows, 0)
-        | dict(zip(given.tolist(), as_label, strict=True)),
+        | dict(zip(assigned.tolist(), as_label, strict=True)),
     )

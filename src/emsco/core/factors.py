@@ -66,12 +66,12 @@ class Factors:
         return fsum([self.base, *(contribution for _, contribution in self.features)])
 
     def __str__(self) -> str:
-        told = f"{self.label!r} at stage {self.stage}: "
+        head = f"{self.label!r} at stage {self.stage}: "
         if self.base is None:
-            return f"{told}no factors. {self.why_none}"
+            return f"{head}no factors. {self.why_none}"
         lines = [(self.base, "base")]
         lines += [(contribution, feature) for feature, contribution in self.features]
         width = max(len(f"{amount:+.4g}") for amount, _ in lines)
-        shown = [f"{f'{amount:+.4g}':>{width + 2}}  {name}" for amount, name in lines]
+        rows = [f"{f'{amount:+.4g}':>{width + 2}}  {name}" for amount, name in lines]
         base = f"The base is the score of {self.reference}."
-        return "\n".join([f"{told}score {self.score:.4g}", *shown, base])
+        return "\n".join([f"{head}score {self.score:.4g}", *rows, base])

@@ -9,7 +9,7 @@ from typing import Any, overload
 
 import numpy as np
 
-from emsco._utils.text_table import cell, html_table, shown, text_table
+from emsco._utils.text_table import cell, html_table, row_positions, text_table
 from emsco.core.caution import AUTO, standard_errors
 from emsco.core.costs import Costs
 from emsco.core.design import StageDesign
@@ -138,8 +138,8 @@ class ParetoFront(Sequence[Candidate]):
         self._candidates: tuple[Candidate, ...] = ()
         if best:
             points = np.array(list(best))
-            kept = _moocore().is_nondominated(points, maximise=_MAXIMISE)
-            undominated = [c for c, keep in zip(best.values(), kept, strict=True) if keep]
+            mask = _moocore().is_nondominated(points, maximise=_MAXIMISE)
+            undominated = [c for c, keep in zip(best.values(), mask, strict=True) if keep]
             self._candidates = tuple(
                 sorted(undominated, key=lambda c: (c.evaluation.cost, c.objectives))
             )
@@ -197,9 +197,11 @@ class ParetoFront(Sequence[Candidate]):
 
     def thinned(self, places: Sequence[int], note: str) -> ParetoFront:
         """Keep some candidates, in their order; `note` says so under every table."""
-        kept = [self._candidates[place] for place in sorted(places)]
-        told = f"{self._measured_on} {note}".strip()
-        return ParetoFront(kept, self._costs, told, luck=self._luck, repeats=self._repeats)
+        selected = [self._candidates[place] for place in sorted(places)]
+        measured_on = f"{self._measured_on} {note}".strip()
+        return ParetoFront(
+            selected, self._costs, measured_on, luck=self._luck, repeats=self._repeats
+        )
 
     def merge(self, *others: ParetoFront) -> ParetoFront:
         """Merge fronts whose sources cost the same in total.
@@ -213,13 +215,13 @@ class ParetoFront(Sequence[Candidate]):
                     f"and {other._costs.total}."
                 )
         fronts = (self, *others)
-        told = dict.fromkeys(front._measured_on for front in fronts if front._measured_on)
+        notes = dict.fromkeys(front._measured_on for front in fronts if front._measured_on)
         together = [c for front in fronts for c in front._candidates]
         known = [front._luck for front in fronts if front._luck is not None]
         return ParetoFront(
             together,
             self._costs,
-            "; ".join(sorted(told)),
+            "; ".join(sorted(notes)),
             luck=max(known) if len(known) == len(fronts) else None,
             repeats=max(front._repeats for front in fronts),
         )
@@ -291,10 +293,10 @@ class ParetoFront(Sequence[Candidate]):
             raise SelectionError("The front is empty: no candidate accepts any row.")
         place = bounds.choose(self.figures, self._costs, z, self._repeats)
         if place is None:
-            told, closest = why_not(
+            message, closest = why_not(
                 bounds, self.figures, self._costs, z, self._repeats, self.__getitem__
             )
-            raise SelectionError(told, closest=self._candidates[closest])
+            raise SelectionError(message, closest=self._candidates[closest])
         return self._candidates[place]
 
     def _columns(self) -> dict[str, list[Any]]:
@@ -325,7 +327,7 @@ class ParetoFront(Sequence[Candidate]):
         columns = self._columns()
         rows: list[list[object] | None] = [
             None if i is None else [i, *(column[i] for column in columns.values())]
-            for i in shown(len(self))
+            for i in row_positions(len(self))
         ]
         return ["", *columns], rows
 

@@ -92,25 +92,25 @@ def _spelled(label: Any) -> str:
     return str(label).strip().casefold()
 
 
-def _read(given: Any, what: str) -> Any:
+def _read(raw: Any, what: str) -> Any:
     """Check one value per row, and return them as numpy or scikit-learn can take them."""
-    if isinstance(given, np.ma.MaskedArray):
-        _refuse(given.mask, what, "it is masked")
-        return given
-    nullable = getattr(getattr(given, "dtype", None), "numpy_dtype", None)  # of Int64, boolean, ...
-    if nullable is not None and hasattr(given, "isna"):
-        _refuse(given.isna().to_numpy(), what, "it is missing")
-        return given.to_numpy(dtype=nullable)
+    if isinstance(raw, np.ma.MaskedArray):
+        _refuse(raw.mask, what, "it is masked")
+        return raw
+    nullable = getattr(getattr(raw, "dtype", None), "numpy_dtype", None)  # of Int64, boolean, ...
+    if nullable is not None and hasattr(raw, "isna"):
+        _refuse(raw.isna().to_numpy(), what, "it is missing")
+        return raw.to_numpy(dtype=nullable)
     try:
         # A list with texts would be an array of texts, and a missing value the text 'nan'.
-        kind = object if isinstance(given, list | tuple) else None
-        values = np.asarray(given, dtype=kind)
+        kind = object if isinstance(raw, list | tuple) else None
+        values = np.asarray(raw, dtype=kind)
     except ValueError:  # such as lists of different lengths, which scikit-learn refuses
-        return given
+        return raw
     if values.ndim == 2 and values.shape[1] == 1:  # scikit-learn takes a column, with a warning
         values = values[:, 0]
     if values.ndim != 1:
-        return given
+        return raw
     if values.dtype.kind == "f":
         _refuse(np.isnan(values), what, "it is NaN")
     elif values.dtype.kind in "mM":
@@ -119,7 +119,7 @@ def _read(given: Any, what: str) -> Any:
         listed = values.tolist()
         _refuse(np.array([is_missing(value) for value in listed], bool), what, "it is missing")
         _refuse_mixed(listed, what)
-    return given
+    return raw
 
 
 def _refuse(missing: Any, what: str, why: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from emsco._utils.text_table import cell, html_table, shown, text_table
+from emsco._utils.text_table import cell, html_table, row_positions, text_table
 from emsco.core.decisions import Decisions
 from emsco.core.evaluation import Evaluation, evaluate_known, share_counts
 from emsco.core.front import Candidate
@@ -104,7 +104,7 @@ class ScoredFront(Sequence[ScoredCandidate]):
         columns = self._columns()
         rows: list[list[object] | None] = [
             None if i is None else [i, *(column[i] for column in columns.values())]
-            for i in shown(len(self))
+            for i in row_positions(len(self))
         ]
         return ["", *columns], rows, self.measured_on
 
@@ -146,9 +146,9 @@ class FreshDifference(NamedTuple):
 
     def __str__(self) -> str:
         of = "" if self.label is None else f" of {self.label!r}"
-        shown = cell if self.figure == "cost" else "{:.1%}".format
+        show = cell if self.figure == "cost" else "{:.1%}".format
         return (
-            f"{self.figure}{of}: {shown(self.fresh)} fresh, {shown(self.selected)} selected, "
+            f"{self.figure}{of}: {show(self.fresh)} fresh, {show(self.selected)} selected, "
             f"{self.errors:.2g} standard errors"
         )
 

@@ -203,14 +203,14 @@ class Bounds:
 
     def sentence(self, z: float, n_front: int) -> str:
         """Describe the rule by which a candidate is chosen."""
-        asked = self.asked()
-        within = f" with {' and '.join(map(str, asked))}" if asked else ""
-        told = f"Rule: {BEST[self.by]} of {n_front:,} candidates{within}"
-        if any(bound.margin(z) for bound in asked) or (self.by == "accuracy" and z):
-            told += f"; shares of rows must meet their bounds with a margin of {margin_text(z)}"
+        bounds = self.asked()
+        within = f" with {' and '.join(map(str, bounds))}" if bounds else ""
+        text = f"Rule: {BEST[self.by]} of {n_front:,} candidates{within}"
+        if any(bound.margin(z) for bound in bounds) or (self.by == "accuracy" and z):
+            text += f"; shares of rows must meet their bounds with a margin of {margin_text(z)}"
         if self.by in ("coverage", "fitness", "loss"):
-            told += f"; {self.by} is used as counted"
-        return f"{told}."
+            text += f"; {self.by} is used as counted"
+        return f"{text}."
 
 
 def why_not(
@@ -226,21 +226,21 @@ def why_not(
     For each bound, the explanation has the best value with the other bounds as given. `name_of`
     describes the candidate at a position.
     """
-    asked = bounds.asked()
-    short = [bound.shortfalls(figures, z, repeats) for bound in asked]
+    limits = bounds.asked()
+    short = [bound.shortfalls(figures, z, repeats) for bound in limits]
     longest = np.where(figures.worst_latency > 0, figures.worst_latency, 1.0)
     units: dict[str, Any] = {"cost": costs.total or 1.0, "worst_latency": longest}
-    shares = [by / units.get(bound.word, 1.0) for bound, by in zip(asked, short, strict=True)]
+    shares = [by / units.get(bound.word, 1.0) for bound, by in zip(limits, short, strict=True)]
     closest = int(np.argmin(np.sum(shares, axis=0)))
-    failed = [bound.name for bound, by in zip(asked, short, strict=True) if by[closest]]
-    margin = any(bound.margin(z) for bound in asked)
-    told = [
-        f"No candidate meets {' and '.join(map(str, asked))}"
+    failed = [bound.name for bound, by in zip(limits, short, strict=True) if by[closest]]
+    margin = any(bound.margin(z) for bound in limits)
+    sentences = [
+        f"No candidate meets {' and '.join(map(str, limits))}"
         + f", for shares of rows with a margin of {margin_text(z)}" * margin
         + f"; the closest, {name_of(closest)}, fails {', '.join(failed)}."
     ]
     best = []
-    for i, bound in enumerate(asked):
+    for i, bound in enumerate(limits):
         others = [by == 0 for k, by in enumerate(short) if k != i]
         left = bound.values(figures, z, repeats)[_all_of(others, len(figures))]
         if left.size:
@@ -250,16 +250,16 @@ def why_not(
             )
         else:
             best.append(f"{bound.name}: no candidate meets the other bounds")
-    others_fixed = ", with the other bounds as given" * (len(asked) > 1)
-    told.append(f"At best{others_fixed}: {'; '.join(best)}.")
+    others_fixed = ", with the other bounds as given" * (len(limits) > 1)
+    sentences.append(f"At best{others_fixed}: {'; '.join(best)}.")
     if margin:
         counted = bounds.choose(figures, costs, 0.0, repeats)
-        told.append(
+        sentences.append(
             "No candidate meets them without the margin (caution=0) either."
             if counted is None
             else f"Without the margin, caution=0 gives {name_of(counted)}."
         )
-    return " ".join(told), closest
+    return " ".join(sentences), closest
 
 
 def _check_number(name: str, value: object) -> None:

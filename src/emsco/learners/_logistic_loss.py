@@ -20,7 +20,7 @@ from emsco.rows.encoding import Array
 _FEW = 4  # up to so many sets, products of all pairs of columns do not pay off
 _BLOCK = 2**16  # rows x sets x scores at a time: what fits into the cache with its products
 _MOST_PRODUCTS = 2**20  # of columns, computed at a time: 8 MB
-_KEPT = 2**23  # products of columns kept between rounds; if there are more, none is kept
+_MAX_CACHED = 2**23  # products of columns kept between rounds; if there are more, none is kept
 _MANY_SCORES = 8  # from here on, one product for all pairs of scores is faster than one for each
 
 
@@ -195,7 +195,7 @@ class Loss:
         widest = n_columns if n_sets <= _FEW else self._n_products
         at_once = _BLOCK // (n_sets * rows.n_scores)
         self._size = max(1, min(at_once, _MOST_PRODUCTS // widest))
-        self._kept: list[Array] = []
+        self._cache: list[Array] = []
         n_values = min(self._size, self._n_rows) * n_sets
         self._scores = np.empty(rows.n_scores * n_values)
         self._n_values = n_values
@@ -284,13 +284,13 @@ class Loss:
 
     def _products(self, number: int, block: slice) -> Array:
         """Return the products of all pairs of columns, products x rows of the block."""
-        if number < len(self._kept):
-            return self._kept[number]
+        if number < len(self._cache):
+            return self._cache[number]
         first, second = self._pairs
         products: Array = self._rows.columns[first, block]
         products *= self._weighted[second, block]
-        if self._n_products * self._n_rows <= _KEPT:
-            self._kept.append(products)
+        if self._n_products * self._n_rows <= _MAX_CACHED:
+            self._cache.append(products)
         return products
 
     def _add_own(self, curvature: Array, block: slice, bends: Array) -> None:

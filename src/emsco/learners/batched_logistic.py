@@ -177,14 +177,14 @@ def _read_columns(
     """Read rows as their encoding needs them; raise an error that names an invalid value."""
     values = {}
     for name, learned in encoding.items():
-        given = columns[name][rows]
-        values[name] = read(learned, given)
+        column = columns[name][rows]
+        values[name] = read(learned, column)
         bad = invalid(values[name], missing_seen=learned.missing_seen)
         if bad is not None:
             at = int(np.argmax(bad))
             value, row = values[name][at : at + 1], int(rows[at])
             refuse_invalid(
-                value, name, missing_seen=learned.missing_seen, first_row=row, raw=given[at:]
+                value, name, missing_seen=learned.missing_seen, first_row=row, raw=column[at:]
             )
     return values
 

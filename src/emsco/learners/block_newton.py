@@ -112,14 +112,14 @@ class SumRequest:
     trials: Sequence[tuple[NDArray[np.intp], Trial]]
 
 
-def sum_chunk(chunk: Chunk, asked: SumRequest) -> list[Sums]:
+def sum_chunk(chunk: Chunk, request: SumRequest) -> list[Sums]:
     """Sum what is asked for over the rows of a chunk."""
     totals: list[Sums] = []
-    for first_row, batch in batches_of(chunk, asked.encoded.names):
-        rows = asked.encoded.rows(batch, first_row)
+    for first_row, batch in batches_of(chunk, request.encoded.names):
+        rows = request.encoded.rows(batch, first_row)
         sums = [
             Loss(_taken(rows, columns), 1).evaluate(trial.weights, curved=trial.curved)
-            for columns, trial in asked.trials
+            for columns, trial in request.trials
         ]
         totals = _added(totals, sums)
     return totals
@@ -281,9 +281,9 @@ class _Fits:
 
     def _sum(self, trials: list[tuple[NDArray[np.intp], Trial]]) -> list[Sums]:
         """Sum over all chunks, in their order."""
-        asked = SumRequest(self._encoded, trials)
+        request = SumRequest(self._encoded, trials)
         totals: list[Sums] = []
-        for sums in self._blocks.engine.map(sum_chunk, self._blocks.chunks, shared=asked):
+        for sums in self._blocks.engine.map(sum_chunk, self._blocks.chunks, shared=request):
             totals = _added(totals, sums)
         return totals
 

@@ -113,26 +113,26 @@ class OnnxModel:
 
     def _inputs(self, X: Any) -> dict[str, NDArray[Any]]:
         """Return the inputs of the model."""
-        asked = self._session.get_inputs()
-        if len(asked) == 1:
-            return {asked[0].name: np.asarray(X).astype(_dtype(asked[0]))}
-        columns = pick(X, [each.name for each in asked])
+        inputs = self._session.get_inputs()
+        if len(inputs) == 1:
+            return {inputs[0].name: np.asarray(X).astype(_dtype(inputs[0]))}
+        columns = pick(X, [each.name for each in inputs])
         return {
             each.name: plain(columns[each.name])
             .astype(_dtype(each))
             .reshape(-1, *[1] * (len(each.shape) - 1))
-            for each in asked
+            for each in inputs
         }
 
     def __getstate__(self) -> dict[str, Any]:
         return {"content": self.content}  # a session can be neither copied nor pickled
 
 
-def _dtype(asked: Any) -> Any:
-    kind = asked.type.removeprefix("tensor(").removesuffix(")")
+def _dtype(tensor: Any) -> Any:
+    kind = tensor.type.removeprefix("tensor(").removesuffix(")")
     if kind not in _NUMPY_OF:
         raise ModelError(
-            f"The input {asked.name!r} of the model has the type {asked.type}, which is not "
+            f"The input {tensor.name!r} of the model has the type {tensor.type}, which is not "
             "supported."
         )
     return _NUMPY_OF[kind]

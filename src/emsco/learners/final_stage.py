@@ -45,8 +45,8 @@ class FinalStage:
 
     def __call__(self, columns: Columns) -> Sequence[NDArray[np.float64]]:
         """Return probability 1 for the class that the model answers, and 0 for the others."""
-        given = assemble(self.container, self.features, columns)
-        answers = predict_labels(self.model, given, len(columns[self.features[0]]))
+        X = assemble(self.container, self.features, columns)
+        answers = predict_labels(self.model, X, len(columns[self.features[0]]))
         codes = answer_codes(answers, self.classes)
         return list(np.eye(len(self.classes))[:, codes])
 
@@ -87,12 +87,12 @@ def predict_labels(final: Any, X: Any, n_rows: int) -> NDArray[Any]:
 
 def answer_codes(answers: Any, classes: NDArray[Any]) -> NDArray[np.intp]:
     """Return the position of each answer of a final model among the classes."""
-    given = np.asarray(answers)
-    codes = np.searchsorted(classes, given).clip(max=len(classes) - 1)
-    unknown = classes[codes] != given
+    labels = np.asarray(answers)
+    codes = np.searchsorted(classes, labels).clip(max=len(classes) - 1)
+    unknown = classes[codes] != labels
     if unknown.any():
         raise ClassesError(
-            f"The final model answers {given[unknown].tolist()[0]!r}, which is not a class of "
+            f"The final model answers {labels[unknown].tolist()[0]!r}, which is not a class of "
             "the training rows; fit on rows with this class."
         )
     return codes

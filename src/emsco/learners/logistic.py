@@ -71,12 +71,12 @@ class LinearFit:
     def of(cls, estimator: LogisticRegression) -> LinearFit:
         """Copy the numbers of a fitted estimator."""
         steps = tuple(np.asarray(estimator.n_iter_).tolist())
-        return cls(_kept(estimator.coef_), _kept(estimator.intercept_), steps)
+        return cls(_read_only_copy(estimator.coef_), _read_only_copy(estimator.intercept_), steps)
 
     @classmethod
     def from_numbers(cls, weights: Array, intercepts: Array, n_steps: int) -> LinearFit:
         """Copy weights and intercepts that were fitted in so many steps."""
-        return cls(_kept(weights), _kept(intercepts), (n_steps,))
+        return cls(_read_only_copy(weights), _read_only_copy(intercepts), (n_steps,))
 
     def estimator(self, classes: NDArray[Any]) -> LogisticRegression:
         """Return a scikit-learn estimator with these numbers."""
@@ -88,10 +88,10 @@ class LinearFit:
         return made
 
 
-def _kept(numbers: Array) -> Array:
-    kept = numbers.copy(order="K")  # so that a file has the same bytes
-    kept.flags.writeable = False
-    return kept
+def _read_only_copy(numbers: Array) -> Array:
+    copy = numbers.copy(order="K")  # so that a file has the same bytes
+    copy.flags.writeable = False
+    return copy
 
 
 @dataclass(frozen=True)

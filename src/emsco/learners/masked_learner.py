@@ -50,8 +50,8 @@ def _fit_one(
     stage = EstimatorStage(
         clone(training.learner.estimator), None, training.container, names, training.classes
     )
-    routed = params | {"sources": _positions(training.sources, names)}
-    return stage.fit(columns, labels, routed).estimator
+    fit_params = params | {"sources": _positions(training.sources, names)}
+    return stage.fit(columns, labels, fit_params).estimator
 
 
 def _positions(sources: Sequence[Sequence[str]], names: Sequence[str]) -> list[list[int]] | None:

@@ -50,8 +50,8 @@ class ChoosingMixin(FreshRowsMixin):
         check_refit(refit, learner_of(self.estimator))
         select: Any = bounds if candidate is None else candidate
         if candidate is None and not bounds.keys() - {"caution"}:
-            told = self.select
-            select = {**told, **bounds} if isinstance(told, Mapping) else bounds or told
+            default = self.select
+            select = {**default, **bounds} if isinstance(default, Mapping) else bounds or default
         self._choose(select, refit)
         return self
 
@@ -72,7 +72,7 @@ class ChoosingMixin(FreshRowsMixin):
                 selected = selected._replace(candidate=most_alike(found.front, select))
             else:
                 selected = self._select(select, found)
-        candidate, rule, asked = selected
+        candidate, rule, bounds = selected
         cascade = None
         if refit or found.evaluated is not None:
             cascade = found.cascade(candidate, refit, self.guard)
@@ -82,7 +82,7 @@ class ChoosingMixin(FreshRowsMixin):
             None if cascade is None else cascade.decider_,
             is_refitted=bool(refit) or found.evaluated is None,
             rule=rule,
-            asked=asked,
+            asked=bounds,
         )
         self.found_, self.choice_ = found, choice  # last, so that an error changes nothing
 

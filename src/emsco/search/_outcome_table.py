@@ -97,7 +97,7 @@ class FitRecord(NamedTuple):
     accepted: Words  # thresholds x sets x words
     right: Words
     labels: Words  # bits of the label's code x sets x words; none with two classes
-    kept: dict[int, tuple[NDArray[np.float64], NDArray[np.uint8]]]  # by position; of some sets
+    outcomes: dict[int, tuple[NDArray[np.float64], NDArray[np.uint8]]]  # by position; of some sets
 
 
 class OutcomeTable:
@@ -151,7 +151,7 @@ class OutcomeTable:
         n_bits = (n_classes - 1).bit_length() if n_classes > 2 else 0
         self._labels = np.empty((n_bits, 0, n_words), dtype=np.uint64)
         self._sets = np.empty((0, -(-n_sources // 64)), dtype=np.uint64)
-        self._kept: dict[int, tuple[NDArray[np.float64], NDArray[np.uint8]]] = {}
+        self._outcomes: dict[int, tuple[NDArray[np.float64], NDArray[np.uint8]]] = {}
         self._past: FitRecord | None = None
 
     @property
@@ -209,8 +209,8 @@ class OutcomeTable:
         sets = self._sets[: len(self)]
         n_members = np.unpackbits(sets.view(np.uint8), axis=1).sum(axis=1)
         looked_at = np.flatnonzero((n_members == 1) | (n_members == self.n_sources)).tolist()
-        kept = {place: self._kept[place] for place in looked_at if place in self._kept}
-        return FitRecord(sets, self.accepted, self.right, self.labels, kept)
+        outcomes = {place: self._outcomes[place] for place in looked_at if place in self._outcomes}
+        return FitRecord(sets, self.accepted, self.right, self.labels, outcomes)
 
     def could_hold(self, past: FitRecord) -> bool:
         """Return whether a record is consistent with these rows.
@@ -226,7 +226,7 @@ class OutcomeTable:
                 return False
             if len(past.labels) and ((accepted & is_true) != right).any():
                 return False
-        for place, (confidence, label) in past.kept.items():
+        for place, (confidence, label) in past.outcomes.items():
             if (label >= self.thresholds.shape[1]).any():
                 return False
             for i, (accepted, right) in enumerate(self._bits(confidence[None], label[None])):
@@ -258,10 +258,10 @@ class OutcomeTable:
         confidence = np.empty((len(sets), self.n_rows))
         label = np.empty((len(sets), self.n_rows), dtype=np.uint8)
         dropped = np.array(
-            [place not in self._kept for place in positions.tolist()], dtype=np.bool_
+            [place not in self._outcomes for place in positions.tolist()], dtype=np.bool_
         )
         for i in np.flatnonzero(~dropped):
-            confidence[i], label[i] = self._kept[positions[i]]
+            confidence[i], label[i] = self._outcomes[positions[i]]
         if dropped.any():
             confidence[dropped], label[dropped] = self._fit(sets[dropped])
         return confidence, label
@@ -304,8 +304,8 @@ class OutcomeTable:
             confidence, label = self._fit(part)
             self._pack(confidence, label)
             room = max(self.memory // (9 * self.n_rows) - len(self), 0)
-            kept = zip(confidence[:room], label[:room], strict=True)
-            self._kept.update(enumerate(kept, start=len(self)))
+            outcomes = zip(confidence[:room], label[:room], strict=True)
+            self._outcomes.update(enumerate(outcomes, start=len(self)))
             self._count(part, keys[start : start + at_once])
 
     def _remember(self, sets: Sets, keys: NDArray[Any]) -> int:
@@ -326,8 +326,8 @@ class OutcomeTable:
             self._accepted[:, places] = self._past.accepted[:, places]
             self._right[:, places] = self._past.right[:, places]
             self._labels[:, places] = self._past.labels[:, places]
-            kept = self._past.kept.items()
-            self._kept.update(item for item in kept if first <= item[0] < first + same)
+            outcomes = self._past.outcomes.items()
+            self._outcomes.update(item for item in outcomes if first <= item[0] < first + same)
         if same < len(sets):
             self._past = None  # it has ended, or this run differs from here on
         if same:

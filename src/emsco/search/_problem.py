@@ -128,9 +128,9 @@ class Problem:
         prices = [*(source.cost for source in self.costs.sources), *self.costs.setups.values()]
         decimals = [Decimal(repr(price)) for price in prices]
         digits = max(0, *(-int(price.normalize().as_tuple().exponent) for price in decimals))
-        spent = sum(decimals) * self.n_rows
-        if spent:
-            digits = min(digits, (Decimal(2**53) / spent).adjusted())
+        total = sum(decimals) * self.n_rows
+        if total:
+            digits = min(digits, (Decimal(2**53) / total).adjusted())
         return Decimal(1).scaleb(digits)
 
     def _units(self, price: float) -> int:
@@ -232,8 +232,8 @@ class Problem:
         if limited:
             missed = counted.class_accepted - counted.class_right
             rejected = self.class_rows - counted.class_accepted
-            kept = (missed <= self.most_missed) & (rejected <= self.most_rejected)
-            feasible = feasible & kept.all(axis=1)
+            within = (missed <= self.most_missed) & (rejected <= self.most_rejected)
+            feasible = feasible & within.all(axis=1)
         return Counts(feasible, counted.accepted, counted.right, counted.paid)
 
     def _count(

@@ -217,14 +217,14 @@ class _Bar:
         self.bar = rich.Progress(
             rich.TextColumn("{task.description}", markup=False),
             rich.BarColumn(_BAR_WIDTH),
-            rich.TextColumn("{task.fields[told]}", markup=False),
+            rich.TextColumn("{task.fields[details]}", markup=False),
             console=console,
             transient=True,
             auto_refresh=False,  # no thread: user code may fork
             # Text printed to a terminal goes above the bar; a file still gets what is written.
             redirect_stdout=sys.stdout is not None and sys.stdout.isatty(),
         )
-        self.task = self.bar.add_task("", total=1.0, told="")
+        self.task = self.bar.add_task("", total=1.0, details="")
 
     def show(self, state: State) -> None:
         width = self.console.width
@@ -233,8 +233,8 @@ class _Bar:
             self.say(_line(state, width))
             return
         head = _head(state)
-        told = _known(state, width - len(head) - _BAR_WIDTH - 2)
-        self.bar.update(self.task, description=head, completed=state["done"], told=told)
+        details = _known(state, width - len(head) - _BAR_WIDTH - 2)
+        self.bar.update(self.task, description=head, completed=state["done"], details=details)
         self.bar.start()
         self.bar.refresh()
 

@@ -17,7 +17,7 @@ from emsco.exceptions import SearchError, quoted
 
 _MOST_STAGES = 128  # a stage must fit into one byte
 _MOST_BITS = 61  # stages that fit into one word
-_SHOWN = 32  # most stages of a design in a message
+_MAX_STAGES = 32  # most stages of a design in a message
 
 
 def check_designs(
@@ -106,4 +106,4 @@ def check_thresholds(proposed: Any, n_designs: int, max_stages: int, n_threshold
 
 def design_text(design: NDArray[Any]) -> str:
     """Format a design for a message."""
-    return f"[{quoted(design.tolist(), most=_SHOWN)}]"
+    return f"[{quoted(design.tolist(), most=_MAX_STAGES)}]"

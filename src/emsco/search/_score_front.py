@@ -96,13 +96,13 @@ class FreshRowsMixin(ResultMixin):
         """
         self._check_is_chosen()
         choice, front = self.choice_, self.front_
-        told = sentences_of_choice(
+        summary = sentences_of_choice(
             choice.candidate, self.all_sources_, front, self.classes_, choice.rule, choice.asked
         )
         if X is None:
             if y is not None or population is not None:
                 raise ClassesError("`y` and `population` need fresh rows; give the rows as X.")
-            return told
+            return summary
         cascade = self._chosen()
         truth = self._known_truth(X, y, population)
         selected = choice.candidate.evaluation
@@ -124,7 +124,7 @@ class FreshRowsMixin(ResultMixin):
             choice.asked,
             population,
         )
-        return f"{told}\n{fresh}"
+        return f"{summary}\n{fresh}"
 
     def score_front(
         self,

@@ -262,12 +262,12 @@ class CascadeSearchCV(ChoosingMixin, ClassifierMixin, BaseEstimator):
         fit_params, split_params = self._routed(params)
         with Progress(self.callback, self.verbose) as progress:
             progress.phase("read")
-            given = self._read(X, y, fit_params)._replace(groups=params.get("groups"))
+            data = self._read(X, y, fit_params)._replace(groups=params.get("groups"))
             if drawn is not None:
-                given = given._replace(all_rows=drawn.training(given.rows.names))
-            training = given.training
-            folds = self._fold(given, split_params, seeds)
-            posing = self._pose(given, folds)
+                data = data._replace(all_rows=drawn.training(data.rows.names))
+            training = data.training
+            folds = self._fold(data, split_params, seeds)
+            posing = self._pose(data, folds)
             problem = posing.problem(training)
             rng = np.random.default_rng(seeds.randint(2**31))
             strategy = default_search(problem) if self.search is None else self.search
@@ -276,7 +276,7 @@ class CascadeSearchCV(ChoosingMixin, ClassifierMixin, BaseEstimator):
             problem.table.watch(progress.fitted)
             keeping: AbstractContextManager[int] = nullcontext(0)
             if checkpoint is not None:
-                run = describe_run(training, given.answers, folds, problem, strategy)
+                run = describe_run(training, data.answers, folds, problem, strategy)
                 keeping = checkpoint.keeping(problem.table, run)
             with keeping as n_past:
                 if n_past:
@@ -294,7 +294,7 @@ class CascadeSearchCV(ChoosingMixin, ClassifierMixin, BaseEstimator):
                 luck = measure_luck(problem, parts, n_designs, by_stage=self.threshold == AUTO)
             self.__dict__.pop("choice_", None)  # it was chosen from another front
             self.found_ = FittedSearch.of(
-                result, reference, given, posing, strategy, self.final, luck
+                result, reference, data, posing, strategy, self.final, luck
             )
             progress.phase("refit")
             self._choose(self.select, self.refit)
@@ -337,24 +337,24 @@ class CascadeSearchCV(ChoosingMixin, ClassifierMixin, BaseEstimator):
             training.values(name)  # before any fit: infinity raises an error
         return SearchInput(layout, rows, costs, training, answers)
 
-    def _fold(self, given: SearchInput, split_params: dict[str, Any], seeds: Any) -> list[Fold]:
+    def _fold(self, data: SearchInput, split_params: dict[str, Any], seeds: Any) -> list[Fold]:
         """Return the folds: the rows to fit on, and the rows to evaluate designs on."""
-        labels = given.training.labels
+        labels = data.training.labels
         splitter = check_cv(self.cv, labels, classifier=True)
         if split_params.get("groups") is not None:
             split_params = {
                 **split_params,
                 "groups": read_groups(split_params["groups"], len(labels)),
             }
-        splits = splitter.split(given.rows.table, labels, **split_params)
+        splits = splitter.split(data.rows.table, labels, **split_params)
         return make_folds(splits, labels, self.max_rows, seeds)
 
-    def _pose(self, given: SearchInput, folds: list[Fold]) -> ProblemSpec:
+    def _pose(self, data: SearchInput, folds: list[Fold]) -> ProblemSpec:
         """Collect everything that defines the problem, except what fits."""
         return ProblemSpec(
-            costs=given.costs,
+            costs=data.costs,
             folds=folds,
-            answers=given.answers,
+            answers=data.answers,
             threshold=self.threshold,
             max_stages=self.max_stages,
             allow_unused=self.allow_unused,
@@ -384,9 +384,9 @@ class CascadeSearchCV(ChoosingMixin, ClassifierMixin, BaseEstimator):
 
     def _routed(self, params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
         """Divide what `fit` was given between the stages and the splitter."""
-        given = {name: value for name, value in params.items() if value is not None}
+        present = {name: value for name, value in params.items() if value is not None}
         if get_config()["enable_metadata_routing"]:
-            routed = process_routing(self, "fit", **given)
+            routed = process_routing(self, "fit", **present)
             return dict(routed.estimator.fit), dict(routed.splitter.split)
-        groups = given.pop("groups", None)
-        return given, {"groups": groups}
+        groups = present.pop("groups", None)
+        return present, {"groups": groups}

@@ -24,7 +24,7 @@ def sentences_of_choice(
     front: ParetoFront,
     classes: NDArray[Any],
     rule: str = "",
-    asked: Mapping[str, Any] | None = None,
+    bounds: Mapping[str, Any] | None = None,
 ) -> str:
     """Describe the stages, the rule, the cost, and the figures by class of what was chosen.
 
@@ -40,7 +40,7 @@ def sentences_of_choice(
             reference.evaluation, costs, "Buying all sources at once and answering every row"
         ),
         *_by_class(reference.evaluation),
-        *_losses(chosen.evaluation, reference.evaluation, costs, asked or {}),
+        *_losses(chosen.evaluation, reference.evaluation, costs, bounds or {}),
         *_luck(front.luck),
         front.measured_on,
     ]
@@ -53,13 +53,13 @@ def sentences_of_fresh(
     selected: Evaluation,
     different: Sequence[FreshDifference],
     costs: Costs,
-    asked: Mapping[str, Any],
+    bounds: Mapping[str, Any],
     population: Mapping[Any, float] | None,
 ) -> str:
     """Describe the chosen cascade on fresh rows, and how it differs from the selected figures."""
     where = f"On {n_rows:,} fresh rows{weighted_as(population)}"
     lines = [_sentence(fresh, costs, f"{where} it"), *_by_class(fresh)]
-    lines += _loss_there(fresh, selected, costs, asked)
+    lines += _loss_there(fresh, selected, costs, bounds)
     words = "more than two standard errors from the selected figures"
     if different:
         lines.append(
@@ -111,14 +111,14 @@ def _price(evaluation: Evaluation, costs: Costs) -> str:
     """Describe the mean cost of a row, including its review if that has a price."""
     share = f"{evaluation.cost / costs.total:.1%} of the full price" if costs.total else ""
     if costs.review is None or not costs.review.cost:
-        told = f"{_money(evaluation.cost, costs)} per row"
-        return f"{told} ({share})" if share else told
+        text = f"{_money(evaluation.cost, costs)} per row"
+        return f"{text} ({share})" if share else text
     review = costs.review.cost * (1 - evaluation.coverage)
-    told = (
+    text = (
         f"{cell(evaluation.cost)} for sources + {cell(review)} for review = "
         f"{_money(evaluation.cost + review, costs)} per row"
     )
-    return f"{told} (sources: {share})" if share else told
+    return f"{text} (sources: {share})" if share else text
 
 
 def _sentence(evaluation: Evaluation, costs: Costs, subject: str) -> str:
@@ -131,25 +131,25 @@ def _sentence(evaluation: Evaluation, costs: Costs, subject: str) -> str:
 
 def _by_class(evaluation: Evaluation) -> list[str]:
     """Return one line per class, aligned."""
-    told = {f"of {label!r}": words for label, words in evaluation.by_class(width=6).items()}
-    width = max(map(len, told), default=0)
-    return [f"  {name:<{width}} {words}" for name, words in told.items()]
+    lines = {f"of {label!r}": words for label, words in evaluation.by_class(width=6).items()}
+    width = max(map(len, lines), default=0)
+    return [f"  {name:<{width}} {words}" for name, words in lines.items()]
 
 
 def _losses(
-    chosen: Evaluation, reference: Evaluation, costs: Costs, asked: Mapping[str, Any]
+    chosen: Evaluation, reference: Evaluation, costs: Costs, bounds: Mapping[str, Any]
 ) -> list[str]:
     """Describe the loss, if a choice was made by it."""
-    if asked.get("by") != "loss":
+    if bounds.get("by") != "loss":
         return []
-    error_cost = asked.get("error_cost") or 0.0
+    error_cost = bounds.get("error_cost") or 0.0
     prices = "an error costs nothing"
     if isinstance(error_cost, Mapping):
         each = [f"{_money(price, costs)} for {label!r}" for label, price in error_cost.items()]
         prices = f"an error costs {' and '.join(each)}"
     elif error_cost:
         prices = f"an error costs {_money(error_cost, costs)}"
-    own, all_at_once = (_loss(e, costs, asked) for e in (chosen, reference))
+    own, all_at_once = (_loss(e, costs, bounds) for e in (chosen, reference))
     return [
         f"If {prices}, its loss is {own} per row (sources, review and errors), and {all_at_once} "
         "for all sources at once. It is the best candidate of a front that was searched without "
@@ -158,18 +158,18 @@ def _losses(
 
 
 def _loss_there(
-    fresh: Evaluation, selected: Evaluation, costs: Costs, asked: Mapping[str, Any]
+    fresh: Evaluation, selected: Evaluation, costs: Costs, bounds: Mapping[str, Any]
 ) -> list[str]:
-    if asked.get("by") != "loss":
+    if bounds.get("by") != "loss":
         return []
     if costs.review is None and fresh.accepted < fresh.rows:
         return ["Its loss there is unknown: it rejects rows, and their review has no price."]
-    own, before = (_loss(e, costs, asked) for e in (fresh, selected))
+    own, before = (_loss(e, costs, bounds) for e in (fresh, selected))
     return [f"Its loss is {own} per row there, and {before} on the rows it was selected on."]
 
 
-def _loss(evaluation: Evaluation, costs: Costs, asked: Mapping[str, Any]) -> str:
-    error_cost = asked.get("error_cost") or 0.0
+def _loss(evaluation: Evaluation, costs: Costs, bounds: Mapping[str, Any]) -> str:
+    error_cost = bounds.get("error_cost") or 0.0
     if isinstance(error_cost, Mapping):  # fresh rows may hold no row of a class
         error_cost = {c: price for c, price in error_cost.items() if c in evaluation.class_rows}
     return _money(evaluation.loss(review=costs.review, error_cost=error_cost), costs)

@@ -118,9 +118,9 @@ def descend_by_stage(
     while len(around) and len(seen) < evaluations:
         tell("thresholds", len(seen) / evaluations)
         keys = row_keys(around)
-        told = keys.tolist()
-        fresh = [i for i, key in enumerate(told) if key not in seen]
-        seen.update(told)
+        listed = keys.tolist()
+        fresh = [i for i, key in enumerate(listed) if key not in seen]
+        seen.update(listed)
         rows = around[fresh][np.unique(keys[fresh], return_index=True)[1]]
         if len(rows):
             archive.add(rows, np.arange(len(rows)), _evaluate(problem, rows))

@@ -36,7 +36,7 @@ PREVIOUS = ".previous"  # suffix of the previous checkpoint
 _MAGIC = b"emsco checkpoint 1\n"
 _SEAL = 32  # bytes of a sha256
 _SHARE = 1 / 30  # of the time may go into writing
-_SHOWN = 40  # longest values that a message shows
+_MAX_LENGTH = 40  # longest values that a message shows
 
 _LOGGER = logging.getLogger("emsco")
 
@@ -85,7 +85,7 @@ class Checkpoint:
         self._run: dict[str, str] = {}
         self._written = -1  # sets in the file
         self._began = 0.0  # start of the search
-        self._spent = 0.0  # seconds of writing so far
+        self._write_seconds = 0.0  # so far
 
     def seeded(self, random_state: Any) -> Any:
         """Return the source of randomness; for None, the seed of the checkpoint or a new one.
@@ -115,7 +115,7 @@ class Checkpoint:
             table.resume(past)
             self._written = len(past.sets)
             self._found = None
-        self._began, self._spent = time.monotonic(), 0.0  # so the first step is written
+        self._began, self._write_seconds = time.monotonic(), 0.0  # so the first step is written
         table.watch(lambda _: self._write_if_due(table))
         try:
             yield self._written
@@ -132,7 +132,7 @@ class Checkpoint:
 
     def _write_if_due(self, table: OutcomeTable) -> None:
         allowed = _SHARE * (time.monotonic() - self._began)
-        if len(table) > self._written and self._spent <= allowed:
+        if len(table) > self._written and self._write_seconds <= allowed:
             self._write(table)
 
     def _write(self, table: OutcomeTable) -> None:
@@ -142,7 +142,7 @@ class Checkpoint:
             "run": self._run,
             "seed": self._seed,
             "sets": len(record.sets),
-            "kept": list(record.kept),
+            "kept": list(record.outcomes),
         }
         parts: list[bytes | memoryview] = [
             _MAGIC,
@@ -158,7 +158,7 @@ class Checkpoint:
         self._is_damaged = False
         self._written = len(record.sets)
         seconds = time.monotonic() - started
-        self._spent += seconds
+        self._write_seconds += seconds
         _LOGGER.debug("checkpoint of %d source sets: %.3f seconds", self._written, seconds)
 
     def _read(self) -> _File | None:
@@ -188,7 +188,7 @@ class Checkpoint:
         for name in sorted(before.keys() | now.keys()):
             was, is_ = str(before.get(name)), str(now.get(name))
             if was != is_:
-                short = max(len(was), len(is_)) <= _SHOWN
+                short = max(len(was), len(is_)) <= _MAX_LENGTH
                 differ.append(f"{name} ({was} then, {is_} now)" if short else name)
         if differ:
             raise CheckpointError(
@@ -211,14 +211,14 @@ def remove(path: str | os.PathLike[str]) -> None:
 
 def _arrays_of(record: FitRecord) -> list[NDArray[Any]]:
     """List a table's arrays in the order of the file."""
-    kept = record.kept.values()
+    outcomes = record.outcomes.values()
     return [
         record.sets,
         *record.accepted,
         *record.right,
         *record.labels,
-        *(confidence for confidence, _ in kept),
-        *(label for _, label in kept),
+        *(confidence for confidence, _ in outcomes),
+        *(label for _, label in outcomes),
     ]
 
 
@@ -258,16 +258,16 @@ def _is_head(head: Any) -> bool:
     """Return whether JSON is a valid header: the run, its seed, and what the arrays hold."""
     if not isinstance(head, dict) or head.keys() != {"run", "seed", "sets", "kept"}:
         return False
-    run, seed, n_sets, kept = (head[name] for name in ("run", "seed", "sets", "kept"))
+    run, seed, n_sets, places = (head[name] for name in ("run", "seed", "sets", "kept"))
     return (
         isinstance(run, dict)
-        and all(isinstance(told, str) for told in run.values())
+        and all(isinstance(value, str) for value in run.values())
         and (seed is None or (type(seed) is int and 0 <= seed < 2**31))
         and type(n_sets) is int
         and n_sets >= 0
-        and isinstance(kept, list)
-        and all(type(place) is int and 0 <= place < n_sets for place in kept)
-        and len(set(kept)) == len(kept)
+        and isinstance(places, list)
+        and all(type(place) is int and 0 <= place < n_sets for place in places)
+        and len(set(places)) == len(places)
     )
 
 
@@ -295,8 +295,8 @@ def _past_of(found: _File, table: OutcomeTable) -> FitRecord:
     label = take("<u1", len(places), table.n_rows)
     if at != len(found.arrays):
         raise CheckpointError(f"{found.path} is longer than its header states.")
-    kept = {place: (confidence[i], label[i]) for i, place in enumerate(places)}
-    past = FitRecord(sets, accepted, right, labels, kept)
+    outcomes = {place: (confidence[i], label[i]) for i, place in enumerate(places)}
+    past = FitRecord(sets, accepted, right, labels, outcomes)
     if not table.could_hold(past):
         raise CheckpointError(
             f"{found.path} holds outcomes that contradict each other or the rows; delete it to "

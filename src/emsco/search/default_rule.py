@@ -79,7 +79,7 @@ class Selection(NamedTuple):
 
     candidate: Candidate
     rule: str
-    asked: Mapping[str, Any]
+    bounds: Mapping[str, Any]
 
 
 def check_bounds(bounds: Mapping[str, Any]) -> None:
@@ -105,10 +105,10 @@ def select_as_asked(
     the final model. `limits` are the limits that every design of the front meets, by name.
     `caution` alone is not a bound: it is the margin of the default choice.
     """
-    told = " and ".join(f"{name}={dict(shares)}" for name, shares in limits.items() if shares)
-    if told and not len(front):
+    within = " and ".join(f"{name}={dict(shares)}" for name, shares in limits.items() if shares)
+    if within and not len(front):
         raise SelectionError(
-            f"No design accepts any row within {told}; allow larger shares, or search other "
+            f"No design accepts any row within {within}; allow larger shares, or search other "
             "thresholds."
         )
     if isinstance(select, Candidate):
@@ -118,16 +118,16 @@ def select_as_asked(
         if not isinstance(candidate, Candidate):
             raise SelectionError(f"`select` must return a Candidate, got {candidate!r}.")
         return Selection(candidate, "Rule: chosen by the function given as `select`.", {})
-    asked = dict(select or {})
-    if select is None or asked.keys() == {"caution"}:
-        z = standard_errors(asked.get("caution", AUTO), front.luck)
+    options = dict(select or {})
+    if select is None or options.keys() == {"caution"}:
+        z = standard_errors(options.get("caution", AUTO), front.luck)
         if not agreement:
-            return select_by_default(front, all_sources, n_rows, told, z)
-        return select_by_agreement(front, all_sources, asked, z)
-    candidate = front.select(**asked)
-    bounds = {name: value for name, value in asked.items() if name != "caution"}
-    z = standard_errors(asked.get("caution", AUTO), front.luck)
-    return Selection(candidate, Bounds(**bounds).sentence(z, len(front)), asked)
+            return select_by_default(front, all_sources, n_rows, within, z)
+        return select_by_agreement(front, all_sources, options, z)
+    candidate = front.select(**options)
+    bounds = {name: value for name, value in options.items() if name != "caution"}
+    z = standard_errors(options.get("caution", AUTO), front.luck)
+    return Selection(candidate, Bounds(**bounds).sentence(z, len(front)), options)
 
 
 def better_by(
@@ -241,12 +241,12 @@ def cheapest_as_good(front: ParetoFront, reference: Candidate, z: float) -> Chea
 
 
 def select_by_agreement(
-    front: ParetoFront, final: Candidate, asked: Mapping[str, Any], z: float
+    front: ParetoFront, final: Candidate, bounds: Mapping[str, Any], z: float
 ) -> Selection:
     """Choose the cheapest candidate that agrees often enough, or else the final model alone."""
     rule = Bounds(min_accuracy=LEAST_AGREEMENT).sentence(z, len(front))
     try:
-        return Selection(front.select(**asked, min_accuracy=LEAST_AGREEMENT), rule, {})
+        return Selection(front.select(**bounds, min_accuracy=LEAST_AGREEMENT), rule, {})
     except SelectionError:
         warn(
             f"No cascade is shown to agree with the final model on {LEAST_AGREEMENT:.0%} of the "

@@ -90,7 +90,7 @@ class FittedSearch:
         cls,
         result: SearchResult,
         reference: AllSources,
-        given: SearchInput,
+        data: SearchInput,
         posing: ProblemSpec,
         strategy: Search,
         final: Any,
@@ -100,20 +100,20 @@ class FittedSearch:
         folds = posing.folds
         tested = np.concatenate([fold.test for fold in folds])
         n_rows = len(np.unique(tested))
-        told = measured_on(n_rows, len(folds), needs_labels=posing.needs_labels)
+        note = measured_on(n_rows, len(folds), needs_labels=posing.needs_labels)
         repeats = len(tested) / n_rows
         return cls(
-            front=ParetoFront(result.front, posing.costs, told, luck=luck, repeats=repeats),
+            front=ParetoFront(result.front, posing.costs, note, luck=luck, repeats=repeats),
             reference=reference,
             all_sources=reference.answering(),
-            stages=given.training if given.all_rows is None else given.all_rows,
-            searched=None if given.all_rows is None else given.training,
-            evaluated=evaluated_on(given.training, folds),
-            layout=given.layout,
+            stages=data.training if data.all_rows is None else data.all_rows,
+            searched=None if data.all_rows is None else data.training,
+            evaluated=evaluated_on(data.training, folds),
+            layout=data.layout,
             rows=FittedRows.of(
-                given.rows,
-                _used_by(result.front, posing.costs, given.training.names),
-                given.groups,
+                data.rows,
+                _used_by(result.front, posing.costs, data.training.names),
+                data.groups,
             ),
             n_splits=len(folds),
             n_rows=n_rows,
@@ -188,12 +188,12 @@ class FittedSearch:
                 "Fitted each by itself, the chosen stages accept no row as is asked for; choose "
                 "another candidate, or keep the one model: refit=True."
             )
-        told = f"{self.front.measured_on} Its stages are fitted each by itself."
+        note = f"{self.front.measured_on} Its stages are fitted each by itself."
         reference = AllSources.of(problem)
         return replace(
             self,
             front=ParetoFront(
-                front, self.costs, told, luck=self.front.luck, repeats=self.front.repeats
+                front, self.costs, note, luck=self.front.luck, repeats=self.front.repeats
             ),
             reference=reference,
             all_sources=reference.answering(),

@@ -40,11 +40,11 @@ class Archive:
         if not len(points):
             return
         # Of duplicates, moocore keeps the first: the one in the archive, or the smallest key.
-        kept = moocore.is_nondominated(points, maximise=MAXIMISE)
-        self.rows = np.vstack([self.rows, rows[good]])[kept]
-        self.points = points[kept]
+        mask = moocore.is_nondominated(points, maximise=MAXIMISE)
+        self.rows = np.vstack([self.rows, rows[good]])[mask]
+        self.points = points[mask]
         unexplored = np.zeros(len(good), dtype=np.bool_)
-        self.explored = np.concatenate([self.explored, unexplored])[kept]
+        self.explored = np.concatenate([self.explored, unexplored])[mask]
 
     def counts(self) -> Counts:
         """Return the evaluations in the archive as counts."""

@@ -314,17 +314,17 @@ def _judged(counts: Counts, problem: Problem) -> tuple[NDArray[np.int64], Floats
 
 def _summary(generation: Generation, problem: Problem) -> dict[str, Any]:
     """Return a generation as an entry of the history."""
-    kept = np.flatnonzero(generation.front & generation.evaluations)
+    places = np.flatnonzero(generation.front & generation.evaluations)
     stages = np.bincount(operators.stage_counts(generation.assignments), minlength=2)
     return {
         "generation": generation.number,
         "population": len(generation.assignments),
-        "front": len(kept),
+        "front": len(places),
         "evaluations": int(generation.evaluations.sum()),
         "elite": len(generation.elite),
         "best": generation.assignments[0].tolist(),
         "log_fitness": float(generation.log_fitness[0]),
-        "hypervolume": problem.hypervolume(generation.counts.take(kept)),
+        "hypervolume": problem.hypervolume(generation.counts.take(places)),
         "stages": stages[1:].tolist(),
         "designs": generation.evaluated,
         "halted": generation.halted,

@@ -149,8 +149,8 @@ class _ExactDesigns:
         if not len(starts):
             return simplest
         points = points_of(simplest.counts())
-        kept = np.flatnonzero(moocore.is_nondominated(points, maximise=MAXIMISE))
-        return simplest._take(kept, simplest.ties[kept])
+        places = np.flatnonzero(moocore.is_nondominated(points, maximise=MAXIMISE))
+        return simplest._take(places, simplest.ties[places])
 
     def counts(self) -> Counts:
         """Return the evaluations as counts."""

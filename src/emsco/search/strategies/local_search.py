@@ -150,7 +150,7 @@ class _Descent:
             or self.idle >= (20 if self.search.fits != 0 else 3)
         )
 
-    def _spent(self) -> float:
+    def _used_share(self) -> float:
         """Return the share of the budget that is used up: of designs or of fits, the larger one."""
         fits = max(self.most_sets - self.sets_before, 1)
         share = (len(self.problem.table) - self.sets_before) / fits if self.is_frugal else 0.0
@@ -247,7 +247,7 @@ class _Descent:
         history.append(
             {
                 "threshold": self.problem.thresholds[self.threshold],
-                "done": end if always else begin + (end - begin) * self._spent(),
+                "done": end if always else begin + (end - begin) * self._used_share(),
                 "designs": self.evaluated,
                 "source_sets": len(self.problem.table),
                 "front": len(self.archive.rows),
