@@ -26,6 +26,8 @@ settings.register_profile("few", settings.get_profile("laws"), max_examples=50)
 settings.register_profile("many", settings.get_profile("laws"), max_examples=2000)
 settings.load_profile("laws")
 
+SOAK = Path(__file__).parent / "soak"
+
 
 @pytest.fixture(autouse=True)
 def _a_process_of_its_own() -> None:
@@ -35,13 +37,15 @@ def _a_process_of_its_own() -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before workers look for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what reads tables that are not in the package, and what stays on one worker.
+    """Mark what reads tables that are not in the package, what runs at night, and groups.
 
     Tests of a file that share a fixture stay together, or each worker would make it anew.
     """
     for item in items:
         if "data_folder" in getattr(item, "fixturenames", ()):
             item.add_marker("data")
+        if item.path.is_relative_to(SOAK):
+            item.add_marker("nightly")
         info = getattr(item, "_fixtureinfo", None)
         fixtures = info.name2fixturedefs.values() if info else ()
         own = [each[-1] for each in fixtures if each[-1].baseid not in ("", "tests")]

@@ -67,6 +67,7 @@ def test_every_python_block_is_an_example_that_runs(name):
         assert "+SKIP" not in block
 
 
+@pytest.mark.nightly
 def test_the_commands_of_the_start_page_print_what_it_shows(tmp_path):
     assert run_commands(None, tmp_path, DOCS / "start.md") == 5
     assert (tmp_path / "report.html").stat().st_size > 100_000

@@ -12,6 +12,8 @@ import pytest
 from experiments import budget, example, headline, luck, paper, promise, results
 from experiments.peers.tables import SPLITS as COMPARED
 
+pytestmark = pytest.mark.nightly
+
 PARTS = {name: importlib.import_module(f"experiments.paper.{name}") for name in paper.PARTS}
 DOCS = Path(__file__).parent.parent / "docs"
 TOLD = (DOCS / "paper.md").read_text(encoding="utf-8")

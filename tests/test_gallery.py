@@ -147,6 +147,7 @@ def test_every_link_of_a_page_leads_somewhere(name):
 
 
 @pytest.mark.parametrize("name", PAGES)
+@pytest.mark.nightly
 def test_a_page_gives_the_same_each_time(name):
     """Everything random has a seed: searches, splits, generators."""
     for node in ast.walk(ast.parse(PAGES[name])):

@@ -34,6 +34,8 @@ from experiments.peers.trees import Tree, penalties, walk
 from experiments.problems import PROBLEMS
 from experiments.results import differences, load
 
+pytestmark = pytest.mark.nightly
+
 
 def test_an_interval_is_corrected_for_rows_that_splits_share():
     """Three splits, as many rows fresh as selected: 4.302653 x 1 x sqrt(1/3 + 1)."""

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.nightly
+
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
 BLOCK = r"\s*```(?:python)\n(?P<{0}>.*?)```"

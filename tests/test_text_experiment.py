@@ -17,6 +17,8 @@ from emsco.exceptions import MissingExtraError
 from experiments import results, text
 from experiments.text import beside, cheap, dear, draws, kept, messages, ours, prices, tables
 
+pytestmark = pytest.mark.nightly
+
 ROOT = Path(__file__).parents[1]
 ROWS = results.load(draws.NAME)
 

@@ -135,6 +135,7 @@ def _kernel_once(place):
     return hits == 1
 
 
+@pytest.mark.nightly
 def test_a_damaged_cache_is_made_anew(place):
     """Its index, or what was compiled, whose every bit counts."""
     assert not _kernel_once(place)

@@ -16,6 +16,8 @@ import pytest
 
 from emsco import CascadeClassifier, StageDesign, dump
 
+pytestmark = pytest.mark.nightly
+
 PAGE = Path(__file__).parents[2] / "docs" / "engines.md"
 FIELDS = ["label", "accepted", "exit_stage", "confidence", "cost", "reason"]
 # Where a recipe leaves a setting to the user, tests keep to loopback and to little memory.

@@ -181,6 +181,7 @@ def _start(command, **options):
     ("number", "code", "what"),
     [(signal.SIGINT, 130, "interrupted"), (signal.SIGTERM, 143, "terminated")],
 )
+@pytest.mark.nightly
 def test_an_interrupted_command_leaves_no_half_file(folder, tmp_path, number, code, what):
     """It ends with a code that says so, and what was there before is as it was."""
     header, _, body = (folder / "fresh.csv").read_text().partition("\n")
@@ -202,6 +203,7 @@ def test_an_interrupted_command_leaves_no_half_file(folder, tmp_path, number, co
     assert out.read_text() == "before"
 
 
+@pytest.mark.nightly
 def test_an_interrupted_search_goes_on(tmp_path):
     """It says so and leaves a checkpoint; the same command ends as if nothing had happened."""
     rng = np.random.default_rng(0)

@@ -22,6 +22,8 @@ from emsco.search.strategies.exhaustive import Exhaustive
 from emsco.search.strategies.hybrid import Hybrid
 from emsco.search.strategies.local_search import LocalSearch
 
+pytestmark = pytest.mark.nightly
+
 SETS = [
     "pima.csv", "credit.csv", "heart.csv", "spambase.csv", "heart_cleveland.csv",
     "thyroid_train.csv", "hepatitis.csv", "magic.csv", "phishing.csv.gz", "covtype.csv.gz",

@@ -373,6 +373,7 @@ def world(tmp_path):
         yield World(tmp_path, web, {"EMSCO_STATE": "", "PAGE_URL": REDIS})
 
 
+@pytest.mark.nightly
 def test_workers_take_it_back_and_a_signal_ends_promotes_and_begins_it(world):
     """Two workers with one state, from the alarm to the next canary."""
     state = shared_state()
