@@ -67,7 +67,7 @@ def test_a_search_of_ones_own_plugs_in():
 
 
 def test_the_problems_differ_as_they_say():
-    by = {question.told: question.make() for question in QUESTIONS}
+    by = {question.description: question.make() for question in QUESTIONS}
     assert len(by["three classes and several thresholds"].classes) == 3
     assert by["three classes and several thresholds"].n_thresholds == 3
     assert any(source.requires for source in by["requirements and setups"].costs.sources)
@@ -312,6 +312,6 @@ def test_a_broken_search_is_caught(search, said):
 def test_only_what_is_large_is_large():
     """An exhaustive search of sixty-six sources refuses, and is right to."""
     large = [question for question in QUESTIONS if question.is_large]
-    assert [question.told for question in large] == ["66 sources"]
+    assert [question.description for question in large] == ["66 sources"]
     with pytest.raises(SearchError, match="66 sources"):
         Exhaustive().run(large[0].make())

@@ -48,13 +48,13 @@ class Driver:
             some = None if ask.rows.size == n_rows else ask.rows
             columns = read_named(reader, ask.features, some, ask.rows.size)
             rows = first_row + ask.rows
-            asked = [
+            requested = [
                 (name, column, None if respell is None else partial(respell, name=name))
                 for name, column in zip(ask.features, columns, strict=True)
             ]
             if self._decider.guard is None:
-                return Answer([self._checked(*one, rows) for one in asked])
-            found = {name: self._values(name, column, own) for name, column, own in asked}
+                return Answer([self._checked(*one, rows) for one in requested])
+            found = {name: self._values(name, column, own) for name, column, own in requested}
             return Answer(list(found.values()), self._decider.reasons(found))
 
         return drive(decide_rows(self._plan, n_rows), answer)

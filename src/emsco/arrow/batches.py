@@ -89,12 +89,12 @@ def decide_batches(
     names = list(dict.fromkeys([*decider.columns_read, *keep]))
     for reader in _readers(batches, names):
         n_rows = int(reader.num_rows)
-        kept = read_named(reader, keep, None, n_rows) if keep else []
+        inputs = read_named(reader, keep, None, n_rows) if keep else []
         decisions = driver.decide(reader, first_row)
         numbers = [pa.array(np.arange(first_row, first_row + n_rows))] if numbered else []
-        types = pa.schema([(name, one.type) for name, one in zip(keep, kept, strict=True)])
+        types = pa.schema([(name, one.type) for name, one in zip(keep, inputs, strict=True)])
         schema = decision_schema(decider, types, keep=keep, numbered=numbered)
-        begin = [*numbers, *kept]
+        begin = [*numbers, *inputs]
         fields = [driver.column(decisions, name) for name in schema.names[len(begin) :]]
         yield pa.RecordBatch.from_arrays([*begin, *fields], schema=schema)
         first_row += n_rows
@@ -129,8 +129,8 @@ def decision_schema(
     """
     decider = decider_of(cascade)
     keep = list(dict.fromkeys(keep))
-    given = pa.schema([]) if schema is None else schema
-    check_names(given, keep)
+    inputs = pa.schema([]) if schema is None else schema
+    check_names(inputs, keep)
     fields = FIELDS | {"label": pa.array(decider.classes.tolist()).type}
     if decider.plan.latencies is not None:
         fields |= {"latency": pa.float64()}
@@ -141,7 +141,7 @@ def decision_schema(
                 f"`keep` names {name!r}, but decisions already have a column of that name; rename "
                 "your column."
             )
-        begin[name] = given.field(name).type
+        begin[name] = inputs.field(name).type
     return pa.schema(begin | fields)
 
 

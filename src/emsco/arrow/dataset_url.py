@@ -54,7 +54,7 @@ def open_dataset(source: str | PathLike[str], *, format: str = "parquet") -> Any
     ['age', 'year']
     """
     name = fspath(source)
-    shown = _SECRETS.sub("//", name)
+    redacted = _SECRETS.sub("//", name)
     try:
         if is_url(name):
             system, path = file_system_of(name)
@@ -67,12 +67,12 @@ def open_dataset(source: str | PathLike[str], *, format: str = "parquet") -> Any
             path, filesystem=system, format=format, partitioning=partitioning
         )
     except FileNotFoundError as error:
-        raise ArtifactError(f"There is no file or folder {shown}.") from error
+        raise ArtifactError(f"There is no file or folder {redacted}.") from error
     except (pa.ArrowException, OSError) as error:
         why = _SECRETS.sub("//", str(error)).rstrip(".")
-        raise ArtifactError(f"{shown} cannot be read as {format}: {why}.") from error
+        raise ArtifactError(f"{redacted} cannot be read as {format}: {why}.") from error
     if not dataset.schema.names:
-        raise ArtifactError(f"{shown} holds no {format} files.")
+        raise ArtifactError(f"{redacted} holds no {format} files.")
     return dataset
 
 

@@ -15,11 +15,11 @@ from emsco.exceptions import DatasetError, quoted, require
 Choice = TypeVar("Choice")
 
 
-def _one_of(what: str, given: object, known: Mapping[Any, Choice]) -> Choice:
+def _one_of(what: str, option: object, known: Mapping[Any, Choice]) -> Choice:
     """Look an option up."""
-    if given not in known:
-        raise DatasetError(f"`{what}` must be one of {quoted(known)}, got {given!r}.")
-    return known[given]
+    if option not in known:
+        raise DatasetError(f"`{what}` must be one of {quoted(known)}, got {option!r}.")
+    return known[option]
 
 
 def _unpriced(name: str, folder: Folder) -> CostlyData:
@@ -90,9 +90,9 @@ def load_heart(folder: Folder = None) -> CostlyData:
 
     Source: Heart Failure Clinical Records, UCI 519; CC BY 4.0.
     """
-    asked = {"age", "anaemia", "diabetes", "high_blood_pressure", "sex", "smoking"}
+    questions = {"age", "anaemia", "diabetes", "high_blood_pressure", "sex", "smoking"}
     X, y = rows("heart.csv", folder)
-    return CostlyData(X, y, Costs.per_feature({f: 10 if f in asked else 100 for f in X}))
+    return CostlyData(X, y, Costs.per_feature({f: 10 if f in questions else 100 for f in X}))
 
 
 def load_cleveland(folder: Folder = None) -> CostlyData:

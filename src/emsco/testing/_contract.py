@@ -5,7 +5,7 @@ from __future__ import annotations
 from emsco.exceptions import ContractError
 
 
-def demand(kept: object, broken: str) -> None:
-    """Raise an error with the sentence that says what is broken, unless the promise is kept."""
-    if not kept:
+def demand(condition: object, broken: str) -> None:
+    """Raise an error with the sentence that says what is broken, unless the condition holds."""
+    if not condition:
         raise ContractError(broken)

@@ -26,7 +26,7 @@ _ROWS = 60
 # What a row is decided by its values alone; and what else it takes as planned, where nothing is
 # cached, shared or priced by the row.
 _DECIDED = ("label", "accepted", "exit_stage", "confidence", "reason")
-_SPENT = ("cost", "latency")
+_CHARGES = ("cost", "latency")
 _FAULTS: tuple[Any, ...] = (np.nan, np.inf, "text", None)
 _LIVE_FAULTS: tuple[Any, ...] = (  # a source answers whatever it holds
     [1.0], {}, 10**400, b"1", 1j, np.complex128(1), np.timedelta64(1, "D"),
@@ -100,14 +100,14 @@ class _Source:
         design = StageDesign.from_stages([["x0"], ["page"], ["x3"]])
         self.cascade = CascadeClassifier(design=design, costs=costs, threshold=0.8, guard=guard)
         self.cascade.fit(self.matrix, labels)
-        self.asked: list[tuple[str, int]] = []
+        self.requests: list[tuple[str, int]] = []
 
     def functions(self) -> dict[str, Function]:
         """Give a function a column, which notes what it is asked for."""
 
         def function(place: int) -> Function:
             def value(key: int) -> float:
-                self.asked.append((f"x{place}", key))
+                self.requests.append((f"x{place}", key))
                 return float(self.matrix[key, place])
 
             return value
@@ -118,7 +118,7 @@ class _Source:
         """Give the same functions, of which one has a faulty value for one key."""
         functions = self.functions()
         right = functions[column]
-        functions[column] = lambda asked: fault if asked == key else right(asked)
+        functions[column] = lambda other: fault if other == key else right(other)
         return functions
 
 
@@ -127,13 +127,13 @@ class _Contract:
 
     def __init__(self, driver: Driver, live: bool) -> None:
         self.driver, self.live = driver, live
-        self.fields = _DECIDED if live else (*_DECIDED, *_SPENT)
+        self.fields = _DECIDED if live else (*_DECIDED, *_CHARGES)
 
     def decide(
         self, source: _Source, keys: Sequence[int], functions: Mapping[str, Function] | None = None
     ) -> Decisions:
         """Let the driver decide, noting anew what is asked for."""
-        source.asked.clear()
+        source.requests.clear()
         functions = source.functions() if functions is None else functions
         found = self.driver(source.cascade.decider_, functions, list(keys))
         decided = asyncio.run(_waited(found)) if inspect.isawaitable(found) else found
@@ -159,7 +159,7 @@ class _Contract:
             self.demand_same(alone, expected[[key]], " where a row comes alone")
         nothing = self.decide(source, [])
         demand(len(nothing) == 0, "The driver must give no decisions for no rows.")
-        demand(not source.asked, "The driver fetches something for no rows.")
+        demand(not source.requests, "The driver fetches something for no rows.")
 
     def check_faults(self) -> None:
         """Check that no faulty value is judged, and that no other row suffers."""
@@ -212,8 +212,8 @@ async def _waited(found: Awaitable[Decisions]) -> Decisions:
 
 def _check_asked(source: _Source, expected: Decisions) -> None:
     """Check that every value was fetched that a stage needed, once, and no other."""
-    asked = set(source.asked)
-    demand(len(asked) == len(source.asked), "The driver fetches a value twice.")
+    requests = set(source.requests)
+    demand(len(requests) == len(source.requests), "The driver fetches a value twice.")
     stages = source.cascade.decider_.plan.stages
     needed = {
         (feature, key)
@@ -221,6 +221,6 @@ def _check_asked(source: _Source, expected: Decisions) -> None:
         for stage in stages[: expected.exit_stage[key] + 1]
         for feature in stage.features
     }
-    idle = asked - needed
+    idle = requests - needed
     demand(not idle, f"The driver fetches what no stage needed: {sorted(idle)[:3]}.")
-    demand(asked == needed, "The driver decides without fetching what a stage needs.")
+    demand(requests == needed, "The driver decides without fetching what a stage needs.")

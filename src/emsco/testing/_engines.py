@@ -93,11 +93,11 @@ def _check_chunks(engine: Engine, name: str) -> None:
         ([[7, 8, 9]], [(3, True)]),
         ([[], np.empty((0, 3)), [1]], [(0, True), (0, True), (1, True)]),
     ]
-    for chunks, told in few:
+    for chunks, lengths in few:
         got = engine.map(_length, chunks)
         demand(
-            got == told,
-            f"{name} gives {got} where {told} is right: the length of each of {len(chunks)} "
+            got == lengths,
+            f"{name} gives {got} where {lengths} is right: the length of each of {len(chunks)} "
             "chunks, and whether `shared` is None, as it is where none is given.",
         )
 
@@ -105,9 +105,9 @@ def _check_chunks(engine: Engine, name: str) -> None:
 def _check_shared(engine: Engine, name: str) -> None:
     """Demand that every call has the shared data of its own `map`, whole."""
     shared = np.random.default_rng(0).normal(size=(_CHUNKS, 2**14))
-    for attempt, given in enumerate((shared, shared + 1.0)):
-        results = engine.map(_row, range(_CHUNKS), shared=given)
-        whole = np.array_equal(np.array(results), given)
+    for attempt, data in enumerate((shared, shared + 1.0)):
+        results = engine.map(_row, range(_CHUNKS), shared=data)
+        whole = np.array_equal(np.array(results), data)
         demand(whole or attempt, f"{name} changes the shared data, or what is made of them.")
         demand(whole, f"{name} hands on the shared data of an earlier call.")
     demand(
@@ -123,11 +123,11 @@ def _check_errors(engine: Engine, name: str) -> None:
         engine.map(_fail, range(_CHUNKS), shared=5)
     except Exception as error:
         raised = error
-    told = "ValuesError: Row 5 cannot be judged."
-    demand(raised is not None, f"{name} swallows what a function raises, {told}")
+    message = "ValuesError: Row 5 cannot be judged."
+    demand(raised is not None, f"{name} swallows what a function raises, {message}")
     demand(
-        isinstance(raised, ValuesError) and f"ValuesError: {raised}" == told,
-        f"{name} raises {type(raised).__name__}: {raised}, where a function raised {told}",
+        isinstance(raised, ValuesError) and f"ValuesError: {raised}" == message,
+        f"{name} raises {type(raised).__name__}: {raised}, where a function raised {message}",
     )
     demand(
         getattr(raised, "row", None) == 5 and getattr(raised, "column", None) == "age",

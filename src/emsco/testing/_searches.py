@@ -74,9 +74,9 @@ class _Trial:
     search: Search
     question: SmallProblem
 
-    def demand(self, kept: object, broken: str) -> None:
-        name = type(self.search).__name__
-        demand(kept, f"The search {name} {broken}, on the problem with {self.question.told}.")
+    def demand(self, condition: object, broken: str) -> None:
+        name, problem = type(self.search).__name__, self.question.description
+        demand(condition, f"The search {name} {broken}, on the problem with {problem}.")
 
     def run(
         self, callback: Callable[[LoggedProblem, Any], None] | None = None, n_workers: int = 1
@@ -124,7 +124,7 @@ class _Trial:
         for entry in result.history:
             self._check_entry(entry, problem)
 
-    def _check_front(self, front: ParetoFront, told: NDArray[np.float64]) -> None:
+    def _check_front(self, front: ParetoFront, evaluated: NDArray[np.float64]) -> None:
         """Demand that every candidate may be, is evaluated as it is, and is not beaten."""
         import moocore
 
@@ -139,10 +139,10 @@ class _Trial:
                 again == candidate,
                 f"makes figures up: {candidate}, which the problem evaluates as {again}",
             )
-        points = np.vstack([points_of(counts), told])
-        kept = moocore.is_nondominated(points, maximise=_MAXIMISE)[: len(front)]
-        worst = front[int(np.argmin(kept))]
-        self.demand(kept.all(), f"gives a candidate that a design it evaluated beats, {worst}")
+        points = np.vstack([points_of(counts), evaluated])
+        unbeaten = moocore.is_nondominated(points, maximise=_MAXIMISE)[: len(front)]
+        worst = front[int(np.argmin(unbeaten))]
+        self.demand(unbeaten.all(), f"gives a candidate that a design it evaluated beats, {worst}")
 
     def _thresholds_of(self, candidate: Candidate, judge: LoggedProblem) -> NDArray[np.int64]:
         """Say which of the thresholds each stage has, of a candidate that is the problem's own."""
@@ -155,11 +155,11 @@ class _Trial:
             judge.allow_unused or not design.unused,
             f"leaves {design.unused} unused in {design}, which allow_unused=False forbids",
         )
-        given = candidate.threshold
-        own = given if isinstance(given, tuple) else (given,) * design.n_stages
+        value = candidate.threshold
+        own = value if isinstance(value, tuple) else (value,) * design.n_stages
         self.demand(
             all(threshold in judge.thresholds for threshold in own),
-            f"gives a candidate at threshold {given}, which is none of the alternatives",
+            f"gives a candidate at threshold {value}, which is none of the alternatives",
         )
         which = np.zeros(judge.max_stages, dtype=np.int64)
         which[: len(own)] = [judge.thresholds.index(threshold) for threshold in own]
@@ -167,7 +167,7 @@ class _Trial:
 
     def check_callback(self, first: SearchResult) -> None:
         """Demand that the callback is told how it goes, and that the same seed repeats itself."""
-        told: list[float] = []
+        shares: list[float] = []
 
         def note(problem: LoggedProblem, entry: Any) -> None:
             self._check_entry(entry, problem)
@@ -176,7 +176,7 @@ class _Trial:
                 f"tells of {entry['source_sets']} source sets, where {len(problem.table)} are "
                 "fitted",
             )
-            told.append(entry["done"])
+            shares.append(entry["done"])
 
         again = self.run(note)
         self.demand(
@@ -184,10 +184,10 @@ class _Trial:
             "gives another front with the same seed; all randomness comes from `rng`, and a search "
             "keeps nothing from one run to the next",
         )
-        self.demand(told, "tells its callback nothing")
+        self.demand(shares, "tells its callback nothing")
         self.demand(
-            told == sorted(told) and abs(told[-1] - 1) < 1e-9,
-            f"tells its callback shares `done` that fall, or do not end at 1: {told[-5:]}",
+            shares == sorted(shares) and abs(shares[-1] - 1) < 1e-9,
+            f"tells its callback shares `done` that fall, or do not end at 1: {shares[-5:]}",
         )
 
     def _check_entry(self, entry: Any, problem: LoggedProblem) -> None:
@@ -218,15 +218,15 @@ class _Trial:
         evaluated: list[tuple[LoggedProblem, int]] = []
 
         def stop(problem: LoggedProblem, _: Any) -> None:
-            evaluated.append((problem, len(problem.log.told)))
+            evaluated.append((problem, len(problem.log.evaluations)))
             raise _Stop
 
         try:
             self.run(stop)
         except _Stop:
-            problem, n_told = evaluated[0]
+            problem, n_before = evaluated[0]
             self.demand(
-                len(evaluated) == 1 and len(problem.log.told) == n_told,
+                len(evaluated) == 1 and len(problem.log.evaluations) == n_before,
                 "goes on evaluating after its callback has raised",
             )
         else:

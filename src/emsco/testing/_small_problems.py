@@ -34,20 +34,20 @@ _TANGLED = Costs(
 class ProposalLog:
     """The evaluations that a search received, and the proposals that were refused."""
 
-    told: list[Counts] = field(default_factory=list)
+    evaluations: list[Counts] = field(default_factory=list)
     refused: list[SearchError] = field(default_factory=list)
 
-    def ask(self, question: Callable[..., Answer], *asked: Any) -> Answer:
+    def ask(self, question: Callable[..., Answer], *args: Any) -> Answer:
         """Ask, and record a refusal even if the search catches the error."""
         try:
-            return question(*asked)
+            return question(*args)
         except SearchError as error:
             self.refused.append(error)
             raise
 
     def points(self) -> NDArray[np.float64]:
         """Return accepted, accuracy and paid of all feasible designs that accept anything."""
-        return np.vstack([np.empty((0, 3)), *map(points_of, self.told)])
+        return np.vstack([np.empty((0, 3)), *map(points_of, self.evaluations)])
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class LoggedProblem(Problem):
     def evaluate(self, assignments: Any, threshold: Any = 0) -> Counts:
         """Evaluate as the problem does."""
         counts = self.log.ask(super().evaluate, assignments, threshold)
-        self.log.told.append(counts)
+        self.log.evaluations.append(counts)
         return counts
 
     def candidates(
@@ -96,7 +96,7 @@ class _ProblemCapture:
 class SmallProblem:
     """Rows and prices from which a problem can be created repeatedly."""
 
-    told: str  # what is special about it
+    description: str  # what is special about it
     n_sources: int = 4
     n_rows: int = 60
     n_classes: int = 2
@@ -115,8 +115,8 @@ class SmallProblem:
             CascadeSearchCV(search=_ProblemCapture(), engine=LocalEngine(n_workers), **params).fit(
                 X, y
             )
-        except _StopSearch as asked:
-            problem = asked.args[0]
+        except _StopSearch as stop:
+            problem = stop.args[0]
         problem.table.on_fit = None  # nobody looks on
         return LoggedProblem(*(getattr(problem, each.name) for each in fields(Problem)))
 
