@@ -161,8 +161,8 @@ async def counting(together, number, address, times, *, tell):  # noqa: ARG001
         together.wait()
         for _ in range(times):
             while True:
-                kept = await state.get_value("number")
-                was, version = (0, 0) if kept is None else (int(kept.text), kept.version)
+                stored = await state.get_value("number")
+                was, version = (0, 0) if stored is None else (int(stored.text), stored.version)
                 if await state.keep("number", str(was + 1), was=version):
                     break
 
@@ -535,13 +535,13 @@ async def a_value_is_written_over_only_if_it_was_read(address):
         assert not await one.keep("a", "x", was=1)
         assert await one.keep("a", "x", was=0)
         assert not await other.keep("a", "y", was=0)
-        kept = await other.get_value("a")
-        assert (kept.text, kept.version) == ("x", 1)
+        stored = await other.get_value("a")
+        assert (stored.text, stored.version) == ("x", 1)
         assert await other.keep("a", "y", was=1)
         assert not await one.keep("a", "z", was=1)
         assert await one.keep("a", "ä" * 100_000)
-        kept = await other.get_value("a")
-        assert (kept.text, kept.version) == ("ä" * 100_000, 3)
+        stored = await other.get_value("a")
+        assert (stored.text, stored.version) == ("ä" * 100_000, 3)
         assert await one.keep("b", "x")
         assert (await one.get_value("b")).version == 1
 
@@ -550,8 +550,8 @@ async def a_value_is_written_over_only_if_it_was_read(address):
 async def two_processes_lose_no_write(address):
     WORKERS.run(2, counting, address, 40)
     async with opened(address) as state:
-        kept = await state.get_value("number")
-        assert (kept.text, kept.version) == ("80", 80)
+        stored = await state.get_value("number")
+        assert (stored.text, stored.version) == ("80", 80)
 
 
 # Audited rows

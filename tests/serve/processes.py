@@ -92,13 +92,13 @@ def shared_state():
     """
     state = f"{REDIS}?prefix=t{uuid.uuid4().hex[:12]}"
     named = ("--deployment", "tests")
-    told = call("state", "init", state, *named)
-    assert told.code == 0, told.err
+    result = call("state", "init", state, *named)
+    assert result.code == 0, result.err
     return ("--state", state, *named, "--allow-volatile-state")
 
 
 def counted(one, name):
     """Add up the metrics with a name."""
-    told = httpx.get(f"http://127.0.0.1:{one.events_named('metrics')[0]['port']}/metrics").text
-    lines = [line for line in told.splitlines() if line.startswith(name)]
+    text = httpx.get(f"http://127.0.0.1:{one.events_named('metrics')[0]['port']}/metrics").text
+    lines = [line for line in text.splitlines() if line.startswith(name)]
     return sum(float(line.rpartition(" ")[2]) for line in lines)

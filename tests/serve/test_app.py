@@ -54,11 +54,11 @@ def refused(answer, status, kind):
     """Check that a response is a problem, and return its detail."""
     assert answer.status_code == status
     assert answer.headers["content-type"] == "application/problem+json"
-    told = answer.json()
-    assert told.keys() == {"type", "title", "status", "detail"}
-    assert (told["status"], told["type"]) == (status, f"urn:emsco:{kind}")
-    assert told["detail"].endswith((".", "?", ":", "-"))
-    return told["detail"]
+    data = answer.json()
+    assert data.keys() == {"type", "title", "status", "detail"}
+    assert (data["status"], data["type"]) == (status, f"urn:emsco:{kind}")
+    assert data["detail"].endswith((".", "?", ":", "-"))
+    return data["detail"]
 
 
 # What it answers
@@ -140,16 +140,16 @@ def test_one_row_from_stores_with_a_receipt_and_factors(tmp_path):
 def test_what_is_known_is_not_fetched(here, store):
     store.asked["page"].clear()
     place = KEYS.index(THOROUGH)
-    (told,) = here.decide(key=THOROUGH, known={"x0": X[place, 0]}).json()["decisions"]
-    assert (told["label"], told["cost"]) == (CASCADE.decide(X[[place]]).label[0], 5.0)
+    (decision,) = here.decide(key=THOROUGH, known={"x0": X[place, 0]}).json()["decisions"]
+    assert (decision["label"], decision["cost"]) == (CASCADE.decide(X[[place]]).label[0], 5.0)
     both = here.decide(keys=[QUICK, THOROUGH], known={"x0": X[[0, place], 0].tolist()})
     assert both.status_code == 200
     assert store.asked["page"] == []
 
 
 def test_a_row_that_is_not_there_is_rejected_and_says_why(here):
-    (told,) = here.decide(key="nobody").json()["decisions"]
-    assert (told["accepted"], told["reason"]) == (False, "missing: page")
+    (decision,) = here.decide(key="nobody").json()["decisions"]
+    assert (decision["accepted"], decision["reason"]) == (False, "missing: page")
 
 
 def test_whole_numbers_are_keys_too(tmp_path):
@@ -158,20 +158,20 @@ def test_whole_numbers_are_keys_too(tmp_path):
     costs = Costs([Source("age", cost=1, features=["x0"])])
     cascade = CascadeClassifier(costs=costs).fit(np.array([[0.0], [1.0]] * 20), [0, 1] * 20)
     with served(tmp_path, Sources({"age": source}), cascade=cascade) as one:
-        (told,) = one.decide(key=7).json()["decisions"]
-        assert (told["accepted"], told["label"]) == (True, 1)
-        (told,) = one.decide(key="7").json()["decisions"]
-        assert told["reason"] == "missing: age"
+        (decision,) = one.decide(key=7).json()["decisions"]
+        assert (decision["accepted"], decision["label"]) == (True, 1)
+        (decision,) = one.decide(key="7").json()["decisions"]
+        assert decision["reason"] == "missing: age"
 
 
 def test_the_model_is_told(here):
-    told = here.client.get("/v1/model").json()
-    assert told["labels"] == ["fraud", "good"]
-    assert [stage["sources"] for stage in told["stages"]] == [["page"], ["bureau"]]
-    assert told["prices"] == {"page": 1.0, "bureau": 5.0}
-    assert told["model"] == here.service.deployed.digest
-    assert told["promise"].startswith("A certificate of this cascade is about decisions")
-    assert (told["certificate"], told["alarms"], told["refused"]) == (None, [], None)
+    model = here.client.get("/v1/model").json()
+    assert model["labels"] == ["fraud", "good"]
+    assert [stage["sources"] for stage in model["stages"]] == [["page"], ["bureau"]]
+    assert model["prices"] == {"page": 1.0, "bureau": 5.0}
+    assert model["model"] == here.service.deployed.digest
+    assert model["promise"].startswith("A certificate of this cascade is about decisions")
+    assert (model["certificate"], model["alarms"], model["refused"]) == (None, [], None)
 
 
 def test_it_says_that_it_lives_and_is_ready(here):
@@ -236,8 +236,8 @@ def test_examples_send_what_requests_of_sources_use(tmp_path):
     with served(tmp_path, sources, cascade=cascade) as one:
         test_examples_of_the_description_work(one)
         assert "`known`" in refused(one.decide(key="a"), 422, "known")
-        (told,) = one.decide(key="a", known={"domain": "ab.cde.fg"}).json()["decisions"]
-        assert told["label"] == 1
+        (decision,) = one.decide(key="a", known={"domain": "ab.cde.fg"}).json()["decisions"]
+        assert decision["label"] == 1
 
 
 def test_the_description_refers_to_what_it_has(here):
@@ -594,9 +594,13 @@ def test_with_an_id_the_decision_goes_on_and_its_answer_is_kept(tmp_path):
         body = {"key": THOROUGH, "id": "order-1"}
         leave(one, body, lambda: store.asked["bureau"])
         store.holds["bureau"].set()
-        (told,) = one.decide(**body).json()["decisions"]
-        assert (told["id"], told["exit_stage"], told["cost"]) == ("order-1-0", 1, 6.0)
-        assert one.decide(**body).json()["decisions"] == [told]
+        (decision,) = one.decide(**body).json()["decisions"]
+        assert (decision["id"], decision["exit_stage"], decision["cost"]) == (
+            "order-1-0",
+            1,
+            6.0,
+        )
+        assert one.decide(**body).json()["decisions"] == [decision]
         assert store.asked["bureau"] == [THOROUGH]
 
 

@@ -152,8 +152,8 @@ def test_labels_of_audited_rows_alone_count_in_the_order_of_decisions(address):
             order = [*rng.permutation([*labels]).tolist()]
             first = next(one for one in order if Audit(0.5, b"7").is_drawn(one))
             await watch.feedback({first: 1 - labels[first]})
-            told = await watch.feedback([(one, labels[one]) for one in order])
-            assert told == {"used": audited, "not audited": 1200 - audited, "repeated": 0,
+            counts = await watch.feedback([(one, labels[one]) for one in order])
+            assert counts == {"used": audited, "not audited": 1200 - audited, "repeated": 0,
                             "late": 0, "unknown": 0, "unknown label": 0}  # fmt: skip
             again = await watch.feedback(labels)
             assert (again["used"], again["repeated"]) == (0, audited)
@@ -200,17 +200,17 @@ def test_what_has_no_label_is_shown_and_not_guessed(address):
             await watch.feedback({f"c-{row}": "ok" for row in range(80, 84)})
             clock.now += 40 * DAY
             await watch.work()
-            told = watch.summary(MODEL)
-            audited = told["audited"]
+            summary = watch.summary(MODEL)
+            audited = summary["audited"]
             assert audited["unlabelled"] == 20 + 6
             assert audited["failed"] == 10
             assert (audited["accuracy"], audited["accuracy_at_worst"]) == (57 / 60, 57 / 80)
             decided = {"rows": 100, "accepted": 80, "rejected": 10, "failed": 10}
-            assert told["decided"] == decided
-            (cohort,) = told["cohorts"]
+            assert summary["decided"] == decided
+            (cohort,) = summary["cohorts"]
             assert {**cohort, "begin": 0, "end": 0} == {**audited, "begin": 0, "end": 0}
             assert cohort["end"] - cohort["begin"] == DAY
-            json.dumps(told)
+            json.dumps(summary)
             # What is given up waits for nothing: the state does not grow with it.
             (followed,) = watch.models.values()
             assert followed.cohorts.value.monitor.counts["waiting"] == 0
@@ -239,16 +239,16 @@ def test_two_processes_count_every_row_once(address):
                     labels |= dict(zip(ids, truth.tolist(), strict=True))
                 await asyncio.gather(*(watch.work() for watch in watches))
                 clock.now += DAY
-            told = await watches[0].feedback(labels)
-            assert told["unknown"] == 0
+            counts = await watches[0].feedback(labels)
+            assert counts["unknown"] == 0
             clock.now += 30 * DAY
             await asyncio.gather(*(watch.work() for watch in watches))
             for watch in watches:
                 await watch.work()
-                shown = watch.summary(MODEL)
-                assert shown["decided"]["rows"] == 1000
-                audited = shown["audited"]
-                assert audited["accepted"] + audited["rejected"] == told["used"]
+                summary = watch.summary(MODEL)
+                assert summary["decided"]["rows"] == 1000
+                audited = summary["audited"]
+                assert audited["accepted"] + audited["rejected"] == counts["used"]
                 assert audited["unlabelled"] == 0
                 await watch.stop()
 
@@ -374,12 +374,12 @@ def test_a_process_that_is_killed_leaves_nothing_counted_twice(tmp_path):
             await watch.start()
             await asyncio.sleep(0.5)
             await watch.work()
-            told = watch.summary("m")
+            summary = watch.summary("m")
             await watch.stop()
             marked = await state.due(time.time())
             assert len({row.id for row in marked}) == len(marked) > 100
-            assert told["audited"]["accepted"] == len(marked)
-            assert told["decided"]["rows"] >= 3 * 2 * 100
+            assert summary["audited"]["accepted"] == len(marked)
+            assert summary["decided"]["rows"] >= 3 * 2 * 100
 
     asyncio.run(main())
 
@@ -405,9 +405,11 @@ def test_an_outage_is_no_drift_and_drift_is_noticed(tmp_path):
             assert watch.alarms == ()
             await decide(20_000, fail=1.0, at=1)  # one before it: nobody comes to the last stage
             assert watch.alarms == ()
-            told = watch.summary(MODEL)["decided"]
-            assert told["failed"] > 2_500
-            assert sum(told[name] for name in ("accepted", "rejected", "failed")) == told["rows"]
+            summary = watch.summary(MODEL)["decided"]
+            assert summary["failed"] > 2_500
+            assert (
+                sum(summary[name] for name in ("accepted", "rejected", "failed")) == summary["rows"]
+            )
             await decide(3_000, exits=[0.4, 0.2, 0.4])
             assert "exits" in {alarm.what for alarm in watch.alarms_of(MODEL)}
             assert watch.alarms_of("another") == ()

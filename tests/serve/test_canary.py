@@ -88,8 +88,8 @@ def models_of(one, keys):
 
 
 def digests(one):
-    told = one.client.get("/v1/model").json()
-    return told["model"], told["canary"]["model"]
+    model = one.client.get("/v1/model").json()
+    return model["model"], model["canary"]["model"]
 
 
 # Who decides what
@@ -285,9 +285,9 @@ def test_garbage_of_one_client_raises_no_alarm_and_takes_nothing_back(tmp_path):
     with served(tmp_path, table(), **options) as one:
         old, new = digests(one)
         keys = list(range(1000))
-        told = one.decide(keys=keys, known={"x0": ["abc"] * 1000}).json()["decisions"]
-        assert {row["reason"] for row in told} == {"invalid value: x0"}
-        assert {row["model"] for row in told} == {old, new}
+        decisions = one.decide(keys=keys, known={"x0": ["abc"] * 1000}).json()["decisions"]
+        assert {row["reason"] for row in decisions} == {"invalid value: x0"}
+        assert {row["model"] for row in decisions} == {old, new}
         one.run(one.service.watch.work())
         one.run(look_once(one))
         watched = one.service.watch
@@ -312,8 +312,8 @@ def test_garbage_of_one_client_raises_no_alarm_and_takes_nothing_back(tmp_path):
     sources = Sources({**table(), "page": CallableSource(function=wrong)})
     with served(folder, sources, **options) as one:
         _, new = digests(one)
-        told = one.decide(keys=list(range(1000))).json()["decisions"]
-        assert {row["reason"] for row in told} == {"invalid value: x0"}
+        decisions = one.decide(keys=list(range(1000))).json()["decisions"]
+        assert {row["reason"] for row in decisions} == {"invalid value: x0"}
         one.run(one.service.watch.work())
         assert alarms(one, new) == {"coverage", "exits"} & alarms(one, new) != set()
         assert one.service.watch.counts["left out invalid value"] == 0
@@ -407,16 +407,16 @@ def test_workers_take_it_back_and_a_signal_ends_promotes_and_begins_it(world):
         assert set(models_of(one, KEYS)) == {old}
         assert reload(1)["canary"]["withdrawn"]  # a signal alone does not bring it back
         dump(certified(0.95), new_file)
-        told = reload(2)
-        third = told["canary"]["model"]
-        assert (told["canary"]["withdrawn"], third in (old, new)) == (None, False)
+        model = reload(2)
+        third = model["canary"]["model"]
+        assert (model["canary"]["withdrawn"], third in (old, new)) == (None, False)
         assert set(models_of(one, KEYS)) == {old, third}
         # A damaged or foreign file is refused, and both models stay.
-        kept = new_file.read_bytes()
-        new_file.write_bytes(kept[:-9])
-        told = reload(1, "refused")
-        assert "cannot be loaded" in told["refused"]["why"]
-        assert (told["model"], told["canary"]["model"]) == (old, third)
+        content = new_file.read_bytes()
+        new_file.write_bytes(content[:-9])
+        model = reload(1, "refused")
+        assert "cannot be loaded" in model["refused"]["why"]
+        assert (model["model"], model["canary"]["model"]) == (old, third)
         design = StageDesign.from_stages([["page"], ["bureau"]])
         costs = Costs([Source("page", cost=1, features=["x0"]),
                        Source("bureau", cost=5, features=["x1"])])  # fmt: skip
@@ -424,10 +424,10 @@ def test_workers_take_it_back_and_a_signal_ends_promotes_and_begins_it(world):
         assert "The canary has the labels" in reload(2, "refused")["refused"]["why"]
         assert set(models_of(one, KEYS)) == {old, third}
         # The file of the canary in place of the other one: it is promoted.
-        new_file.write_bytes(kept)
-        world.model.write_bytes(kept)
-        told = reload(3)
-        assert (told["model"], told["canary"], told["refused"]) == (third, None, None)
+        new_file.write_bytes(content)
+        world.model.write_bytes(content)
+        model = reload(3)
+        assert (model["model"], model["canary"], model["refused"]) == (third, None, None)
         assert {one.decide(key=key).json()["model"] for key in KEYS[:20]} == {third}
         # A new file is a new canary, and without its file it ends.
         dump(certified(0.85), new_file)
@@ -503,5 +503,5 @@ def test_what_cannot_be_a_canary_is_refused(world, monkeypatch):
         (["--canary", "new.emsc"], "new.emsc cannot be loaded"),
         (["--canary", "new.emsco", "--share", 1.5], "--share must be between 0 and 1"),
     ):
-        told = call(*options, *more)
-        assert (told.code, message in told.err) == (2, True), told.err
+        result = call(*options, *more)
+        assert (result.code, message in result.err) == (2, True), result.err

@@ -53,9 +53,9 @@ def test_each_deployment_answers_for_itself_under_the_same_id(tmp_path, state):
             tmp_path, Store(paid=True).sources, cascade=OTHER, state=state, deployment="loans"
         ) as other,
     ):
-        told = [each.decide(**body).json()["decisions"][0]["label"] for each in (one, other)]
-        assert told[0] in ("good", "fraud")
-        assert told[1] in ("calm", "wild")
+        labels = [each.decide(**body).json()["decisions"][0]["label"] for each in (one, other)]
+        assert labels[0] in ("good", "fraud")
+        assert labels[1] in ("calm", "wild")
         # Another body under this id is refused by the one that knows the id, and by nobody else.
         assert one.decide(key=THOROUGH, id="order-2").status_code == 200
         assert one.decide(key=THOROUGH, id="order-2", tenant="shop").status_code == 422
@@ -82,8 +82,8 @@ def test_a_limit_is_for_all_deployments_that_buy_of_a_source(tmp_path, state):
         served(tmp_path, Store(**terms).sources, state=state, deployment="cards") as one,
         served(tmp_path, Store(**terms).sources, state=state, deployment="loans") as other,
     ):
-        told = [each.decide(key=THOROUGH).json()["decisions"][0] for each in (one, other)]
-    assert [row["reason"] for row in told] == ["", "budget: bureau"]
+        decisions = [each.decide(key=THOROUGH).json()["decisions"][0] for each in (one, other)]
+    assert [row["reason"] for row in decisions] == ["", "budget: bureau"]
 
 
 @pytest.mark.parametrize("state", ["redis://host", "postgresql://host/db"])

@@ -129,11 +129,11 @@ def test_in_shadow_nothing_is_bought_either(tmp_path):
 
     async def story():
         first = await shadow.decide(KEYS[:2], None, "a")
-        asked = len(store.asked["page"])
+        calls = len(store.asked["page"])
         with full(size(tmp_path) + 10):
             second = await shadow.decide(KEYS[2:9], None, "b")
             assert await shadow.keep_labels([("a-0", "good"), ("a-1", "good")]) == 2
-            assert len(store.asked["page"]) == asked
+            assert len(store.asked["page"]) == calls
         with full(10):
             assert await shadow.keep_labels([("a-0", "good"), ("a-1", "good")]) == 0
         third = await shadow.decide(KEYS[2:9], None, "c")
@@ -156,7 +156,7 @@ def test_two_containers_never_write_one_file(tmp_path):
         container = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(container)
         for _ in range(2):  # as before and after a reload
-            asyncio.run(container.Log(tmp_path).write_labels([("a", "good")]))
+            asyncio.run(container.DecisionLog(tmp_path).write_labels([("a", "good")]))
     found = [path.read_text().count("\n") for path in tmp_path.iterdir()]
     assert found == [2, 2]
 

@@ -63,5 +63,5 @@ def test_a_log_that_rejects_what_it_cannot_write_does_not_wait(tmp_path):
 def test_without_an_id_an_entry_is_written_before_the_answer(tmp_path):
     log = tmp_path / "log"
     with served(tmp_path, Store().sources, log=log) as one:
-        told = one.decide(key=QUICK).json()
-        assert [entry["id"] for entry in entries(log)] == [told["decisions"][0]["id"]]
+        data = one.decide(key=QUICK).json()
+        assert [entry["id"] for entry in entries(log)] == [data["decisions"][0]["id"]]

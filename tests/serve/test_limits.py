@@ -46,35 +46,35 @@ def test_clients_who_leave_a_full_queue_do_no_harm():
 
 def test_slow_clients_of_the_metrics_hold_no_threads_and_keep_nobody_out():
     """Two hundred connections that send half a request and stay."""
-    shown = Metrics().serve(0)
+    server = Metrics().serve(0)
     before = threading.active_count()
     try:
         with ExitStack() as held:
             for _ in range(200):
-                slow = socket.create_connection(("127.0.0.1", shown.port), timeout=5)
+                slow = socket.create_connection(("127.0.0.1", server.port), timeout=5)
                 held.enter_context(slow)
                 slow.sendall(b"GET /metrics HTTP/1.1\r\nHost: ")
             begin = time.monotonic()
-            answer = httpx.get(f"http://127.0.0.1:{shown.port}/metrics", timeout=5)
+            answer = httpx.get(f"http://127.0.0.1:{server.port}/metrics", timeout=5)
             assert answer.status_code == 200
             assert "emsco_queue_length" in answer.text
             assert time.monotonic() - begin < 5
             assert threading.active_count() - before < 20
     finally:
-        shown.close()
+        server.close()
 
 
 def test_the_metrics_close_a_connection_that_says_nothing_they_understand():
-    shown = Metrics().serve(0)
+    server = Metrics().serve(0)
     try:
         for sent in (b"\r\n\r\n", b"POST /metrics HTTP/1.1\r\n\r\n", b"x" * 100_000):
-            with socket.create_connection(("127.0.0.1", shown.port), timeout=5) as one:
+            with socket.create_connection(("127.0.0.1", server.port), timeout=5) as one:
                 one.sendall(sent)
                 try:
                     heard = one.recv(100)
                 except ConnectionResetError:
                     heard = b""
                 assert heard[:12] in (b"", b"HTTP/1.1 405")
-        assert httpx.get(f"http://127.0.0.1:{shown.port}/metrics").status_code == 200
+        assert httpx.get(f"http://127.0.0.1:{server.port}/metrics").status_code == 200
     finally:
-        shown.close()
+        server.close()

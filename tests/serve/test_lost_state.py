@@ -45,14 +45,14 @@ def store(tmp_path):
 
 def row(answer):
     assert answer.status_code == 200, answer.text
-    (told,) = answer.json()["decisions"]
-    return told
+    (decision,) = answer.json()["decisions"]
+    return decision
 
 
 def test_a_state_that_was_emptied_stops_paid_calls_until_it_is_accepted(world, store):
     """And one that was only restarted, with all it had, does not."""
-    told = call("state", "init", store.url, *NAMED)
-    assert told.code == 0, told.err
+    result = call("state", "init", store.url, *NAMED)
+    assert result.code == 0, result.err
     with world.serve(*NAMED, "--metrics-port", 0, EMSCO_STATE=store.url) as one:
         one.wait_ready()
         assert row(one.decide(key=THOROUGH, id="order-1"))["accepted"]
@@ -79,10 +79,10 @@ def test_a_state_that_was_emptied_stops_paid_calls_until_it_is_accepted(world, s
         assert call("state", "init", store.url, *NAMED).code == 0  # as a script would do
         time.sleep(1.2)
         assert row(one.decide(key=THOROUGH))["reason"] == "state lost: bureau"
-        told = call("state", "init", store.url, *NAMED)
-        assert (told.code, "already has an incarnation" in told.err) == (2, True)
-        told = call("state", "accept", store.url, *NAMED)
-        assert told.code == 0, told.err
+        result = call("state", "init", store.url, *NAMED)
+        assert (result.code, "already has an incarnation" in result.err) == (2, True)
+        result = call("state", "accept", store.url, *NAMED)
+        assert result.code == 0, result.err
         wait_for(lambda: one.events_named("state accepted"))
         assert row(one.decide(key=THOROUGH, id="order-3"))["accepted"]
         wait_for(lambda: counted(one, "emsco_state_lost") == 0)

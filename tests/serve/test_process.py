@@ -81,12 +81,12 @@ def test_it_answers_drains_and_ends_well(world):
         assert "emsco-state.sqlite, used by this process only" in start["state"]
         assert one.decide(key=THOROUGH).json()["decisions"][0]["cost"] == 6.0
         hold(world.vendor, 1.5)
-        asked = len(world.vendor.asked)
+        calls = len(world.vendor.asked)
         with httpx.Client(base_url=one.url, timeout=20) as other:
             running = in_thread(lambda: other.post("/v1/decide", json={"key": THOROUGH}))
             kept = in_thread(lambda: raw(("127.0.0.1", one.port), post(
                 "/v1/decide", {"key": THOROUGH, "id": "order-5", "tenant": "late"})))  # fmt: skip
-            wait_for(lambda: len(world.vendor.asked) >= asked + 1)
+            wait_for(lambda: len(world.vendor.asked) >= calls + 1)
             one.send(signal.SIGTERM)
             wait_for(lambda: one.events_named("drain"))
             answer = running()
@@ -101,12 +101,12 @@ def test_it_answers_drains_and_ends_well(world):
         assert THOROUGH not in "".join(one.lines)
     # What it has kept is there for the next one.
     hold(world.vendor, 0)
-    asked = len(world.vendor.asked)
+    calls = len(world.vendor.asked)
     with world.serve() as next_one:
         next_one.wait_ready()
         body = {"key": THOROUGH, "id": "order-5", "tenant": "late"}
         assert next_one.decide(**body).json()["decisions"][0]["id"] == "order-5-0"
-        assert len(world.vendor.asked) == asked
+        assert len(world.vendor.asked) == calls
         next_one.send(signal.SIGINT)
         assert next_one.end() == 0
 
@@ -136,10 +136,10 @@ def test_a_signal_reloads_without_a_failed_request(world):
         world.model.write_bytes(world.model.read_bytes()[:-7])
         one.send(signal.SIGHUP)
         wait_for(lambda: one.events_named("refused"))
-        told = one.client.get("/v1/model").json()
-        assert told["model"] in models
-        assert "cannot be loaded" in told["refused"]["why"]
-        assert one.events_named("refused")[0]["why"] == told["refused"]["why"]
+        model = one.client.get("/v1/model").json()
+        assert model["model"] in models
+        assert "cannot be loaded" in model["refused"]["why"]
+        assert one.events_named("refused")[0]["why"] == model["refused"]["why"]
         ended.set()
         for thread in asking:
             thread.join(20)
@@ -178,20 +178,20 @@ def test_it_is_refused_in_the_open_without_tokens(world, monkeypatch):
     for name in TOKENS:
         monkeypatch.delenv(name, raising=False)
     options = ("serve", world.model, "--sources", world.folder / "sources.toml", "--port", 0)
-    told = call(*options, "--host", "0.0.0.0")
-    assert told.code == 2
-    assert all(name in told.err for name in TOKENS)
+    result = call(*options, "--host", "0.0.0.0")
+    assert result.code == 2
+    assert all(name in result.err for name in TOKENS)
     monkeypatch.setenv("EMSCO_TOKEN_DECIDE", TOKENS["EMSCO_TOKEN_DECIDE"])
-    told = call(*options, "--host", "::")
-    assert told.code == 2
-    assert "EMSCO_TOKEN_FEEDBACK, EMSCO_TOKEN_METRICS" in told.err
-    assert "EMSCO_TOKEN_DECIDE" not in told.err
-    told = call(*options, "--metrics-port", 0, "--metrics-host", "0.0.0.0")
-    assert (told.code, "EMSCO_TOKEN_METRICS" in told.err) == (2, True)
+    result = call(*options, "--host", "::")
+    assert result.code == 2
+    assert "EMSCO_TOKEN_FEEDBACK, EMSCO_TOKEN_METRICS" in result.err
+    assert "EMSCO_TOKEN_DECIDE" not in result.err
+    result = call(*options, "--metrics-port", 0, "--metrics-host", "0.0.0.0")
+    assert (result.code, "EMSCO_TOKEN_METRICS" in result.err) == (2, True)
     monkeypatch.setenv("EMSCO_TOKEN_DECIDE", "short")
-    told = call(*options)
-    assert (told.code, "at least 16 characters" in told.err) == (2, True)
-    assert "short" not in told.err
+    result = call(*options)
+    assert (result.code, "at least 16 characters" in result.err) == (2, True)
+    assert "short" not in result.err
 
 
 def test_with_tokens_it_answers_in_the_open_and_gives_up_what_takes_too_long(world):
@@ -235,9 +235,9 @@ def test_the_schemes_of_shared_states_are_those_of_states():
 def test_settings_that_cannot_be_are_refused(world, monkeypatch, options, message):
     monkeypatch.chdir(world.folder)
     monkeypatch.setenv("PAGE_URL", REDIS)
-    told = call("serve", world.model, "--sources", "sources.toml", "--port", 0, *options)
-    assert told.code == 2
-    assert message in told.err
+    result = call("serve", world.model, "--sources", "sources.toml", "--port", 0, *options)
+    assert result.code == 2
+    assert message in result.err
 
 
 def test_a_port_in_use_and_files_that_are_not_there_are_refused(world, monkeypatch):
@@ -245,12 +245,12 @@ def test_a_port_in_use_and_files_that_are_not_there_are_refused(world, monkeypat
     monkeypatch.setenv("PAGE_URL", REDIS)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        told = call("serve", world.model, "--sources", "sources.toml", "--port", port)
-    assert (told.code, "choose another --host or --port" in told.err) == (2, True)
-    told = call("serve", "model.emsc", "--sources", "sources.toml", "--port", 0)
-    assert (told.code, "model.emsc cannot be loaded" in told.err) == (2, True)
-    told = call("serve", world.model, "--sources", "source.toml", "--port", 0)
-    assert (told.code, "did you mean 'sources.toml'?" in told.err) == (2, True)
+        result = call("serve", world.model, "--sources", "sources.toml", "--port", port)
+    assert (result.code, "choose another --host or --port" in result.err) == (2, True)
+    result = call("serve", "model.emsc", "--sources", "sources.toml", "--port", 0)
+    assert (result.code, "model.emsc cannot be loaded" in result.err) == (2, True)
+    result = call("serve", world.model, "--sources", "source.toml", "--port", 0)
+    assert (result.code, "did you mean 'sources.toml'?" in result.err) == (2, True)
 
 
 def test_workers_share_a_state_are_restarted_and_reload(world):

@@ -79,7 +79,7 @@ def test_other_labels_need_a_restart(files, capfd):
             assert service.model()["model"] == before
             why = service.model()["refused"]["why"]
             assert "labels" in why
-            assert "Restart" in why
+            assert "restart the service" in why
             assert (reloads(service, "taken"), reloads(service, "refused")) == (0, 1)
             dump(make_cascade(0.9), files["model"])
             assert await service.reload()

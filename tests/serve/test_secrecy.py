@@ -109,10 +109,10 @@ def test_without_tokens_a_request_that_a_proxy_passed_on_is_refused(here, tmp_pa
 
 def test_without_a_token_metrics_that_a_proxy_asks_for_are_refused():
     for token, status in ((None, 403), ("the token of metrics", 200)):
-        shown = Metrics().serve(0, token=token)
+        server = Metrics().serve(0, token=token)
         headers = {"Via": "1.1 proxy", "Authorization": f"Bearer {token}"}
-        answer = httpx.get(f"http://127.0.0.1:{shown.port}/metrics", headers=headers)
-        shown.close()
+        answer = httpx.get(f"http://127.0.0.1:{server.port}/metrics", headers=headers)
+        server.close()
         assert answer.status_code == status
 
 
@@ -222,7 +222,7 @@ def test_a_state_whose_key_file_is_lost_is_refused(tmp_path, monkeypatch):
     address = str(tmp_path / "state.sqlite")
     assert key_of(address) == key_of(address)
     file = tmp_path / "state.sqlite.key"
-    kept = file.read_text()
+    content = file.read_text()
     file.write_text("no key")
     with pytest.raises(StateError, match=r"state\.sqlite\.key cannot be used"):
         key_of(address)
@@ -230,8 +230,8 @@ def test_a_state_whose_key_file_is_lost_is_refused(tmp_path, monkeypatch):
     with pytest.raises(StateError, match=r"restore its file .*state\.sqlite\.key"):
         key_of(address)
     assert not file.exists()
-    file.write_text(kept)
-    assert key_of(address) == bytes.fromhex(kept)
+    file.write_text(content)
+    assert key_of(address) == bytes.fromhex(content)
 
 
 def test_a_short_key_of_the_log_is_refused(tmp_path, monkeypatch):

@@ -107,13 +107,13 @@ def test_equal_ids_at_the_same_time_share_one_decision(tmp_path):
 
     async def main():
         async with serving(tmp_path, store, concurrency=1, queue=0) as service:
-            asked = [asyncio.ensure_future(service.decide(body(key=THOROUGH, id="a")))
+            tasks = [asyncio.ensure_future(service.decide(body(key=THOROUGH, id="a")))
                      for _ in range(5)]  # fmt: skip
             await asyncio.sleep(0.1)
-            asked[0].cancel()  # who asked first leaves
+            tasks[0].cancel()  # who asked first leaves
             await asyncio.sleep(0.01)
             store.holds["bureau"].set()
-            answers = await asyncio.gather(*asked[1:])
+            answers = await asyncio.gather(*tasks[1:])
             assert all(answer == answers[0] for answer in answers)
 
     asyncio.run(main())
@@ -337,9 +337,9 @@ def test_files_are_loaded_anew_and_refused_ones_leave_the_model_in_use(
         for damage in (good[:-1], good[:500] + b"x" + good[501:], b"", b"PK"):
             files["model"].write_bytes(damage)
             assert not await service.reload()
-            told = service.model()
-            assert told["model"] == second["model"]
-            assert str(files["model"]) in told["refused"]["why"]
+            model = service.model()
+            assert model["model"] == second["model"]
+            assert str(files["model"]) in model["refused"]["why"]
         files["model"].unlink()
         assert not await service.reload()
         files["model"].write_bytes(good)
@@ -453,9 +453,9 @@ def test_decisions_without_clients_are_finished_before_the_end(tmp_path):
 
     async def main():
         async with serving(tmp_path, store) as service:
-            asked = asyncio.ensure_future(service.decide(body(key=THOROUGH, id="a")))
+            task = asyncio.ensure_future(service.decide(body(key=THOROUGH, id="a")))
             await asyncio.sleep(0.05)
-            asked.cancel()
+            task.cancel()
             asyncio.get_running_loop().call_later(0.2, store.holds["bureau"].set)
         async with serving(tmp_path, store) as service:
             (told,) = (await service.decide(body(key=THOROUGH, id="a")))["decisions"]

@@ -192,8 +192,8 @@ async def main():
 asyncio.run(main())
 """
     command = [sys.executable, "-c", script, str(tmp_path / "state.sqlite")]
-    told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    assert "state.sqlite cannot be used" in told.stdout, told.stderr
+    finished = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert "state.sqlite cannot be used" in finished.stdout, finished.stderr
 
 
 def test_redis_that_was_restarted_gets_its_scripts_anew(tmp_path):

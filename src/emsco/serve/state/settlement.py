@@ -33,7 +33,7 @@ def share_of(charged: float, unknown: float) -> float:
     """
     if not 0 <= charged <= unknown + _MORE:
         raise StateError(
-            f"The charged amount must be from 0 to {money(unknown, '')}, the unknown amount, got "
+            f"The charged part of the unknown amount must be from 0 to {money(unknown, '')}, got "
             f"{charged!r}. If the bill has more, it includes calls that this state does not know."
         )
     return min(charged / unknown, 1.0) if unknown else 0.0
