@@ -1,17 +1,19 @@
-.PHONY: check quick docs figures release-check requirements
+.PHONY: check nightly quick docs figures release-check requirements
 
 PYTHON ?= .venv/bin/python
 
-check:  ## everything that CI checks
+check:  ## what must hold before a change lands
 	bash .ci/run
 
-quick:  ## lint, types, rooms, the tests of what changed, the laws at few examples
-ifeq ($(EMSCO_DATA),)
-	@echo "EMSCO_DATA is not set: tests marked 'data', of tables that are not in the package, are left out."
-	PYTEST_ADDOPTS='-m "not data"' bash .ci/quick
-else
-	bash .ci/quick
-endif
+nightly:  ## everything else, at its small size
+	bash .ci/nightly
+
+BIN = $(dir $(PYTHON))
+
+quick:  ## lint, types, rooms, and the laws at few examples
+	$(BIN)ruff check . && $(BIN)ruff format --check . && $(BIN)mypy && PYTHONPATH=src $(BIN)lint-imports --no-logo | tail -n 3
+	PYTHONPATH=src SCIPY_ARRAY_API=1 $(PYTHON) -m pytest -q -n 2 --hypothesis-profile=few -m "not nightly and not alone and not data" \
+		tests/core tests/cascade tests/test_rooms.py tests/test_import.py
 
 docs:  ## the site, in docs/_build/html; warnings are errors
 	PYTHONPATH=src $(PYTHON) -m sphinx -W --keep-going -q -b html docs docs/_build/html

@@ -251,7 +251,7 @@ async def _audited(
             await watch.work()
         for alarm in watch.alarms:
             alarms.setdefault(alarm.what, _found(alarm, today, before))
-    audited = watch.told("model")["audited"]
+    audited = watch.summary("model")["audited"]
     shown = {name: audited[name] for name in ("accuracy", "accuracy_at_worst", "unlabelled")}
     return {"alarms": alarms, **shown}
 

@@ -33,11 +33,20 @@ def _a_process_of_its_own() -> None:
     forget_all()
 
 
+@pytest.hookimpl(tryfirst=True)  # before workers look for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what reads tables that are not in the package."""
+    """Mark what reads tables that are not in the package, and what stays on one worker.
+
+    Tests of a file that share a fixture stay together, or each worker would make it anew.
+    """
     for item in items:
         if "data_folder" in getattr(item, "fixturenames", ()):
             item.add_marker("data")
+        info = getattr(item, "_fixtureinfo", None)
+        fixtures = info.name2fixturedefs.values() if info else ()
+        own = [each[-1] for each in fixtures if each[-1].baseid not in ("", "tests")]
+        if any(fixture.scope in ("module", "session") for fixture in own):
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ class MinRecall:
                 f"accepted rows of {label!r}", 1 - least, rows, rows - evaluation.class_right[label]
             )
 
-    def kept(self, value):
+    def promise(self, value):
         """Say what holds if it is kept."""
         for label, least in value.items():
             yield f"at least {percent(least)} of the accepted rows of {label!r} are right"

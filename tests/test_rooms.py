@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ast
+import tomllib
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -27,6 +29,12 @@ MOST = 5
 READERS = {"validate_data", "check_array", "read_columns", "pick_columns", "container_of"}
 LOOKS = {"iloc", "to_pylist", "dictionary_decode"}
 READING = "rows"
+
+PROJECT = Path(__file__).parents[1]
+# Folders of tests that mirror no room: what stresses the product, and golden files.
+OTHER_TESTS = {(), ("soak",), ("files",)}
+# Participles say neither what a value is nor what it is for.
+RIDDLES = {"told", "asked", "shown", "kept", "spent", "given"}
 
 
 def room_of(path):
@@ -125,7 +133,7 @@ def test_one_room_reads_x(trees):
 def test_the_package_has_few_entries_and_hides_only_helpers():
     """So that the folder shows the rooms: a new one comes with what fills it, and is on the map."""
     entries = {path.name for path in ROOT.iterdir() if path.name != "__pycache__"}
-    short = {path.name for path in ROOT.glob("*.py") if len(path.read_text().split("\n")) < 20}
+    short = {path.name for path in ROOT.glob("*.py") if len(path.read_text().split("\n")) < 30}
     assert len(entries - short) <= 21
     rooms = {f"`{name}/`" for name in entries if (ROOT / name).is_dir()}
     written = (Path(__file__).parents[1] / "ARCHITECTURE.md").read_text(encoding="utf-8")
@@ -138,3 +146,81 @@ def test_no_file_is_long():
     """A file holds one idea."""
     long = {module_of(path): n for path in FILES if (n := len(path.read_text().split("\n"))) > 401}
     assert not long
+
+
+def files_imported(trees):
+    """Give the files of the package that each file imports, wherever in it."""
+    modules = {module_of(path).removesuffix(".__init__"): path for path in trees}
+    found = {}
+    for path, tree in trees.items():
+        names = set()
+        for module, taken in imports(tree, path):
+            names |= {module, *(f"{module}.{name}" for name in taken)}
+        found[path] = {modules[name] for name in names if name in modules} - {path}
+    return found
+
+
+def test_a_class_name_has_one_meaning(trees):
+    """In the whole package, so that a name can be looked up."""
+    classes = [node for tree in trees.values() for node in ast.walk(tree)]
+    names = Counter(node.name for node in classes if isinstance(node, ast.ClassDef))
+    assert not {name: n for name, n in names.items() if n > 1}
+
+
+def test_no_two_files_import_each_other(trees):
+    """Not even inside functions; a package and what it re-exports are no circle."""
+    imported = files_imported(trees)
+    circles = {
+        (module_of(a), module_of(b))
+        for a, others in imported.items()
+        for b in others
+        if a in imported[b] and "__init__.py" not in (a.name, b.name)
+    }
+    assert not circles
+
+
+def test_no_room_imports_one_above_it(trees):
+    """By the layers that pyproject.toml states, also for imports inside functions."""
+    written = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))
+    contracts = written["tool"]["importlinter"]["contracts"]
+    layers = next(each["layers"] for each in contracts if each["name"].startswith("Rooms"))
+    height = {
+        name.strip().removeprefix("emsco."): -number
+        for number, layer in enumerate(layers)
+        for name in layer.split("|")
+    }
+    found = set()
+    for path, others in files_imported(trees).items():
+        room = room_of(path)
+        for other in {room_of(each) for each in others} & {*height}:
+            if room in height and height[other] > height[room]:
+                found.add((room, other))
+    assert not found
+    missing = {path.name for path in ROOT.iterdir() if (path / "__init__.py").exists()} - {*height}
+    assert not missing
+
+
+def test_tests_mirror_the_folders_of_the_package():
+    """What tests a room stands in the folder of its name."""
+    tests = PROJECT / "tests"
+    folders = {path.parent.relative_to(tests) for path in tests.rglob("test_*.py")}
+    mirrored = {folder for folder in folders if folder.parts[:1] not in OTHER_TESTS}
+    assert not {folder for folder in mirrored if not (ROOT / folder).is_dir()}
+    rooms = {path.parent.relative_to(ROOT) for path in ROOT.rglob("__init__.py")} - {Path()}
+    without = {
+        room for room in rooms if not any(folder.is_relative_to(room) for folder in mirrored)
+    }
+    # Strategies and states are tested with the search and the service that run them.
+    assert without <= {Path("search/strategies"), Path("serve/state")}
+
+
+def test_no_name_is_a_riddle(trees):
+    """A text, a request, a view, a result or an amount is called what it is."""
+    found = set()
+    for path, tree in trees.items():
+        names = {
+            *defined_in(tree),
+            *(node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)),
+        }
+        found |= {(module_of(path), name) for name in names if name.strip("_").lower() in RIDDLES}
+    assert not found

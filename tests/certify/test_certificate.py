@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import shutil
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +12,7 @@ import pandas as pd
 import pytest
 
 from emsco import CascadeClassifier, CascadeSearchCV, InputGuard, dump, load
-from emsco.certify import Certificate, OlderCertificate, certify
+from emsco.certify import Certificate, certify
 from emsco.datasets import make_costly_classification
 from emsco.exceptions import ArtifactError, CertificateError, CertificateWarning
 from emsco.monitor import CertificateMonitor
@@ -22,8 +21,6 @@ from tests.soak.forgeries import opened, seal
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "cli"))
 from commands import call
-
-FORMAT_1 = Path(__file__).parents[1] / "files" / "format1"
 
 
 @pytest.fixture(scope="module")
@@ -155,25 +152,6 @@ def test_a_search_that_has_not_chosen_what_is_certified_says_so(found, several, 
     shown = call("show", tmp_path / "search.emsco")
     assert several.sentence in shown.out
     assert "does not hold for this cascade" in shown.out
-
-
-def test_one_of_format_1_cannot_be_checked(tmp_path):
-    path = shutil.copy(FORMAT_1 / "certified.emsco", tmp_path)
-    with pytest.warns(CertificateWarning, match="earlier format and cannot be checked"):
-        cascade = load(path)
-    older = cascade.certificate_
-    assert type(older) is OlderCertificate
-    assert older.sentence.startswith("Over the draw of the 200 calibration rows")
-    assert "cannot be checked" in older.sentence
-    assert not older.holds_for(cascade)
-    with pytest.raises(CertificateError, match="cannot be checked"):
-        older.check(cascade)
-    with pytest.raises(CertificateError, match="cannot be checked"):
-        CertificateMonitor.of(older, cascade)
-    assert call("show", path).out.count("cannot be checked") == 1
-    dump(cascade, tmp_path / "again.emsco")  # it may be written again, and stays what it is
-    with pytest.warns(CertificateWarning, match="cannot be checked"):
-        assert load(tmp_path / "again.emsco").certificate_ == older
 
 
 NAN = float("nan")

@@ -139,14 +139,14 @@ def test_a_search_that_does_not_know_the_counts_by_label_says_so_and_spends_noth
     search = CascadeSearchCV(
         costs=[1, 2], threshold=[0.5, 0.8], select={"by": "coverage"}, luck=False
     ).fit(X[:500], y[:500])
-    older = copy.deepcopy(search)
-    front = older.found_.front
+    uncounted = copy.deepcopy(search)
+    front = uncounted.found_.front
     bare = [
         Candidate(c.design, c.threshold, replace(c.evaluation, label_accepted=None)) for c in front
     ]
-    object.__setattr__(older.found_, "front", type(front)(bare, front.costs))
-    with pytest.raises(CertificateError, match="which the file of this search does not contain"):
-        certify(older, X[500:], y[500:], min_precision={2: 0.5})
+    object.__setattr__(uncounted.found_, "front", type(front)(bare, front.costs))
+    with pytest.raises(CertificateError, match="have no `label_accepted`"):
+        certify(uncounted, X[500:], y[500:], min_precision={2: 0.5})
     answer = certify(search, X[500:], y[500:], min_precision={2: 0.5}, max_rejected={2: 0.9})
     (first, *_) = answer.candidates
     seen = first.evaluation
@@ -423,7 +423,7 @@ def test_what_was_said_of_coverage_is_what_candidates_are_left_out_by(search):
     """The last said counts: to certify, to choose, to the search; 0.5 where nobody said any."""
     assert (floors(search).coverage, floors(search).is_said) == (0.5, False)
     assert floors(search, min_coverage=0.7).coverage == 0, "it is tested"
-    assert floors(search, min_coverage=0).told() == ()
+    assert floors(search, min_coverage=0).describe() == ()
     search.choose(min_coverage=0.6)
     assert (floors(search).coverage, floors(search).is_said) == (0.6, True)
     assert floors(search, min_coverage=0.7).coverage == 0.6
@@ -465,7 +465,7 @@ def test_what_the_search_kept_to_is_kept_to_by_what_is_tested(data, fresh):
         costs=costs, threshold=[0.6, 0.8], max_missed={1: 0.05}, max_rejected={1: 0.5},
         select={"by": "coverage"}, luck=False,
     ).fit(X[:1000], y[:1000])  # fmt: skip
-    assert floors(search).told()[:2] == ("missed 1 <= 0.05", "rejected 1 <= 0.5")
+    assert floors(search).describe()[:2] == ("missed 1 <= 0.05", "rejected 1 <= 0.5")
     search.choose(search.all_sources_)
     assert search.all_sources_.evaluation.missed[1] > 0.05
     certificate = certify(search, *fresh, accuracy=0.8)
@@ -579,37 +579,6 @@ def test_thresholds_of_every_kind_come_back_with_what_was_chosen(data, fresh, tm
     assert loaded.certificate_ == search.certificate_
 
 
-def older(data):
-    """Tell a certificate as an earlier version did."""
-    since = ("chosen", "filters", "least_coverage")
-    told = {name: value for name, value in data.items() if name not in since}
-    told["candidates"] = [
-        {
-            name: value
-            for name, value in one.items()
-            if not name.endswith(("given_labels", "label_accepted", "_precision"))
-            and name not in ("rejected_labels", "most_rejected", "precision_labels")
-        }
-        for one in told["candidates"]
-    ]
-    told["shortfalls"] = [
-        {name: value for name, value in one.items() if name != "bad"} for one in told["shortfalls"]
-    ]
-    return told
-
-
-def test_certificates_of_before_are_read_as_they_were(search, fresh):
-    certificate = certify(search, *fresh, accuracy=0.8)
-    read = Certificate.from_data(older(certificate.to_data()))
-    assert read == replace(certificate, chosen=None, filters=(), least_coverage=0.0)
-    assert read.notes == ()
-    assert read.select() == min(read.candidates, key=lambda c: c.evaluation.cost)
-    forget_all()
-    few = certify(search.cascade(search.front_[0]), *(rows[:5] for rows in fresh), accuracy=0.8)
-    read = Certificate.from_data(older(few.to_data()))
-    assert read.sentence == few.sentence
-
-
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -635,9 +604,29 @@ def test_what_cannot_be_told_of_a_choice_is_refused(search, fresh, name, value):
         Certificate.from_data(data)
 
 
-def test_a_part_of_what_is_told_since_is_refused(search, fresh):
+@pytest.mark.parametrize(
+    "path",
+    [
+        ["chosen"], ["filters"], ["least_coverage"], ["left_out"],
+        ["candidates", 0, "most_rejected"], ["candidates", 0, "fresh_given_labels"],
+        ["candidates", 0, "selected_label_accepted"], ["chosen", "selected_given_labels"],
+    ],
+)  # fmt: skip
+def test_a_certificate_without_one_of_its_keys_is_refused(search, fresh, path):
     data = certify(search, *fresh, accuracy=0.8).to_data()
-    del data["filters"]
+    part = data
+    for name in path[:-1]:
+        part = part[name]
+    del part[path[-1]]
+    with pytest.raises(CertificateError, match="must have"):
+        Certificate.from_data(data)
+
+
+def test_a_shortfall_without_one_of_its_keys_is_refused(search, fresh):
+    few = certify(search.cascade(search.front_[0]), *(rows[:5] for rows in fresh), accuracy=0.8)
+    data = few.to_data()
+    assert Certificate.from_data(data) == few
+    del data["shortfalls"][0]["bad"]
     with pytest.raises(CertificateError, match="must have"):
         Certificate.from_data(data)
 

@@ -232,7 +232,10 @@ def test_what_the_file_of_keys_has_is_not_fetched(world):
     found = decided(world.decide(keys=odd))
     assert set(found.reason[expected.exit_stage >= 1]) == {"invalid value: length"}
     part = world.write("part.csv", id=KEYS, length=FRAME.length)
-    refused(world.decide(keys=part), "--keys has 'length' of 'page', but not 'links', 'kind'.")
+    refused(
+        world.decide(keys=part),
+        "have all features of 'page' or none: it has 'length', but not 'links', 'kind'.",
+    )
 
 
 def test_what_fails_is_a_reason_and_the_sentence_counts_it(world):
@@ -283,11 +286,11 @@ def test_what_cannot_be_done_is_told_before_anything_is_asked(world, monkeypatch
     refused(wrong("[page\n"), "wrong.toml is not valid TOML")
     refused(wrong(text.replace("[page]", "[pages]")), "no source 'pages'; did you mean 'page'?")
     refused(wrong(text.replace("key_field", "key_feild")), "but not 'key_feild'; did you mean")
-    refused(wrong(text + 'url = "postgresql://u:secret@h/d"\n'), "must not hold `url`")
+    refused(wrong(text + 'url = "postgresql://u:secret@h/d"\n'), "must not contain `url`")
     gone = world.folder / "sorces.toml"
     refused(run(sources=gone), "sorces.toml cannot be read", "did you mean 'sources.toml'?")
     if name != "measure":
-        refused(wrong(text.partition("[dns]")[0]), "It is not said how to fetch 'dns'")
+        refused(wrong(text.partition("[dns]")[0]), "No live source is configured for 'dns'")
     refused(run(keys=world.folder / "none.csv"), "There is no file")
     refused(run("--key-column", "key"), "has no column 'key'. Does its first line name")
     (world.folder / "headless.csv").write_text("00001\n00002\n")
@@ -304,7 +307,7 @@ def test_what_cannot_be_done_is_told_before_anything_is_asked(world, monkeypatch
     for address in ("redis://u:secret/x@host:1/0", "secret", "redis://h:secret"):
         with monkeypatch.context() as patch:
             patch.setenv(ADDRESSES["url"], address)
-            refused(run(*paid), "Source 'url': ", "address")
+            refused(run(*paid), "Source 'url': ", "URL")
     for address in ("postgresql+asyncpg://u:se/cret@h:secret/d", "secret", "oracle://u:secret@h"):
         with monkeypatch.context() as patch:
             patch.setenv(ADDRESSES["dns"], address)
@@ -367,7 +370,7 @@ def test_every_way_in_which_live_values_differ(world):
     assert found["length"] == "another unit: 1000 times"
     assert found["links"] == "shifted: by +3"
     assert found["kind"] == "differs in 25.0%"
-    assert found["whois"] == "text where numbers were in 10.2%; missing in 10.2%"
+    assert found["whois"] == "text instead of numbers in 10.2%; missing in 10.2%"
     assert found["dns"] == "same"
     assert re.search(rf"url +{N} +{N - 1} +stale 1 +\S+ s +\d+\.\d d +yes", called.out)
     assert re.search(rf"whois +{N} +{N - 1} +missing 1 ", called.out)
@@ -417,7 +420,7 @@ def test_a_table_in_which_rows_cannot_be_found_is_refused(world, tmp_path):
     frame = FRAME.assign(id=KEYS)
     table = tmp_path / "train.csv"
     cases = {
-        "The table has a key more than once": pd.concat([frame, frame[5:6]]),
+        "The table must have one row per key": pd.concat([frame, frame[5:6]]),
         "None of the 60 keys is in the table": frame.assign(id=[f"x{i}" for i in range(N)]),
         "has no column 'id'": frame.drop(columns="id"),
         "has no column 'links'": frame.drop(columns="links"),
@@ -457,7 +460,7 @@ def test_measured_latencies_are_written_and_nothing_else(world, costs):
         expected = expected.replace(old, re.escape(new).replace(re.escape(number), number))
     expected = expected.replace("\\\\n", "\n")
     assert re.fullmatch(expected, costs.read_text()), costs.read_text()
-    assert "'whois' was not measured: it is paid for; --max-spend 15 pays for 3 rows." in called.err
+    assert "'whois' was not measured: it is paid; --max-spend 15 allows 3 rows." in called.err
     assert f"Written: {costs}, with the latency of 'url', 'page', 'dns' in seconds." in called.err
     asked = world.asked()
     assert asked["whois"] == []
@@ -491,7 +494,7 @@ def test_measuring_spends_what_was_allowed_and_no_more(world, costs):
     assert len(world.asked()["whois"]) == 4 + 3
     assert "35 EUR spent." in called.err
     called = world.measure("--rounds", 1, "--max-spend", 4, keys=few, costs=costs)
-    assert "'whois' was not measured: --max-spend 4 EUR is spent." in called.err
+    assert "'whois' was not measured: --max-spend 4 EUR is used up." in called.err
     assert world.asked()["whois"] == []
 
 
@@ -500,7 +503,7 @@ def test_a_source_that_fails_gets_no_latency(world, costs):
     world.services["page"].behave = lambda _: (500, {})
     called = world.measure("--rounds", 3, costs=costs)
     assert called.code == 0
-    assert "'page' was not measured: half of its requests failed, or more (error 3)." in called.err
+    assert "'page' was not measured: at least half of its requests failed (error 3)." in called.err
     assert Costs.from_toml(costs).sources[1].latency == 0
     costs.write_text(COSTS)
     nobody = world.write("nobody.csv", id=["nobody", "no one"])
@@ -518,7 +521,7 @@ def test_a_source_is_measured_with_what_it_requires(world, costs):
         sources = world.write_sources("needs.toml", dns=dns)
         few = world.write("few.csv", id=KEYS[:3])
         called = world.measure("--rounds", 3, keys=few, sources=sources, costs=costs)
-        assert "'dns' was not measured: no key has what its requests use." in called.err
+        assert "'dns' was not measured: no key has the values that its requests use." in called.err
         assert service.asked == []
         more = ("--rounds", 3, "--max-spend", 1000)
         called = world.measure(*more, keys=few, sources=sources, costs=costs)
@@ -531,7 +534,7 @@ def test_a_source_is_measured_with_what_it_requires(world, costs):
         assert called.code == 0, called.err
         assert service.asked[0] == KEYS[0]
         called = world.measure(keys=few, sources=alone, costs=costs)
-        refused(called, "Source 'dns' uses 'whois': give it in --keys, or let the source require")
+        refused(called, "Source 'dns' uses 'whois': pass it in --keys, or let the source require")
         called = world.compare("--max-spend", 1000, keys=few, sources=sources)
         assert called.code == 0, called
         assert verdicts(called)["dns"] == "same"
@@ -546,7 +549,7 @@ def test_a_file_of_prices_that_cannot_be_read_or_edited_is_left(world, tmp_path)
     before = odd.read_text()
     called = world.measure("--rounds", 1, keys=few, costs=odd)
     assert called.code == 2
-    assert "is unchanged; write the latencies into it yourself: `latency = " in called.err
+    assert "is unchanged; add the latencies yourself: `latency = " in called.err
     assert odd.read_text() == before
 
 

@@ -11,6 +11,8 @@ import time
 
 import pytest
 
+pytestmark = pytest.mark.alone
+
 EMSCO = [sys.executable, "-m", "emsco"]
 MOST_SILENT = 2.0  # seconds
 COMMANDS = [

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import time
 
+import pytest
 from readme import run_commands
+
+pytestmark = pytest.mark.alone
 
 
 def test_savings_are_as_the_readme_prints_them(tmp_path):

@@ -82,7 +82,7 @@ def test_a_day_is_shown_by_itself(state):
     assert call("spend", state, "--day", "2023-11-16").out == "Nothing was spent on 2023-11-16.\n"
     called = call("spend", state, "--day", "today")
     assert called.code == 2
-    assert "A day must be like" in called.err
+    assert "The day must look like" in called.err
 
 
 def test_programs_get_json(state):

@@ -222,7 +222,7 @@ def test_nothing_is_said_of_a_class_without_fresh_rows(searched):
 
 
 def test_precision_that_is_not_known_has_no_column():
-    """A front out of an older file does not know it of three classes; fresh rows do."""
+    """An evaluation may not know it of three classes; fresh rows do."""
     counts = {"a": 3, "b": 3, "c": 4}
     selected = Evaluation(10, 10, 10, 10, counts, counts, counts)
     fresh = Evaluation(10, 10, 10, 10, counts, counts, counts, label_accepted=counts)

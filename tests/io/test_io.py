@@ -521,48 +521,12 @@ def test_other_estimators_say_that_they_need_skops(forest, tmp_path, monkeypatch
         dump(forest, tmp_path / "model.emsco")
 
 
-def named(reasons, column):
-    """Give reasons as they are now, with the column; the files are older."""
-    assert reasons.count("out of range") == 1
-    return [f"{reason}: {column}" if reason == "out of range" else reason for reason in reasons]
-
-
-def test_a_file_of_format_1_stays_loadable():
-    cascade = load(FOLDER / "format1.emsco")
-    told = json.loads((FOLDER / "format1.json").read_text(encoding="utf-8"))
-    told["reason"] = named(told["reason"], "age")
-    decisions = cascade.decide(pd.DataFrame(told["rows"]))
-    for field in FIELDS:
-        if field == "confidence":  # exponentials differ in their last bit from chip to chip
-            np.testing.assert_allclose(decisions.confidence, told["confidence"], rtol=1e-12)
-        else:
-            assert getattr(decisions, field).tolist() == told[field], field
-
-
-@pytest.mark.parametrize("kind", ["cascade", "guarded", "estimator", "certified", "search"])
-@pytest.mark.filterwarnings("ignore::sklearn.exceptions.InconsistentVersionWarning")
-@pytest.mark.filterwarnings("ignore::emsco.exceptions.CertificateWarning")
-def test_every_kind_of_file_of_format_1_decides_as_it_did(kind):
-    model = load(FOLDER / "format1" / f"{kind}.emsco")
-    told = json.loads((FOLDER / "format1" / "decisions.json").read_text(encoding="utf-8"))
-    if kind in ("guarded", "certified"):
-        told[kind]["reason"] = named(told[kind]["reason"], "cheap")
-    decided = model.decide(pd.DataFrame(told["rows"])).to_frame().to_dict("list")
-    np.testing.assert_allclose(decided.pop("confidence"), told[kind].pop("confidence"), rtol=1e-12)
-    assert decided == told[kind]
-
-
-def test_a_front_of_format_1_stays_loadable():
-    told = json.loads((FOLDER / "format1" / "decisions.json").read_text(encoding="utf-8"))
-    front = load(FOLDER / "format1" / "front.emsco")
-    assert [str(candidate) for candidate in front] == told["front"]
-
-
-def test_a_later_format_says_so(mixed, tmp_path, monkeypatch):
-    monkeypatch.setattr("emsco.io._model_file.FORMAT", 3)
+@pytest.mark.parametrize("number", [1, 3])
+def test_another_format_says_so(mixed, tmp_path, monkeypatch, number):
+    monkeypatch.setattr("emsco.io._model_file.FORMAT", number)
     dump(mixed, tmp_path / "model.emsco")
     monkeypatch.undo()
-    with pytest.raises(ArtifactError, match=r"has format 3, and .* reads formats up to 2"):
+    with pytest.raises(ArtifactError, match=rf"has format {number}, and .* reads format 2 only"):
         load(tmp_path / "model.emsco")
 
 

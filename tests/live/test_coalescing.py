@@ -65,7 +65,7 @@ def test_a_call_that_fails_is_made_again_but_seldom():
     rows, n_calls = run(often(paid=True))
     assert n_calls == 100
     assert {(row.paid, row.billed) for row in rows} == {(1.0, False)}
-    with pytest.raises(SourcesError, match="is not asked again"):
+    with pytest.raises(SourcesError, match="are not repeated"):
         CallableSource(function=print, paid=True, retries=1)
 
 

@@ -164,7 +164,7 @@ def test_keys_are_texts_or_whole_numbers(cascade):
     """Others are refused, and not shown."""
     live = LiveCascade(cascade, sources())
     for wrong in (None, 1.5, True, ("a",)):
-        with pytest.raises(SourcesError, match="Keys must be texts or whole numbers, got a"):
+        with pytest.raises(SourcesError, match="Keys must be strings or integers, got a"):
             live.decide_now([KEYS[0], wrong])
     assert len(live.decide_now(np.array(KEYS[:3]))) == 3
     live.close_now()

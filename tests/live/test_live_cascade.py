@@ -143,7 +143,9 @@ def test_what_the_caller_knows_is_free_and_not_fetched(cascade):
         same(decided, expected)
         np.testing.assert_array_equal(decided.cost, expected.cost - 2 * (expected.exit_stage >= 1))
         assert "length" not in {name for name, _ in shop.asked}
-    with pytest.raises(SourcesError, match="has 'length' of 'page', but not 'links', 'kind'"):
+    with pytest.raises(
+        SourcesError, match="'page' or none: it has 'length', but not 'links', 'kind'"
+    ):
         live.decide_now(KEYS[:40], known={"length": [1.0] * 40})
     with pytest.raises(SourcesError, match="1 values of 'url' for 40 keys"):
         live.decide_now(KEYS[:40], known={"url": [1.0]})
@@ -222,7 +224,7 @@ def test_the_first_of_equal_keys_pays_and_lacks_are_refused_before_anything_is_p
     live.close_now()
     shop = Shop()
     live = LiveCascade(cascade, shop.sources(whois=shop.source("whois", uses=["domain"])))
-    with pytest.raises(SourcesError, match="'whois' uses 'domain': give it in `known`"):
+    with pytest.raises(SourcesError, match="'whois' uses 'domain': pass it in `known`"):
         live.decide_now(KEYS[:40])
     assert not shop.asked
     assert len(live.decide_now(KEYS[:40], known={"domain": ["a"] * 40})) == 40
@@ -233,7 +235,7 @@ def test_connections_belong_to_one_event_loop(cascade):
     """Used in two, they would wait for each other for ever."""
     live = LiveCascade(cascade, Shop().sources())
     live.decide_now(KEYS[:1])
-    with pytest.raises(SourcesError, match="belongs to the event loop that it was opened in"):
+    with pytest.raises(SourcesError, match="in the event loop in which it was opened"):
         asyncio.run(live.decide(KEYS[:1]))
     live.close_now()
     assert len(asyncio.run(live.decide(KEYS[:1]))) == 1  # after it was closed, in any other

@@ -304,7 +304,7 @@ def test_a_limit_needs_a_price_to_hold():
     """Prices that only answers tell are too late for it."""
     source = CallableSource(function=print, price_field="price", max_spend=10.0)
     free = Costs([Source("whois", cost=0)])
-    with pytest.raises(SourcesError, match=r"'whois' has a limit.*price above 0"):
+    with pytest.raises(SourcesError, match=r"'whois' has `max_spend`.*must be above 0"):
         Sources({"whois": source}).check(free)
     Sources({"whois": source}).check(Costs([Source("whois", cost=1)]))
     Sources({"whois": CallableSource(function=print, max_spend=10.0)}).check(free)

@@ -27,7 +27,7 @@ from emsco import (
     StageDesign,
     evaluate,
 )
-from emsco.certify import OlderCertificate, certify
+from emsco.certify import certify
 from emsco.exceptions import MissingExtraError, SelectionError
 from emsco.io import dump, load
 from emsco.report import _data, _report, report
@@ -225,10 +225,6 @@ def test_a_certificate_says_whether_it_is_about_the_choice(search, rows, tmp_pat
     finally:
         del search.best_cascade_.certificate_
     assert escape(certificate.sentence) in text
-    older = OlderCertificate({"sentence": "All is well."})
-    text = report(search, tmp_path / "older.html", certificate=older).read_text("utf-8")
-    assert "All is well. This certificate is of an earlier format and cannot be checked" in text
-    assert "Whether it is about the cascade that the search chose cannot be checked" in text
     sentence = SimpleNamespace(sentence="Sound & safe.")
     text = report(search, tmp_path / "three.html", certificate=sentence).read_text("utf-8")
     assert "Sound &amp; safe." in text

@@ -307,21 +307,6 @@ def test_a_ledger_comes_back_from_its_file(tmp_path):
     assert np.array_equal(second.sketch.parts["3"].hashes, shown.sketch.parts["3"].hashes)
 
 
-def test_a_ledger_of_the_first_format_is_read(tmp_path):
-    path = tmp_path / "ledger.jsonl"
-    ledger_of("rows").keep_in(path)
-    with ledger_of("rows").open() as page:
-        page.append([entry()])
-    line = json.loads(path.read_text()) | {"format": 1}
-    del line["sketch"], line["figures"]
-    path.write_text(json.dumps(line) + "\n")
-    forget_all()
-    ledger_of("rows").keep_in(path)
-    ledger_of("rows").refresh()
-    (read,) = ledger_of("rows").entries
-    assert (read.question, read.figures, read.sketch) == ("q", 1, Sketch())
-
-
 def test_a_line_that_a_dying_process_left_half_is_no_question(tmp_path):
     path = tmp_path / "ledger.jsonl"
     ledger_of("rows").keep_in(path)

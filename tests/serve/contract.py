@@ -1,4 +1,4 @@
-"""What every state of a service must do, with several processes, and after one was killed."""
+"""The contract of every state, with several processes and after one was killed."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ CHECKS = {}
 
 
 def check(function):
-    """Put a check on the list."""
+    """Register a check."""
     CHECKS[function.__name__] = function
     return function
 
 
 def check_state(name, address):
-    """Check one promise of the state at an address, which holds nothing yet."""
+    """Run one check of the state at an empty address."""
     asyncio.run(CHECKS[name](address))
 
 
 class Clock:
-    """A clock that is set by hand."""
+    """A clock that is set manually."""
 
     def __init__(self, now=T0):
         self.now = now
@@ -64,7 +64,7 @@ def asked_by(id_, tenant=""):
 
 
 async def totals(state, day=None):
-    """Give what was paid and what is unknown, by source."""
+    """Return the paid and unknown amounts by source."""
     found = {}
     for one in await state.spend(day):
         paid, unknown = found.get(one.source, (0.0, 0.0))
@@ -90,14 +90,14 @@ IMPORTED = [
 
 
 class Workers:
-    """Processes that each run a job on a state, all of them at the same time."""
+    """Processes that run jobs on a state concurrently."""
 
     def __init__(self):
         self._processes = multiprocessing.get_context("forkserver")
         self._processes.set_forkserver_preload(IMPORTED)
 
     def start(self, job, *arguments):
-        """Start a process, and give it and what it tells."""
+        """Start a process, and return it with its pipe."""
         here, there = self._processes.Pipe(duplex=False)
         process = self._processes.Process(target=_work, args=(there, job, arguments), daemon=True)
         process.start()
@@ -105,7 +105,7 @@ class Workers:
         return process, here
 
     def run(self, n_processes, job, *arguments):
-        """Run a job in several processes, and give what each returns."""
+        """Run a job in several processes, and return the results."""
         together = self._processes.Barrier(n_processes, timeout=60)
         running = [self.start(job, together, n, *arguments) for n in range(n_processes)]
         found = [told.recv() for _, told in running]
@@ -143,7 +143,7 @@ async def spending(together, number, address, begins, limit, *, tell):  # noqa: 
 
 
 async def trying(together, number, address, seconds, *, tell):  # noqa: ARG001
-    """Ask all the time whether a trial call may be made."""
+    """Ask repeatedly whether a trial call may be made."""
     found = []
     async with opened(address) as state:
         together.wait()
@@ -161,14 +161,14 @@ async def counting(together, number, address, times, *, tell):  # noqa: ARG001
         together.wait()
         for _ in range(times):
             while True:
-                kept = await state.kept("number")
+                kept = await state.get_value("number")
                 was, version = (0, 0) if kept is None else (int(kept.text), kept.version)
                 if await state.keep("number", str(was + 1), was=version):
                     break
 
 
 async def opening(together, number, address, *, tell):  # noqa: ARG001
-    """Open the state, when all do."""
+    """Open the state at the same time as other processes."""
     together.wait()
     async with opened(address) as state:
         await state.keep(f"process {number}", "was here")
@@ -176,7 +176,7 @@ async def opening(together, number, address, *, tell):  # noqa: ARG001
 
 
 async def working(address, *, tell):
-    """Decide requests until the process is killed, and tell what the state has promised."""
+    """Decide requests until the process is killed, and report what the state has confirmed."""
     async with opened(address) as state:
         await asyncio.gather(*(_decide_for_ever(state, n, tell) for n in range(8)))
 
@@ -531,26 +531,26 @@ async def who_fails_is_told_to_all(address):
 @check
 async def a_value_is_written_over_only_if_it_was_read(address):
     async with opened(address) as one, opened(address) as other:
-        assert await one.kept("a") is None
+        assert await one.get_value("a") is None
         assert not await one.keep("a", "x", was=1)
         assert await one.keep("a", "x", was=0)
         assert not await other.keep("a", "y", was=0)
-        kept = await other.kept("a")
+        kept = await other.get_value("a")
         assert (kept.text, kept.version) == ("x", 1)
         assert await other.keep("a", "y", was=1)
         assert not await one.keep("a", "z", was=1)
         assert await one.keep("a", "ä" * 100_000)
-        kept = await other.kept("a")
+        kept = await other.get_value("a")
         assert (kept.text, kept.version) == ("ä" * 100_000, 3)
         assert await one.keep("b", "x")
-        assert (await one.kept("b")).version == 1
+        assert (await one.get_value("b")).version == 1
 
 
 @check
 async def two_processes_lose_no_write(address):
     WORKERS.run(2, counting, address, 40)
     async with opened(address) as state:
-        kept = await state.kept("number")
+        kept = await state.get_value("number")
         assert (kept.text, kept.version) == ("80", 80)
 
 
@@ -637,7 +637,7 @@ async def processes_open_a_new_state_at_once(address):
     assert WORKERS.run(4, opening, address) == 4 * [True]
     async with opened(address) as state:
         for number in range(4):
-            assert (await state.kept(f"process {number}")).text == "was here"
+            assert (await state.get_value(f"process {number}")).text == "was here"
 
 
 @check

@@ -1,4 +1,4 @@
-"""A process that decides rows, watches them, and shows its metrics: what Prometheus reads in tests.
+"""A process that decides rows, watches them and serves metrics, for tests with Prometheus.
 
 Arguments: the state's file, and how many workers share the metrics (0: this process alone).
 """
@@ -27,7 +27,7 @@ COSTS = Costs([Source("cheap", cost=1), Source("lab", cost=5), Source("scan", co
 
 
 def live_cascade() -> LiveCascade:
-    """Make a live cascade of three stages; one row in ten finds the lab down."""
+    """Create a live cascade of three stages; for one row in ten, the lab fails."""
     design = StageDesign.from_stages([["cheap"], ["lab"], ["scan"]])
     cascade = CascadeClassifier(design=design, costs=COSTS, threshold=0.9).fit(FRAME, Y)
 
@@ -47,13 +47,13 @@ def live_cascade() -> LiveCascade:
 
 
 def tell(port: int) -> None:
-    """Say where the metrics are."""
+    """Print the port of the metrics."""
     sys.stdout.write(f"{port}\n")
     sys.stdout.flush()
 
 
 async def decide(path: str, worker: int, port: int | None = 0) -> None:
-    """Decide rows for ever; count, label and show them."""
+    """Decide rows forever; count and label them."""
     from emsco.certify.monitor import CertificateMonitor
     from emsco.serve.audit_watch import AuditWatch
     from emsco.serve.metrics import Metrics
@@ -89,7 +89,7 @@ async def decide(path: str, worker: int, port: int | None = 0) -> None:
 
 
 def main(path: str, workers: int) -> None:
-    """Decide in this process, or in several that count together."""
+    """Decide in this process, or in several with shared metrics."""
     if not workers:
         asyncio.run(decide(path, 0))
         return

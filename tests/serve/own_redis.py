@@ -1,4 +1,4 @@
-"""A Redis of one's own, for tests that kill it, empty it or fill it."""
+"""A private Redis server for tests that kill, empty or fill it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from served import free_port
 
 
 class OwnRedis:
-    """A Redis that keeps what it is given, unless told otherwise."""
+    """A Redis server that is durable unless options say otherwise."""
 
     def __init__(self, folder, *options):
         self.port = free_port()

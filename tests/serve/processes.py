@@ -17,7 +17,7 @@ from stores import REDIS
 
 
 class Process:
-    """`emsco serve`, and what it says."""
+    """A process of `emsco serve`, and its events."""
 
     def __init__(self, folder, arguments, environment):
         command = [sys.executable, "-m", "emsco", "serve", "model.emsco"]
@@ -37,16 +37,16 @@ class Process:
     def events(self):
         return [json.loads(line) for line in list(self.lines) if line.startswith("{")]
 
-    def told(self, name):
+    def events_named(self, name):
         return [event for event in self.events if event["event"] == name]
 
     def wait_ready(self, number=1):
         def is_ready():
             assert self.process.poll() is None, "".join(self.lines)
-            return len(self.told("ready")) >= number
+            return len(self.events_named("ready")) >= number
 
         wait_for(is_ready, 60)
-        self.port = self.told("ready")[0]["port"]
+        self.port = self.events_named("ready")[0]["port"]
         self.url = f"http://127.0.0.1:{self.port}"
         self.client = httpx.Client(base_url=self.url, timeout=20)
 
@@ -57,14 +57,14 @@ class Process:
         self.process.send_signal(number)
 
     def end(self):
-        """Wait for the end, and give the exit code."""
+        """Wait for the process to exit, and return the exit code."""
         code = self.process.wait(40)
         self._reader.join(10)
         return code
 
 
 class World:
-    """A model with its sources in a folder, and a vendor that counts."""
+    """A model with its sources in a folder, and a vendor that counts calls."""
 
     def __init__(self, folder, vendor, environment):
         self.folder, self.vendor, self.environment = folder, vendor, environment
@@ -86,9 +86,9 @@ class World:
 
 
 def shared_state():
-    """Give the options for a state in Redis that others could share, and begin it.
+    """Return the options for a shared state in Redis, and create it.
 
-    The Redis of tests keeps nothing on disk, which a service with paid sources would refuse.
+    The Redis of tests is not persistent, which a service with paid sources would refuse.
     """
     state = f"{REDIS}?prefix=t{uuid.uuid4().hex[:12]}"
     named = ("--deployment", "tests")
@@ -98,7 +98,7 @@ def shared_state():
 
 
 def counted(one, name):
-    """Add up what the metrics show under a name."""
-    told = httpx.get(f"http://127.0.0.1:{one.told('metrics')[0]['port']}/metrics").text
+    """Add up the metrics with a name."""
+    told = httpx.get(f"http://127.0.0.1:{one.events_named('metrics')[0]['port']}/metrics").text
     lines = [line for line in told.splitlines() if line.startswith(name)]
     return sum(float(line.rpartition(" ")[2]) for line in lines)

@@ -1,4 +1,4 @@
-"""A small model behind a real server, with sources that are real, for the tests of the service."""
+"""A small model behind a real server with real sources, for the tests of the service."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def make_cascade(threshold=0.8, rows=slice(None)):
 
 
 def make_foreign():
-    """Give a model with labels that clients of the others do not know."""
+    """Return a model with labels that the others do not have."""
     design = StageDesign.from_stages([["page"], ["bureau"]])
     return CascadeClassifier(design=design, costs=COSTS).fit(X, LABELS == "good")
 
@@ -55,7 +55,7 @@ THOROUGH = KEYS[int(np.flatnonzero(DECIDED.exit_stage == 1)[0])]  # needs the bu
 
 
 class Store:
-    """Two sources in memory, which count what they are asked and can be made to wait."""
+    """Two in-memory sources, which record their requests and can be delayed."""
 
     def __init__(self, **terms):
         self.asked = {"page": [], "bureau": []}
@@ -78,7 +78,7 @@ class Store:
 
 
 class Served:
-    """A service in a thread of its own."""
+    """A service in a separate thread."""
 
     def __init__(self, url, service, call):
         self.url, self.service = url, service
@@ -86,7 +86,7 @@ class Served:
         self.client = httpx.Client(base_url=url, timeout=20)
 
     def run(self, work):
-        """Run a coroutine where the service runs, and give its result."""
+        """Run a coroutine in the event loop of the service, and return its result."""
         return self._call(work)
 
     def decide(self, **body):
@@ -111,7 +111,7 @@ def served(
     http=Connection,
     **settings,
 ):
-    """Serve a model by a real server on a free port."""
+    """Serve a model with a real server on a free port."""
     chosen = Settings(**{"folder": folder, "drain": 2.0, "port": 0} | settings)
     loop, started, ended = uvloop.new_event_loop(), threading.Event(), threading.Event()
     held = {}
@@ -173,12 +173,12 @@ def served(
 
 
 def best(row):
-    """Give the label of an answered row, or the best guess where it was rejected."""
+    """Return the label of an accepted row, or the best guess for a rejected one."""
     return row["label"] if row["accepted"] else row["guess"]
 
 
 def wait_for(condition, seconds=10.0):
-    """Wait until something is so."""
+    """Wait until a condition holds."""
     pause = threading.Event()
     for _ in range(int(seconds / 0.01)):
         if condition():
@@ -188,7 +188,7 @@ def wait_for(condition, seconds=10.0):
 
 
 def raw(address, *parts, pause=0.0, timeout=20.0):
-    """Send bytes as they are, and give what comes back until the connection is closed."""
+    """Send raw bytes, and return the response until the connection is closed."""
     with socket.create_connection(address, timeout=timeout) as connection:
         for part in parts:
             connection.sendall(part)
@@ -205,7 +205,7 @@ def raw(address, *parts, pause=0.0, timeout=20.0):
 
 
 def post(path, body, *headers):
-    """Spell out a request that ends its connection."""
+    """Return the bytes of a request that closes its connection."""
     body = body if isinstance(body, bytes) else json.dumps(body).encode()
     lines = [
         f"POST {path} HTTP/1.1",
@@ -219,7 +219,7 @@ def post(path, body, *headers):
 
 
 def free_port():
-    """Give a port that nobody listens on."""
+    """Return a free port."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return free.getsockname()[1]

@@ -1,4 +1,4 @@
-"""The service by HTTP: what it answers, whom it refuses, and that nobody can stop it for others."""
+"""The HTTP interface: answers, refusals, and that no client can block others."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from emsco.core.decisions import KINDS
 from emsco.exceptions import StateError
 from emsco.live import CallableSource, Sources
 from emsco.serve.connection_timeouts import Connection
-from emsco.serve.decision_json import told as told_rows
+from emsco.serve.decision_json import decision_rows
 from emsco.serve.openapi import description
 from emsco.serve.request_limits import MOST_DEPTH
 
@@ -51,7 +51,7 @@ def here(tmp_path_factory, store):
 
 
 def refused(answer, status, kind):
-    """Check that an answer is a problem, and give what it says."""
+    """Check that a response is a problem, and return its detail."""
     assert answer.status_code == status
     assert answer.headers["content-type"] == "application/problem+json"
     told = answer.json()
@@ -76,7 +76,7 @@ def test_rows_are_decided_as_the_table_is(here):
 
 
 def test_a_rejected_row_has_a_guess_and_no_label(here):
-    """A client that reads `label` alone must not act on what was not accepted."""
+    """A client that reads only `label` must not act on rejected rows."""
     got = here.decide(keys=[*KEYS, "nobody"]).json()["decisions"]
     wanted = CASCADE.decide(X)
     assert 0 < wanted.accepted.sum() < len(X)
@@ -115,7 +115,7 @@ def test_what_failed_for_a_while_is_asked_again_with_a_new_id(tmp_path):
 def test_every_reason_passes_or_stays(kind):
     passing = {"timeout", "error", "stale", "circuit open", "budget", "deadline", "state lost"}
     one = Decisions(["good"], [False], [0], [0.6], [1.0], np.array([f"{kind}: page"], dtype=object))
-    (told,) = told_rows(["a-0"], one, receipt=False)
+    (told,) = decision_rows(["a-0"], one, receipt=False)
     assert told["retry"] is (kind in passing)
 
 
@@ -401,7 +401,7 @@ def test_a_use_without_a_token_is_for_this_machine_alone(tmp_path):
 
 
 def test_without_tokens_only_this_machine_is_answered(here):
-    """A page in a browser can reach it under a name of its own, and must not."""
+    """A web page must not reach it under the page's own host name."""
     for host in ("evil.example", "evil.example:8000", "", "127.0.0.1.evil.example", "[::2]"):
         refused(here.client.get("/v1/model", headers={"Host": host}), 400, "host")
     for host in ("localhost", "localhost:1", "127.0.0.1:9", "[::1]:8000"):
@@ -468,7 +468,7 @@ def test_headers_without_an_end_are_refused(strict):
 
 
 def test_a_client_that_does_not_read_is_let_go(tmp_path):
-    """Its answers are more than the system keeps for it."""
+    """Its responses exceed the socket buffers."""
     with served(tmp_path, Store().sources, idle_timeout=0.5) as one:
         asked = post("/v1/decide", {"keys": KEYS, "receipt": True}).replace(
             b"Connection: close", b"Connection: keep-alive"
@@ -506,7 +506,7 @@ def test_brackets_that_are_no_depth_are_no_json(strict, body):
 
 
 def test_deep_and_long_bodies_take_no_time(tmp_path):
-    """A megabyte of brackets is looked through by functions of C."""
+    """A megabyte of brackets is scanned by C functions."""
     with served(tmp_path, Store().sources) as one:
         headers = {"Content-Type": "application/json"}
         for body in (b"[" * 999_999, b"[]" * 499_999, b'"\\' * 499_999, b'{"a":' * 199_999):
@@ -554,7 +554,7 @@ def test_more_than_may_wait_are_refused_at_once(tmp_path):
 
 
 def leave(one, body, condition):
-    """Ask, and leave when something is so."""
+    """Send a request, and disconnect when a condition holds."""
     with socket.create_connection(one.address) as connection:
         connection.sendall(post("/v1/decide", body))
         wait_for(condition)
@@ -562,7 +562,7 @@ def leave(one, body, condition):
 
 @pytest.mark.parametrize("http", [Connection, "httptools", "h11"])
 def test_a_client_that_has_gone_buys_no_further_stage(tmp_path, http):
-    """Its connection tells, or it is listened for where another server has the connection."""
+    """Its connection reports it, or ASGI's `receive` does with another server."""
     store = Store()
     store.holds["page"] = threading.Event()
     with served(tmp_path, store.sources, http=http) as one:

@@ -1,4 +1,4 @@
-"""The watch: a fair sample of labels reaches the monitor, each once, whatever is killed when."""
+"""The watch: a fair sample of labels reaches the monitor, each exactly once, despite crashes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ COSTS = np.array([1.0, 6.0, 30.0])
 
 
 class Clock:
-    """A clock that stands still until it is set forward."""
+    """A clock that stands still until it is advanced."""
 
     def __init__(self):
         self.now = 1_000_000 * DAY / 100
@@ -41,7 +41,7 @@ class Clock:
 
 @pytest.fixture(params=["sqlite", "postgresql", "redis"])
 def address(request, tmp_path):
-    """Name a state that nobody else uses."""
+    """Return the URL of an unused state."""
     prefix = f"w{uuid.uuid4().hex[:12]}"
     store = {"postgresql": POSTGRES, "redis": REDIS}.get(request.param)
     return str(tmp_path / "state.sqlite") if store is None else f"{store}?prefix={prefix}"
@@ -57,7 +57,7 @@ async def opened(address, clock=None):
 
 
 def monitor(**promised):
-    """Promise what `decisions` keeps, unless told otherwise."""
+    """Promise what `decisions` fulfils, unless options say otherwise."""
     whole = {
         "accuracy": 0.9, "coverage": 0.9, "cost": float(EXITS @ COSTS), "total": 30.0,
         "exits": EXITS, "rows": 2000, "stages": 3,
@@ -105,7 +105,7 @@ def test_rows_are_drawn_by_their_ids_alone():
     assert Audit(1.0, b"").drawn(ids[:5]) == [*range(5)]
     odd = ["no number", "-1", "a-²", f"a-{'9' * 400}", "\ud800-3", ""]
     assert audit.drawn(odd) == [i for i, one in enumerate(odd) if audit.is_drawn(one)]
-    with pytest.raises(MonitorError, match="`audit` must be from 0 to 1"):
+    with pytest.raises(MonitorError, match="`audit` must be between 0 and 1"):
         Audit(1.5, b"")
 
 
@@ -123,12 +123,12 @@ def test_two_parts_alarm_as_the_whole_does():
         assert (alarm.at, alarm.evidence) == (told[alarm.what].at, told[alarm.what].evidence)
     assert by_labels(monitor(accuracy=None)) is None
     assert by_decisions(monitor(coverage=None, cost=None, exits=None)) is None
-    with pytest.raises(MonitorError, match="give a new one"):
+    with pytest.raises(MonitorError, match="use a new one"):
         by_labels(whole)
 
 
 def test_labels_of_audited_rows_alone_count_in_the_order_of_decisions(address):
-    """Whenever they come and however often; the monitor is as if it had been told so itself."""
+    """In any order and any number of times; the monitor ends up as if fed directly."""
 
     async def main():
         rng, clock = np.random.default_rng(1), Clock()
@@ -158,7 +158,7 @@ def test_labels_of_audited_rows_alone_count_in_the_order_of_decisions(address):
             again = await watch.feedback(labels)
             assert (again["used"], again["repeated"]) == (0, audited)
             await watch.work()
-            assert watch.told(MODEL)["audited"]["accepted"] == 0  # nothing before its time
+            assert watch.summary(MODEL)["audited"]["accepted"] == 0  # nothing before its time
             clock.now += 30 * DAY
             await watch.work()
             await watch.work()
@@ -181,7 +181,7 @@ def test_labels_of_audited_rows_alone_count_in_the_order_of_decisions(address):
 
 
 def test_what_has_no_label_is_shown_and_not_guessed(address):
-    """With the accuracy of the labelled, and the accuracy if all others were wrong."""
+    """With the accuracy of labelled rows, and the accuracy if all others were wrong."""
 
     async def main():
         clock = Clock()
@@ -200,7 +200,7 @@ def test_what_has_no_label_is_shown_and_not_guessed(address):
             await watch.feedback({f"c-{row}": "ok" for row in range(80, 84)})
             clock.now += 40 * DAY
             await watch.work()
-            told = watch.told(MODEL)
+            told = watch.summary(MODEL)
             audited = told["audited"]
             assert audited["unlabelled"] == 20 + 6
             assert audited["failed"] == 10
@@ -245,7 +245,7 @@ def test_two_processes_count_every_row_once(address):
             await asyncio.gather(*(watch.work() for watch in watches))
             for watch in watches:
                 await watch.work()
-                shown = watch.told(MODEL)
+                shown = watch.summary(MODEL)
                 assert shown["decided"]["rows"] == 1000
                 audited = shown["audited"]
                 assert audited["accepted"] + audited["rejected"] == told["used"]
@@ -256,7 +256,7 @@ def test_two_processes_count_every_row_once(address):
 
 
 class Faulty:
-    """A real state whose connection is lost at one call: before the store has done it, or after."""
+    """A real state that loses its connection at one call, before or after the store has done it."""
 
     def __init__(self, state, at, after):
         self._state, self._left, self._after = state, at, after
@@ -284,7 +284,7 @@ class Faulty:
 @pytest.mark.parametrize("dies", [False, True], ids=["goes on", "dies"])
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_whatever_is_lost_nothing_is_counted_twice(tmp_path, after, dies):
-    """At every single call to the state; the process goes on, or another one does."""
+    """At every single call to the state; this process continues, or another one."""
 
     async def story(path, at):
         rng, clock = np.random.default_rng(3), Clock()
@@ -308,7 +308,7 @@ def test_whatever_is_lost_nothing_is_counted_twice(tmp_path, after, dies):
             await watch.feedback(labels)
             await watch.work()
             marked = await state.due(clock.now)
-            return watch.told(MODEL), len(marked), lost
+            return watch.summary(MODEL), len(marked), lost
 
     async def main():
         whole, n_marked, _ = await story(tmp_path / "whole", 10**9)
@@ -334,7 +334,7 @@ import asyncio, sys, itertools, os
 import numpy as np
 from emsco import Decisions
 from emsco.serve.state import open_state
-from emsco.serve.audit_watch import Watch
+from emsco.serve.audit_watch import AuditWatch
 
 async def main(path):
     state = await open_state(path)
@@ -355,7 +355,7 @@ asyncio.run(main(sys.argv[1]))
 
 
 def test_a_process_that_is_killed_leaves_nothing_counted_twice(tmp_path):
-    """With -9, while it writes, counts and closes; the next one goes on."""
+    """With SIGKILL, while it writes, counts and closes; the next one continues."""
     path = str(tmp_path / "state.sqlite")
     for run in range(3):
         child = subprocess.Popen(
@@ -374,7 +374,7 @@ def test_a_process_that_is_killed_leaves_nothing_counted_twice(tmp_path):
             await watch.start()
             await asyncio.sleep(0.5)
             await watch.work()
-            told = watch.told("m")
+            told = watch.summary("m")
             await watch.stop()
             marked = await state.due(time.time())
             assert len({row.id for row in marked}) == len(marked) > 100
@@ -385,7 +385,7 @@ def test_a_process_that_is_killed_leaves_nothing_counted_twice(tmp_path):
 
 
 def test_an_outage_is_no_drift_and_drift_is_noticed(tmp_path):
-    """Rows that failing sources reject are counted apart; a change of the rows alarms."""
+    """Rows with failing sources are counted separately; a change of the rows raises an alarm."""
 
     async def main():
         rng, clock = np.random.default_rng(4), Clock()
@@ -405,7 +405,7 @@ def test_an_outage_is_no_drift_and_drift_is_noticed(tmp_path):
             assert watch.alarms == ()
             await decide(20_000, fail=1.0, at=1)  # one before it: nobody comes to the last stage
             assert watch.alarms == ()
-            told = watch.told(MODEL)["decided"]
+            told = watch.summary(MODEL)["decided"]
             assert told["failed"] > 2_500
             assert sum(told[name] for name in ("accepted", "rejected", "failed")) == told["rows"]
             await decide(3_000, exits=[0.4, 0.2, 0.4])
@@ -421,7 +421,7 @@ def test_an_outage_is_no_drift_and_drift_is_noticed(tmp_path):
 
 
 def test_rows_taken_for_what_they_are_would_make_an_outage_look_like_drift():
-    """So the test above can fail."""
+    """Shows that the test above can fail."""
     rng = np.random.default_rng(4)
     plain = by_decisions(monitor())
     plain.decided(made(rng, 20_000, fail=1.0)[0])
@@ -459,7 +459,7 @@ def test_agreement_is_watched_by_answers_of_the_final_model(tmp_path, drift):
             clock.now += 40 * DAY
             await watch.work()
             assert [alarm.what for alarm in watch.alarms] == ["agreement"] * drift
-            assert "agreement" not in watch.told(MODEL)["not_watched"]
+            assert "agreement" not in watch.summary(MODEL)["not_watched"]
 
     asyncio.run(main())
 
@@ -488,7 +488,7 @@ def test_shares_missed_are_watched_by_accepted_and_rejected_rows(tmp_path, drift
 
 
 def test_labels_that_cannot_be_are_refused_and_nothing_is_taken(tmp_path):
-    """Of another type, of no class, no label at all; one that slips in counts as none."""
+    """Wrong type, unknown class, not a label; one that gets in anyway is ignored."""
 
     async def main():
         clock = Clock()
@@ -509,7 +509,7 @@ def test_labels_that_cannot_be_are_refused_and_nothing_is_taken(tmp_path):
             assert (await watch.feedback({"c-0": 1.0}))["used"] == 1
             clock.now += 40 * DAY
             await watch.work()
-            audited = watch.told(MODEL)["audited"]
+            audited = watch.summary(MODEL)["audited"]
             assert (audited["labelled"], audited["right"], audited["unlabelled"]) == (1, 1, 1)
 
     asyncio.run(main())
@@ -551,14 +551,14 @@ def test_other_promises_begin_anew_and_count_no_row_again(tmp_path):
             (followed,) = anew.models.values()
             assert followed.cohorts.value.monitor.counts["decided"] == 1_000
             assert [alarm.what for alarm in anew.alarms] == ["accuracy"]
-            assert anew.told(MODEL)["decided"]["rows"] == 3_000
+            assert anew.summary(MODEL)["decided"]["rows"] == 3_000
             await anew.stop()
 
     asyncio.run(main())
 
 
 def test_a_state_that_does_not_answer_stops_no_decision(tmp_path, capsys):
-    """Marks wait for it, and are written when it answers again."""
+    """Marks wait, and are written when it responds again."""
 
     async def main():
         async with opened(str(tmp_path / "state")) as state:
@@ -597,7 +597,7 @@ def test_what_is_left_is_written_when_it_stops(tmp_path):
             }  # fmt: skip
             again = watch_of(state, time.time)
             await again.start()
-            assert again.told(MODEL)["decided"]["rows"] == 1
+            assert again.summary(MODEL)["decided"]["rows"] == 1
             await again.stop()
 
     asyncio.run(main())

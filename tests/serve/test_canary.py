@@ -1,4 +1,4 @@
-"""A canary: a key keeps its model, every answer names it, and an alarm takes it back for good."""
+"""A canary: a key keeps its model, every answer names it, and an alarm withdraws it for good."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ TRUTH = np.array(["good", "fraud"])[FRESH_Y]
 
 
 def certified(threshold=0.9, on=MANY):
-    """Give a model with a certificate, so that it is watched."""
+    """Return a model with a certificate, so that it is watched."""
     forget_all()  # here, the same rows do for all models
     cascade = make_cascade(threshold)
     rows = (FRESH[:on], TRUTH[:on])
@@ -68,7 +68,7 @@ def watch(deployed, state):
 
 
 def table(shift=0.0):
-    """Give sources that know every number; those of the page may lie."""
+    """Return sources that know every number; the page source may return wrong values."""
 
     def source(column, name, shift):
         async def fetch(keys, _):
@@ -80,7 +80,7 @@ def table(shift=0.0):
 
 
 def models_of(one, keys):
-    """Ask for keys, and give the model of each, as every answer names it."""
+    """Request keys, and return the model of each."""
     answer = one.decide(keys=keys).json()
     named = [row["model"] for row in answer["decisions"]]
     assert answer["model"] == (named[0] if len(set(named)) == 1 else None)
@@ -154,7 +154,7 @@ def test_what_is_known_goes_with_its_row(tmp_path):
 
 
 def test_a_key_keeps_its_model_after_a_restart_and_in_another_process(tmp_path):
-    """With one state, also where the share grows meanwhile: nobody goes back to the old one."""
+    """With one state, even if the share grows: no key goes back to the old model."""
     state = f"{REDIS}?prefix=t{uuid.uuid4().hex[:12]}"
     options = {"canary": NEW, "state": state}
     with (
@@ -191,7 +191,7 @@ def test_each_model_has_its_own_monitor_and_feedback_finds_it(tmp_path):
         time.sleep(4.3)  # until labels are final
         one.run(one.service.watch.work())
         for model, accuracy in ((old, 0.0), (new, 1.0)):
-            found = one.service.watch.told(model)
+            found = one.service.watch.summary(model)
             assert found["decided"]["rows"] == len(by[model])
             assert found["audited"]["accuracy"] == accuracy
         told = one.client.get("/v1/model").json()
@@ -205,7 +205,7 @@ def test_each_model_has_its_own_monitor_and_feedback_finds_it(tmp_path):
 
 
 def test_an_alarm_takes_it_back_everywhere_and_for_good(tmp_path):
-    """In the process that sees it, in another one, and after a restart; not with other promises."""
+    """In this process, in another, and after a restart; but not with other promises."""
     state = f"{REDIS}?prefix=t{uuid.uuid4().hex[:12]}"
     new_model = certified()
     options = {"canary": new_model, "watch": watch, "share": 0.5, "state": state}
@@ -237,7 +237,7 @@ def test_an_alarm_takes_it_back_everywhere_and_for_good(tmp_path):
 
 
 def test_what_alarms_about_both_models_is_no_reason_to_take_it_back(tmp_path):
-    """Other rows are not the canary's fault; wrong labels are, whatever the model in use does."""
+    """A change of the rows is not the canary's fault; wrong labels always are."""
     ahead = 0.0
 
     def watch_ahead(deployed, state):
@@ -274,13 +274,13 @@ def alarms(one, model):
 
 
 async def look_once(one):
-    """Let it be looked whether the canary must be taken back."""
+    """Check whether the canary must be withdrawn."""
     one.service.models.look()
     await asyncio.sleep(0.1)
 
 
 def test_garbage_of_one_client_raises_no_alarm_and_takes_nothing_back(tmp_path):
-    """By what it sends as known values; what sources send counts as it did."""
+    """By its known values; values of sources count as before."""
     options = {"canary": certified(), "watch": watch, "share": 0.5}
     with served(tmp_path, table(), **options) as one:
         old, new = digests(one)
@@ -293,7 +293,7 @@ def test_garbage_of_one_client_raises_no_alarm_and_takes_nothing_back(tmp_path):
         watched = one.service.watch
         assert (watched.alarms, one.service.models.canary.withdrawn) == ((), None)
         assert watched.counts["left out invalid value"] == 1000
-        assert (watched.told(new)["decided"]["rows"], watched.counts["audited"]) == (0, 0)
+        assert (watched.summary(new)["decided"]["rows"], watched.counts["audited"]) == (0, 0)
         metrics = Metrics()
         metrics.watch(watched)
         shown = metrics.registry.get_sample_value("emsco_left_out_total", {"kind": "invalid value"})
@@ -302,7 +302,7 @@ def test_garbage_of_one_client_raises_no_alarm_and_takes_nothing_back(tmp_path):
         known = {"x0": [*FRESH[:90, 0].tolist(), *["abc"] * 10]}
         one.decide(keys=keys[:100], known=known)
         one.run(watched.work())
-        assert sum(watched.told(model)["decided"]["rows"] for model in (old, new)) == 90
+        assert sum(watched.summary(model)["decided"]["rows"] for model in (old, new)) == 90
 
     def wrong(keys, _):
         return {key: {"x0": "abc"} for key in keys}
@@ -331,7 +331,7 @@ def test_a_key_that_cannot_be_one_is_the_callers():
 
 
 def test_a_state_that_does_not_answer_does_not_keep_it(tmp_path):
-    """What one process knows counts there at once, and for all others once the state is back."""
+    """The process that knows of it withdraws at once, the others once the state is back."""
     with served(tmp_path, table(3.0), canary=certified(), watch=watch, share=0.5) as one:
         old, _ = digests(one)
         models_of(one, list(range(400)))
@@ -341,7 +341,7 @@ def test_a_state_that_does_not_answer_does_not_keep_it(tmp_path):
             async def keep(self, *_, **__):
                 raise StateError("gone")
 
-            kept = keep
+            get_value = keep
 
         canary._state = Gone()
         one.run(one.service.watch.work())
@@ -359,7 +359,7 @@ def test_a_state_that_does_not_answer_does_not_keep_it(tmp_path):
 
 @pytest.fixture
 def world(tmp_path):
-    """Give two models in files, with their stores; pages of odd keys lie."""
+    """Write two models to files, with their stores; pages of odd keys are wrong."""
     odd = {f"odd-{i}": {"x0": 6.0} for i in range(200)}
     bureau = {key: {"x1": 0.0} for key in odd}
     with (
@@ -380,15 +380,15 @@ def test_workers_take_it_back_and_a_signal_ends_promotes_and_begins_it(world):
     with world.serve(*arguments, "--workers", 2, "--metrics-port", 0, *state) as one:
         one.wait_ready(2)
         old, new = digests(one)
-        assert {event["model"] for event in one.told("canary")} == {new}
+        assert {event["model"] for event in one.events_named("canary")} == {new}
         assert set(models_of(one, KEYS)) == {old, new}
         wait_for(lambda: counted(one, "emsco_canary_share") == 0.5)
         for _ in range(3):
             models_of(one, [f"odd-{i}" for i in range(200)])
         # Decisions are counted every five seconds.
-        wait_for(lambda: len({e["pid"] for e in one.told("canary withdrawn")}) == 2, 60)
-        assert {e["promise"] for e in one.told("canary withdrawn")} == {"exits"}
-        assert any(e["model"] == new for e in one.told("alarm"))
+        wait_for(lambda: len({e["pid"] for e in one.events_named("canary withdrawn")}) == 2, 60)
+        assert {e["promise"] for e in one.events_named("canary withdrawn")} == {"exits"}
+        assert any(e["model"] == new for e in one.events_named("alarm"))
         assert set(models_of(one, KEYS)) == {old}
         wait_for(lambda: counted(one, "emsco_canary_share") == 0.0)
         assert "customer-" not in "".join(one.lines)
@@ -397,12 +397,12 @@ def test_workers_take_it_back_and_a_signal_ends_promotes_and_begins_it(world):
 
     def reload(events, name="reload"):
         one.send(signal.SIGHUP)
-        wait_for(lambda: len(one.told(name)) == events, 30)
+        wait_for(lambda: len(one.events_named(name)) == events, 30)
         return one.client.get("/v1/model").json()
 
     with world.serve(*arguments, *state) as one:
         one.wait_ready()
-        assert one.told("canary withdrawn")  # as it was before the restart
+        assert one.events_named("canary withdrawn")  # as it was before the restart
         assert set(models_of(one, KEYS)) == {old}
         assert reload(1)["canary"]["withdrawn"]  # a signal alone does not bring it back
         dump(certified(0.95), new_file)
@@ -433,7 +433,7 @@ def test_workers_take_it_back_and_a_signal_ends_promotes_and_begins_it(world):
         assert reload(4)["canary"]["model"] not in (old, new, third)
         new_file.unlink()
         assert reload(5)["canary"] is None
-        assert any("has ended" in event.get("text", "") for event in one.told("canary"))
+        assert any("has ended" in event.get("text", "") for event in one.events_named("canary"))
         one.send(signal.SIGTERM)
         assert one.end() == 0
 
@@ -500,7 +500,7 @@ def test_what_cannot_be_a_canary_is_refused(world, monkeypatch):
     options = ("serve", world.model, "--sources", "sources.toml", "--port", 0)
     for more, message in (
         (["--canary", "new.emsc"], "new.emsc cannot be loaded"),
-        (["--canary", "new.emsco", "--share", 1.5], "--share must be 0 to 1"),
+        (["--canary", "new.emsco", "--share", 1.5], "--share must be between 0 and 1"),
     ):
         told = call(*options, *more)
         assert (told.code, message in told.err) == (2, True), told.err

@@ -1,4 +1,4 @@
-"""Several deployments in one state: each answers for itself, and they share what is spent."""
+"""Several deployments in one state: separate answers, shared spending."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def state(request):
 
 
 def test_each_deployment_answers_for_itself_under_the_same_id(tmp_path, state):
-    """And a label that one is told is no label of the other."""
+    """And a label sent to one does not count for the other."""
     body = {"key": THOROUGH, "id": "order-1"}
     with (
         served(tmp_path, Store(paid=True).sources, state=state, deployment="cards") as one,
@@ -63,7 +63,7 @@ def test_each_deployment_answers_for_itself_under_the_same_id(tmp_path, state):
 
 
 def test_a_deployment_gives_an_answer_whichever_of_its_models_gave_it(tmp_path, state):
-    """As during a rolling upgrade: who asks again must not pay again."""
+    """As during a rolling upgrade: a repeated request must not be paid for twice."""
     first, second = Store(paid=True), Store(paid=True)
     body = {"key": THOROUGH, "id": "order-1"}
     with served(tmp_path, first.sources, state=state, deployment="cards") as old:

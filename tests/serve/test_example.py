@@ -1,4 +1,4 @@
-"""The example of the service runs, and prints what the page shows."""
+"""The example of the service runs and prints the output shown on the page."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ PAGE = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
 
 
 def parts(text):
-    """Split what is printed into what is always the same, and metrics, whose figures are not."""
+    """Split the output into the constant part and the metrics, whose figures vary."""
     told = re.sub(r"\b[0-9a-f]{12}\b", "DIGEST", text.strip())  # it depends on libraries
     steps, _, metrics = told.partition("\n6. ")
     return steps.splitlines(), re.sub(r"[\d,]+\.\d\d$", "#", metrics, flags=re.M).splitlines()
 
 
 def test_the_example_prints_what_the_page_shows():
-    """With real stores, of which one is killed; the vendor's bill is what receipts say."""
+    """With real stores, one of which is killed; the vendor's bill matches the receipts."""
     block = PAGE.partition("### All of it, on one machine")[2].split("```")[1]
     done = subprocess.run(
         [sys.executable, str(ROOT / "examples" / "serving" / "run.py")],

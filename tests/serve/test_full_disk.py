@@ -1,4 +1,4 @@
-"""A log that cannot be written: every loss is counted and told, and nothing is bought in vain."""
+"""A log that cannot be written: losses are counted and reported, and nothing is bought in vain."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ def lines(folder, kind="decisions"):
 
 
 def size(folder):
-    """Give the size of the largest file."""
+    """Return the size of the largest file."""
     return max((path.stat().st_size for path in folder.glob("*.jsonl")), default=0)
 
 
 @contextmanager
 def full(room, process=0):
-    """Let no file of a process grow beyond a size: for the log, the disk is full there."""
+    """Limit the file size of a process, which makes the disk look full to the log."""
     before = resource.prlimit(process, resource.RLIMIT_FSIZE)
     resource.prlimit(process, resource.RLIMIT_FSIZE, (room, before[1]))
     try:
@@ -76,7 +76,7 @@ def test_a_loss_is_counted_and_told_once_when_it_begins_and_when_it_ends(tmp_pat
 
 
 def test_where_a_log_is_required_nothing_is_bought_without_room_for_it(tmp_path):
-    """Rows are rejected before any source is asked; with room again, they are decided."""
+    """Rows are rejected before any source is called; with space again, they are decided."""
     store = Store(paid=True)
     live = LiveCascade(CASCADE, store.sources, log=tmp_path, on_log_failure="reject")
     live.decide_now(KEYS[:3])
@@ -120,7 +120,7 @@ def test_calls_at_once_do_not_count_on_the_same_room(tmp_path):
 
 
 def test_in_shadow_nothing_is_bought_either(tmp_path):
-    """The shadow has a log of its own."""
+    """Shadow mode has a separate log."""
     store = Store(paid=True)
     settings = Settings(
         log=tmp_path, log_values=True, shadow=True, folder=tmp_path, on_log_failure="reject"
@@ -183,8 +183,8 @@ def test_a_service_tells_it_by_events_and_a_metric(tmp_path):
                 assert one.decide(keys=KEYS[:5]).status_code == 200
             assert one.decide(key=QUICK).json()["decisions"][0]["accepted"]
             wait_for(lambda: counted(one, 'emsco_log_lost_total{what="decisions"}') == 10)
-            (failed,) = one.told("log failed")
-            (resumed,) = one.told("log resumed")
+            (failed,) = one.events_named("log failed")
+            (resumed,) = one.events_named("log resumed")
             assert (failed["level"], failed["folder"]) == ("error", "log")
             assert "large" in failed["why"]
             assert resumed["lost"] == 10

@@ -1,4 +1,4 @@
-"""The log has an entry of a decision with an id once it is kept, and not before."""
+"""A decision with an id is logged only after its answer is stored."""
 
 from __future__ import annotations
 

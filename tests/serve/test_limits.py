@@ -1,4 +1,4 @@
-"""What clients can take from others: a place in the queue, a thread of the metrics."""
+"""Clients must not take resources from others: places in the queue, threads of the metrics."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from emsco.serve.request_limits import Queue
 
 
 def test_clients_who_leave_a_full_queue_do_no_harm():
-    """They leave in the moment in which a place is passed on, before they can say so."""
+    """They disconnect in the moment in which a place is passed on."""
 
     async def main():
         queue, end = Queue(running=1, waiting=20), asyncio.Event()
@@ -28,7 +28,7 @@ def test_clients_who_leave_a_full_queue_do_no_harm():
 
         first, *others = [asyncio.ensure_future(ask()) for _ in range(21)]
         await asyncio.sleep(0)
-        with pytest.raises(RequestProblem, match="As many requests wait as may wait"):
+        with pytest.raises(RequestProblem, match="The request queue is full"):
             await ask()
         end.set()
         await asyncio.sleep(0)  # the first is about to leave, and passes its place on

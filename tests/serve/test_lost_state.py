@@ -1,4 +1,4 @@
-"""A state that has lost its data, is full, or is slow: who is told, and what is not bought."""
+"""A state that has lost its data, is full or is slow: what is reported, and what is not bought."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_state_that_was_emptied_stops_paid_calls_until_it_is_accepted(world, s
 
         store.kill()
         store.start()
-        wait_for(lambda: one.told("state moved"))
+        wait_for(lambda: one.events_named("state moved"))
         wait_for(lambda: counted(one, "emsco_state_moved_total") == 1)
         assert row(one.decide(key=THOROUGH, id="order-2"))["accepted"]
         assert world.vendor.asked == [THOROUGH, THOROUGH]
@@ -69,7 +69,7 @@ def test_a_state_that_was_emptied_stops_paid_calls_until_it_is_accepted(world, s
         again = row(one.decide(key=THOROUGH, id="order-1"))
         assert (again["accepted"], again["reason"]) == (False, "state lost: bureau")
         assert row(one.decide(key=QUICK))["accepted"]
-        wait_for(lambda: one.told("state lost"))
+        wait_for(lambda: one.events_named("state lost"))
         wait_for(lambda: counted(one, "emsco_state_lost") == 1)
         ready = one.client.get("/readyz")
         assert (ready.status_code, ready.json()["state"]) == (200, "lost")
@@ -80,21 +80,21 @@ def test_a_state_that_was_emptied_stops_paid_calls_until_it_is_accepted(world, s
         time.sleep(1.2)
         assert row(one.decide(key=THOROUGH))["reason"] == "state lost: bureau"
         told = call("state", "init", store.url, *NAMED)
-        assert (told.code, "has an incarnation already" in told.err) == (2, True)
+        assert (told.code, "already has an incarnation" in told.err) == (2, True)
         told = call("state", "accept", store.url, *NAMED)
         assert told.code == 0, told.err
-        wait_for(lambda: one.told("state accepted"))
+        wait_for(lambda: one.events_named("state accepted"))
         assert row(one.decide(key=THOROUGH, id="order-3"))["accepted"]
         wait_for(lambda: counted(one, "emsco_state_lost") == 0)
         assert "state" not in one.client.get("/readyz").json()
         # Who has lost nothing goes on where the state is accepted once more.
         assert call("state", "accept", store.url, *NAMED).code == 0
-        wait_for(lambda: len(one.told("state accepted")) == 2)
-        assert len(one.told("state lost")) == 1
+        wait_for(lambda: len(one.events_named("state accepted")) == 2)
+        assert len(one.events_named("state lost")) == 1
 
 
 async def watched(folder, address, *, paid=True, **more):
-    """Start as `emsco serve` does, up to who watches the state."""
+    """Start as `emsco serve` does, up to the witness of the state."""
     settings = Settings(folder=folder, state=address, deployment="cards", **more)
     state = await open_state(address, deployment="cards")
     deployed = await Deployment.make(CASCADE, Store(paid=paid).sources, settings, state)
@@ -129,8 +129,8 @@ def test_a_redis_that_is_known_to_lose_is_refused_for_paid_sources(tmp_path, sto
         ([], [], []),
         (["--appendonly", "no"], ["writes nothing to disk"], []),
         (["--appendonly", "no", "--save", "60 1"], [], ["writes no append-only file"]),
-        (["--maxmemory", "1gb", "--maxmemory-policy", "volatile-ttl"], ["may forget"], []),
-        (["--rename-command", "CONFIG", "", "--appendonly", "no"], [], ["does not tell whether"]),
+        (["--maxmemory", "1gb", "--maxmemory-policy", "volatile-ttl"], ["may evict"], []),
+        (["--rename-command", "CONFIG", "", "--appendonly", "no"], [], ["hides whether"]),
     ],
 )
 def test_what_may_be_lost_is_known_or_told(tmp_path, options, losing, told):
@@ -193,7 +193,7 @@ def test_a_deadline_covers_the_state_and_blames_it(tmp_path, store, id_):
         answer = one.decide(key=THOROUGH, **id_)
         assert time.monotonic() - begin < 1.6
         assert (answer.status_code, answer.json()["type"]) == (503, "urn:emsco:late-state")
-        assert "in the time that --deadline leaves" in answer.json()["detail"]
+        assert "within the time that --deadline allows" in answer.json()["detail"]
         store.admin.close()
         time.sleep(max(0.0, begin + 1.9 - time.monotonic()))
         assert row(one.decide(key=THOROUGH))["accepted"]

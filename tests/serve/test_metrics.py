@@ -1,4 +1,4 @@
-"""The metrics: what decisions and sources tell, one view for all workers, and no empty panel."""
+"""The metrics: of decisions and sources, shared by workers, and no empty panel."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ SECONDS = 90.0  # until what is awaited must be there
 
 @contextmanager
 def deciding(folder, workers=0, **environment):
-    """Run a process that decides, and give its port of metrics."""
+    """Run a process that decides, and return the port of its metrics."""
     child = subprocess.Popen(
         [sys.executable, str(DECIDING), str(folder / "state.sqlite"), str(workers)],
         stdout=subprocess.PIPE,
@@ -64,7 +64,7 @@ def get(port, path="/metrics", **headers):
 
 
 def until(true, what):
-    """Wait until something holds, and give it."""
+    """Wait until a condition holds, and return its value."""
     end = time.monotonic() + SECONDS
     while not (found := true()):
         assert time.monotonic() < end, what
@@ -73,14 +73,14 @@ def until(true, what):
 
 
 def values(port):
-    """Give every series that is shown."""
+    """Return all series."""
     lines = [line for line in get(port).splitlines() if not line.startswith("#")]
     return {series: float(value) for series, value in (line.rsplit(" ", 1) for line in lines)}
 
 
 @contextmanager
 def prometheus(folder, port, token=None):
-    """Start a real Prometheus that reads the metrics, and give a function that queries it."""
+    """Start a real Prometheus that reads the metrics, and return a function that queries it."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         own = free.getsockname()[1]
     bearer = f"\n    authorization: {{credentials: '{token}'}}" if token else ""
@@ -175,7 +175,7 @@ def test_workers_have_one_view(tmp_path):
 
 @pytest.fixture(scope="module")
 def shop():
-    """Give a live cascade of three sources, one of which often fails, and what they know."""
+    """Return a live cascade of three sources, one of which often fails, and their values."""
     sys.path.insert(0, str(DECIDING.parent))
     try:
         import deciding as made
@@ -239,7 +239,7 @@ def test_what_is_counted_is_what_receipts_say(shop):
 
 
 def test_sources_show_breakers_calls_and_money(shop):
-    """As they stand now; a live cascade that takes over counts on."""
+    """With their current values; after a switch to another live cascade, counting continues."""
     metrics = Metrics()
 
     def one(name, source="lab"):
@@ -274,7 +274,7 @@ def test_sources_show_breakers_calls_and_money(shop):
 def test_a_port_that_is_taken_says_what_to_do():
     """And one that is closed can be taken again."""
     first = MetricsServer(Metrics().registry, 0)
-    with pytest.raises(ServiceError, match="give another --metrics-host or --metrics-port"):
+    with pytest.raises(ServiceError, match="choose another --metrics-host or --metrics-port"):
         MetricsServer(Metrics().registry, first.port)
     first.close()
     again = Metrics().serve(first.port)
@@ -283,7 +283,7 @@ def test_a_port_that_is_taken_says_what_to_do():
 
 
 def test_spans_tell_stages_and_no_key(shop, monkeypatch):
-    """Where somebody collects them; else none is made."""
+    """Only if a collector is configured."""
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import SimpleSpanProcessor
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -329,7 +329,7 @@ tracing.decided(Decisions([1], [True], [0], [1.0], [1.0]), time.time() - 1, time
 
 
 def test_spans_reach_the_collector_that_the_environment_names():
-    """By OTLP over HTTP; what is left is sent when the process ends."""
+    """With OTLP over HTTP; pending spans are sent when the process exits."""
     got = []
 
     class Collector(BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""A body is refused for its first mistake: many of them must not hold up those who wait."""
+"""A body is refused for its first mistake: many mistakes must not delay other requests."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ VALID = b'{"keys": [' + b'"a",' * 249_000 + b'"a"]}'
 
 
 def taken(read, content):
-    """Time how long it takes to read a body or to refuse it: the best of three."""
+    """Time reading or refusing a body: the best of three."""
     best = float("inf")
     for _ in range(3):
         begin = time.process_time()
@@ -38,7 +38,7 @@ def taken(read, content):
 
 @pytest.mark.parametrize("name", BODIES)
 def test_many_mistakes_take_about_as_long_as_none(name):
-    """To list all of them takes a hundred times as long as to read a body of the same size."""
+    """Listing all of them takes a hundred times as long as reading a body of the same size."""
     kind, content = BODIES[name]
     with pytest.raises(RequestProblem) as refused:
         BodyParser(kind)(content)
@@ -52,11 +52,11 @@ def test_a_large_body_is_told_its_first_mistake():
         with pytest.raises(RequestProblem) as refused:
             BodyParser(kind)(content)
         reasons[name] = refused.value.detail
-    assert reasons["keys"].startswith("`keys`, in place 0: a list of texts")
-    assert reasons["a value"].startswith("`known`: an object of names")
+    assert reasons["keys"].startswith("`keys`, item 0: must be a list of non-empty texts")
+    assert reasons["a value"].startswith("`known`: must be an object")
     assert reasons["values"] == reasons["a value"]
-    assert reasons["fields"].startswith("The body has an unknown field; it may have `key`")
-    assert reasons["labels"].startswith("`labels`, in place 0: a list of")
+    assert reasons["fields"].startswith("The body has an unknown field; the fields are `key`")
+    assert reasons["labels"].startswith("`labels`, item 0: must be a list of")
 
 
 def test_many_mistakes_in_a_small_body_are_counted_and_not_listed():

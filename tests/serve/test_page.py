@@ -1,4 +1,4 @@
-"""The page on the service and the unit of systemd: every option, route and example is real."""
+"""The page on the service and the systemd unit: every option, route and example is real."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ UNIT = ROOT / "contrib" / "emsco.service"
 
 @pytest.fixture(scope="module")
 def one(tmp_path_factory):
-    """Give a service that knows the keys of the page."""
+    """Return a service that knows the keys of the page."""
     store = Store()
     for table in (PAGES, BUREAU):
         values = list(table.values())
@@ -38,7 +38,7 @@ def one(tmp_path_factory):
 
 
 def options(command):
-    """Name the options of a command."""
+    """Return the options of a command."""
     return {name.replace("_", "-") for name in get_type_hints(command)}
 
 
@@ -51,7 +51,7 @@ def test_all_options_are_on_the_page():
     told = set(re.findall(r"`--([a-z-]+)`", section("Options")))
     assert told == {name.replace("_", "-") for name in named}
     for text in (PAGE, UNIT.read_text()):
-        own = re.sub(r"python -m (experiments|benchmarks)[^`\n]*", "", text)
+        own = re.sub(r"python -m (experiments|benchmarks|tests\.soak)[^`\n]*", "", text)
         everywhere = set(re.findall(r"(?<![\w-])--([a-z][a-z-]+)", own))
         others = options(savings) | options(certify) | options(spend)
         assert everywhere <= told | {"now"} | others
@@ -83,7 +83,7 @@ def test_all_routes_are_on_the_page(one):
 
 
 def test_all_problems_are_on_the_page():
-    """Those whose words are always the same, and those that the code makes."""
+    """Those with a fixed text, and those that the code creates."""
     code = "".join(path.read_text() for path in (ROOT / "src/emsco/serve").glob("*.py"))
     made = set(re.findall(r'Problem\(\s*4\d\d,\s*"([a-z-]+)"', code))
     made |= set(re.findall(r'problem\("([a-z-]+)"\)', code)) | {"route", "method"}

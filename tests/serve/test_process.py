@@ -1,4 +1,4 @@
-"""`emsco serve` as a process: how it starts, refuses, drains, reloads, and goes on after deaths."""
+"""`emsco serve` as a process: start, refusals, draining, reloads, and restarts of workers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def world(tmp_path):
 
 
 def hold(vendor, seconds):
-    """Let a vendor take its time."""
+    """Delay the answers of a vendor."""
 
     def behave(_):
         time.sleep(seconds)
@@ -69,16 +69,16 @@ def in_thread(work):
 
 
 def test_it_answers_drains_and_ends_well(world):
-    """A request that runs is answered, and so is who asks on an open connection meanwhile."""
+    """A running request is answered, and so is a new one on an open connection."""
     waiting = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     waiting.bind(str(world.folder / "notify"))
     waiting.settimeout(20)
     with world.serve("--drain", 20, NOTIFY_SOCKET=str(world.folder / "notify")) as one, waiting:
         one.wait_ready()
         assert waiting.recv(100) == b"READY=1"  # as systemd waits for it
-        (start,) = one.told("start")
+        (start,) = one.events_named("start")
         assert (start["host"], start["workers"], start["tokens"]) == ("127.0.0.1", 1, [])
-        assert "emsco-state.sqlite, by this process alone" in start["state"]
+        assert "emsco-state.sqlite, used by this process only" in start["state"]
         assert one.decide(key=THOROUGH).json()["decisions"][0]["cost"] == 6.0
         hold(world.vendor, 1.5)
         asked = len(world.vendor.asked)
@@ -88,7 +88,7 @@ def test_it_answers_drains_and_ends_well(world):
                 "/v1/decide", {"key": THOROUGH, "id": "order-5", "tenant": "late"})))  # fmt: skip
             wait_for(lambda: len(world.vendor.asked) >= asked + 1)
             one.send(signal.SIGTERM)
-            wait_for(lambda: one.told("drain"))
+            wait_for(lambda: one.events_named("drain"))
             answer = running()
             assert answer.status_code == 200
             assert answer.headers["connection"] == "close"
@@ -129,17 +129,17 @@ def test_a_signal_reloads_without_a_failed_request(world):
         for number in range(4):
             dump(make_cascade(0.81 + number / 100), world.model)
             one.send(signal.SIGHUP)
-            wait_for(lambda: len(one.told("reload")) > number)  # noqa: B023
+            wait_for(lambda: len(one.events_named("reload")) > number)  # noqa: B023
             models.add(one.client.get("/v1/model").json()["model"])
             wait_for(lambda: len(statuses) > 5 * (number + 1))  # noqa: B023
         assert len(models) == 5
         world.model.write_bytes(world.model.read_bytes()[:-7])
         one.send(signal.SIGHUP)
-        wait_for(lambda: one.told("refused"))
+        wait_for(lambda: one.events_named("refused"))
         told = one.client.get("/v1/model").json()
         assert told["model"] in models
         assert "cannot be loaded" in told["refused"]["why"]
-        assert one.told("refused")[0]["why"] == told["refused"]["why"]
+        assert one.events_named("refused")[0]["why"] == told["refused"]["why"]
         ended.set()
         for thread in asking:
             thread.join(20)
@@ -223,8 +223,8 @@ def test_the_schemes_of_shared_states_are_those_of_states():
         (["--workers", 2], "--workers 2 needs --state redis://"),
         (["--workers", 2, "--state", "file.sqlite"], "--workers 2 needs --state redis://"),
         (["--state", "redis://host"], "needs --deployment NAME"),
-        (["--port", 70_000], "--port must be 0 to 65535"),
-        (["--audit", 2], "--audit must be 0 to 1"),
+        (["--port", 70_000], "--port must be between 0 and 65535"),
+        (["--audit", 2], "--audit must be between 0 and 1"),
         (["--deadline", 0], "--deadline must be above 0"),
         (["--log-values"], "--log-values needs --log"),
         (["--folder", "no/such/folder"], "must be a file in a folder that exists"),
@@ -246,7 +246,7 @@ def test_a_port_in_use_and_files_that_are_not_there_are_refused(world, monkeypat
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         told = call("serve", world.model, "--sources", "sources.toml", "--port", port)
-    assert (told.code, "give another --host or --port" in told.err) == (2, True)
+    assert (told.code, "choose another --host or --port" in told.err) == (2, True)
     told = call("serve", "model.emsc", "--sources", "sources.toml", "--port", 0)
     assert (told.code, "model.emsc cannot be loaded" in told.err) == (2, True)
     told = call("serve", world.model, "--sources", "source.toml", "--port", 0)
@@ -258,7 +258,7 @@ def test_workers_share_a_state_are_restarted_and_reload(world):
     state = shared_state()
     with world.serve("--workers", 2, "--metrics-port", 0, *state) as one:
         one.wait_ready(2)
-        pids = {event["pid"] for event in one.told("ready")}
+        pids = {event["pid"] for event in one.events_named("ready")}
         assert len(pids) == 2
         body = {"key": THOROUGH, "id": "order-7"}
         answers = []
@@ -274,21 +274,21 @@ def test_workers_share_a_state_are_restarted_and_reload(world):
         os.kill(dead, signal.SIGKILL)
         one.wait_ready(3)
         assert time.monotonic() - begin < 30
-        assert one.told("worker died")[0]["worker"] == dead
+        assert one.events_named("worker died")[0]["worker"] == dead
         dump(make_cascade(0.9), world.model)
         one.send(signal.SIGHUP)
-        wait_for(lambda: len(one.told("reload")) == 2)
-        assert len({event["pid"] for event in one.told("reload")}) == 2
+        wait_for(lambda: len(one.events_named("reload")) == 2)
+        assert len({event["pid"] for event in one.events_named("reload")}) == 2
         # A worker that is started again must fit to the model that the others use.
         dump(make_foreign(), world.model)
-        now = {event["pid"] for event in one.told("reload")}
+        now = {event["pid"] for event in one.events_named("reload")}
         os.kill(min(now), signal.SIGKILL)
-        wait_for(lambda: one.told("refused"), 60)
-        (told,) = one.told("refused")[:1]
+        wait_for(lambda: one.events_named("refused"), 60)
+        (told,) = one.events_named("refused")[:1]
         assert (told["level"], "has the labels" in told["why"]) == ("error", True)
         assert one.decide(key=QUICK).json()["decisions"][0]["label"] in ("good", "fraud")
         one.send(signal.SIGKILL)  # the parent alone
-        now = {event["pid"] for event in one.told("ready")} - {dead}
+        now = {event["pid"] for event in one.events_named("ready")} - {dead}
         one.process.wait(20)
 
         def are_gone():
@@ -314,8 +314,8 @@ def test_workers_drain_and_refuse_what_cannot_be_served(world):
         one.send(signal.SIGTERM)
         assert running().status_code == 200
         assert one.end() == 0
-        assert len(one.told("drain")) == 2
+        assert len(one.events_named("drain")) == 2
     world.model.write_bytes(b"no model")
     with world.serve("--workers", 2, *state) as one:
         assert one.end() == 2
-        assert "cannot be loaded" in one.told("refused")[0]["why"]
+        assert "cannot be loaded" in one.events_named("refused")[0]["why"]

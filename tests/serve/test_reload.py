@@ -1,4 +1,4 @@
-"""A reload takes over what clients can count on, refuses all else, and stops nobody meanwhile."""
+"""A reload accepts compatible models, refuses all others, and blocks no request."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def events(capfd, name):
 
 
 def test_other_labels_need_a_restart(files, capfd):
-    """What clients know must not change under them; a canary's file in its place neither."""
+    """Labels must not change for clients, also if a canary's file replaces the model."""
     dump(make_cascade(), files["model"])
 
     async def main():
@@ -160,7 +160,7 @@ def test_other_sources_are_named(files, capfd):
 
 
 def test_requests_go_on_while_files_are_loaded(files):
-    """Reading, checking and trying out happen elsewhere: the loop's own thread has little to do."""
+    """Loading, checking and warming up happen in other threads, not in the event loop."""
     dump(certified(), files["model"])
 
     async def main():

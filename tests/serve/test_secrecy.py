@@ -1,4 +1,4 @@
-"""What clients, and who reads the state or a message, can find out: nothing that is not theirs."""
+"""Clients and readers of the state or of messages learn nothing that is not theirs."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def problem(answer, status, kind):
 
 
 def test_feedback_says_the_same_of_audited_rows_others_and_those_to_come(here):
-    """Metrics count what became of labels; who sends them learns nothing of the draw."""
+    """Metrics count the outcomes of labels; their senders learn nothing about the draw."""
 
     def send(label, *ids):
         labels = [{"id": one, "label": label} for one in ids]
@@ -128,7 +128,7 @@ def test_control_characters_in_a_tenant_are_refused(here, tenant):
 @pytest.mark.parametrize("scheme", ["redis", "postgresql"])
 @pytest.mark.parametrize("password", ["q7/zk", "q7?zk", "q7#zk", "q7@zk", "4711/zk", "q7/x@x?x@zk"])
 def test_no_message_shows_a_password(scheme, password):
-    """Also where it was not percent-encoded, and the address means something else."""
+    """Even if it was not percent-encoded, and the URL means something else."""
     with pytest.raises(StateError) as caught:
         asyncio.run(open_state(f"{scheme}://meier:{password}@127.0.0.1:1/0?password={password}"))
     error = caught.value
@@ -158,7 +158,7 @@ def test_only_its_owner_reads_the_files_of_a_state(tmp_path, monkeypatch):
 
 
 def claimed(folder):
-    """Read what a state keeps of the bodies of requests."""
+    """Read what a state stores of request bodies."""
     with sqlite3.connect(folder / "emsco-state.sqlite") as connection:
         return dict(connection.execute("SELECT id, body FROM emsco_claims").fetchall())
 
@@ -183,7 +183,7 @@ def test_who_reads_the_state_cannot_try_out_keys(tmp_path, monkeypatch):
 
 
 def key_of(address):
-    """Open a state, and give its key."""
+    """Open a state, and return its key."""
 
     async def main():
         state = await open_state(address)
@@ -196,7 +196,7 @@ def key_of(address):
 
 
 def test_a_state_belongs_to_its_key(tmp_path, monkeypatch):
-    """A process with another one is refused by name, whatever keeps the state."""
+    """A process with another one is refused, with every kind of state."""
     addresses = [str(tmp_path / "state.sqlite")]
     addresses += [f"{store}?prefix=k{uuid.uuid4().hex[:12]}" for store in (REDIS, POSTGRES)]
     for address in addresses:
@@ -227,7 +227,7 @@ def test_a_state_whose_key_file_is_lost_is_refused(tmp_path, monkeypatch):
     with pytest.raises(StateError, match=r"state\.sqlite\.key cannot be used"):
         key_of(address)
     file.unlink()
-    with pytest.raises(StateError, match=r"put its file .*state\.sqlite\.key back"):
+    with pytest.raises(StateError, match=r"restore its file .*state\.sqlite\.key"):
         key_of(address)
     assert not file.exists()
     file.write_text(kept)

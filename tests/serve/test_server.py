@@ -1,4 +1,4 @@
-"""A server stops for the garbage collector when it begins, and never again."""
+"""A server runs a full garbage collection when it starts, and never again."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from emsco.serve.server import set_aside
 
 @pytest.fixture(autouse=True)
 def thawed():
-    """Leave the collector of the other tests as it was."""
+    """Restore the garbage collector for other tests."""
     yield
     gc.unfreeze()
     gc.enable()
 
 
 class Model:
-    """Something that refers to itself, as models do."""
+    """An object in a reference cycle, as in models."""
 
     def __init__(self):
         self.itself = self

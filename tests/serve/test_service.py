@@ -1,4 +1,4 @@
-"""The service without HTTP: one decision for one id, models that change places, shared failures."""
+"""The service without HTTP: one decision per id, replaced models, shared failures."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from emsco.serve.state import open_state
 
 @asynccontextmanager
 async def serving(folder, store, *, cascade=CASCADE, watch=False, state=None, **settings):
-    """Give a service with a state that is real."""
+    """Return a service with a real state."""
     chosen = Settings(folder=folder, state=state, deployment="tests", **settings)
     kept = await open_state(chosen.state_address, deployment=chosen.deployment)
     deployed = await Deployment.make(cascade, store.sources, chosen, kept)
@@ -277,7 +277,7 @@ def test_a_decision_counts_once_however_often_it_is_asked_for(tmp_path):
 
 
 def test_a_model_takes_over_between_requests(tmp_path):
-    """The one before decides what it has begun, and closes then."""
+    """The previous one finishes its requests, and then closes."""
     store, new_store = Store(), Store()
     store.holds["page"] = threading.Event()
 
@@ -372,7 +372,7 @@ def test_a_model_is_refused_with_what_to_do(tmp_path, monkeypatch):
         asyncio.run(load(**files | {"sources": tmp_path / "source.toml"}))
     with pytest.raises(ArtifactError, match="No such file"):
         asyncio.run(load(**files | {"model": tmp_path / "no.emsco"}))
-    with pytest.raises(ServiceError, match="needs a cascade, got a Store"):
+    with pytest.raises(ServiceError, match="must be a cascade, got a Store"):
         asyncio.run(Deployment.make(Store(), Store().sources, Settings()))
     with pytest.raises(SourcesError, match="EMSCO_LOG_KEY is not set"):
         asyncio.run(load(**files, log=tmp_path / "log"))
@@ -400,7 +400,7 @@ def test_clients_must_send_what_nobody_fetches(tmp_path):
 
 
 def test_a_certificate_of_another_cascade_is_refused():
-    """A promise that does not hold must not be shown as one that does."""
+    """A certificate that is not valid must not be shown as valid."""
     fitted = make_cascade(rows=slice(0, 100))
     certificate = certify(fitted, X[100:], LABELS[100:], accuracy=0.5)
     assert certificate.certified
@@ -408,7 +408,7 @@ def test_a_certificate_of_another_cascade_is_refused():
     async def main():
         fitted.certificate_ = certificate
         deployed = await Deployment.make(fitted, Store().sources, Settings())
-        told = deployed.told["certificate"]
+        told = deployed.description["certificate"]
         assert (told["holds"], told["problem"]) == (True, "")
         assert told["sentence"] == certificate.sentence
         assert deployed.monitor is not None

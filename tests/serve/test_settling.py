@@ -1,4 +1,4 @@
-"""Charges that nobody knows are settled by hand, to what the vendor's bill says; never by time."""
+"""Unknown charges are settled manually, by the vendor's bill, and never by time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DAY, NEXT = "2024-10-04", "2024-10-05"
 
 @pytest.fixture(params=STORES)
 def address(request, tmp_path):
-    """Give an address where there is nothing yet."""
+    """Return an empty address."""
     with store(request.param, tmp_path) as found:
         yield found
 
@@ -39,7 +39,7 @@ async def spend(state, source, *outcomes, price=2.0, limit=20.0):
 
 @pytest.mark.parametrize(("charged", "left"), [(0.0, 9), (3.0, 7), (8.0, 5)])
 def test_unknown_charges_become_what_the_bill_says(address, charged, left):
-    """Those of one source on one day, whoever they were for; the limit of the day follows."""
+    """Those of one source on one day, for all tenants; the daily limit follows."""
 
     async def story():
         clock = Clock(NOON)
@@ -64,7 +64,7 @@ def test_unknown_charges_become_what_the_bill_says(address, charged, left):
 
 
 def test_more_than_is_unknown_cannot_be_settled(address):
-    """The bill is then about calls that this state knows nothing of."""
+    """The bill then includes calls that this state does not know."""
 
     async def story():
         async with opened(address, clock=Clock(NOON)) as state:
@@ -113,7 +113,7 @@ def test_what_was_not_charged_may_be_bought_again(address):
 
 
 def test_a_week_later_they_are_still_unknown(address):
-    """Nothing is forgotten because it is old, and it can still be settled."""
+    """Old charges are not forgotten, and can still be settled."""
 
     async def story():
         clock = Clock(NOON)

@@ -1,4 +1,4 @@
-"""A cascade in shadow: the final model answers, everything is fetched, and the log can be used."""
+"""Shadow mode: the final model answers, everything is fetched, and the log is usable."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _secret(monkeypatch):
 
 @pytest.fixture
 def world(tmp_path):
-    """Give a model with a final one, its stores, and a vendor who counts."""
+    """Create a model with a final model, its stores, and a vendor that counts calls."""
     with (
         redis_source(FRESH_PAGES, timeout=30.0) as page,
         http_source(FRESH_BUREAU, paid=True, timeout=30.0) as (bureau, web),
@@ -74,7 +74,7 @@ def world(tmp_path):
 
 @pytest.fixture
 def sources():
-    """Give the stores alone, for a service in this process."""
+    """Create the stores alone, for a service in this process."""
     with (
         redis_source(FRESH_PAGES, timeout=30.0) as page,
         http_source(FRESH_BUREAU, paid=True, timeout=30.0) as (bureau, _),
@@ -99,7 +99,7 @@ def entries(folder, kind="decisions"):
 
 
 def ask(one, keys, size=100, **more):
-    """Ask for many rows, and give what was told of each."""
+    """Request many rows, and return the decisions."""
     found = []
     for first in range(0, len(keys), size):
         answer = one.decide(keys=keys[first : first + size], **more)
@@ -217,7 +217,7 @@ def test_a_log_is_searched_for_better_stages(tmp_path, sources):
     [
         (["--shadow"], "--shadow needs --log FOLDER and --log-values"),
         (["--shadow", "--log", "log"], "--shadow needs --log FOLDER and --log-values"),
-        ([*SHADOW, "--canary", "new.emsco"], "--shadow and --canary exclude each other"),
+        ([*SHADOW, "--canary", "new.emsco"], "--shadow and --canary cannot be combined"),
     ],
 )
 def test_shadow_without_what_it_needs_is_refused(world, monkeypatch, options, message):
@@ -227,7 +227,7 @@ def test_shadow_without_what_it_needs_is_refused(world, monkeypatch, options, me
 
 
 def test_a_file_without_a_final_model_is_refused(world, monkeypatch):
-    """At the start, and when it is loaded anew: the model in use then stays."""
+    """At the start and on a reload; then the model in use stays."""
     monkeypatch.chdir(world.folder)
     monkeypatch.setenv("PAGE_URL", REDIS)
     design = StageDesign.from_stages([["page"], ["bureau"]])
@@ -241,8 +241,8 @@ def test_a_file_without_a_final_model_is_refused(world, monkeypatch):
         before = one.client.get("/v1/model").json()["model"]
         dump(plain, world.model)
         one.send(signal.SIGHUP)
-        wait_for(lambda: one.told("refused"))
-        assert "this file has none" in one.told("refused")[0]["why"]
+        wait_for(lambda: one.events_named("refused"))
+        assert "this file has none" in one.events_named("refused")[0]["why"]
         told = one.client.get("/v1/model").json()
         assert (told["model"], told["shadow"]) == (before, True)
         assert one.decide(key=FRESH_KEYS[0]).json()["decisions"][0]["accepted"]
@@ -268,7 +268,7 @@ def test_rows_that_fail_are_rejected_recorded_and_left_out(tmp_path, sources):
 
 
 def test_a_decision_made_again_counts_once_and_half_a_line_is_left_out(tmp_path, sources):
-    """As a process leaves them that is killed while it writes."""
+    """As left by a process that is killed while it writes."""
     with shadowed(tmp_path, sources) as one:
         ask(one, FRESH_KEYS[:20])
     (path,) = (tmp_path / "log").glob("decisions-*.jsonl")
@@ -284,7 +284,7 @@ def test_a_decision_made_again_counts_once_and_half_a_line_is_left_out(tmp_path,
 
 
 def test_other_logs_are_refused_and_others_in_a_log_left_out(tmp_path, sources):
-    """What a cascade has bought is no fair sample of rows."""
+    """Rows for which a cascade bought everything are not a fair sample."""
     log, model = tmp_path / "log", tmp_path / "model.emsco"
     dump(CASCADE, model)
     with shadowed(tmp_path, sources, shadow=False) as one:
@@ -335,7 +335,7 @@ def test_an_id_is_answered_once_and_logged_once(tmp_path, sources):
 
 
 def test_all_sources_are_fetched_at_the_same_time(tmp_path):
-    """So that nobody waits longer than before the cascade was there."""
+    """So that requests take no longer than without the cascade."""
     begun = []
 
     def source(column, seconds):
@@ -355,7 +355,7 @@ def test_all_sources_are_fetched_at_the_same_time(tmp_path):
 
 
 def test_a_setup_that_both_sides_share_is_not_saved(tmp_path):
-    """Whichever source was the first to open it."""
+    """Whichever source was the first to pay for it."""
     costs = Costs(
         [
             Source("page", cost=1, features=["x0"], setup="draw", requires=["free"]),
@@ -422,7 +422,7 @@ def test_a_log_that_cannot_be_written_rejects_or_drops(tmp_path):
 
 
 def test_agreement_is_watched_by_what_the_final_model_answers(tmp_path):
-    """No client needs to send anything, and labels of clients do not mix with its answers."""
+    """No client needs to send labels, and labels of clients do not mix with the answers."""
     certified = make_shadowed()
     certified.certificate_ = certify(certified, FRESH, agreement=0.9, random_state=0)
     assert certified.certificate_.certified
@@ -451,7 +451,7 @@ def test_agreement_is_watched_by_what_the_final_model_answers(tmp_path):
             assert sent == {"received": rows, "unknown_labels": [], "logged": rows}
             time.sleep(4.3)  # until labels are final
             one.run(one.service.watch.work())
-            found = one.service.watch.told(one.service.deployed.digest)
+            found = one.service.watch.summary(one.service.deployed.digest)
             assert found["audited"]["labelled"] == rows
             assert found["decided"]["rows"] == rows
             raised = [alarm["what"] for alarm in found["alarms"]]

@@ -1,4 +1,4 @@
-"""The state of a service, in real stores: each promise, each store; and how a store goes wrong."""
+"""The state in real stores: every check with every store, and failures of stores."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STORES = ("sqlite", "postgresql", "redis")
 
 @contextmanager
 def store(kind, folder):
-    """Give an address where there is nothing yet, and remove what is there afterwards."""
+    """Return an empty address, and clean it up afterwards."""
     prefix = f"t{uuid.uuid4().hex[:12]}"
     place = {"sqlite": folder / "state.sqlite", "postgresql": POSTGRES, "redis": REDIS}[kind]
     try:
@@ -71,7 +71,9 @@ def test_a_state_of_a_later_emsco_is_refused(address):
         async with opened(address):
             pass
         _raise_version(address)
-        with pytest.raises(StateError, match=r"has version 9; this emsco knows versions up to 2"):
+        with pytest.raises(
+            StateError, match=r"has version 9; this emsco supports versions up to 2"
+        ):
             await open_state(address)
 
     asyncio.run(run())
@@ -155,7 +157,7 @@ def test_redis_forgets_ids_and_labels_without_a_mark(tmp_path):
 
 
 def test_work_whose_caller_leaves_as_it_ends_is_handed_over():
-    """Or money that was held for a call would stay held."""
+    """Otherwise the money reserved for a call would stay reserved."""
 
     async def main():
         async def work(parts):
@@ -172,7 +174,7 @@ def test_work_whose_caller_leaves_as_it_ends_is_handed_over():
 
 
 def test_a_file_without_room_is_not_ready(tmp_path):
-    """In a process of its own, whose files may grow no more."""
+    """In a separate process with a file-size limit."""
     script = """
 import asyncio, resource, sys
 from emsco.exceptions import StateError
@@ -221,8 +223,8 @@ def test_a_database_loses_nothing(database):
     [
         ("mysql://root:secret@host/db", "begins with mysql://"),
         ("redis://host?prefix=A-b", "prefix of a state must begin with a letter"),
-        ("postgresql://a:secret@:no/x", "address of PostgreSQL cannot be used"),
-        ("redis://a:secret@host:port/x", "address of Redis cannot be used"),
+        ("postgresql://a:secret@:no/x", "URL of PostgreSQL is not valid"),
+        ("redis://a:secret@host:port/x", "URL of Redis is not valid"),
         ("", "must be a file in a folder that exists"),
         ("no/such/folder/state.sqlite", "must be a file in a folder that exists"),
     ],
@@ -249,7 +251,7 @@ def test_a_store_that_is_not_there_is_named_without_its_password(scheme):
 def test_a_store_that_never_answers_is_not_waited_for(scheme):
     with socket.create_server(("127.0.0.1", 0)) as mute:
         port = mute.getsockname()[1]
-        with pytest.raises(StateError, match=r"does not answer in time|cannot be used"):
+        with pytest.raises(StateError, match=r"did not respond in time|cannot be used"):
             asyncio.run(open_state(f"{scheme}://127.0.0.1:{port}/x", timeout=0.3))
 
 
@@ -323,7 +325,7 @@ def test_postgresql_that_was_restarted_is_used_again(tmp_path):
 
 
 def test_sslmode_is_understood(tmp_path):
-    """Everybody else calls it so; asyncpg calls it ssl."""
+    """The usual name; asyncpg calls it ssl."""
 
     async def run(address):
         async with opened(address) as state:

@@ -23,9 +23,7 @@ from emsco.rows.arrow_columns import (
     python_values,
     read_column,
     read_labels,
-    read_unknown,
 )
-from emsco.rows.column_reader import NUMBER, TEXT, UNKNOWN
 from emsco.rows.columns import refuse_invalid
 from emsco.rows.dataset_parts import check_names, whole
 from emsco.rows.encoding import Category, Codes
@@ -95,21 +93,14 @@ class Driver:
             value = values[at : at + 1] if places is None else values[places[at : at + 1]]
             seen, row = reader.missing_seen, int(rows[at])
             given = python_values(column.slice(at, 1))
-            refuse_invalid(value, name, missing_seen=seen, first_row=row, given=given)
+            refuse_invalid(value, name, missing_seen=seen, first_row=row, raw=given)
         if isinstance(encoding, Category):
             return encoding.codes(values)[places].view(Codes)
         return values
 
     def _values(self, name: str, column: pa.Array, respell: Respell | None) -> NDArray[Any]:
         """Read a column as what it held in training."""
-        reader = self._readers[name]
-        if reader.encoding is not None or reader.kind != UNKNOWN:
-            return read_column(column, reader, respell)
-        # An early file does not tell what the column is: as the first block has it.
-        values = read_unknown(column)
-        kind = TEXT if values.dtype.kind == "O" else NUMBER
-        self._readers[name] = replace(reader, kind=kind)
-        return values
+        return read_column(column, self._readers[name], respell)
 
 
 def _is_whole(column: pa.Array) -> bool:

@@ -16,7 +16,6 @@ from emsco.certify._certificate import (
     problem_with,
 )
 from emsco.certify._certify import certify, certify_together
-from emsco.certify._older import OlderCertificate
 from emsco.certify._sample_size import required_rows
 from emsco.certify._targets import Shortfall, Targets
 from emsco.rows.ledger import keep_ledger
@@ -26,7 +25,6 @@ __all__ = [
     "CertifiedBounds",
     "CertifiedCandidate",
     "ChosenCandidate",
-    "OlderCertificate",
     "Shortfall",
     "Targets",
     "certify",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -43,7 +43,6 @@ __all__ = [
     "problem_with",
 ]
 
-_SINCE = ("chosen", "filters", "least_coverage")  # not in older files
 _BEST: dict[str, Callable[[Evaluation], float]] = {
     "cost": lambda evaluation: evaluation.cost,
     "coverage": lambda evaluation: -evaluation.coverage,
@@ -136,7 +135,7 @@ class Certificate:
         unit = "groups" if grouped else "rows"
         alike = f"new {unit} resemble the calibration {unit}"
         plain = (
-            f"With {sure} confidence, {self.targets.kept(self.unit)}"
+            f"With {sure} confidence, {self.targets.promise(self.unit)}"
             f"{', counting one random row per group' if grouped else ''}, provided that {alike}."
         )
         drawn = f"{self.rows:,} calibration rows{', one from each group' if grouped else ''}"
@@ -235,10 +234,10 @@ class Certificate:
         >>> Certificate.from_data(certificate.to_data()) == certificate
         True
         """
-        told = {name: getattr(self, name) for name in names_of(Certificate)}
+        fields = {name: getattr(self, name) for name in names_of(Certificate)}
         known = [c.candidate for c in (*self.candidates, self.chosen) if c is not None]
         names = known[0].design.names if known else None
-        return told | {
+        return fields | {
             "targets": self.targets.to_dict(),
             "sources": None if names is None else list(names),
             "candidates": [candidate.to_data() for candidate in self.candidates],
@@ -260,11 +259,8 @@ class Certificate:
 
     @classmethod
     def _from_data(cls, data: Any) -> Certificate:
-        if isinstance(data, Mapping):
-            data = {"left_out": 0, **data}  # older files left out no row
-        always = [name for name in names_of(Certificate) if name not in _SINCE]
-        expect_keys(data, [*always, "sources"], _SINCE)
-        chosen = data.get("chosen")
+        expect_keys(data, [*names_of(Certificate), "sources"])
+        chosen = data["chosen"]
         check_between("confidence", number(data["confidence"], "confidence"))
         sources = data["sources"]
         names = (
@@ -282,8 +278,8 @@ class Certificate:
             rows_given=rows_given,
             tried=whole(data["tried"], "number of candidates"),
             candidates=tuple(
-                CertifiedCandidate.from_data(told, names)
-                for told in listed(data["candidates"], "candidates")
+                CertifiedCandidate.from_data(fields, names)
+                for fields in listed(data["candidates"], "candidates")
             ),
             shortfalls=tuple(map(shortfall_from, listed(data["shortfalls"], "shortfalls"))),
             rows_fingerprint=text(data["rows_fingerprint"], "fingerprint of rows"),
@@ -291,10 +287,8 @@ class Certificate:
             unit=text(data["unit"], "unit"),
             doubts=tuple(text(doubt, "doubt") for doubt in listed(data["doubts"], "doubts")),
             chosen=None if chosen is None else ChosenCandidate.from_data(chosen, names),
-            filters=tuple(
-                text(told, "filter") for told in listed(data.get("filters", []), "filter")
-            ),
-            least_coverage=number(data.get("least_coverage", 0.0), "least coverage", 0, 1),
+            filters=tuple(text(name, "filter") for name in listed(data["filters"], "filter")),
+            least_coverage=number(data["least_coverage"], "least coverage", 0, 1),
             left_out=whole(data["left_out"], "rows left out", rows_given),
         )
         if (
@@ -333,13 +327,13 @@ class Certificate:
         return "\n".join([self.sentence, *self.notes, table])
 
     def _repr_html_(self) -> str:
-        told = "".join(f"<p>{escape(line)}</p>" for line in (self.sentence, *self.notes))
+        paragraphs = "".join(f"<p>{escape(line)}</p>" for line in (self.sentence, *self.notes))
         table = html_table(*self._table()) if self.candidates else escape(self._rows_sentence())
-        return f"{told}{table}"
+        return f"{paragraphs}{table}"
 
 
 def problem_with(certificate: Any, model: CascadeClassifier | CascadeSearchCV) -> str:
-    """Return why a certificate, of any format, does not hold for a model; "" if it does."""
+    """Return why a certificate does not hold for a model; "" if it does."""
     try:
         certificate.check(model)
     except CertificateError as error:

@@ -14,7 +14,6 @@ from emsco.certify._serialization import (
     candidate_to,
     evaluation_from,
     evaluation_keys,
-    evaluation_keys_since,
     evaluation_to,
     expect_keys,
     listed,
@@ -57,7 +56,7 @@ class CertifiedBounds(NamedTuple):
         n_own = len(targets.max_rejected) + len(targets.min_precision)
         level /= _FOR_ALL + len(labels) + n_own
         rows, accepted = evaluation.rows, evaluation.accepted
-        known, given = evaluation.class_rows, evaluation.label_accepted
+        known, assigned = evaluation.class_rows, evaluation.label_accepted
         errors = {c: evaluation.class_accepted[c] - evaluation.class_right[c] for c in known}
         rejected = {c: known[c] - evaluation.class_accepted[c] for c in known}
         right = evaluation.class_right
@@ -76,7 +75,7 @@ class CertifiedBounds(NamedTuple):
             ),
             precision=FrozenMapping(
                 {
-                    c: float(lower(right.get(c, 0), given.get(c, 0), level))
+                    c: float(lower(right.get(c, 0), assigned.get(c, 0), level))
                     for c in targets.min_precision
                 }
             ),
@@ -138,7 +137,7 @@ class CertifiedCandidate:
     @classmethod
     def from_data(cls, data: Any, names: tuple[str, ...] | None) -> CertifiedCandidate:
         """Rebuild it from the values of `to_data`; `names` are the names of the sources."""
-        expect_keys(data, _KEYS, _KEYS_SINCE)
+        expect_keys(data, _KEYS)
         candidate = candidate_from(data, names)
         evaluation = evaluation_from(data, "fresh")
         reached = tuple(
@@ -150,7 +149,7 @@ class CertifiedCandidate:
         )
         missed = by_label(data["labels"], data["most_missed"], "bounds of missed rows")
         rejected, precision = (
-            by_label(data.get(f"{name}_labels", []), data.get(bounds, []), f"bounds of {name}")
+            by_label(data[f"{name}_labels"], data[bounds], f"bounds of {name}")
             for name, bounds in (("rejected", "most_rejected"), ("precision", "least_precision"))
         )
         if (
@@ -184,11 +183,8 @@ class CertifiedCandidate:
 _KEYS = [
     "assignment", "threshold", *evaluation_keys("selected"), "fingerprint",
     *evaluation_keys("fresh"), "reached", "prices", "p_value", "least_accuracy", "coverage",
-    "most_cost", "labels", "most_missed",
-]  # fmt: skip
-_KEYS_SINCE = [
-    *evaluation_keys_since("selected"), *evaluation_keys_since("fresh"), "rejected_labels",
-    "most_rejected", "precision_labels", "least_precision",
+    "most_cost", "labels", "most_missed", "rejected_labels", "most_rejected", "precision_labels",
+    "least_precision",
 ]  # fmt: skip
 
 
@@ -218,9 +214,7 @@ class ChosenCandidate:
     def from_data(cls, data: Any, names: tuple[str, ...] | None) -> ChosenCandidate:
         """Rebuild it from the values of `to_data`; `names` are the names of the sources."""
         expect_keys(
-            data,
-            ["assignment", "threshold", *evaluation_keys("selected"), "tested", "why"],
-            evaluation_keys_since("selected"),
+            data, ["assignment", "threshold", *evaluation_keys("selected"), "tested", "why"]
         )
         if not isinstance(data["tested"], bool):
             raise CertificateError(

@@ -282,15 +282,15 @@ def ask_together(
     if groups is not None:
         refuse_known_groups(np.asarray(groups), fitted)
     checked = check_fresh(hashed.take(drawn), fitted, allowed)
-    given = len(drawn)
+    n_drawn = len(drawn)
     drawn = drawn[~checked.copies]
     different = drawn[np.unique(hashed.views[0].hashes[0][drawn], return_index=True)[1]]
     near = check_near_copies(columns, truth, different, allowed)
     exact = hash_exactly(columns)
     rows_fingerprint = _fingerprint_of(exact, truth)
     decides = digest_of(_deciding(model))
-    filters = [family.floors.told() for family in families]
-    asked = [
+    filters = [family.floors.describe() for family in families]
+    digests = [
         digest_of(
             [
                 targets.digested(),
@@ -299,7 +299,7 @@ def ask_together(
                 decides,
                 rows_fingerprint,
                 np.sort(exact[drawn]),
-                # Only if there is a choice or a filter, so that older questions stay the same.
+                # Without a choice or a filter, the targets alone say what is asked.
                 *[family.digested()] * (family.chosen is not None or bool(filtered)),
             ]
         )
@@ -308,7 +308,7 @@ def ask_together(
     book = ledger_of(fitted.digest or decides)
     if ledger is not None:
         book.keep_in(ledger)
-    with recorded(book, asked, parts, hashed, Sketch.of(columns, truth)) as before:
+    with recorded(book, digests, parts, hashed, Sketch.of(columns, truth)) as before:
         if len(drawn) < len(truth):
             X, truth = _safe_indexing(X, drawn), truth[drawn]
         counted: dict[int, CandidateCounts] = {}
@@ -332,7 +332,7 @@ def ask_together(
             twins=checked.twins,
             unit=model.costs_.unit,
             doubts=doubts + checked.doubts + near + before.doubts,
-            left_out=given - len(drawn),
+            left_out=n_drawn - len(drawn),
             chosen=found.chosen,
             filters=filtered,
             least_coverage=family.floors.coverage,

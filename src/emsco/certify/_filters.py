@@ -42,12 +42,12 @@ class Floors(NamedTuple):
     @classmethod
     def of(cls, search: CascadeSearchCV, targets: Targets) -> Floors:
         """Return the filters that follow from a search, its last choice and a question."""
-        asked = _asked_of(search)
-        coverage = asked.pop("min_coverage", None)
+        chosen_by = _bounds_of_choice(search)
+        coverage = chosen_by.pop("min_coverage", None)
         if coverage is None and isinstance(search.select, Mapping):
             coverage = search.select.get("min_coverage")
         own = Bounds(max_missed=search.max_missed, max_rejected=search.max_rejected)
-        bounds = dict.fromkeys([*own.asked(), *Bounds(**asked).asked()])
+        bounds = dict.fromkeys([*own.asked(), *Bounds(**chosen_by).asked()])
         if targets.min_coverage == 0:
             return cls(tuple(bounds))
         if coverage is not None:
@@ -56,14 +56,14 @@ class Floors(NamedTuple):
         is_needless = targets.min_coverage is not None or search.found_.final is not None
         return cls(tuple(bounds), 0.0 if is_needless else UNSAID, is_said=False)
 
-    def kept_by(self, candidates: Sequence[Candidate]) -> NDArray[np.bool_]:
+    def passed_by(self, candidates: Sequence[Candidate]) -> NDArray[np.bool_]:
         """Return which candidates are to be tested."""
         figures = Figures([candidate.evaluation for candidate in candidates])
         bounds = [*self.bounds, *Bounds(min_coverage=self.coverage or None).asked()]
-        kept = np.ones(len(candidates), dtype=np.bool_)
+        mask = np.ones(len(candidates), dtype=np.bool_)
         for bound in bounds:
-            kept &= bound.shortfalls(figures, 0.0, 1.0) == 0
-        return kept
+            mask &= bound.shortfalls(figures, 0.0, 1.0) == 0
+        return mask
 
     def missed_by(self, candidate: Candidate) -> list[str]:
         """Describe the bounds that the chosen candidate misses.
@@ -75,7 +75,7 @@ class Floors(NamedTuple):
         bounds = [*self.bounds, *coverage]
         return [str(bound) for bound in bounds if bound.shortfalls(figures, 0.0, 1.0)[0]]
 
-    def told(self) -> tuple[str, ...]:
+    def describe(self) -> tuple[str, ...]:
         """Describe each filter."""
         coverage = f"coverage >= {self.coverage:g}"
         by_default = f"{coverage} (the default; min_coverage=0 removes it)"
@@ -85,9 +85,9 @@ class Floors(NamedTuple):
         )
 
 
-def _asked_of(search: CascadeSearchCV) -> dict[str, Any]:
+def _bounds_of_choice(search: CascadeSearchCV) -> dict[str, Any]:
     """Return the bounds by which the candidate was chosen."""
     choice = search.__dict__.get("choice_")
-    asked = {} if choice is None else choice.asked
+    bounds = {} if choice is None else choice.asked
     names = {field.name for field in fields(Bounds)} - _NO_BOUNDS
-    return {name: bound for name, bound in asked.items() if name in names and bound is not None}
+    return {name: bound for name, bound in bounds.items() if name in names and bound is not None}

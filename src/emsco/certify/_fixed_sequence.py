@@ -65,9 +65,9 @@ def passed(levels: NDArray[np.float64], p_value: Callable[[int], float]) -> list
     p_values: dict[int, float] = {}
     following = [*range(1, n_candidates), 0]  # in the ring; those that passed are skipped
     through = [False] * n_candidates
-    asked = [place for place in reversed(range(n_candidates)) if held[place]]
-    while asked:
-        place = asked.pop()
+    waiting = [place for place in reversed(range(n_candidates)) if held[place]]
+    while waiting:
+        place = waiting.pop()
         if through[place]:
             continue
         if place not in p_values:
@@ -81,5 +81,5 @@ def passed(levels: NDArray[np.float64], p_value: Callable[[int], float]) -> list
         following[place] = heir
         if heir != place:
             held[heir] += held[place]
-            asked.append(heir)
+            waiting.append(heir)
     return [place for place in range(n_candidates) if through[place]]

@@ -34,7 +34,7 @@ def bounds_asked(targets: Targets, bounds: CertifiedBounds, unit: str = "") -> l
     >>> from emsco.certify import CertifiedBounds, Targets
     >>> from emsco.certify._format import bounds_asked
     >>> bounds = CertifiedBounds(0.96, (0.8, 0.9), 3.2, {"sick": 0.1, "well": 0.02})
-    >>> [told.head for told in bounds_asked(Targets(max_missed={"sick": 0.2}), bounds)]
+    >>> [bound.head for bound in bounds_asked(Targets(max_missed={"sick": 0.2}), bounds)]
     ['missed sick <=']
     """
     found = []
@@ -76,7 +76,7 @@ def cells(
     header = [
         "", "design", "threshold", "accepted", "wrong", "coverage", "cost",
         *(f"{word} {label}" for label in labels for word in ("rejected", "missed")),
-        *(told.head for told in bounds_asked(targets, candidates[0].bounds)),
+        *(bound.head for bound in bounds_asked(targets, candidates[0].bounds)),
     ]  # fmt: skip
     rows: list[list[object] | None] = []
     for i in row_positions(len(candidates)):
@@ -98,7 +98,7 @@ def cells(
                 counted.coverage,
                 counted.cost,
                 *by_class,
-                *(told.value for told in bounds_asked(targets, one.bounds)),
+                *(bound.value for bound in bounds_asked(targets, one.bounds)),
             ]
         )
     return header, rows
@@ -111,14 +111,14 @@ def note_of_choice(
     if chosen is None:
         return []
     own = chosen.candidate
-    told = (
+    about = (
         f"Chosen: {own.design} at threshold {cell(own.threshold)}. As selected: {own.evaluation}."
     )
     if certified is not None:
-        return [f"{told} It is certified; on the calibration rows: {certified.evaluation}."]
+        return [f"{about} It is certified; on the calibration rows: {certified.evaluation}."]
     if chosen.tested:
-        return [f"{told} It was tested and is not certified: {chosen.why}."]
-    return [f"{told} It was not tested, because of these figures: {chosen.why}."]
+        return [f"{about} It was tested and is not certified: {chosen.why}."]
+    return [f"{about} It was not tested, because of these figures: {chosen.why}."]
 
 
 def note_of_filters(filters: Sequence[str]) -> list[str]:

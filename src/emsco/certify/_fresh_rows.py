@@ -87,8 +87,8 @@ def check_near_copies(
 ) -> tuple[str, ...]:
     """Refuse rows that lie close together in small groups of one label."""
     if NEAR_COPIES in allow:
-        told = "It was not tested whether rows belong together in small groups."
-        return (sentence(told, allow[NEAR_COPIES]),)
+        message = "It was not tested whether rows belong together in small groups."
+        return (sentence(message, allow[NEAR_COPIES]),)
     values = {name: HashableColumn.read(column) for name, column in columns.items()}
     labels = np.unique(truth, return_inverse=True)[1]
     cliff = find_cliff(values, labels, rows)
@@ -115,20 +115,20 @@ def _check_known(
         if not is_beyond and not copies.rows.any():
             return none, []
         known = max(found.beyond, int(copies.rows.sum()))
-        told = f"{known:,} of {len(rows):,} calibration rows equal a row that was fitted on."
-        return none, [sentence(told, allow[KNOWN_ROWS])]
+        message = f"{known:,} of {len(rows):,} calibration rows equal a row that was fitted on."
+        return none, [sentence(message, allow[KNOWN_ROWS])]
     if not is_beyond:
         return copies.rows, _left_out(copies, "a row that the model was fitted on")
     if found.beyond:
         rounded = ", up to rounding" if found.rounded else ""
-        told = f"value by value{rounded}, which is more than chance explains"
+        proof = f"value by value{rounded}, which is more than chance explains"
         known = found.beyond
     else:
-        told = "value by value, and no other row is similar to them, so chance does not explain it"
+        proof = "value by value, and no other row is similar to them, so chance does not explain it"
         known = int(copies.rows.sum())
     raise CertificateError(
         f"{known:,} of {len(rows):,} calibration rows equal a row that the model was fitted on, "
-        f"{told}; use rows that the model has not seen (if a join or a copy made several rows of "
+        f"{proof}; use rows that the model has not seen (if a join or a copy made several rows of "
         "one, remove the duplicates before the split; if a patient or a card has several rows, "
         "keep all of them on one side of the split and pass what they belong to as groups=)."
         + way_out(KNOWN_ROWS)
@@ -176,8 +176,8 @@ def _check_repeats(
         if not beyond and not copies.rows.any():
             return none, []
         repeated = max(beyond, int(copies.rows.sum()))
-        told = f"{repeated:,} of {len(rows):,} calibration rows repeat another."
-        return none, [sentence(told, allow[REPEATED_ROWS])]
+        message = f"{repeated:,} of {len(rows):,} calibration rows repeat another."
+        return none, [sentence(message, allow[REPEATED_ROWS])]
     if beyond or copies.are_many:
         repeated = beyond or int(copies.rows.sum())
         coarse = " If they are different rows, identify each one with keys=."

@@ -68,11 +68,11 @@ class Family(NamedTuple):
             chosen = next((own for own in front if own == chosen), chosen)
         why_not = "" if chosen is None else _why_not(chosen, targets, floors)
         first = [] if chosen is None or why_not else [chosen]
-        kept = zip(front, floors.kept_by(front), strict=True)
-        others = [c for c, keep in kept if keep and not (first and c is chosen)]
+        filtered = zip(front, floors.passed_by(front), strict=True)
+        others = [c for c, keep in filtered if keep and not (first and c is chosen)]
         if not first and not others:
             raise CertificateError(
-                f"No candidate has selected figures that show {'; '.join(floors.told())}. So "
+                f"No candidate has selected figures that show {'; '.join(floors.describe())}. So "
                 "nothing was tested, and the rows stay fresh."
             )
         met = [c for c in others if targets.met_by(c.evaluation)]
@@ -124,5 +124,5 @@ def builder_of(
 
 def _why_not(chosen: Candidate, targets: Targets, floors: Floors) -> str:
     """Return why the chosen candidate is not tested; "" if it is."""
-    asked = [f"it does not meet {bound}, which was asked for" for bound in floors.missed_by(chosen)]
-    return "; ".join([*targets.missed_by(chosen.evaluation), *asked])
+    unmet = [f"it does not meet {bound}, which was asked for" for bound in floors.missed_by(chosen)]
+    return "; ".join([*targets.missed_by(chosen.evaluation), *unmet])

@@ -34,19 +34,19 @@ def answer(
     build: Callable[[Candidate], CascadeClassifier],
     targets: Targets,
     level: float,
-    shown: int,
+    n_shown: int,
     counted: dict[int, CandidateCounts],
     X: Any,
     truth: NDArray[Any],
 ) -> TestedFamily:
     """Test candidates; `counted` has the counts of those that were tested before.
 
-    If these rows have shown the figures of `shown` candidates, each has an equal part of the level
-    and hands it to no other, because the question may have been chosen by what was seen. A tested
-    candidate that is not on the front was not shown, and has an additional part.
+    If these rows have shown the figures of `n_shown` candidates, each has an equal part of the
+    level and hands it to no other, because the question may have been chosen by what was seen. A
+    tested candidate that is not on the front was not shown, and has an additional part.
     """
     n_candidates = len(family.candidates)
-    tried = max(n_candidates, shown + family.off_front if shown else 0)
+    tried = max(n_candidates, n_shown + family.off_front if n_shown else 0)
     tested: dict[int, _Tested] = {}
 
     def p_value(place: int) -> float:
@@ -57,7 +57,7 @@ def answer(
         tested[place] = counted[id(candidate)].tested(targets)
         return tested[place].p_value
 
-    if shown:
+    if n_shown:
         levels = np.full(n_candidates, level / tried)
         places = [place for place in range(n_candidates) if p_value(place) <= levels[place]]
     else:
@@ -66,9 +66,10 @@ def answer(
     certified = [tested[place] for place in places]
     # The level is divided among all candidates that might be listed, and then among the bounds of
     # each, so that all bounds hold at once.
-    told = fingerprints(one.counted.cascade for one in certified)
+    digests = fingerprints(one.counted.cascade for one in certified)
     listed = [
-        one.certified(targets, level / tried, own) for one, own in zip(certified, told, strict=True)
+        one.certified(targets, level / tried, own)
+        for one, own in zip(certified, digests, strict=True)
     ]
     lacking = () if certified else _lacking(tested, targets, levels)
     chosen = _chosen(family, tested, targets, levels, places)

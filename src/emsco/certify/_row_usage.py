@@ -54,12 +54,12 @@ def recorded(
     ]
     with ledger.open() as page:
         earlier, unclear = _earlier(page.entries, ledger.fitted, rows, sketch)
-        asked = {entry.question: i for i, entry in enumerate(earlier) if entry.share}
-        is_repeat = all(question in asked for question in questions)
+        places = {entry.question: i for i, entry in enumerate(earlier) if entry.share}
+        is_repeat = all(question in places for question in questions)
         if is_repeat:
-            earlier = earlier[: max(asked[question] for question in questions)]
+            earlier = earlier[: max(places[question] for question in questions)]
             wanted = []
-        elif asked:
+        elif places:
             raise CertificateError(
                 "These rows were already used for a certificate, and a second question on them, "
                 "asked after the first was answered, would break its promise (the same question "

@@ -20,18 +20,15 @@ from emsco.exceptions import CertificateError
 
 _COUNTS = ("rows", "accepted", "right", "paid", "waited", "worst_latency")
 _BY_CLASS = ("class_rows", "class_accepted", "class_right")
-_BY_LABEL = ("given_labels", "label_accepted")  # not in older files
+_BY_LABEL = ("given_labels", "label_accepted")
 
 
-def expect_keys(data: Any, names: Sequence[str], since: Sequence[str] = ()) -> Mapping[str, Any]:
-    """Return a mapping that must have these keys and no others.
-
-    `since` are keys that older files lack; all or none of them must be there.
-    """
-    told = data if isinstance(data, Mapping) else {}
-    if set(told) not in (set(names), {*names, *since}):
+def expect_keys(data: Any, names: Sequence[str]) -> Mapping[str, Any]:
+    """Return a mapping that must have these keys and no others."""
+    fields = data if isinstance(data, Mapping) else {}
+    if set(fields) != set(names):
         raise CertificateError(f"A certificate must have {sorted(names)}, got {data!r:.80}.")
-    return told
+    return fields
 
 
 def names_of(kind: Any) -> list[str]:
@@ -79,23 +76,18 @@ def by_label(labels: Any, values: Any, what: str) -> FrozenMapping[Any, Any]:
 
 def evaluation_to(evaluation: Evaluation, prefix: str) -> dict[str, Any]:
     """Return the counts, each under its own name, so that many candidates make a table."""
-    told: dict[str, Any] = {name: getattr(evaluation, name) for name in _COUNTS}
-    told["labels"] = list(evaluation.class_rows)
+    fields: dict[str, Any] = {name: getattr(evaluation, name) for name in _COUNTS}
+    fields["labels"] = list(evaluation.class_rows)
     for name in _BY_CLASS:
-        told[name] = [getattr(evaluation, name)[label] for label in told["labels"]]
+        fields[name] = [getattr(evaluation, name)[label] for label in fields["labels"]]
     accepted = evaluation.label_accepted
-    told |= {"given_labels": list(accepted), "label_accepted": list(accepted.values())}
-    return {f"{prefix}_{name}": value for name, value in told.items()}
+    fields |= {"given_labels": list(accepted), "label_accepted": list(accepted.values())}
+    return {f"{prefix}_{name}": value for name, value in fields.items()}
 
 
 def evaluation_keys(prefix: str) -> list[str]:
-    """List the keys of `evaluation_to` that all files have."""
-    return [f"{prefix}_{name}" for name in (*_COUNTS, "labels", *_BY_CLASS)]
-
-
-def evaluation_keys_since(prefix: str) -> list[str]:
-    """List the keys of `evaluation_to` that older files lack."""
-    return [f"{prefix}_{name}" for name in _BY_LABEL]
+    """List the keys of `evaluation_to`."""
+    return [f"{prefix}_{name}" for name in (*_COUNTS, "labels", *_BY_CLASS, *_BY_LABEL)]
 
 
 def evaluation_from(data: Mapping[str, Any], prefix: str) -> Evaluation:
@@ -104,9 +96,8 @@ def evaluation_from(data: Mapping[str, Any], prefix: str) -> Evaluation:
     counts = {name: number(data[f"{prefix}_{name}"], name) for name in _COUNTS}
     for name in _BY_CLASS:
         counts[name] = by_label(labels, data[f"{prefix}_{name}"], name)
-    if f"{prefix}_label_accepted" in data:
-        given, accepted = (data[f"{prefix}_{name}"] for name in _BY_LABEL)
-        counts["label_accepted"] = by_label(given, accepted, "rows accepted under a label")
+    assigned, accepted = (data[f"{prefix}_{name}"] for name in _BY_LABEL)
+    counts["label_accepted"] = by_label(assigned, accepted, "rows accepted under a label")
     return Evaluation(**counts)
 
 
@@ -143,15 +134,16 @@ def targets_from(data: Any) -> Targets:
 
 def shortfall_from(data: Any) -> Shortfall:
     """Rebuild a shortfall."""
-    *always, bad = Shortfall._fields
-    expect_keys(data, always, [bad])
+    expect_keys(data, Shortfall._fields)
     counts = {
         name: None if data[name] is None else whole(data[name], name)
         for name in ("events", "needed")
     }
     if (counts["events"] is None) != (counts["needed"] is None):
         raise CertificateError("A certificate has an incomplete shortfall.")
-    told = text(data.get(bad, ""), "shortfall")
     return Shortfall(
-        text(data["what"], "shortfall"), whole(data["rows"], "rows"), **counts, bad=told
+        text(data["what"], "shortfall"),
+        whole(data["rows"], "rows"),
+        **counts,
+        bad=text(data["bad"], "shortfall"),
     )

@@ -36,7 +36,7 @@ class Target(Protocol):
     def events(self, value: Any, evaluation: Evaluation) -> Iterator[Events]:
         """Count the events among the rows that were evaluated."""
 
-    def kept(self, value: Any) -> Iterator[str]:
+    def promise(self, value: Any) -> Iterator[str]:
         """Describe in plain words what holds if the target is met."""
 
     def broken(self, value: Any) -> Iterator[str]:
@@ -65,7 +65,7 @@ class Accuracy(_Share):
         errors = evaluation.accepted - evaluation.right
         yield Events("accepted rows", 1 - value, evaluation.accepted, errors)
 
-    def kept(self, value: float) -> Iterator[str]:
+    def promise(self, value: float) -> Iterator[str]:
         """Describe what holds if it is met."""
         yield f"at least {percent(value)} of accepted answers are right"
 
@@ -82,7 +82,7 @@ class Agreement(_Share):
         changed = evaluation.rows - evaluation.right
         yield Events("decisions", 1 - value, evaluation.rows, changed, "changed")
 
-    def kept(self, value: float) -> Iterator[str]:
+    def promise(self, value: float) -> Iterator[str]:
         """Describe what holds if it is met."""
         yield f"at least {percent(value)} of decisions are the same as the final model's"
 
@@ -111,7 +111,7 @@ class MaxMissed(ByLabel):
             missed = accepted.get(label, 0) - right.get(label, 0)
             yield Events(f"rows of {label!r}", most, rows, missed)
 
-    def kept(self, value: Mapping[Any, float]) -> Iterator[str]:
+    def promise(self, value: Mapping[Any, float]) -> Iterator[str]:
         """Describe what holds if it is met."""
         for label, most in value.items():
             own = f"{percent(most)} of the rows of class {label!r}"
@@ -133,7 +133,7 @@ class MaxRejected(ByLabel):
             rejected = rows - evaluation.class_accepted.get(label, 0)
             yield Events(f"rows of {label!r}", most, rows, rejected, "rejected")
 
-    def kept(self, value: Mapping[Any, float]) -> Iterator[str]:
+    def promise(self, value: Mapping[Any, float]) -> Iterator[str]:
         """Describe what holds if it is met."""
         for label, most in value.items():
             yield f"at most {percent(most)} of the rows of class {label!r} are rejected"
@@ -151,16 +151,16 @@ class MinPrecision(ByLabel):
         """Count the rows accepted under each label that are of another class."""
         if evaluation.accepted and not evaluation.label_accepted:
             raise CertificateError(
-                "`min_precision` needs the number of rows accepted under each label, which the "
-                "file of this search does not contain; run the search again, or certify a single "
-                "cascade."
+                "`min_precision` needs the number of rows accepted under each label, but the "
+                "candidates of this search have no `label_accepted`; run the search again, or "
+                "certify a single cascade."
             )
         for label, least in value.items():
             rows = evaluation.label_accepted.get(label, 0)
             wrong = rows - evaluation.class_right.get(label, 0)
             yield Events(f"rows accepted as {label!r}", 1 - least, rows, wrong)
 
-    def kept(self, value: Mapping[Any, float]) -> Iterator[str]:
+    def promise(self, value: Mapping[Any, float]) -> Iterator[str]:
         """Describe what holds if it is met."""
         for label, least in value.items():
             yield f"at least {percent(least)} of the rows accepted as {label!r} are right"
@@ -185,7 +185,7 @@ class MinCoverage(_Share):
             rejected = evaluation.rows - evaluation.accepted
             yield Events("rows", 1 - value, evaluation.rows, rejected, "rejected")
 
-    def kept(self, value: float) -> Iterator[str]:
+    def promise(self, value: float) -> Iterator[str]:
         """Describe what holds if it is met."""
         if value:
             yield f"at least {percent(value)} of all rows are accepted"

@@ -53,7 +53,7 @@ class Targets:
     accuracy: float | None
     agreement: float | None
     max_missed: Mapping[Any, float]
-    # Stored only if they are given, because older certificates and questions have none.
+    # Stored only if they are given.
     max_rejected: Mapping[Any, float] = FrozenMapping()
     min_precision: Mapping[Any, float] = FrozenMapping()
     min_coverage: float | None
@@ -92,7 +92,7 @@ class Targets:
             )
         if agreement is not None and (accuracy is not None or self.max_missed or own):
             raise CertificateError(AGREEMENT_ALONE)
-        for name, value in self._asked().items():
+        for name, value in self._targets().items():
             KINDS[name].check(name, value)
         if max_cost is not None and not max_cost >= 0:
             raise CertificateError(f"`max_cost` must be a number >= 0, got {max_cost!r}.")
@@ -106,8 +106,8 @@ class Targets:
 
     def digested(self) -> list[Any]:
         """List the values that distinguish questions; targets beyond `COMMON` have their names."""
-        told = self.to_dict()
-        return [*(told.pop(name) for name in COMMON), *(list(other) for other in told.items())]
+        values = self.to_dict()
+        return [*(values.pop(name) for name in COMMON), *(list(other) for other in values.items())]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Targets) and self.to_dict() == other.to_dict()
@@ -116,19 +116,19 @@ class Targets:
         return hash(tuple(self.to_dict().items()))
 
     def __repr__(self) -> str:
-        told = ", ".join(f"{name}={value!r}" for name, value in self.to_dict().items())
-        return f"Targets({told})"
+        parameters = ", ".join(f"{name}={value!r}" for name, value in self.to_dict().items())
+        return f"Targets({parameters})"
 
     def labels(self) -> Iterator[tuple[str, Any]]:
         """Yield every label that a target names, with the name of the target."""
-        for name, value in self._asked().items():
+        for name, value in self._targets().items():
             if isinstance(KINDS[name], ByLabel):
                 yield from ((name, label) for label in value)
 
-    def _asked(self) -> dict[str, Any]:
+    def _targets(self) -> dict[str, Any]:
         """Return the targets that are given, except the cost."""
-        given = {name: self.__dict__.get(name) for name in KINDS}
-        return {name: v for name, v in given.items() if v is not None and v != {}}
+        values = {name: self.__dict__.get(name) for name in KINDS}
+        return {name: v for name, v in values.items() if v is not None and v != {}}
 
     def p_value(self, evaluation: Evaluation, cost: float) -> float:
         """Return the p-value of "some target is broken": the largest p-value of all targets.
@@ -166,8 +166,8 @@ class Targets:
 
     def _events(self, evaluation: Evaluation) -> list[Events]:
         """Return the events that each target counts."""
-        asked = self._asked().items()
-        return [found for name, value in asked for found in KINDS[name].events(value, evaluation)]
+        targets = self._targets().items()
+        return [found for name, value in targets for found in KINDS[name].events(value, evaluation)]
 
     def shortfalls(self, evaluation: Evaluation, cost: float, level: float) -> list[Shortfall]:
         """Return each target that fails, with the rows needed for the same number of events.
@@ -180,21 +180,21 @@ class Targets:
                 needed = rows_for(share, level, int(events))
                 found.append(Shortfall(what, int(rows), int(events), needed, bad))
         if self.max_cost is not None and cost > self.max_cost:
-            found.append(Shortfall("cost", int(evaluation.rows), None, None))
+            found.append(Shortfall("cost", int(evaluation.rows), None, None, ""))
         return found
 
-    def kept(self, unit: str = "") -> str:
+    def promise(self, unit: str = "") -> str:
         """Describe in plain words what holds if all targets are met."""
-        asked = self._asked().items()
-        parts = [part for name, value in asked for part in KINDS[name].kept(value)]
+        targets = self._targets().items()
+        parts = [part for name, value in targets for part in KINDS[name].promise(value)]
         if self.max_cost is not None:
             parts.append(f"the mean cost per row is at most {self.max_cost:g} {unit}".rstrip())
         return _joined(parts, "and")
 
     def broken(self, unit: str = "") -> str:
         """Describe a cascade that breaks at least one of the targets."""
-        asked = self._asked().items()
-        parts = [part for name, value in asked for part in KINDS[name].broken(value)]
+        targets = self._targets().items()
+        parts = [part for name, value in targets for part in KINDS[name].broken(value)]
         if self.max_cost is not None:
             cost = f"{self.max_cost:g} {unit}".rstrip()
             parts.append(f"costs more than {cost} per row on average")
@@ -211,20 +211,19 @@ class Shortfall(NamedTuple):
 
     `events` are errors, misses or rejected rows; `needed` is the number of rows that would have
     been enough with the same number of events. Both are None for the cost. `bad` is the word for
-    what happens to a row in an event.
+    what happens to a row in an event; "" for the cost.
     """
 
     what: str
     rows: int
     events: int | None
     needed: int | None
-    bad: str = ""  # not in older files
+    bad: str
 
     def __str__(self) -> str:
         if self.needed is None:
             return f"{self.rows:,} rows do not show that the cost is low enough"
-        older = {"rows": "rejected", "decisions": "changed"}.get(self.what, "wrong")
-        bad = f"{self.events:,} {self.bad or older}"
+        bad = f"{self.events:,} {self.bad}"
         return (
             f"{self.rows:,} {self.what} with {bad} are too few (at least {self.needed:,} are "
             f"needed with {bad})"

@@ -138,16 +138,16 @@ def savings(
         )
     targets = sorted(set(agreement))
     order = check_random_state(random_state).permutation(len(X))[: 2 * _MOST_ROWS]
-    searched, kept = (np.sort(half) for half in np.array_split(order, 2))
+    searched, certified = (np.sort(half) for half in np.array_split(order, 2))
     search.fit(_safe_indexing(X, searched))
-    fresh = _safe_indexing(X, kept)
+    fresh = _safe_indexing(X, certified)
     answers = search.truth(fresh)
     questions = [Targets(agreement=target) for target in targets]
     certificates = ask_together(
         search, fresh, None, questions, confidence=confidence, allow=allow, chosen_first=False
     )
     each = tuple(
-        Saving.of(search, target, certificate, fresh, answers, kept)
+        Saving.of(search, target, certificate, fresh, answers, certified)
         for target, certificate in zip(targets, certificates, strict=True)
     )
-    return Savings(search, searched, kept, float(confidence), each)
+    return Savings(search, searched, certified, float(confidence), each)

@@ -108,7 +108,7 @@ def as_known(
 
 
 def _has_numbers(reader: ColumnReader | None) -> bool:
-    return reader is not None and bool(reader.is_number)
+    return reader is not None and reader.is_number
 
 
 def _number(value: Any) -> Any:

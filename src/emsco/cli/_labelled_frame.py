@@ -24,7 +24,7 @@ from emsco.rows.arrow_columns import (
     read_labels,
     read_unknown,
 )
-from emsco.rows.column_reader import UNKNOWN, ColumnReader
+from emsco.rows.column_reader import ColumnReader
 
 _FEW = 0.1  # share of cells that are not numbers, up to which a column was likely meant as numbers
 
@@ -109,8 +109,8 @@ def read_names(path: Path, column: str) -> NDArray[Any]:
 def _values(
     column: pa.Array, name: str, reader: ColumnReader | None, respell: Respell
 ) -> NDArray[Any]:
-    """Read a column as a model knows it; where none does, as numbers if all of it are."""
-    if reader is not None and reader.kind != UNKNOWN:
+    """Read a column with the type that the model knows, or else as numbers if all cells are."""
+    if reader is not None:
         return as_given(column, reader, respell)
     values = read_unknown(column)
     if values.dtype.kind == "O" and is_numeric(column):

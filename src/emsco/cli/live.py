@@ -193,7 +193,7 @@ def _lines(found: Comparison, unit: str) -> list[str]:
         for rows, differing, verdict in [column.difference]
     ]
     answers = [
-        [one.source, one.asked, one.answered, _failures(one.failed), _age(one.median_age),
+        [one.source, one.n_keys, one.answered, _failures(one.failed), _age(one.median_age),
          _age(one.max_age), "yes" if one.verified else "no"]
         for one in found.sources
     ]  # fmt: skip
@@ -210,8 +210,8 @@ def _lines(found: Comparison, unit: str) -> list[str]:
     sentence = f"{same} of {len(columns)} columns are the same live, for {found.keys:,} keys."
     if found.left:
         sentence += f" {found.left:,} more keys were not fetched, because of --max-spend."
-    if found.spent:
-        sentence += f" {money(found.spent, unit)} spent."
+    if found.cost:
+        sentence += f" {money(found.cost, unit)} spent."
     if found.unknown:
         sentence += (
             f" Of this, {money(found.unknown, unit)} may not have been charged, because no answer "

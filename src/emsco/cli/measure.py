@@ -56,8 +56,8 @@ def measure(
         )
     )
     print_text(_table(found))
-    if found.spent:
-        message = f"{money(found.spent, prices.unit)} spent."
+    if found.cost:
+        message = f"{money(found.cost, prices.unit)} spent."
         if found.unknown:
             message += f" Of this, {money(found.unknown, prices.unit)} may not have been charged."
         note(message)

@@ -4,15 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Container, Sequence
 from graphlib import CycleError, TopologicalSorter
-from typing import TYPE_CHECKING
+from typing import Protocol, TypeVar
 
 from emsco.exceptions import CostsError, quoted
 
-if TYPE_CHECKING:
-    from emsco.core.costs import Source
+
+class Waiting(Protocol):
+    """The part of a source that its place in the order depends on."""
+
+    @property
+    def name(self) -> str:
+        """The name of the source."""
+
+    @property
+    def requires(self) -> Sequence[str]:
+        """The sources that must have answered before."""
+
+    @property
+    def latency(self) -> float:
+        """The seconds until it answers."""
 
 
-def in_order(sources: Sequence[Source]) -> tuple[Source, ...]:
+_Source = TypeVar("_Source", bound=Waiting)
+
+
+def in_order(sources: Sequence[_Source]) -> tuple[_Source, ...]:
     """Put each source after those that it requires.
 
     Raises
@@ -32,7 +48,7 @@ def in_order(sources: Sequence[Source]) -> tuple[Source, ...]:
         ) from error
 
 
-def longest_wait(ordered: Sequence[Source], bought: Container[str]) -> float:
+def longest_wait(ordered: Sequence[Waiting], bought: Container[str]) -> float:
     """Return when the last of the sources bought has answered, given all sources in order.
 
     Examples

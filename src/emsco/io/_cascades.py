@@ -29,7 +29,6 @@ from emsco.io._core_values import (
     labels_to,
 )
 from emsco.io._foreign_model import (
-    ANSWERS,
     check_answers,
     check_final_stage,
     classifier_from,
@@ -48,14 +47,13 @@ from emsco.learners.final_stage import FinalStage, check_final, logged
 from emsco.learners.logistic import LinearFit, LinearStage, default_estimator
 from emsco.learners.protocol import Learner, Stages
 from emsco.learners.stage_reader import FittedStages
-from emsco.rows.column_reader import KINDS, NUMBER, TEXT, UNKNOWN, ColumnReader
+from emsco.rows.column_reader import KINDS, NUMBER, TEXT, ColumnReader
 from emsco.rows.encoding import Number
 from emsco.rows.fitted_rows import FittedRows
-from emsco.rows.guard import InputGuard, Range
+from emsco.rows.guard import InputGuard
 from emsco.rows.rows import Layout
 
 FINAL = frozenset({"final"})  # a key only if there is a final model
-_KIND = frozenset({"kind", "numbers"})  # at most one of them
 _CONTAINERS = ("array", "pandas", "polars")
 
 
@@ -120,14 +118,15 @@ def layout_from(rows: Data, final: Any) -> Layout:
 
 
 def fitted_rows_from(reader: MemberReader, rows: Data) -> FittedRows:
-    """Read which rows a model was fitted on; the oldest files do not hold this."""
-    return known_from(reader, rows["known"]) if "known" in rows else FittedRows()
+    """Read which rows a model was fitted on."""
+    return known_from(reader, rows["known"])
 
 
 def expect_rows(rows: Any, *others: str) -> Data:
     """Return what is known about rows; it must be complete."""
-    told = {"known", "unused", "labels"} & expect(rows, dict).keys()
-    return expect_keys(rows, "columns", "named", "classes", "most_frequent", *told, *others)
+    optional = {"unused", "labels"} & expect(rows, dict).keys()
+    keys = ("columns", "named", "classes", "most_frequent", "known")
+    return expect_keys(rows, *keys, *optional, *others)
 
 
 def stages_to(writer: MemberWriter, stages: FittedStages, final: Any) -> Data:
@@ -165,26 +164,19 @@ def _column_to(reader: ColumnReader, name: str) -> Data:
     return {"missing": reader.missing_seen, "kind": reader.kind}
 
 
-def _column_from(told: Any, name: str, guard: InputGuard | None) -> ColumnReader:
+def _column_from(data: Any) -> ColumnReader:
     """Read how a column is passed to an estimator of the user's own."""
-    keys = expect(told, dict).keys() - {"missing"}
-    expect_keys(told, "missing", *keys & _KIND)
-    missing, kind = expect(told["missing"], bool), UNKNOWN
-    if "kind" in told:
-        kind = expect(told["kind"], str)
-        if kind not in KINDS:
-            raise ArtifactError(f"it has a column of the unknown kind {kind!r:.80}")
-    elif "numbers" in told:
-        kind = NUMBER if expect(told["numbers"], bool) else TEXT
-    elif guard is not None and isinstance(guard.learned_.get(name), Range):
-        kind = NUMBER
-    return ColumnReader(kind, missing)
+    expect_keys(data, "missing", "kind")
+    kind = expect(data["kind"], str)
+    if kind not in KINDS:
+        raise ArtifactError(f"it has a column of the unknown kind {kind!r:.80}")
+    return ColumnReader(kind, expect(data["missing"], bool))
 
 
 def stages_from(reader: MemberReader, data: Data, rows: Data, final: Any) -> FittedStages:
     """Read the stages back; `rows` describes the rows they were fitted on."""
     keys = ("container", "estimator", "guard", "columns", "stages")
-    expect_keys(data, *keys, *FINAL & expect(data, dict).keys())
+    expect_keys(data, *keys, *(() if final is None else FINAL))
     classes, names = labels_from(rows["classes"]), expect_texts(rows["columns"])
     most_frequent = expect(rows["most_frequent"], int)
     columns = expect(data["columns"], dict)
@@ -199,7 +191,7 @@ def stages_from(reader: MemberReader, data: Data, rows: Data, final: Any) -> Fit
     fitted: dict[tuple[str, ...], Any] = {}
     if data["estimator"] is None:
         learner = learner_of(None)
-        encodings = {name: encoding_from(told) for name, told in columns.items()}
+        encodings = {name: encoding_from(column) for name, column in columns.items()}
         readers = {
             name: ColumnReader(NUMBER if isinstance(e, Number) else TEXT, e.missing_seen, e)
             for name, e in encodings.items()
@@ -215,13 +207,13 @@ def stages_from(reader: MemberReader, data: Data, rows: Data, final: Any) -> Fit
                 raise ArtifactError("a stage cannot compute probabilities from its weights")
     else:
         learner = learner_of(estimator_from(reader, data["estimator"]))
-        readers = {name: _column_from(told, name, guard) for name, told in columns.items()}
+        readers = {name: _column_from(column) for name, column in columns.items()}
         for stage in expect(data["stages"], list):
-            expect_keys(stage, "columns", "fitted", *ANSWERS & expect(stage, dict).keys())
+            expect_keys(stage, "columns", "fitted", "answers")
             features = tuple(expect_texts(stage["columns"]))
             fitted[features] = classifier_from(reader.estimator(stage["fitted"]), classes)
-            asked = EstimatorStage(fitted[features], None, data["container"], features, classes)
-            check_answers(stage, asked, len(classes))
+            judge_of = fitted[features], None, data["container"], features, classes
+            check_answers(stage["answers"], EstimatorStage(*judge_of), len(classes))
     stages = FittedStages(
         learner=learner,
         container=data["container"],
@@ -233,7 +225,7 @@ def stages_from(reader: MemberReader, data: Data, rows: Data, final: Any) -> Fit
         guard=guard,
     )
     if final is not None:
-        check_final_stage(data.get("final"), _final_stage(stages, final))
+        check_final_stage(data["final"], _final_stage(stages, final))
     return stages
 
 
@@ -310,9 +302,9 @@ def _threshold_of(cascade: CascadeClassifier) -> Any:
     decider = cascade.decider_
     classes = decider.classes.tolist()
     try:
-        given = resolve(cascade.threshold, classes, decider.design.n_stages)
+        resolved = resolve(cascade.threshold, classes, decider.design.n_stages)
     except ThresholdError:
-        given = np.empty(0)
-    if np.array_equal(given, decider.thresholds):
+        resolved = np.empty(0)
+    if np.array_equal(resolved, decider.thresholds):
         return cascade.threshold
     return tuple(dict(zip(classes, stage, strict=True)) for stage in decider.thresholds.tolist())

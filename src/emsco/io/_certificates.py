@@ -18,10 +18,8 @@ def certificate_to(writer: MemberWriter, model: Any) -> Data | None:
     certificate = getattr(model, "certificate_", None)
     if certificate is None:
         return None
-    from emsco.certify import Certificate, OlderCertificate  # imported only if needed
+    from emsco.certify import Certificate  # imported only if needed
 
-    if isinstance(certificate, OlderCertificate):
-        return {"older": to_plain(certificate.content, _WHAT)}
     if not isinstance(certificate, Certificate):
         raise ArtifactError(
             f"its `certificate_` must be a Certificate, got a {type(certificate).__name__}"
@@ -36,22 +34,19 @@ def certificate_to(writer: MemberWriter, model: Any) -> Data | None:
     return {"certificate": to_plain(data, _WHAT), "candidates": candidates}
 
 
-def certificate_from(reader: MemberReader, data: Any, *, older: bool) -> Any:
-    """Read the certificate back; one of format 1 can be shown, but not checked."""
+def certificate_from(reader: MemberReader, data: Any) -> Any:
+    """Read the certificate back."""
     if data is None:
         return None
-    from emsco.certify import Certificate, OlderCertificate  # as above
+    from emsco.certify import Certificate  # as above
 
-    if older or "older" in expect(data, dict):
-        content = data if older else expect_keys(data, "older")["older"]
-        return OlderCertificate(expect(from_plain(content), dict))
     expect_keys(data, "certificate", "candidates")
-    told = expect(from_plain(data["certificate"]), dict)
-    return Certificate.from_data(told | {"candidates": records_from(reader, data["candidates"])})
+    fields = expect(from_plain(data["certificate"]), dict)
+    return Certificate.from_data(fields | {"candidates": records_from(reader, data["candidates"])})
 
 
 def warn_of_misfit(path: str, model: Any) -> None:
-    """Warn if the certificate of a model is about another cascade, or cannot be checked."""
+    """Warn if the certificate of a model is about another cascade."""
     certificate = getattr(model, "certificate_", None)
     if certificate is None:
         return

@@ -32,7 +32,7 @@ _LABELS = re.compile(r"[<|][biuf][1248]|<U\d{1,4}|\|O")
 _MOST_LABELS = 2**25  # bytes
 _TOTALS = ("rows", "accepted", "right", "paid", "waited", "worst_latency")
 _BY_CLASS = ("class_rows", "class_accepted", "class_right")
-# Stored if they are known for every candidate; older files do not have them.
+# Stored if they are known for a candidate.
 _OPTIONAL = ("label_accepted", "class_reference", "class_both")
 
 
@@ -67,9 +67,8 @@ def expect_keys(data: Any, *names: str) -> Data:
 
 
 def expect_fields(data: Any, kind: Any) -> Data:
-    """Return an object that may have only fields of this class; older files may lack some."""
-    known = {field.name for field in fields(kind)}
-    return expect_keys(data, *(known & set(expect(data, dict))))
+    """Return an object that must have exactly the fields of this class."""
+    return expect_keys(data, *(field.name for field in fields(kind)))
 
 
 def labels_to(classes: NDArray[Any]) -> Data:
@@ -137,8 +136,8 @@ def _source_from(data: Any) -> Source:
 
 
 def _fields_to(value: Source | Review) -> Data:
-    told = {field.name: getattr(value, field.name) for field in fields(value)}
-    return {name: list(item) if isinstance(item, tuple) else item for name, item in told.items()}
+    items = {field.name: getattr(value, field.name) for field in fields(value)}
+    return {name: list(item) if isinstance(item, tuple) else item for name, item in items.items()}
 
 
 def design_to(design: StageDesign) -> list[list[str]]:
@@ -226,15 +225,14 @@ def luck_to(front: ParetoFront) -> Data:
 
 
 def luck_from(data: Data) -> Data:
-    """Read it back; older files do not have it."""
-    luck, repeats = data.get("luck"), data.get("repeats", 1.0)
+    """Read it back."""
     return {
-        "luck": None if luck is None else expect(luck, float),
-        "repeats": expect(repeats, float),
+        "luck": None if data["luck"] is None else expect(data["luck"], float),
+        "repeats": expect(data["repeats"], float),
     }
 
 
-LUCK = {"luck", "repeats"}  # keys that older files do not have
+LUCK = ("luck", "repeats")
 
 
 def candidates_from(reader: MemberReader, data: Data, costs: Costs) -> list[Candidate]:
@@ -254,9 +252,9 @@ def candidates_from(reader: MemberReader, data: Data, costs: Costs) -> list[Cand
         named = [labels[expect_place(place, len(labels))] for place in table["label"][i]]
         counts: Data = {name: table[name][i] for name in _TOTALS}
         for name in by_class:
-            told = table[name][i]
-            if told or name in _BY_CLASS:
-                counts[name] = dict(zip(named, told, strict=True))
+            by_label = table[name][i]
+            if by_label or name in _BY_CLASS:
+                counts[name] = dict(zip(named, by_label, strict=True))
         design = StageDesign(assignment.astype(np.int64), costs.names)
         candidates.append(Candidate(design, thresholds[i], Evaluation(**counts)))
     return candidates
@@ -282,11 +280,11 @@ def records_to(writer: MemberWriter, records: Sequence[Mapping[str, Any]], what:
     shapes: dict[tuple[str, ...], int] = {}
     which = [shapes.setdefault(tuple(record), len(shapes)) for record in records]
     words = dict.fromkeys(word for shape in shapes for word in shape)
-    told = {word: [record[word] for record in records if word in record] for word in words}
+    columns = {word: [record[word] for record in records if word in record] for word in words}
     return {
         "words": [list(shape) for shape in shapes],
         "which": writer.column(which, what),
-        "told": {w: writer.column(values, f"{w!r} of {what}") for w, values in told.items()},
+        "told": {w: writer.column(values, f"{w!r} of {what}") for w, values in columns.items()},
     }
 
 
@@ -295,12 +293,12 @@ def records_from(reader: MemberReader, data: Any) -> list[dict[str, Any]]:
     expect_keys(data, "words", "which", "told")
     shapes = [expect_texts(shape) for shape in expect(data["words"], list)]
     columns = expect(data["told"], dict).items()
-    told = {word: iter(reader.column(column)) for word, column in columns}
+    values = {word: iter(reader.column(column)) for word, column in columns}
     records = [
-        {word: _frozen(word, next(told[word])) for word in shapes[number]}
+        {word: _frozen(word, next(values[word])) for word in shapes[number]}
         for number in reader.column(data["which"])
     ]
-    if any(True for rest in told.values() for _ in rest):
+    if any(True for rest in values.values() for _ in rest):
         raise ArtifactError("one of its tables has more values than records")
     return records
 

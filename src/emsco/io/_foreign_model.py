@@ -22,8 +22,6 @@ from emsco.learners.final_model import LoggedAnswers, OnnxModel
 from emsco.learners.final_stage import FinalStage
 from emsco.learners.probabilities import class_order
 
-ANSWERS = frozenset({"answers"})  # files of format 1 do not have it
-
 
 def final_to(writer: MemberWriter, final: Any) -> Data:
     """Store the final model, if there is one: as data if possible."""
@@ -40,12 +38,12 @@ def final_from(reader: MemberReader, data: Data) -> Any:
     """Read the final model back."""
     if "final" not in data:
         return None
-    ((kind, told),) = expect(data["final"], dict).items()
+    ((kind, stored),) = expect(data["final"], dict).items()
     if kind == "column":
-        return LoggedAnswers(expect(told, str))
+        return LoggedAnswers(expect(stored, str))
     if kind == "onnx":
-        return OnnxModel(reader.onnx(told))
-    final = reader.estimator(told)
+        return OnnxModel(reader.onnx(stored))
+    final = reader.estimator(stored)
     if kind != "skops" or not hasattr(final, "predict"):
         raise ArtifactError(f"its `final`, a {type(final).__name__}, has no `predict`")
     return final
@@ -72,9 +70,9 @@ def classifier_from(fitted: Any, classes: NDArray[Any]) -> Any:
     return fitted
 
 
-def check_answers(told: Data, judge: EstimatorStage | FinalStage, n_classes: int) -> None:
+def check_answers(answered: Any, judge: EstimatorStage | FinalStage, n_classes: int) -> None:
     """Refuse a model that answered rows of numbers when it was saved, and no longer does."""
-    if expect(told.get("answers", False), bool) and not answers(judge, n_classes):
+    if expect(answered, bool) and not answers(judge, n_classes):
         model = judge.estimator if isinstance(judge, EstimatorStage) else judge.model
         raise ArtifactError(f"its {type(model).__name__} no longer predicts as when it was saved")
 
@@ -90,18 +88,16 @@ def final_to_data(stage: FinalStage) -> Data | None:
     }
 
 
-def check_final_stage(told: Data | None, stage: FinalStage) -> None:
-    """Refuse a final model that does not answer as the file states; format 1 states nothing."""
+def check_final_stage(data: Data | None, stage: FinalStage) -> None:
+    """Refuse a final model that does not answer as the file states."""
     if isinstance(stage.model, LoggedAnswers):
         if stage.container == "array" or stage.model.column in stage.features[:-1]:
             raise ArtifactError(
                 "the answers of its final model must be logged in a separate column"
             )
         return
-    if told is None:
-        return
-    expect_keys(told, "answers", "labels")
+    fields = expect_keys(data, "answers", "labels")
     labels = getattr(stage.model, "classes_", None)
-    if (None if labels is None else np.asarray(labels).tolist()) != from_plain(told["labels"]):
+    if (None if labels is None else np.asarray(labels).tolist()) != from_plain(fields["labels"]):
         raise ArtifactError("the labels of its final model differ from those that it lists")
-    check_answers(told, stage, len(stage.classes))
+    check_answers(fields["answers"], stage, len(stage.classes))

@@ -38,8 +38,7 @@ from emsco.io._searches import search_from, search_to
 from emsco.io._zip import Member, open_zip, pack, read_member, read_parts
 from emsco.search import CascadeSearchCV
 
-FORMAT = 2  # the format written; before changing it, add files of this one to the tests
-_READABLE = (1, FORMAT)
+FORMAT = 2
 _MANIFEST = "manifest.json"
 _MEMBER = re.compile(r"arrays/\d{1,5}\.npy|stages/\d{1,5}\.skops|final/0\.onnx")
 _KEYS = ("format", "versions", "kind", "model", "members", "certificate", "fingerprint")
@@ -120,8 +119,8 @@ def load(path: str | os.PathLike[str], *, trusted: Sequence[str] = ()) -> Any:
     forgery: use signatures to decide whether to trust a file from others.
 
     A certificate in the file becomes the model's `certificate_` and is checked against the cascade
-    in the file. If it is about another cascade, or is of format 1 and cannot be checked, a
-    `CertificateWarning` is raised, and `certificate_.holds_for(model)` is False.
+    in the file. If it is about another cascade, a `CertificateWarning` is raised, and
+    `certificate_.holds_for(model)` is False.
 
     Parameters
     ----------
@@ -134,7 +133,7 @@ def load(path: str | os.PathLike[str], *, trusted: Sequence[str] = ()) -> Any:
     Raises
     ------
     ArtifactError
-        If the file is damaged, forged, too large, of a later format, or needs types to be trusted.
+        If the file is damaged, forged, too large, of another format, or needs types to be trusted.
 
     Examples
     --------
@@ -152,8 +151,8 @@ def load(path: str | os.PathLike[str], *, trusted: Sequence[str] = ()) -> Any:
             manifest, members = _checked(file)
             model = _made(manifest, MemberReader(file, members, trusted))
     except (ArtifactError, OSError) as error:
-        told = error.strerror if isinstance(error, OSError) else error
-        raise ArtifactError(f"{os.fspath(path)} cannot be loaded: {told}.") from error
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ArtifactError(f"{os.fspath(path)} cannot be loaded: {reason}.") from error
     warn_of_misfit(os.fspath(path), model)
     return model
 
@@ -169,10 +168,10 @@ def _checked(file: BinaryIO) -> tuple[Data, list[Member]]:
     if seal != _SEAL + _sha256([written]).encode("ascii"):
         raise ArtifactError(f"its {_MANIFEST} was changed")
     manifest = expect(_json.parse(written), dict)
-    if expect(manifest.get("format"), int) not in _READABLE:
+    if expect(manifest.get("format"), int) != FORMAT:
         raise ArtifactError(
-            f"it has format {manifest['format']}, and this version of emsco reads formats up to "
-            f"{FORMAT}; install a later version"
+            f"it has format {manifest['format']}, and this version of emsco reads format {FORMAT} "
+            "only; install the version that wrote it"
         )
     expect_keys(manifest, *_KEYS)
     expect_texts(list(expect(manifest["versions"], dict).values()))
@@ -194,8 +193,7 @@ def _made(manifest: Data, reader: MemberReader) -> Any:
     """Build the model; whatever a forged manifest causes is raised as an ArtifactError."""
     try:
         model = _KINDS[manifest["kind"]].from_data(manifest["model"], reader)
-        older = manifest["format"] == 1
-        certificate = certificate_from(reader, manifest["certificate"], older=older)
+        certificate = certificate_from(reader, manifest["certificate"])
         if certificate is not None:
             model.certificate_ = certificate
         reader.check_all_read()
@@ -239,7 +237,7 @@ def _front_to(front: ParetoFront, writer: MemberWriter) -> Data:
 
 
 def _front_from(data: Data, reader: MemberReader) -> ParetoFront:
-    expect_keys(data, "costs", "measured_on", "candidates", *LUCK & data.keys())
+    expect_keys(data, "costs", "measured_on", "candidates", *LUCK)
     costs = costs_from(data["costs"])
     return front_from(candidates_from(reader, data["candidates"], costs), costs, data)
 

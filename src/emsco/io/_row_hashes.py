@@ -21,11 +21,11 @@ def known_to(writer: MemberWriter, fitted: FittedRows) -> Data:
     If the writer leaves rows out, no hash is stored.
     """
     rows = writer.rows
-    asked: tuple[Entry, ...] = ()
+    entries: tuple[Entry, ...] = ()
     if rows and fitted.digest:
         ledger = ledger_of(fitted.digest)
         ledger.refresh()
-        asked = tuple(entry for entry in ledger.entries if entry.fitted == fitted.digest)
+        entries = tuple(entry for entry in ledger.entries if entry.fitted == fitted.digest)
     return {
         "digest": fitted.digest,
         "names": list(fitted.names),
@@ -33,15 +33,12 @@ def known_to(writer: MemberWriter, fitted: FittedRows) -> Data:
         "sets": [list(names) for names in fitted.sets],
         "rows": None if fitted.rows is None or not rows else _rows_to(writer, fitted.rows),
         "groups": None if fitted.groups is None or not rows else writer.array(fitted.groups),
-        "asked": [_entry_to(writer, entry) for entry in asked],
+        "asked": [_entry_to(writer, entry) for entry in entries],
     }
 
 
 def known_from(reader: MemberReader, data: Any) -> FittedRows:
     """Read them back, and add the stored entries to the ledger of this process."""
-    if "values" in expect(data, dict):
-        return _older(reader, data)
-    data = {"groups": None} | data  # older files have none
     expect_keys(data, "digest", "names", "spreads", "sets", "rows", "groups", "asked")
     names = tuple(expect_texts(data["names"]))
     sets = tuple(tuple(expect_texts(one)) for one in expect(data["sets"], list))
@@ -67,16 +64,6 @@ def known_from(reader: MemberReader, data: Any) -> FittedRows:
     return fitted
 
 
-def _older(reader: MemberReader, data: Data) -> FittedRows:
-    """Skip hashes of an earlier kind, which are no longer compared."""
-    expect_keys(data, "names", "values", "keys", "spent")
-    for one in (data, *(expect(spent, dict) for spent in expect(data["spent"], list))):
-        for name in ("values", "keys"):
-            if one.get(name) is not None:
-                reader.array(one[name], None)
-    return FittedRows()
-
-
 def _entry_to(writer: MemberWriter, entry: Entry) -> Data:
     return {
         "question": entry.question,
@@ -93,8 +80,6 @@ def _entry_to(writer: MemberWriter, entry: Entry) -> Data:
 
 
 def _entry_from(reader: MemberReader, data: Any, fitted: str) -> Entry:
-    if "sketch" not in expect(data, dict):  # an older file
-        data = {**data, "figures": 1, "sketch": {}}
     expect_keys(data, "question", "share", "candidates", "figures", "number", "rows", "sketch")
     share, candidates = expect(data["share"], float), expect(data["candidates"], int)
     figures = expect(data["figures"], int)
@@ -138,8 +123,7 @@ def _rows_to(writer: MemberWriter, rows: HashedRows) -> Data:
 def _rows_from(reader: MemberReader, data: Any) -> HashedRows:
     expect_keys(data, "keys", "views")
     views = []
-    for one in expect(data["views"], list):
-        view = {"isolated": None} | expect(one, dict)  # older files do not say it
+    for view in expect(data["views"], list):
         expect_keys(view, "columns", "hashes", "isolated")
         hashes = tuple(_hashes(reader, name) for name in expect(view["hashes"], list))
         if len(hashes) != 1 + len(CELLS) or len({len(h) for h in hashes}) != 1:

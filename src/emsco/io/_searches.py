@@ -58,7 +58,7 @@ _PLAIN = (
     "threshold", "max_stages", "allow_unused", "max_missed", "max_rejected", "cv", "max_rows",
     "select", "luck", "refit", "target", "n_jobs", "random_state", "verbose",
 )  # fmt: skip
-_ASKED = {"rule", "asked"}  # keys that older files do not have
+_CHOICE = {"rule", "asked"}  # keys only if there is a choice
 _KEYS = (
     "costs", "parameters", "estimator", "guard", "strategy", "rows", "measured_on", "n_front",
     "best", "candidates", "all_sources", "history", "chosen", "training", "evaluated",
@@ -93,19 +93,20 @@ def search_to(search: CascadeSearchCV, writer: MemberWriter) -> Data:
         "all_sources": _reference_to(writer, found.reference),
         "history": records_to(writer, found.history, "the history"),
         "chosen": _chosen_of(search),
-        **_asked_to(search),
-        "training": stages_to(writer, _kept_by(search, found.stages), found.final),
+        **_choice_to(search),
+        "training": stages_to(writer, _pruned(search, found.stages), found.final),
         "evaluated": (
             None
             if evaluated is None
-            else stages_to(writer, _kept_by(search, evaluated), found.final)
+            else stages_to(writer, _pruned(search, evaluated), found.final)
         ),
     }
 
 
 def search_from(data: Data, reader: MemberReader) -> CascadeSearchCV:
     """Read the search back; it can do everything that needs no training rows."""
-    expect_keys(data, *_KEYS, *(FINAL | LUCK | _ASKED) & data.keys())
+    chosen = _CHOICE if data.get("best") is not None else set()
+    expect_keys(data, *_KEYS, *LUCK, *chosen, *FINAL & data.keys())
     final = final_from(reader, data)
     costs = costs_from(data["costs"])
     rows = expect_rows(data["rows"], "n_splits", "n_selected_on")
@@ -160,16 +161,16 @@ def _choose(search: CascadeSearchCV, data: Data, others: Sequence[Candidate]) ->
     # The front makes new candidates with aligned designs, so the chosen one is taken from there.
     known = [*search.front_, *others]
     best = known[expect_place(data["best"], len(known))]
-    asked = _asked_from(data)
+    rule = _choice_from(data)
     if data["chosen"] is None:
-        search.choice_ = Choice(best, **asked)
+        search.choice_ = Choice(best, **rule)
         return
     is_refitted = {"training": True, "evaluated": False}[data["chosen"]]
     cascade = search.found_.cascade(best, is_refitted, search.guard)
-    search.choice_ = Choice(best, cascade, cascade.decider_, is_refitted, **asked)
+    search.choice_ = Choice(best, cascade, cascade.decider_, is_refitted, **rule)
 
 
-def _asked_to(search: CascadeSearchCV) -> Data:
+def _choice_to(search: CascadeSearchCV) -> Data:
     """Store by which rule the choice was made, and the bounds asked for."""
     choice = getattr(search, "choice_", None)
     if choice is None:
@@ -177,11 +178,11 @@ def _asked_to(search: CascadeSearchCV) -> Data:
     return {"rule": choice.rule, "asked": to_plain(dict(choice.asked), "the bounds of the choice")}
 
 
-def _asked_from(data: Data) -> Data:
-    """Read them back; older files hold neither."""
-    asked = from_plain(data.get("asked", to_plain({})))
-    check_bounds(expect(asked, dict))
-    return {"rule": expect(data.get("rule", ""), str), "asked": asked}
+def _choice_from(data: Data) -> Data:
+    """Read them back."""
+    bounds = from_plain(data["asked"])
+    check_bounds(expect(bounds, dict))
+    return {"rule": expect(data["rule"], str), "asked": bounds}
 
 
 def _check_candidates(candidates: Sequence[Candidate], classes: list[Any]) -> None:
@@ -194,18 +195,18 @@ def _check_candidates(candidates: Sequence[Candidate], classes: list[Any]) -> No
 
 def _parameters_to(search: CascadeSearchCV) -> Data:
     """Store parameters that are plain values, and the text of the others for people who read it."""
-    kept: Data = {}
+    plain: Data = {}
     others = {name: getattr(search, name) for name in ("engine", "callback", "checkpoint")}
     for name in _PLAIN:
         value = getattr(search, name)
         try:
-            kept[name] = to_plain(value)
+            plain[name] = to_plain(value)
         except ArtifactError:
             others[name] = value
     if search.search is not None and _strategy_to(search.search) is None:
         others["search"] = search.search
     return {
-        "kept": kept,
+        "kept": plain,
         "search": _strategy_to(search.search),
         "left_out": {n: repr(value)[:200] for n, value in others.items() if value is not None},
     }
@@ -213,11 +214,11 @@ def _parameters_to(search: CascadeSearchCV) -> Data:
 
 def _parameters_from(data: Data) -> Data:
     expect_keys(data, "kept", "search", "left_out")
-    kept, left_out = expect(data["kept"], dict), expect(data["left_out"], dict)
+    plain, left_out = expect(data["kept"], dict), expect(data["left_out"], dict)
     expect_texts(list(left_out.values()))
-    if not kept.keys() <= set(_PLAIN):
+    if not plain.keys() <= set(_PLAIN):
         raise ArtifactError("it has parameters that are never saved")
-    parameters = {name: from_plain(value) for name, value in kept.items()}
+    parameters = {name: from_plain(value) for name, value in plain.items()}
     return parameters | {"search": _strategy_from(data["search"])}
 
 
@@ -227,8 +228,8 @@ def _strategy_to(strategy: Any) -> Data | None:
     known = strategies()
     if known.get(name) is not type(strategy) or not is_dataclass(strategy):
         return None
-    told = {field.name: getattr(strategy, field.name) for field in fields(strategy)}
-    parts = {n: _strategy_to(v) if type(v) in known.values() else v for n, v in told.items()}
+    params = {field.name: getattr(strategy, field.name) for field in fields(strategy)}
+    parts = {n: _strategy_to(v) if type(v) in known.values() else v for n, v in params.items()}
     return {name: parts}
 
 
@@ -237,8 +238,8 @@ def _strategy_from(data: Any) -> Any:
         return None
     ((name, parts),) = expect(data, dict).items()
     kind: Any = strategies()[name]
-    told = expect_fields(parts, kind)
-    return kind(**{n: _strategy_from(v) if isinstance(v, dict) else v for n, v in told.items()})
+    params = expect_fields(parts, kind)
+    return kind(**{n: _strategy_from(v) if isinstance(v, dict) else v for n, v in params.items()})
 
 
 def _guard_parameters(search: CascadeSearchCV) -> Data:
@@ -252,7 +253,7 @@ def _reference_to(writer: MemberWriter, reference: AllSources) -> Data:
         "truth": writer.array(reference.truth.astype(np.int64)),
         "right": writer.array(reference.right),
     }
-    if reference.label is not None and len(reference.classes) > 2:  # else `right` implies it
+    if len(reference.classes) > 2:  # else `right` implies it
         data["label"] = writer.array(reference.label.astype(np.int64))
     return data
 
@@ -260,25 +261,24 @@ def _reference_to(writer: MemberWriter, reference: AllSources) -> Data:
 def _reference_from(
     data: Data, reader: MemberReader, costs: Costs, classes: NDArray[Any]
 ) -> AllSources:
-    expect_keys(data, "truth", "right", *{"label"} & data.keys())
+    expect_keys(data, "truth", "right", *(["label"] if len(classes) > 2 else []))
     truth = reader.array(data["truth"], None)
     right = reader.array(data["right"], len(truth))
     known = (truth >= 0) & (truth < len(classes))
     if truth.dtype != np.int64 or right.dtype != np.bool_ or not known.all():
         raise ArtifactError("its results for all sources do not match its classes")
-    label = None
-    if "label" in data:
+    if len(classes) > 2:
         label = reader.array(data["label"], len(truth))
         known = (label >= 0) & (label < len(classes)) & ((label == truth) == right)
         if label.dtype != np.int64 or not known.all():
             raise ArtifactError("its labels for all sources do not match its results for them")
         label = label.astype(np.intp)
-    elif len(classes) == 2:
+    else:
         label = np.where(right, truth, 1 - truth).astype(np.intp)
     return AllSources(costs, classes.tolist(), truth.astype(np.intp), right, label)
 
 
-def _kept_by(search: CascadeSearchCV, stages: Stages) -> FittedStages:
+def _pruned(search: CascadeSearchCV, stages: Stages) -> FittedStages:
     """Return the stages with only what they need to decide."""
     needed = {name for features in stages.fitted for name in features}
     every = search.found_.final is not None

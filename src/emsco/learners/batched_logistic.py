@@ -184,7 +184,7 @@ def _read_columns(
             at = int(np.argmax(bad))
             value, row = values[name][at : at + 1], int(rows[at])
             refuse_invalid(
-                value, name, missing_seen=learned.missing_seen, first_row=row, given=column[at:]
+                value, name, missing_seen=learned.missing_seen, first_row=row, raw=column[at:]
             )
     return values
 

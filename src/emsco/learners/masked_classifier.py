@@ -281,12 +281,6 @@ class MaskedClassifier(ClassifierMixin, BaseEstimator):
         return read_probabilities(fitted, answer, self.classes_, len(X))
 
 
-def positions(sources: Sequence[Sequence[str]], names: Sequence[str]) -> list[list[int]] | None:
-    """Return the positions of each source's columns; None if no sources are given."""
-    place = {name: i for i, name in enumerate(names)}
-    return [[place[column] for column in columns] for columns in sources] or None
-
-
 def _source_of_columns(sources: Sequence[Sequence[int]] | None, n_columns: int) -> NDArray[np.intp]:
     """Return the source of each column."""
     if sources is None:

@@ -13,7 +13,6 @@ from sklearn.utils.validation import _check_method_params
 
 from emsco.learners.estimator_learner import EstimatorLearner, EstimatorStage
 from emsco.learners.folds import Fold, refuse_missing_class
-from emsco.learners.masked_classifier import MaskedClassifier, positions
 from emsco.learners.protocol import Learner, Outcomes, SetFits
 from emsco.learners.training import Training
 from emsco.rows.columns import Columns, assemble
@@ -25,17 +24,14 @@ class MaskedLearner(EstimatorLearner):
     is_one_model = True
     is_calibrated = True
 
-    def fit(
-        self, training: Training, features: tuple[str, ...], number: int | None = None
-    ) -> MaskedClassifier:
+    def fit(self, training: Training, features: tuple[str, ...], number: int | None = None) -> Any:
         """Return the model, fitted once, for rows that have these columns."""
         del number
         if "model" not in training.shared:
             training.shared["model"] = _fit_one(
                 training, training.columns, training.labels, training.params
             )
-        one: MaskedClassifier = training.shared["model"]
-        return one.having(training.names.index(name) for name in features)
+        return training.shared["model"].having(training.names.index(name) for name in features)
 
     def fits(self, training: Training, folds: Sequence[Fold]) -> SetFits:
         """Fit one model per fold, which predicts for every set."""
@@ -48,22 +44,27 @@ class MaskedLearner(EstimatorLearner):
 
 def _fit_one(
     training: Training, columns: Columns, labels: NDArray[Any], params: dict[str, Any]
-) -> MaskedClassifier:
+) -> Any:
     """Fit a clone on all columns, and pass it the sources."""
     names = tuple(training.columns)
     stage = EstimatorStage(
         clone(training.learner.estimator), None, training.container, names, training.classes
     )
-    fit_params = params | {"sources": positions(training.sources, names)}
-    fitted: MaskedClassifier = stage.fit(columns, labels, fit_params).estimator
-    return fitted
+    routed = params | {"sources": _positions(training.sources, names)}
+    return stage.fit(columns, labels, routed).estimator
+
+
+def _positions(sources: Sequence[Sequence[str]], names: Sequence[str]) -> list[list[int]] | None:
+    """Return the positions of each source's columns; None if no sources are given."""
+    place = {name: i for i, name in enumerate(names)}
+    return [[place[column] for column in columns] for columns in sources] or None
 
 
 @dataclass(frozen=True)
 class MaskedFits:
     """One classifier per fold, fitted once, that predicts for every set."""
 
-    fitted: tuple[MaskedClassifier, ...]
+    fitted: tuple[Any, ...]  # a `MaskedClassifier` a fold
     test: tuple[Any, ...]  # rows with all columns, one table per fold
     n_rows: int
 

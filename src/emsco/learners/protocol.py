@@ -19,7 +19,6 @@ from emsco.rows.encoding import ColumnEncoding
 if TYPE_CHECKING:
     from sklearn.utils import Tags
 
-    from emsco.learners.training import Training
 
 Outcomes: TypeAlias = tuple[NDArray[np.float64], NDArray[np.uint8]]
 
@@ -144,13 +143,13 @@ class Learner(Protocol):
     def takes_weights(self) -> bool:
         """Return whether `sample_weight` can be given."""
 
-    def fit(self, training: Training, features: tuple[str, ...], number: int | None = None) -> Any:
-        """Fit the classifier that sees these columns; errors name the number of the stage."""
+    def fit(self, training: Any, features: tuple[str, ...], number: int | None = None) -> Any:
+        """Fit the classifier that sees these columns of a `Training`; errors name the stage."""
 
     def judge(self, fitted: Any, features: tuple[str, ...], stages: Stages, number: int) -> Judge:
         """Return the stage of this number that judges by a fitted classifier."""
 
-    def fits(self, training: Training, folds: Sequence[Fold]) -> SetFits:
+    def fits(self, training: Any, folds: Sequence[Fold]) -> SetFits:
         """Prepare to fit any source set on each of the folds."""
 
     def separate(self) -> Learner:

@@ -142,7 +142,7 @@ class Training:
         """Return a column as plain values; infinity raises an error."""
         if name not in self._values:
             values = plain(self.columns[name])
-            refuse_invalid(values, name, missing_seen=True, given=self.columns[name])
+            refuse_invalid(values, name, missing_seen=True, raw=self.columns[name])
             self._values[name] = values
         return self._values[name]
 

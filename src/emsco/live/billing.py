@@ -1,7 +1,7 @@
 """Which outcomes of a paid request the vendor may charge for.
 
-What is surely not charged must not use up the limit of a day: an outage would lock the source out
-for the rest of it.
+A request that is certainly not charged must not use up the daily limit: an outage would lock the
+source out for the rest of the day.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ class UnbilledError(ConnectionError):
 
 @dataclass(frozen=True)
 class Billing:
-    """Which outcomes of a request over HTTP the vendor may charge for.
+    """The outcomes of an HTTP request that the vendor may charge for.
 
     Parameters
     ----------
     statuses : frozenset of int
-        The statuses of answers.
+        The statuses of billed answers.
     timeout, lost : bool
-        Whether a request without an answer is: none came in time, or the connection was lost.
+        Whether a request is billed if it timed out, or if the connection was lost.
 
     Examples
     --------
@@ -58,13 +58,13 @@ class Billing:
                 statuses.add(one)
             elif one not in (NO_ANSWER, LOST):
                 raise SourcesError(
-                    "`billed` must list statuses such as 404, classes of them such as '2xx', "
-                    f"{NO_ANSWER!r} and {LOST!r}, got {one!r}."
+                    "`billed` must list statuses such as 404, status classes such as '2xx', "
+                    f"{NO_ANSWER!r} or {LOST!r}, got {one!r}."
                 )
         if 200 not in statuses:
             raise SourcesError(
-                "`billed` must be a list with 200 or '2xx' in it: a paid source is paid for its "
-                "answers."
+                "`billed` must be a list that contains 200 or '2xx': a paid source is paid for "
+                "its answers."
             )
         return cls(frozenset(statuses), NO_ANSWER in billed, LOST in billed)
 

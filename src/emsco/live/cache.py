@@ -1,4 +1,4 @@
-"""Answers kept for the next caller, for a while and not too many."""
+"""An LRU cache with a TTL."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-MOST_KEPT = 100_000  # answers of one source
+MAX_ENTRIES = 100_000  # answers of one source
 
 
 class Cache(Generic[T]):
-    """Keeps values for some seconds; of too many, those used longest ago are dropped.
+    """An LRU cache with a TTL.
 
     Parameters
     ----------
     ttl : float or None
-        For how many seconds a value is kept. None: not at all.
+        The number of seconds for which a value is cached. None: nothing is cached.
     most : int, default=100_000
-        How many values are kept.
+        The maximum number of values.
     clock : callable, default=time.monotonic
-        Gives the time in seconds.
+        Returns the time in seconds.
 
     Examples
     --------
@@ -41,32 +41,32 @@ class Cache(Generic[T]):
     def __init__(
         self,
         ttl: float | None,
-        most: int = MOST_KEPT,
+        most: int = MAX_ENTRIES,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._ttl, self._most, self._clock = ttl, most, clock
-        self._kept: OrderedDict[Hashable, tuple[float, T]] = OrderedDict()
+        self._entries: OrderedDict[Hashable, tuple[float, T]] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._entries)
 
     def get(self, key: Hashable) -> T | None:
-        """Give what is kept under a key; None where nothing is, or where it was kept too long."""
-        found = self._kept.get(key)
+        """Return the value of a key; None if there is none, or it has expired."""
+        found = self._entries.get(key)
         if found is None or self._ttl is None:
             return None
         until, value = found
         if self._clock() > until:
-            del self._kept[key]
+            del self._entries[key]
             return None
-        self._kept.move_to_end(key)
+        self._entries.move_to_end(key)
         return value
 
     def put(self, key: Hashable, value: T) -> None:
-        """Keep a value."""
+        """Add or replace a value."""
         if self._ttl is None:
             return
-        self._kept[key] = (self._clock() + self._ttl, value)
-        self._kept.move_to_end(key)
-        while len(self._kept) > self._most:
-            self._kept.popitem(last=False)
+        self._entries[key] = (self._clock() + self._ttl, value)
+        self._entries.move_to_end(key)
+        while len(self._entries) > self._most:
+            self._entries.popitem(last=False)

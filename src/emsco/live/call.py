@@ -1,4 +1,4 @@
-"""One call of a live cascade: what its rows have and have paid so far."""
+"""The state of one call of a live cascade: the values and costs of its rows so far."""
 
 from __future__ import annotations
 
@@ -23,31 +23,31 @@ from emsco.live.typed_columns import to_column, to_numbers
 
 
 class _SourceValues(NamedTuple):
-    """What one source gave: to which places of the rows asked for, and who got nothing and why."""
+    """The answer of one source: rows by their position in the stage, and reasons of failed ones."""
 
     places: Sequence[int]
-    batch: PurchaseBatch | None  # None: it was not asked, because rows had it or could not have it
+    batch: PurchaseBatch | None  # None: nothing was requested
     failed: dict[int, str]
-    extra: list[float] | None = None  # for setups
+    extra: list[float] | None = None  # costs of setups
 
 
 class Call:
-    """One call of a live cascade: what its rows have and have paid so far.
+    """The state of one call of a live cascade: the values and costs of its rows so far.
 
     Parameters
     ----------
     terms : LivePlan
-        What all calls have in common.
+        The data that all calls share.
     gates : mapping of source to CoalescingGate
-        Where values are fetched.
+        Fetch the values.
     keys : list
-        The rows.
+        The keys of the rows.
     known : dict of feature to list
-        What the caller has already.
+        The values that the caller already has.
     used : frozenset of str
         The features that some requests use.
     deadline : float, default=None
-        How many seconds the call may take. None: no limit.
+        The maximum duration of the call, in seconds. None: no limit.
     """
 
     def __init__(
@@ -62,44 +62,45 @@ class Call:
         self._terms, self._gates, self._keys = terms, gates, keys
         self._loop = asyncio.get_running_loop()
         self._until = None if deadline is None else self._loop.time() + deadline
-        self.asked: list[SourceAnswer] = []
-        self.read: list[tuple[NDArray[np.intp], dict[str, Any]]] = []  # what the stages were given
-        self._paid = np.zeros(0 if terms.max_cost is None else len(keys))  # what a limit is for
+        self.answers: list[SourceAnswer] = []
+        self.read: list[tuple[NDArray[np.intp], dict[str, Any]]] = []  # the input of each stage
+        self._paid = np.zeros(0 if terms.max_cost is None else len(keys))  # only for `max_cost`
         self._setups: dict[int, set[str]] = {}
-        # What requests of later sources may use, by feature.
+        # The values that requests of later sources may use, by feature.
         self._have = known
         self._used = used
         self._known = self._known_sources()
         self._refuse_unmet()
 
     def _known_sources(self) -> set[str]:
-        """Name the sources that the caller has wholly; one in part cannot be fetched in part."""
+        """Return the sources that are fully known; raise an error if one is known in part."""
         whole = set()
         for name, features in self._terms.features.items() if self._have else ():
             here = [feature for feature in features if feature in self._have]
             if here and len(here) < len(features):
                 lacking = [feature for feature in features if feature not in here]
                 raise SourcesError(
-                    f"`known` has {here[0]!r} of {name!r}, but not {quoted(lacking)}."
+                    f"`known` must have all features of {name!r} or none: it has {here[0]!r}, but "
+                    f"not {quoted(lacking)}."
                 )
             if here:
                 whole.add(name)
         return whole
 
     def _refuse_unmet(self) -> None:
-        """Refuse, before anything is paid, sources whose requests use what nobody has."""
+        """Raise an error, before anything is paid, if a request uses values that are missing."""
         for name in self._terms.bought if self._used else ():
             requires = self._terms.priced[name].requires
             required = [f for other in requires for f in self._terms.costs.columns(other)]
             lacking = sorted(self._gates[name].source.needs - {*self._have, *required})
             if lacking and name not in self._known:
                 raise SourcesError(
-                    f"Source {name!r} uses {quoted(lacking)}: give it in `known`, or let it "
-                    "require the one that yields it."
+                    f"Source {name!r} uses {quoted(lacking)}: pass it in `known`, or let the "
+                    "source require the one that yields it."
                 )
 
     def values(self) -> list[dict[str, Any]]:
-        """Give the values that each row was decided by, as far as they were fetched."""
+        """Return the values from which each row was decided, as far as they were fetched."""
         found: list[dict[str, Any]] = [{} for _ in self._keys]
         for feature, values in self._decided_by():
             for row, value in values:
@@ -107,7 +108,7 @@ class Call:
         return found
 
     def columns(self) -> dict[str, list[Any]]:
-        """Give the values that rows were decided by, by feature; None where none was fetched."""
+        """Return the values from which rows were decided, by feature; None if not fetched."""
         found: dict[str, list[Any]] = {}
         for feature, values in self._decided_by():
             whole = found.setdefault(feature, [None] * len(self._keys))
@@ -116,7 +117,7 @@ class Call:
         return found
 
     def _decided_by(self) -> Iterator[tuple[str, Iterator[tuple[int, Any]]]]:
-        """Give each feature that a stage was given, with rows and their values."""
+        """Yield each feature that a stage used, with rows and their values."""
         for rows, columns in self.read:
             for feature, column in columns.items():
                 yield feature, zip(rows.tolist(), column.tolist(), strict=True)
@@ -132,15 +133,15 @@ class Call:
                 reasons.setdefault(place, reason_for(reason, name))
         cost, bought = self._charge(rows, got)
         waited = np.array([self._loop.time() - begin] * len(rows))
-        columns, told = self._read(ask, rows, got, reasons)
-        return Answer(columns, told, cost, waited, bought)
+        columns, all_reasons = self._read(ask, rows, got, reasons)
+        return Answer(columns, all_reasons, cost, waited, bought)
 
     async def refuse(self, ask: Ask, reason: str) -> Answer:
-        """Reject all rows for a reason, and ask no source."""
+        """Reject all rows for a reason, without calling any source."""
         nothing, n_rows = np.zeros(len(ask.rows)), len(ask.rows)
-        told = np.full(n_rows, reason, dtype=object)
+        reasons = np.full(n_rows, reason, dtype=object)
         bought = np.zeros(n_rows, dtype=np.bool_)
-        return Answer([nothing] * len(ask.features), told, nothing, nothing, bought)
+        return Answer([nothing] * len(ask.features), reasons, nothing, nothing, bought)
 
     async def _fetch_all(
         self, stage: int, rows: list[int], begin: float
@@ -158,7 +159,7 @@ class Call:
             lost = {place for one in before for place in one.failed}
             places = [place for place in everybody if place not in lost] if lost else everybody
             got = await self._fetch(name, stage, rows, places, begin)
-            for one in before:  # a row without what is required has the reason of that
+            for one in before:  # a row without a required source gets the reason of that source
                 for place, reason in one.failed.items():
                     got.failed.setdefault(place, reason)
             return got
@@ -171,7 +172,7 @@ class Call:
     async def _fetch(
         self, name: str, stage: int, rows: list[int], places: Sequence[int], begin: float
     ) -> _SourceValues:
-        """Fetch one source for the rows at some places."""
+        """Fetch one source for the rows at some positions."""
         failed: dict[int, str] = {}
         extra = None
         if name in self._known:
@@ -184,19 +185,19 @@ class Call:
             if not places:
                 return _SourceValues((), None, failed)
             gate = self._gates[name]
-            asked = [rows[place] for place in places]
-            values = {need: [self._have[need][row] for row in asked] for need in gate.source.needs}
-            batch = await gate.fetch([self._keys[row] for row in asked], values, self._until)
+            some = [rows[place] for place in places]
+            values = {need: [self._have[need][row] for row in some] for need in gate.source.needs}
+            batch = await gate.fetch([self._keys[row] for row in some], values, self._until)
             if any(batch.reasons):
                 failed |= {p: r for p, r in zip(places, batch.reasons, strict=True) if r}
-            self._have_values(asked, batch)
+            self._have_values(some, batch)
         waited = self._loop.time() - begin
-        asked = [rows[place] for place in places]
-        self.asked.append(SourceAnswer(name, stage, asked, batch, waited, extra, time.time()))
+        some = [rows[place] for place in places]
+        self.answers.append(SourceAnswer(name, stage, some, batch, waited, extra, time.time()))
         return _SourceValues(places, batch, failed, extra)
 
     def _have_values(self, rows: list[int], batch: PurchaseBatch) -> None:
-        """Keep what requests of other sources may use."""
+        """Keep the values that requests of other sources may use."""
         for feature in self._used.intersection(batch.columns):
             have = self._have.setdefault(feature, [None] * len(self._keys))
             for row, value in zip(rows, batch.columns[feature], strict=True):
@@ -205,11 +206,11 @@ class Call:
     def _afforded(
         self, name: str, rows: list[int], places: Sequence[int], failed: dict[int, str]
     ) -> tuple[Sequence[int], list[float] | None]:
-        """Leave out rows that cannot pay for a source; say what a setup adds for the others."""
+        """Leave out rows over `max_cost`; return the others, and the costs of their setups."""
         source, limit = self._terms.priced[name], self._terms.max_cost
         if limit is None and source.setup is None:
             return places, None
-        kept, extra = [], []
+        affordable, extra = [], []
         for place in places:
             opened = self._setups.setdefault(rows[place], set())
             is_new = source.setup is not None and source.setup not in opened
@@ -219,17 +220,17 @@ class Call:
                 continue
             if source.setup is not None:
                 opened.add(source.setup)
-            kept.append(place)
+            affordable.append(place)
             extra.append(more)
-        return kept, extra
+        return affordable, extra
 
     def _charge(
         self, rows: list[int], got: dict[str, _SourceValues]
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_] | None]:
-        """Count what was paid by row, and which rows something was asked for; None: all."""
+        """Return the cost of each row, and for which rows something was bought; None: all."""
         (first, *others) = got.values()
-        if not others and first.extra is None and len(first.places) == len(rows):  # as usual
-            assert first.batch is not None  # as rows were asked for
+        if not others and first.extra is None and len(first.places) == len(rows):  # the usual case
+            assert first.batch is not None  # as rows were requested
             cost = np.array(first.batch.paid)
             self._count(rows, cost)
             return cost, None
@@ -238,7 +239,7 @@ class Call:
             if one.batch is None:
                 continue
             paid = np.array(one.batch.paid)
-            if one.extra is not None:  # what opens a setup is paid with the source
+            if one.extra is not None:  # a setup is paid for with the source
                 paid += np.where(paid > 0, one.extra, 0.0)
             places = np.array(one.places)
             cost[places] += paid
@@ -253,70 +254,71 @@ class Call:
     def _read(
         self, ask: Ask, rows: list[int], got: dict[str, _SourceValues], reasons: dict[int, str]
     ) -> tuple[list[Any], NDArray[np.object_] | None]:
-        """Read what was fetched, as the model knows its columns; what cannot be is a reason."""
-        kept: Sequence[int] = range(len(rows))
+        """Convert fetched values to the columns of the model; invalid values become reasons."""
+        places: Sequence[int] = range(len(rows))
         if reasons:
-            kept = [place for place in kept if place not in reasons]
-        if not kept:
+            places = [place for place in places if place not in reasons]
+        if not places:
             nothing = np.full(len(rows), np.nan)
-            told = np.array([reasons[place] for place in range(len(rows))], dtype=object)
-            return [nothing] * len(ask.features), told
-        given = self._columns(ask, rows, got, kept, reasons)
-        answer = self._terms.decider.examine(given)
-        self._judge(rows, got, kept, reasons, answer.reasons)
-        self.read.append((ask.rows[kept] if len(kept) < len(rows) else ask.rows, given))
+            all_reasons = np.array([reasons[place] for place in range(len(rows))], dtype=object)
+            return [nothing] * len(ask.features), all_reasons
+        columns = self._columns(ask, rows, got, places, reasons)
+        answer = self._terms.decider.examine(columns)
+        self._judge(rows, got, places, reasons, answer.reasons)
+        self.read.append((ask.rows[places] if len(places) < len(rows) else ask.rows, columns))
         if not reasons and answer.reasons is None:
             return list(answer.columns), None
-        told = np.full(len(rows), ACCEPTED, dtype=object)
+        all_reasons = np.full(len(rows), ACCEPTED, dtype=object)
         if answer.reasons is not None:
-            told[kept] = answer.reasons
+            all_reasons[places] = answer.reasons
         for place, reason in reasons.items():
-            told[place] = reason
-        if len(kept) == len(rows):
-            return list(answer.columns), told
-        return [_spread(np.asarray(column), kept, len(rows)) for column in answer.columns], told
+            all_reasons[place] = reason
+        if len(places) == len(rows):
+            return list(answer.columns), all_reasons
+        spread = [_spread(np.asarray(column), places, len(rows)) for column in answer.columns]
+        return spread, all_reasons
 
     def _columns(
         self,
         ask: Ask,
         rows: list[int],
         got: dict[str, _SourceValues],
-        kept: Sequence[int],
+        places: Sequence[int],
         reasons: dict[int, str],
     ) -> dict[str, Any]:
-        """Give a column per feature for the rows kept; note values of another type as reasons."""
+        """Return a column per feature for these rows; add reasons for values of another type."""
         columns: dict[str, Any] = {}
         for name, one in got.items():
             features = self._terms.features[name]
-            given = self._values(name, features, one, rows, kept)
+            lists = self._values(name, features, one, rows, places)
             spelled = name not in self._known and self._gates[name].source.is_spelled
             if self._terms.is_of_numbers[name]:
-                matrix = to_numbers(given, spelled=spelled)
+                matrix = to_numbers(lists, spelled=spelled)
                 if matrix is not None:
                     columns.update(zip(features, matrix, strict=True))
                     continue
-            for feature, values in zip(features, given, strict=True):
+            for feature, values in zip(features, lists, strict=True):
                 reader = self._terms.decider.readers.get(feature)
                 columns[feature], others = to_column(values, reader, spelled=spelled)
                 for i in others:
-                    reasons.setdefault(kept[i], reason_for(INVALID_VALUE, feature))
+                    reasons.setdefault(places[i], reason_for(INVALID_VALUE, feature))
         return {feature: columns[feature] for feature in ask.features}
 
     def _judge(
         self,
         rows: list[int],
         got: dict[str, _SourceValues],
-        kept: Sequence[int],
+        places: Sequence[int],
         reasons: dict[int, str],
-        told: Any,
+        examined: Any,
     ) -> None:
-        """Tell the callers of sources which of the last rows got invalid values from them."""
-        first = max(0, len(kept) - JUDGED)
-        last = kept[first:]
+        """Report to the breaker of each source which of the last rows got invalid values."""
+        first = max(0, len(places) - JUDGED)
+        last = places[first:]
         odd: dict[int, str] = {}
-        if reasons or told is not None:
+        if reasons or examined is not None:
             for i, place in enumerate(last, first):
-                reason = reasons.get(place) or (ACCEPTED if told is None else told[i])
+                reason = reasons.get(place) or (ACCEPTED if examined is None else examined[i])
                 if kind_of(reason) == INVALID_VALUE:
                     odd[place] = reason
         for name in got.keys() - self._known:
@@ -331,21 +333,21 @@ class Call:
         features: Sequence[str],
         one: _SourceValues,
         rows: list[int],
-        kept: Sequence[int],
+        places: Sequence[int],
     ) -> list[list[Any]]:
-        """Give the values of each feature for the rows kept."""
+        """Return the values of each feature for the rows at some positions."""
         if name in self._known:
-            return [[self._have[feature][rows[place]] for place in kept] for feature in features]
+            return [[self._have[feature][rows[place]] for place in places] for feature in features]
         assert one.batch is not None  # as some rows have no reason
         columns = [one.batch.columns[feature] for feature in features]
-        if len(one.places) == len(kept) == len(rows):
+        if len(one.places) == len(places) == len(rows):
             return columns
         at = dict(zip(one.places, range(len(one.places)), strict=True))
-        return [[values[at[place]] for place in kept] for values in columns]
+        return [[values[at[place]] for place in places] for values in columns]
 
 
 def _spread(column: NDArray[Any], places: Sequence[int], n_rows: int) -> NDArray[Any]:
-    """Put values where their rows are; what stands at the others is never looked at."""
+    """Return a column with values at the positions of their rows; the rest is never read."""
     spread = np.zeros(n_rows, dtype=column.dtype)
     spread[places] = column
     return spread

@@ -1,4 +1,4 @@
-"""Calls to one source: how many at a time, whether again, what they cost, and late answers."""
+"""Calls to one source: concurrency, retries, accounting and late answers."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ from emsco.live.source import APART, LiveSource
 
 Request: TypeAlias = Any  # a key, or a key and the values that it is used with
 
-_RETRIED = 0.1  # of a source's calls, at most
-_FIRST_RETRIES = 1.0  # that are allowed before there were enough calls to count
-_JITTER = 0.05  # seconds, at most, before a call is repeated
-_UNANSWERED = (ERROR, TIMEOUT, INVALID_VALUE)  # of which nobody knows the price, unless it is told
+_RETRIED = 0.1  # maximum share of retries among the calls of a source
+_FIRST_RETRIES = 1.0  # retries that are always allowed
+_JITTER = 0.05  # maximum delay before a retry, in seconds
+_UNANSWERED = (ERROR, TIMEOUT, INVALID_VALUE)  # the price is unknown, unless the answer states it
 
 
 @dataclass(eq=False)
 class CallJob:
-    """One call to be made: where each request is in it, and whether money may be spent by now.
+    """The state of one call: the position of each request, and how far it has got.
 
-    While the accounts are asked, `is_counting`: nothing is sent yet. Once an answer is here,
-    `batch`: the accounts may still have to be told what it cost.
+    `is_counting`: money is being reserved, and nothing was sent yet. `batch` is set once there is
+    an answer, even if its cost is not in the accounts yet.
     """
 
     places: Mapping[Request, int]
     is_counting: bool = False
     is_sent: bool = False
     intent: Intent | None = None
-    price: float = 0.0  # that is held for each row
-    owed: Sequence[int] = ()  # rows that an earlier try may be billed for
+    price: float = 0.0  # reserved for each row
+    owed: Sequence[int] = ()  # rows that an earlier attempt may be billed for
     batch: PurchaseBatch | None = None
 
 
@@ -59,19 +59,19 @@ class SourceCaller:
     Parameters
     ----------
     source : LiveSource
-        How it is fetched.
+        The source.
     features : sequence of str
-        What it yields.
+        The features that it yields.
     price : float
-        What a row costs, where the answer does not say.
+        The price of a row, unless the answer states it.
     name : str
         The name of the source.
     spending : SourceSpending
-        Where to count what is spent.
+        Counts what is spent.
     accounts : Accounts
-        Who is asked before money is spent.
+        Where money is reserved before it is spent.
     keep : callable
-        Called with the requests and the batch of each answer, late ones too.
+        Called with the requests and the batch of each answer, including late ones.
     """
 
     def __init__(
@@ -87,7 +87,7 @@ class SourceCaller:
         self.source, self.features, self.price, self.name = source, tuple(features), price, name
         self.breaker = Breaker(int(source.breaker), int(source.concurrency))
         self.calls = self.retried = 0
-        # Paid calls that nobody waits for any more: a request that is among them is not paid again.
+        # Paid calls that nobody waits for any more; a request among them is not paid for again.
         self.late: dict[Request, tuple[asyncio.Future[PurchaseBatch], int]] = {}
         self._client: Any = source.open(features)  # takes `token` too, if it is idempotent
         self._spending, self._accounts, self._keep = spending, accounts, keep
@@ -95,11 +95,11 @@ class SourceCaller:
         self._is_shared = not isinstance(accounts, OwnAccounts)
         self._slots = AdjustableSemaphore(lambda: self.breaker.limit)
         self._apart: dict[asyncio.Task[None], None] = {}
-        self._dearest = price  # that an answer told, within the limit
-        self._is_broke = False  # a trial call had no money
+        self._dearest = price  # the highest price of an answer so far, within the limit
+        self._is_broke = False  # the last call could not be paid for
 
     async def call(self, job: CallJob, keys: Sequence[Key], values: Values) -> PurchaseBatch:
-        """Call the source, again where it failed and may be asked again; keep what it answers."""
+        """Call the source, with retries if they are allowed, and keep its answers."""
         n_rows = len(keys)
         if self.breaker.is_blocked:
             return self._left_alone(n_rows)
@@ -116,7 +116,7 @@ class SourceCaller:
                 self._is_broke = not granted and refused == BUDGET
             if not granted:
                 return PurchaseBatch.all_alike(n_rows, refused)
-            # After the money: a trial that cannot be paid for must not take another one's place.
+            # After the money: a trial that cannot be paid for must not take the place of another.
             if was_open and not await self._accounts.may_try(self.name):
                 if job.intent is not None:
                     await self._accounts.end(job.intent, 0.0, 0.0)
@@ -137,11 +137,11 @@ class SourceCaller:
         return job.batch
 
     def _left_alone(self, n_rows: int) -> PurchaseBatch:
-        """Reject rows while the breaker is open: where there is no money either, for that."""
+        """Reject rows while the breaker is open; the reason is "budget" if there is no money."""
         return PurchaseBatch.all_alike(n_rows, BUDGET if self._is_broke else CIRCUIT_OPEN)
 
     async def _settle(self, job: CallJob, batch: PurchaseBatch) -> None:
-        """Count what a call cost."""
+        """Record what a call cost."""
         paid = batch.known
         unknown = sum(batch.paid) - paid
         self._spending.paid += paid
@@ -154,7 +154,7 @@ class SourceCaller:
         if self.source.paid:
             self._spending.unknown += job.price * len(keys)  # until an answer comes
         tries = 1 + (self.source.most_retries if self._may_repeat else 0)
-        # The same for every repetition, so that the service charges once.
+        # The same for every retry, so that the service charges once.
         token = {"token": uuid.uuid4().hex} if self.source.is_idempotent else {}
         batch = self._unanswered(job, len(keys), ERROR)
         for number in range(tries):
@@ -182,7 +182,7 @@ class SourceCaller:
         return batch
 
     async def _refused(self, job: CallJob, keys: Sequence[Key], values: Values) -> PurchaseBatch:
-        """Find the rows that a source refuses, by asking for halves; what is paid is not asked."""
+        """Find the rows that a source refuses, by bisection; a paid source is not called again."""
         refused = Purchase(None, INVALID_KEY)
         rows = [refused] * len(keys)
         until = time.monotonic() + self.source.timeout
@@ -206,7 +206,7 @@ class SourceCaller:
         return PurchaseBatch.of(rows, self.features)
 
     def judged(self, requests: Sequence[tuple[Key, bool]]) -> None:
-        """Note requests that were answered, and whether their values are invalid."""
+        """Record answered requests, and whether their values are invalid."""
         was_open = self.breaker.is_open
         self.breaker.judged(requests)
         if self._is_shared and self.breaker.is_open and not was_open:
@@ -216,7 +216,7 @@ class SourceCaller:
         if self.breaker.is_open or self.retried + 1 > max(_FIRST_RETRIES, _RETRIED * self.calls):
             return False
         self.retried += 1
-        await asyncio.sleep(random.uniform(0, _JITTER))  # spreads calls
+        await asyncio.sleep(random.uniform(0, _JITTER))  # spreads retries
         return not self.breaker.is_open
 
     @property
@@ -226,11 +226,11 @@ class SourceCaller:
     async def _try(
         self, job: CallJob, request: Coroutine[Any, Any, FetchResult], n_rows: int, *, is_last: bool
     ) -> tuple[PurchaseBatch, bool]:
-        """Ask once: what came, and whether anything did."""
+        """Make one attempt; return the rows, and whether the source answered."""
         try:
             if self.source.paid and is_last:
                 fetched = await self._outlived(job, request, n_rows)
-            else:  # ended in place, which is quicker; its connection is closed when that is done
+            else:  # cancelled in place, which is faster and also closes its connection
                 async with asyncio.timeout(self.source.timeout):
                     fetched = await request
             batch = self._read(job, fetched, n_rows)
@@ -238,30 +238,28 @@ class SourceCaller:
             raise
         except TimeoutError as error:
             return self._unanswered(job, n_rows, TIMEOUT, error), False
-        except Exception as error:  # whatever a source raises, its rows are rejected
+        except Exception as error:  # whatever a source raises only rejects its rows
             return self._unanswered(job, n_rows, ERROR, error), False
         return batch, not {ERROR, TIMEOUT}.issuperset(batch.reasons)
 
     async def _outlived(
         self, job: CallJob, request: Coroutine[Any, Any, FetchResult], n_rows: int
     ) -> FetchResult:
-        """Wait for a paid request, which goes on by itself if it takes too long."""
+        """Wait for a paid request, which continues in the background after its timeout."""
         asking = asyncio.ensure_future(request)
         try:
             await asyncio.wait([asking], timeout=self.source.timeout)
         finally:
             if not asking.done():
                 late: asyncio.Future[PurchaseBatch] = asyncio.get_running_loop().create_future()
-                self.late.update(
-                    {asked: (late, i) for asked, i in job.places.items() if i < n_rows}
-                )
+                self.late.update({key: (late, i) for key, i in job.places.items() if i < n_rows})
                 self._begin(self._finish(job, asking, late, n_rows))
         if not asking.done():
             raise TimeoutError
         return asking.result()
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run something apart from every caller, and hold it: the loop itself does not."""
+        """Run a background task, and keep a reference to it until it is done."""
         task = asyncio.ensure_future(work)
         self._apart[task] = None
         task.add_done_callback(lambda done: self._apart.pop(done, None))
@@ -273,7 +271,7 @@ class SourceCaller:
         late: asyncio.Future[PurchaseBatch],
         n_rows: int,
     ) -> None:
-        """Wait for the late answer of a paid call, and count and keep it."""
+        """Wait for the late answer of a paid call, record its cost and keep it."""
         batch = self._unanswered(job, n_rows, TIMEOUT)
         try:
             done, _ = await asyncio.wait([asking], timeout=APART)
@@ -284,7 +282,7 @@ class SourceCaller:
             await self._settle(job, batch)
             self._keep(job.places, batch)
         except Exception:
-            batch = self._unanswered(job, n_rows, ERROR)  # it stays unknown
+            batch = self._unanswered(job, n_rows, ERROR)  # its cost stays unknown
         finally:
             for request in job.places:
                 if self.late.get(request, (None,))[0] is late:
@@ -305,23 +303,23 @@ class SourceCaller:
     def _unanswered(
         self, job: CallJob, n_rows: int, reason: str, error: BaseException | None = None
     ) -> PurchaseBatch:
-        """Give rows that failed all alike: at the price that is held, where it may be billed."""
+        """Return rows that all failed, at the reserved price if they may be billed."""
         if not self.source.paid:
             return PurchaseBatch.all_alike(n_rows, reason)
         free = PurchaseBatch.all_alike(n_rows, reason)
         return self._with_owed(job, free) if is_unbilled(error) else free.unsure(job.price)
 
     def _with_owed(self, job: CallJob, batch: PurchaseBatch) -> PurchaseBatch:
-        """Count what an earlier try may be billed for, though the last one was free."""
+        """Add what an earlier attempt may be billed for, if the last one was free."""
         owed = [i for i in job.owed if batch.reasons[i] != ACCEPTED and not batch.paid[i]]
         return batch.unsure(job.price, owed) if owed else batch
 
     def _read(self, job: CallJob, fetched: FetchResult, n_rows: int) -> PurchaseBatch:
-        """Give what came as rows, with what each costs."""
+        """Convert a result to rows with their costs."""
         columns = {name: fetched.columns[name] for name in self.features}
         reasons = fetched.reasons
         if any(len(column) != n_rows for column in (*columns.values(), reasons)):
-            raise SourcesError(f"The source must give one value per key, for {n_rows} keys.")
+            raise SourcesError(f"The source must return one value per key, for {n_rows} keys.")
         paid, billed = [self.price] * n_rows, [True] * n_rows
         if fetched.prices is not None:
             paid = [self.price if price is None else price for price in fetched.prices]
@@ -338,13 +336,13 @@ class SourceCaller:
         )
         return self._with_owed(job, batch) if job.owed else batch
 
-    def _hold(self, told: float) -> None:
-        """Hold as much for later calls as an answer told; one above the whole limit says little."""
-        if told > self._dearest and told <= (self.source.max_spend or 0.0):
-            self._dearest = told
+    def _hold(self, price: float) -> None:
+        """Reserve the highest price so far for later calls; ignore one above the whole limit."""
+        if price > self._dearest and price <= (self.source.max_spend or 0.0):
+            self._dearest = price
 
     async def close(self) -> None:
-        """End what is under way, and close every connection."""
+        """Cancel what is in progress, and close every connection."""
         apart = list(self._apart)
         for task in apart:
             task.cancel()
@@ -357,4 +355,4 @@ async def _end(asking: asyncio.Future[Any]) -> None:
     asking.cancel()
     await asyncio.wait([asking])
     if not asking.cancelled():
-        asking.exception()  # looked at, or the event loop would print it
+        asking.exception()  # retrieved, or the event loop would log it

@@ -74,7 +74,7 @@ class CallableClient:
             found = await function(keys, values)
         else:
             found = await asyncio.to_thread(function, keys, values)
-            if inspect.isawaitable(found):  # an object whose call is async
+            if inspect.isawaitable(found):  # an object with an async `__call__`
                 found = await found
         pairs = found.items() if isinstance(found, Mapping) else found
         answers = [self._answer(key, record) for key, record in pairs]

@@ -1,4 +1,4 @@
-"""What a certificate of a cascade means where its sources may fail."""
+"""What a certificate of a cascade means when its sources may fail."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _ALL_ANSWER = (
 
 
 def promise(costs: Costs, sources: tuple[str, ...], max_cost: float | None) -> str:
-    """Say what a certificate means live; a ceiling below the full price voids it.
+    """Return what a certificate means live; a `max_cost` below the full price voids it.
 
     Examples
     --------

@@ -1,9 +1,9 @@
-"""A circuit breaker: a source that fails again and again is left alone, and then met carefully.
+"""A circuit breaker: calls to a failing source stop, and resume gradually.
 
-Why it is our own: while a breaker is open, one trial call a second must be all, and afterwards the
-number of calls must grow from one. In purgatory 3.0, circuitbreaker 2.1 and aiobreaker 1.2 every
-call that arrives while a trial is under way is made too, and after it all calls return at once;
-pybreaker 1.4 is asynchronous with tornado only. What we need besides is a counter.
+Why no library is used: an open breaker must allow only one trial call per second, and afterwards
+the number of concurrent calls must grow from one. In purgatory 3.0, circuitbreaker 2.1 and
+aiobreaker 1.2, calls that arrive during a trial call are made too, and after it all calls resume at
+once; pybreaker 1.4 is asynchronous with tornado only. The rest of a breaker is a counter.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ import time
 from collections.abc import Callable, Hashable, Iterable
 
 _PAUSE = 1.0  # seconds between trial calls
-JUDGED = 50  # requests whose values are remembered as valid or not
+JUDGED = 50  # the number of requests whose validity is remembered
 _MOST_INVALID = JUDGED // 2
 
 
 class Breaker:
-    """Says whether a source may be asked, and how many calls may be under way.
+    """Decides whether a source may be called, and with how many concurrent calls.
 
-    It opens after some failures in a row, and when half of the last 50 different requests got
-    values that are invalid. While it is open, one trial call a second is allowed;
-    after the first that succeeds the source is asked again, by one call at a time, then by two, by
-    four, until its own limit is reached. A failure on the way opens it at once.
+    It opens after some consecutive failures, and when half of the last 50 different requests got
+    invalid values. While it is open, one trial call per second is allowed. After the first success,
+    one call at a time is allowed, then two, then four, up to the limit of the source. A failure
+    before that opens it at once.
 
     Parameters
     ----------
     failures : int
-        After how many failures in a row it opens.
+        The number of consecutive failures after which it opens.
     concurrency : int
-        How many calls the source takes at a time when it is well.
+        The maximum number of concurrent calls to a healthy source.
     clock : callable, default=time.monotonic
-        Gives the time in seconds.
+        Returns the time in seconds.
 
     Examples
     --------
@@ -63,7 +63,7 @@ class Breaker:
 
     @property
     def is_open(self) -> bool:
-        """Whether the source is left alone."""
+        """Whether only trial calls are made."""
         return self._tried is not None
 
     @property
@@ -73,11 +73,11 @@ class Breaker:
 
     @property
     def limit(self) -> int:
-        """How many calls may be under way."""
+        """The maximum number of concurrent calls."""
         return self._limit
 
     def allows(self) -> bool:
-        """Say whether a call may be made now; while it is open, one a second may."""
+        """Return whether a call may be made now; while it is open, one per second."""
         if self.is_blocked:
             return False
         if self._tried is not None:
@@ -85,22 +85,22 @@ class Breaker:
         return True
 
     def open(self) -> None:
-        """Leave the source alone, because it fails for others."""
+        """Open the breaker, for example because the source fails for other processes."""
         if self._tried is None:
             self._tried, self._limit = self._clock(), 1
 
     def note(self, *, answered: bool) -> None:
-        """Note a call."""
+        """Record the outcome of a call."""
         if answered:
             self.succeeded()
         else:
             self.failed()
 
     def judged(self, requests: Iterable[tuple[Hashable, bool]]) -> None:
-        """Note requests that were answered, and whether their values are invalid.
+        """Record answered requests, and whether their values are invalid.
 
-        A request counts once, however often it is made: one bad row must not close a source for
-        everybody.
+        A request counts once, however often it is made: one bad row must not open the breaker for
+        all.
         """
         judged, any_invalid = self._judged, False
         for request, invalid in requests:
@@ -114,7 +114,7 @@ class Breaker:
             self.open()
 
     def succeeded(self) -> None:
-        """Note a call that was answered."""
+        """Record a call that was answered."""
         self._failures = 0
         if self._tried is not None:
             self._tried, self._limit = None, 1
@@ -122,7 +122,7 @@ class Breaker:
             self._limit = min(2 * self._limit, self._concurrency)
 
     def failed(self) -> None:
-        """Note a call that was not answered."""
+        """Record a call that was not answered."""
         self._failures += 1
         recovering = self._limit < self._concurrency
         if self._tried is not None:
@@ -131,6 +131,6 @@ class Breaker:
             self.open()
 
     def close(self) -> None:
-        """Ask the source again, because somebody else has seen it answer."""
+        """Close the breaker, because the source answered another process."""
         if self._tried is not None:
             self.succeeded()

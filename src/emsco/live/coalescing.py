@@ -1,7 +1,7 @@
-"""The gate before a source: who may ask, who shares an answer, what is kept, and what is paid.
+"""Request coalescing: all callers of a process share the calls and the cache of a source.
 
-A request is a key with the values that it uses. Requests that are under way are shared: they obey
-no single caller's deadline, and the caller who asked first pays.
+A request is a key with the values that it uses. Requests in flight are shared: they are not bound
+to a single caller's deadline, and the first caller pays.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from emsco.live.source import LiveSource
 
 @dataclass(eq=False)
 class _Flight(CallJob):
-    """A call under way, and how many wait for it."""
+    """A call in flight, and who waits for it."""
 
     task: asyncio.Task[PurchaseBatch] | None = None
     waiting: int = 0
@@ -37,7 +37,7 @@ class _Flight(CallJob):
         return self.task is not None and self.task.done() and not self.task.cancelled()
 
     def wake(self) -> None:
-        """Wake all who wait for it."""
+        """Wake everyone who waits for it."""
         for waiter in self.waiters:
             _wake(waiter)
 
@@ -48,20 +48,20 @@ def _wake(waiter: asyncio.Future[None]) -> None:
 
 
 class CoalescingGate:
-    """One source, open, with all callers of this process before it.
+    """An open source, shared by all callers of this process.
 
     Parameters
     ----------
     source : LiveSource
-        How it is fetched.
+        The source.
     features : sequence of str
-        What it yields.
+        The features that it yields.
     price : float
-        What a row costs, where the answer does not say.
+        The price of a row, unless the answer states it.
     spending : SourceSpending, default=None
-        Where to count what is spent. None: a new one.
+        Counts what is spent. None: a new one.
     accounts : Accounts, default=None
-        Who is asked before money is spent. None: this process alone.
+        Where money is reserved before it is spent. None: accounts of this process alone.
     name : str, default=""
         The name of the source, for the accounts.
     """
@@ -89,24 +89,24 @@ class CoalescingGate:
     async def fetch(
         self, keys: Sequence[Key], values: Values, until: float | None = None
     ) -> PurchaseBatch:
-        """Fetch rows: from what is kept, from calls under way, or by a call of their own.
+        """Fetch rows from the cache, from calls in flight, or by new calls.
 
-        `until` is a time of the event loop's clock, beyond which a row is not waited for.
+        `until` is the deadline for all rows, on the event loop's clock.
         """
         refused = self.source.refused(keys, values)
         if refused:
             return await self._fetch_others(refused, keys, values, until)
         requests = self._requests(keys, values)
-        kept = self._kept(requests)
+        cached = self._cached(requests)
         joined: dict[int, _Flight] = {}
         fresh: dict[Request, int] = {}
         for i, request in enumerate(requests):
-            if i in kept:
+            if i in cached:
                 continue
             if request in self._flying:
                 joined[i] = self._flying[request]
             else:
-                fresh.setdefault(request, i)  # who asks first pays
+                fresh.setdefault(request, i)  # the first row pays
         own = self._launch(fresh, keys, values)
         await self._wait({*own, *joined.values()}, until)
         if len(own) == 1 and own[0].is_landed and len(own[0].places) == len(keys):
@@ -114,8 +114,8 @@ class CoalescingGate:
         rows = []
         flights = {request: flight for flight in own for request in flight.places}
         for i, request in enumerate(requests):
-            if i in kept:
-                rows.append(kept[i])
+            if i in cached:
+                rows.append(cached[i])
             elif i in joined:
                 rows.append(self._collect(joined[i], request, is_first=False))
             else:
@@ -125,7 +125,7 @@ class CoalescingGate:
     async def _fetch_others(
         self, refused: dict[int, str], keys: Sequence[Key], values: Values, until: float | None
     ) -> PurchaseBatch:
-        """Fetch the rows that can be asked for; the others get the reason why they cannot be."""
+        """Fetch the rows that can be requested; the others get the reason why they cannot."""
         places = [i for i in range(len(keys)) if i not in refused]
         rows = [Purchase(None, refused.get(i, ACCEPTED)) for i in range(len(keys))]
         if places:
@@ -136,39 +136,38 @@ class CoalescingGate:
         return PurchaseBatch.of(rows, self.features)
 
     def _requests(self, keys: Sequence[Key], values: Values) -> list[Request]:
-        asked = [key if type(key) is str else (type(key).__name__, key_text(key)) for key in keys]
+        typed = [key if type(key) is str else (type(key).__name__, key_text(key)) for key in keys]
         if not self._needs:
-            return asked
+            return typed
         used = [values[name] for name in self._needs]
-        # By type and text: True, 1 and 1.0 are equal in Python, and different requests.
+        # By type and text: True, 1 and 1.0 are equal in Python, but are different requests.
         return [
-            (key, *((type(v[i]).__name__, str(v[i])) for v in used)) for i, key in enumerate(asked)
+            (key, *((type(v[i]).__name__, str(v[i])) for v in used)) for i, key in enumerate(typed)
         ]
 
-    def _kept(self, requests: list[Request]) -> dict[int, Purchase]:
-        """Give the rows whose answers are kept and not too old."""
+    def _cached(self, requests: list[Request]) -> dict[int, Purchase]:
+        """Return the rows whose answers are cached and not too old."""
         found: dict[int, Purchase] = {}
         for i, request in enumerate(requests if len(self._cache) else ()):
-            kept = self._cache.get(request)
-            if kept is None:
+            row = self._cache.get(request)
+            if row is None:
                 continue
-            age = None if kept.moment is None else time.time() - kept.moment
+            age = None if row.moment is None else time.time() - row.moment
             if not (self.source.is_timed and self.source.freshness.is_stale(age)):
-                found[i] = kept._replace(how=CACHED, paid=0.0)
+                found[i] = row._replace(how=CACHED, paid=0.0)
         return found
 
     def _launch(
         self, fresh: dict[Request, int], keys: Sequence[Key], values: Values
     ) -> list[_Flight]:
-        """Begin calls for requests that nobody has made."""
+        """Start calls for requests that are not in flight."""
         late = self.caller.late
         flights = [
             self._fly(_Flight({request: 0}), partial(self._follow, *late[request]))
             for request in fresh
             if request in late
         ]
-        asked = [request for request in fresh if request not in late]
-        for chunk in self._chunks(asked):
+        for chunk in self._chunks([request for request in fresh if request not in late]):
             places = [fresh[request] for request in chunk]
             used = {name: [values[name][i] for i in places] for name in self._needs}
             flight = _Flight({request: i for i, request in enumerate(chunk)})
@@ -176,12 +175,12 @@ class CoalescingGate:
             flights.append(self._fly(flight, work))
         return flights
 
-    def _chunks(self, asked: list[Request]) -> Iterator[list[Request]]:
-        """Divide requests into calls: not too many rows, and no key twice, as answers go by key."""
-        apart: list[list[Request]] = [asked]
-        if self._needs:  # a key may come with other values
+    def _chunks(self, requests: list[Request]) -> Iterator[list[Request]]:
+        """Divide requests into calls of limited size, without duplicate keys in a call."""
+        apart: list[list[Request]] = [requests]
+        if self._needs:  # a key may occur with different values
             apart, often = [], Counter[Any]()
-            for request in asked:
+            for request in requests:
                 if often[request[0]] == len(apart):
                     apart.append([])
                 apart[often[request[0]]].append(request)
@@ -199,7 +198,7 @@ class CoalescingGate:
     async def _flown(
         self, flight: _Flight, work: Callable[[], Awaitable[PurchaseBatch]]
     ) -> PurchaseBatch:
-        """Make a call, and wake those who wait: sooner than the callbacks of a task would."""
+        """Make a call and wake its waiters, sooner than the callbacks of a task would."""
         try:
             return await work()
         finally:
@@ -212,7 +211,7 @@ class CoalescingGate:
                 del self._flying[request]
 
     async def _wait(self, flights: set[_Flight], until: float | None) -> None:
-        """Wait for calls; one that nobody waits for is ended, unless it may be charged for."""
+        """Wait for calls; cancel one that nobody waits for, unless it may be charged."""
         for flight in flights:
             flight.waiting += 1
         try:
@@ -241,16 +240,16 @@ class CoalescingGate:
             timer.cancel()
 
     def _collect(self, flight: _Flight, request: Request, *, is_first: bool) -> Purchase:
-        """Give the row that a call brought, or say that it came too late.
+        """Return the row of a call, rejected with "deadline" if it is not there yet.
 
         Raises
         ------
         LateStateError
-            If the accounts were still being asked whether it may be made.
+            If the accounts have not reserved the money yet.
         """
         if not flight.is_landed and flight.batch is None:
             if flight.is_counting:
-                raise LateStateError("The accounts do not answer before the deadline.")
+                raise LateStateError("The accounts did not answer before the deadline.")
             if is_first and self.source.paid and flight.is_sent:
                 return Purchase(None, DEADLINE, paid=self.price, billed=False)
             return Purchase(None, DEADLINE)
@@ -259,15 +258,15 @@ class CoalescingGate:
         return row if is_first else row._replace(how=SHARED, paid=0.0, billed=True)
 
     def _keep(self, requests: Iterable[Request], batch: PurchaseBatch) -> None:
-        """Keep answers for who asks next; failures are not kept."""
+        """Cache answers, but not failures."""
         if self.source.ttl is None:
             return
-        for request, row in zip(requests, batch, strict=False):  # some had no money
+        for request, row in zip(requests, batch, strict=False):  # some could not be paid for
             if row.reason == ACCEPTED:
                 self._cache.put(request, row)
 
     async def _follow(self, late: asyncio.Future[PurchaseBatch], place: int) -> PurchaseBatch:
-        """Wait for a paid call that another caller began and left, and do not pay again."""
+        """Wait for a paid call that another caller started and left, without paying again."""
         done, _ = await asyncio.wait([late], timeout=self.source.timeout)
         if not done:
             return PurchaseBatch.all_alike(1, TIMEOUT)
@@ -275,14 +274,14 @@ class CoalescingGate:
         return PurchaseBatch.of([row._replace(how=SHARED, paid=0.0, billed=True)], self.features)
 
     async def close(self) -> None:
-        """End what is under way, and close every connection."""
+        """Cancel what is in flight, and close every connection."""
         flights = list(self._flying.values())
         tasks: list[Any] = [flight.task for flight in flights]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         for flight in flights:
-            flight.wake()  # a call that had not begun could not
+            flight.wake()  # in case its task never started
         await self.caller.close()
 
 

@@ -1,4 +1,4 @@
-"""Live values beside those that a cascade was trained on: what it would see, and what it saw."""
+"""Compare live values with those that a cascade was trained on."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NO_ANSWER = "no answer"
 
 @dataclass(frozen=True)
 class ComparedColumn:
-    """A column: the source that yields it, and how its live values differ."""
+    """A compared column: its source, and how its live values differ."""
 
     name: str
     source: str
@@ -36,24 +36,24 @@ class ComparedColumn:
 
 @dataclass(frozen=True)
 class AnswerCounts:
-    """How a source answered.
+    """How often a source answered, and how old its answers are.
 
     Parameters
     ----------
     source : str
-        Its name.
-    asked : int
-        For how many keys it was asked.
+        The name of the source.
+    n_keys : int
+        The number of keys that were requested.
     failed : mapping of str to int
-        How many keys got no values, by reason, such as "missing" or "timeout".
+        The number of keys without values, by reason, such as "missing" or "timeout".
     median_age, max_age : float or None
-        How old answers were, in seconds. None: they have no times.
+        The age of answers, in seconds. None: they have no times.
     verified : bool
         Whether answers repeat their key.
     """
 
     source: str
-    asked: int
+    n_keys: int
     failed: Mapping[str, int]
     median_age: float | None = None
     max_age: float | None = None
@@ -61,13 +61,13 @@ class AnswerCounts:
 
     @property
     def answered(self) -> int:
-        """How many keys got values."""
-        return self.asked - sum(self.failed.values())
+        """The number of keys with values."""
+        return self.n_keys - sum(self.failed.values())
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Live values beside those of a table.
+    """The comparison of live values with those of a table.
 
     Parameters
     ----------
@@ -76,20 +76,20 @@ class Comparison:
     sources : tuple of AnswerCounts
         How each source answered.
     keys : int
-        How many keys were fetched.
+        The number of keys that were fetched.
     left : int
-        How many were not, because of `max_spend`.
-    spent : float
-        What was paid, requests included of which nobody knows whether they are charged.
+        The number of keys that were not fetched, because of `max_spend`.
+    cost : float
+        The amount paid, including requests that may not have been charged.
     unknown : float
-        What these cost, if they are.
+        The part of it that may not have been charged.
     """
 
     columns: tuple[ComparedColumn, ...]
     sources: tuple[AnswerCounts, ...]
     keys: int
     left: int
-    spent: float
+    cost: float
     unknown: float
 
     @property
@@ -100,7 +100,7 @@ class Comparison:
 
 
 def align(keys: Sequence[Key], table_keys: Sequence[Key]) -> tuple[list[int], list[int]]:
-    """Match keys to the rows of a table, as text: return the places of both, each key once.
+    """Match keys to the rows of a table, as text; return the positions of both, each key once.
 
     Examples
     --------
@@ -112,8 +112,8 @@ def align(keys: Sequence[Key], table_keys: Sequence[Key]) -> tuple[list[int], li
     for row, key in enumerate(table_keys):
         if rows.setdefault(key_text(key), row) != row:
             raise ValuesError(
-                "The table has a key more than once, so that nobody knows which row is meant; keep "
-                "one row per key.",
+                "The table must have one row per key, but a key occurs more than once; remove "
+                "duplicates.",
                 row=row,
             )
     places = first_places(keys)
@@ -135,12 +135,12 @@ async def compare(
     *,
     max_spend: float | None = None,
 ) -> Comparison:
-    """Fetch all that a cascade can buy, and compare it with the values of a table.
+    """Fetch all sources that a cascade can buy, and compare their values with a table.
 
     Parameters
     ----------
     decider : Decider
-        What decides: `cascade.decider_`.
+        The decider of the cascade: `cascade.decider_`.
     sources : Sources
         How each source is fetched.
     keys : sequence
@@ -148,9 +148,9 @@ async def compare(
     table : mapping of feature to sequence
         The values that training had, in the order of the keys.
     known : mapping of str to sequence, default=None
-        What requests use besides the key and features of required sources, one value per key.
+        The values that requests use besides the key and features of required sources, one per key.
     max_spend : float, default=None
-        The most to spend on sources that are paid for. None: none of them may have a price.
+        The maximum to spend on paid sources. None: they must be free.
     """
     costs = decider.costs
     bought = LivePlan(decider).bought
@@ -158,15 +158,15 @@ async def compare(
     names = [name for name in bought if sources[name].is_fetched]
     paid = _Bill(costs, [name for name in names if sources[name].paid], sources, max_spend)
     paid.check(len(keys))
-    given = dict(known or {})
+    inputs = dict(known or {})
     found: dict[str, list[Purchase | None]] = {name: [] for name in names}
     ages: dict[str, list[float]] = {name: [] for name in names}
     done = 0
-    async with SourceFetcher(sources, costs, names, given) as survey:
+    async with SourceFetcher(sources, costs, names, inputs) as survey:
         while done < len(keys) and (size := paid.affords(min(_BLOCK, len(keys) - done))):
             tell("fetch", done / len(keys))
             block = slice(done, done + size)
-            have = {name: list(column[block]) for name, column in given.items()}
+            have = {name: list(column[block]) for name, column in inputs.items()}
             got = {name: await survey.fetch(name, keys[block], have) for name in survey.names}
             paid.add(got)
             now = time.time()
@@ -181,8 +181,9 @@ async def compare(
         for place, feature in enumerate(costs.columns(name))
         if feature in decider.readers
     )
-    told = tuple(_answers(name, found[name], ages[name]) for name in names)
-    return Comparison(columns, told, done, len(keys) - done, paid.purse.spent, paid.purse.unknown)
+    counts = tuple(_answers(name, found[name], ages[name]) for name in names)
+    purse = paid.purse
+    return Comparison(columns, counts, done, len(keys) - done, purse.spending, purse.unknown)
 
 
 def _compared(
@@ -193,7 +194,7 @@ def _compared(
     rows: Sequence[Purchase | None],
     table: Mapping[str, Sequence[Any]],
 ) -> ColumnDrift:
-    """Compare one column, where there are answers."""
+    """Compare one column, in the rows with answers."""
     feature = decider.costs.columns(name)[place]
     there = [i for i, row in enumerate(rows) if row is not None and row.values is not None]
     if not there:
@@ -204,20 +205,20 @@ def _compared(
 
 
 def _answers(name: str, rows: Sequence[Purchase | None], ages: Sequence[float]) -> AnswerCounts:
-    asked = [row for row in rows if row is not None]
-    failed = Counter(row.reason for row in asked if row.reason != ACCEPTED)
+    requested = [row for row in rows if row is not None]
+    failed = Counter(row.reason for row in requested if row.reason != ACCEPTED)
     return AnswerCounts(
         name,
-        len(asked),
+        len(requested),
         dict(failed.most_common()),
         median(ages) if ages else None,
         max(ages) if ages else None,
-        all(row.verified for row in asked if row.reason == ACCEPTED),
+        all(row.verified for row in requested if row.reason == ACCEPTED),
     )
 
 
 class _Bill:
-    """What rows cost that are bought of sources that are paid for."""
+    """The cost of rows from paid sources."""
 
     def __init__(
         self, costs: Costs, names: Sequence[str], sources: Sources, limit: float | None
@@ -225,21 +226,21 @@ class _Bill:
         self._costs, self._names = costs, names
         self._setups = {source.name: source.setup for source in costs.sources}
         self._price = costs.of(names)  # of a row
-        # An answer may tell its own price, which nobody knows before.
-        self._is_told = any(getattr(sources[name], "price_field", None) for name in names)
+        # An answer may state its own price, which is not known before.
+        self._has_price_field = any(getattr(sources[name], "price_field", None) for name in names)
         self._is_first = True
         self.purse = Purse(limit)
 
     def check(self, n_keys: int) -> None:
-        """Refuse to spend what nobody has allowed, and less than one row costs."""
+        """Raise an error if there is no limit, or one below the price of a row."""
         limit, unit = self.purse.limit, f" {self._costs.unit}".rstrip()
-        if not self._price and not self._is_told:
+        if not self._price and not self._has_price_field:
             return
         if limit is None:
             total = self._price * n_keys
             raise SourcesError(
                 f"Fetching {n_keys:,} keys from {quoted(self._names)} costs {total:,.10g}{unit}; "
-                f"allow it with max_spend={total:.10g}, or give fewer keys."
+                f"allow it with max_spend={total:.10g}, or pass fewer keys."
             )
         if limit < self._price or limit <= 0:
             raise SourcesError(
@@ -248,15 +249,15 @@ class _Bill:
             )
 
     def affords(self, wanted: int) -> int:
-        """Return how many of so many rows can be paid; one at first, where answers tell prices."""
+        """Return how many rows can be paid; only one at first, if answers state their prices."""
         times = self.purse.times(self._price)
-        if self._is_told and self._is_first:
+        if self._has_price_field and self._is_first:
             wanted = min(wanted, 1)
         self._is_first = False
         return wanted if times is None else min(wanted, times)
 
     def add(self, got: Mapping[str, Sequence[Purchase | None]]) -> None:
-        """Count what rows have cost; the most expensive one says what a row may cost."""
+        """Count the cost of rows; the most expensive one is the expected price of the next."""
         if not self._names:
             return
         for rows in zip(*(got[name] for name in self._names), strict=True):

@@ -1,4 +1,4 @@
-"""What many live decisions come to: accepted, paid, saved, and why rows were rejected."""
+"""Totals of live decisions: accepted, paid, saved, and why rows were rejected."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOST_REASONS = 5
 
 @dataclass
 class LiveCounters:
-    """What live decisions come to, block by block.
+    """Totals of live decisions, added block by block.
 
     Parameters
     ----------
@@ -49,7 +49,7 @@ class LiveCounters:
                     self.unknown_paid += fetch.paid
 
     def sentence(self) -> str:
-        """Say it.
+        """Format as text.
 
         Examples
         --------
@@ -62,14 +62,14 @@ Rejected: timeout: whois (1).'
         if not self.rows:
             return "There were no rows."
         total = self.fetched + self.not_fetched
-        told = (
+        text = (
             f"{self.rows:,} rows, {self.accepted / self.rows:.1%} accepted. "
             f"{self._money(self.paid)} paid; {self._money(self.saved)} saved, as "
             f"{self.not_fetched:,} of {total:,} fetches were not needed."
         )
         if self.unknown:
-            told += (
-                f" Of what is counted as paid, {self._money(self.unknown_paid)} may not have been "
+            text += (
+                f" Of the amount paid, {self._money(self.unknown_paid)} may not have been "
                 f"charged: {sum(self.unknown.values()):,} fetches from {quoted(self.unknown)} got "
                 "no answer."
             )
@@ -77,15 +77,15 @@ Rejected: timeout: whois (1).'
             most = Counter(self.reasons).most_common()
             listed = ", ".join(f"{reason} ({n:,})" for reason, n in most[:_MOST_REASONS])
             rest = sum(n for _, n in most[_MOST_REASONS:])
-            told += f" Rejected: {listed}" + (f", other reasons ({rest:,})." if rest else ".")
-        return told
+            text += f" Rejected: {listed}" + (f", other reasons ({rest:,})." if rest else ".")
+        return text
 
     def _money(self, amount: float) -> str:
         return money(amount, self.unit)
 
 
 def money(amount: float, unit: str) -> str:
-    """Write an amount with its unit.
+    """Format an amount with its unit.
 
     Examples
     --------

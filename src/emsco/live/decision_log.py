@@ -1,7 +1,7 @@
-"""The log of live decisions: a JSON line each, without keys and, unless asked for, without values.
+"""The log of live decisions: a JSON line each, without keys and, by default, without values.
 
-A key is personal data. The log has its HMAC, keyed from the environment, so that the entries of a
-known key can be found, and a key cannot be found from an entry.
+A key is personal data. The log has its HMAC, with a secret from the environment, so that the
+entries of a known key can be found, but a key cannot be found from an entry.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ from emsco.live.source import long_secret
 SECRET = "EMSCO_LOG_KEY"  # the environment variable with the secret of the HMAC
 DROP, REJECT = "drop", "reject"
 DECISIONS, LABELS = "decisions", "labels"  # how the names of files begin
-NO_LOG = reason_for(ERROR, "log")  # why rows are rejected that cannot be logged
+NO_LOG = reason_for(ERROR, "log")  # the reason of rows that cannot be logged
 
-# Where this is a list, entries wait in it as functions that write them: whoever has set it does not
-# know yet whether the decisions count. A log that rejects what it cannot write does not wait.
+# If this is a list, functions that write entries are appended to it, because it is not known yet
+# whether the decisions count. A log that rejects rows it cannot write does not wait.
 held_back: ContextVar[list[Callable[[], Awaitable[bool]]] | None] = ContextVar(
     "held_back", default=None
 )
 
-_PART = secrets.token_hex(4)  # of the names of files: in every container there is a process 1
-_ENTRY = 4096  # bytes that an entry may take, before any was written
+_PART = secrets.token_hex(4)  # part of file names, as process ids are not unique over containers
+_ENTRY = 4096  # expected bytes of an entry, before any was written
 
 
 def tell_loss(folder: Path, what: str, why: str, lost: int) -> None:
-    """Tell by `logging` that a log cannot be written, or (`why` is empty) is written again.
+    """Log a warning that a log cannot be written or, if `why` is empty, is written again.
 
     Parameters
     ----------
@@ -57,15 +57,15 @@ def tell_loss(folder: Path, what: str, why: str, lost: int) -> None:
     what : {"decisions", "labels"}
         What cannot be written.
     why : str
-        What the system says. Empty: it is written again.
+        The error of the operating system. Empty: it is written again.
     lost : int
-        How many entries were lost since it could not be written.
+        The number of entries lost since it could not be written.
     """
-    told = f"The log of {what} in {folder}"
+    name = f"The log of {what} in {folder}"
     if why:
-        _LOGGER.warning("%s cannot be written: %s. Its entries are lost until it can.", told, why)
+        _LOGGER.warning("%s cannot be written: %s. Entries are lost until it can be.", name, why)
     else:
-        _LOGGER.warning("%s is written again; %d entries were lost.", told, lost)
+        _LOGGER.warning("%s is written again; %d entries were lost.", name, lost)
 
 
 _LOGGER = logging.getLogger("emsco")
@@ -86,10 +86,11 @@ class DecisionLog:
     Attributes
     ----------
     lost : Counter of str
-        How many entries could not be written: "decisions" and "labels".
+        The number of entries that could not be written: "decisions" and "labels".
     tell : callable
-        Called with folder, "decisions" or "labels", why, and a number of entries: once when they
-        cannot be written, and once, with no reason, when they are again. By default `tell_loss`.
+        Called with the folder, "decisions" or "labels", an error, and a number of entries: once
+        when they cannot be written, and once, without an error, when they are written again. By
+        default `tell_loss`.
     """
 
     def __init__(self, folder: str | os.PathLike[str], on_failure: str = DROP) -> None:
@@ -100,12 +101,12 @@ class DecisionLog:
         self.rejects = on_failure == REJECT
         self.lost = Counter({DECISIONS: 0, LABELS: 0})
         self.tell: Callable[[Path, str, str, int], None] = tell_loss
-        self._lately: dict[str, int] = {}  # what cannot be written now, and how much was lost
+        self._lately: dict[str, int] = {}  # entries lost, for what cannot be written now
         self._entry = _ENTRY
-        self._promised = 0  # bytes for decisions that are being made
+        self._promised = 0  # bytes reserved for decisions in progress
         self._folder = Path(folder)
         self._secret = long_secret(SECRET)
-        self._lock = threading.Lock()  # calls write from threads
+        self._lock = threading.Lock()  # entries are written in threads
 
     def __repr__(self) -> str:
         return f"DecisionLog({str(self._folder)!r})"
@@ -117,25 +118,25 @@ class DecisionLog:
 
     @asynccontextmanager
     async def room(self, n_rows: int) -> AsyncIterator[bool]:
-        """Hold the room for decisions before anything is bought for them; False: there is none.
+        """Reserve disk space for decisions before anything is bought for them; False: it is full.
 
-        Only a log whose failures reject rows looks for it: to look takes as long as to write.
+        Only a log that rejects rows on failure checks: checking takes as long as writing.
         """
         if not self.rejects:
             yield True
             return
         needed = n_rows * self._entry
-        self._promised += needed  # others at the same time must not count on the same room
+        self._promised += needed  # concurrent calls must not count on the same space
         try:
             is_there = await self._try(DECISIONS, n_rows, self._grow, self._promised)
             yield is_there
         finally:
             self._promised -= needed
 
-    async def _try(self, what: str, n_entries: int, work: Callable[..., None], *given: Any) -> bool:
-        """Do what writes entries, in a thread; count and tell what is lost."""
+    async def _try(self, what: str, n_entries: int, work: Callable[..., None], *args: Any) -> bool:
+        """Write entries in a thread; count and report those that are lost."""
         try:
-            await asyncio.to_thread(work, *given)
+            await asyncio.to_thread(work, *args)
         except OSError as error:
             self.lost[what] += n_entries
             begins = what not in self._lately
@@ -144,7 +145,7 @@ class DecisionLog:
                 why = error.strerror or type(error).__name__
                 self.tell(self._folder, what, why, n_entries)
             return False
-        if what in self._lately and work != self._grow:  # room alone is no entry
+        if what in self._lately and work != self._grow:  # nothing was written yet
             self.tell(self._folder, what, "", self._lately.pop(what))
         return True
 
@@ -154,16 +155,16 @@ class DecisionLog:
         values: Sequence[Mapping[str, Any]] | None = None,
         more: Sequence[Mapping[str, Any]] | None = None,
     ) -> bool:
-        """Append decisions, and say whether that was possible.
+        """Append decisions, and return whether that was possible.
 
         Parameters
         ----------
         decisions : Decisions
             Live decisions, with their keys and receipts.
         values : sequence of mapping, default=None
-            The values that each decision was made from. None: the log has none.
+            The values from which each decision was made. None: they are not logged.
         more : sequence of mapping, default=None
-            What else, or instead, the entry of each decision has.
+            Fields that are added to the entry of each decision, or replace its own.
         """
         held = None if self.rejects else held_back.get()
         if held is not None:
@@ -180,7 +181,7 @@ class DecisionLog:
         return await self._try(DECISIONS, len(decisions), self._append, decisions, values, more)
 
     async def write_labels(self, labels: Sequence[tuple[str, Any]]) -> bool:
-        """Append true labels by the ids of decisions, and say whether that was possible."""
+        """Append true labels by the ids of decisions, and return whether that was possible."""
         now = datetime.now(UTC)
         entries = ({"id": one, "time": now.isoformat(), "label": label} for one, label in labels)
         lines = [json.dumps(entry) + "\n" for entry in entries]
@@ -212,7 +213,7 @@ class DecisionLog:
         self._write(DECISIONS, "".join(lines).encode(), now)
 
     def _grow(self, size: int) -> None:
-        """Let the file of decisions grow as if so many bytes were written, and take it back."""
+        """Check that the file of decisions can grow by some bytes, and undo that."""
         with self._lock, self._opened(DECISIONS, datetime.now(UTC)) as file:
             before = os.fstat(file).st_size
             try:
@@ -224,7 +225,7 @@ class DecisionLog:
                 os.ftruncate(file, before)
 
     def _write(self, kind: str, text: bytes, now: datetime) -> None:
-        """Append all of a text or nothing: half a line would damage the next one."""
+        """Append all of the text or nothing: half a line would damage the next one."""
         with self._lock, self._opened(kind, now) as file:
             size = os.fstat(file).st_size
             try:
@@ -235,7 +236,7 @@ class DecisionLog:
 
     @contextmanager
     def _opened(self, kind: str, now: datetime) -> Iterator[int]:
-        """Open the file of a day, of this process alone."""
+        """Open the file of a day and of this process."""
         self._folder.mkdir(parents=True, exist_ok=True)
         path = self._folder / f"{kind}-{now:%Y-%m-%d}-{os.getpid()}-{_PART}.jsonl"
         file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -252,12 +253,12 @@ def _write_all(file: int, text: bytes) -> None:
 
 
 def _finite(value: Any) -> Any:
-    """Return a value, and None for the numbers that JSON does not have."""
+    """Return a value, or None for numbers that JSON does not have."""
     return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON can hold it."""
+    """Return a value of a type that JSON has."""
     if isinstance(value, np.generic):
         return value.item()
     return str(value)

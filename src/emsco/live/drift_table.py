@@ -1,4 +1,4 @@
-"""How the live values of a column differ from those that training had for the same rows."""
+"""Describe how the live values of a column differ from those in training, for the same rows."""
 
 from __future__ import annotations
 
@@ -8,16 +8,15 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from emsco._utils.missing_values import is_missing
 from emsco.live.typed_columns import to_column
 from emsco.rows.column_reader import ColumnReader
 from emsco.rows.value_types import UNREADABLE, is_number, reader_like, to_number, to_text
 
 SAME = "same"
-_CLOSE = 1e-6  # relative; what stores round off is no difference
-_ALIKE = 0.01  # relative: factors so close are the same one, where values are rounded
-_MOST = 0.9  # of the rows that differ must do so in the same way, to be called another unit
-_LEAST = 3  # rows from which a way can be seen
+_CLOSE = 1e-6  # relative tolerance: rounding by a store is not a difference
+_ALIKE = 0.01  # relative tolerance of a factor, because values may be rounded
+_MOST = 0.9  # the share of differing rows that must differ in the same way, for another unit
+_LEAST = 3  # the number of rows that show in which way they differ
 
 
 class ColumnDrift(NamedTuple):
@@ -26,11 +25,12 @@ class ColumnDrift(NamedTuple):
     Parameters
     ----------
     rows : int
-        How many were compared.
+        The number of rows that were compared.
     differing : int
-        How many of them differ.
+        The number of rows that differ.
     verdict : str
-        How: "same", "another unit: 1000 times", "missing in 12.0%", or several of these.
+        How they differ: "same", "another unit: 1000 times", "missing in 12.0%", or several of
+        these.
     """
 
     rows: int
@@ -39,12 +39,12 @@ class ColumnDrift(NamedTuple):
 
     @property
     def is_same(self) -> bool:
-        """Whether all live values are those of the table."""
+        """Whether all live values equal those of the table."""
         return not self.differing
 
 
 class _Values(NamedTuple):
-    """Values as the model reads them; which are missing, and which have another type."""
+    """Values as the model reads them, and masks of those that are missing or of another type."""
 
     read: NDArray[Any]
     missing: NDArray[np.bool_]
@@ -77,11 +77,9 @@ def difference(
     >>> difference([1000.0, 2500.0, 30.0, 0.0], [1.0, 2.5, 0.03, 0.0], age)
     ColumnDrift(rows=4, differing=3, verdict='another unit: 1000 times')
     >>> difference([20.0, None, "cold"], [20.0, 21.0, 22.0], age).verdict
-    'text where numbers were in 33.3%; missing in 33.3%'
+    'text instead of numbers in 33.3%; missing in 33.3%'
     """
     of_number = reader.is_number
-    if of_number is None:  # an early file does not tell
-        of_number = all(is_number(value) or is_missing(value) for value in table)
     column, others = to_column(list(live), reader, spelled=spelled)
     now = _read(list(column), reader, of_number=of_number)
     now.wrong[others] = True
@@ -95,21 +93,22 @@ def difference(
     apart = both.copy()
     apart[both] = _are_apart(now.read[both], then.read[both], of_number=of_number)
     unread = then.wrong & ~now.wrong
-    told = []
+    findings = []
     if apart.any():
-        with np.errstate(all="ignore"):  # numbers at the end of their range
-            told.append(_relation(now.read, then.read, both, apart, of_number=of_number))
+        with np.errstate(all="ignore"):  # numbers near the limits of their range
+            findings.append(_relation(now.read, then.read, both, apart, of_number=of_number))
     if wrong.any():
-        given = [live[i] for i in np.flatnonzero(wrong).tolist()]
-        told.append(f"{_what(given, of_number=of_number)} in {_share(wrong)}")
+        values = [live[i] for i in np.flatnonzero(wrong).tolist()]
+        findings.append(f"{_what(values, of_number=of_number)} in {_share(wrong)}")
     if lost.any():
-        told.append(f"missing in {_share(lost)}")
+        findings.append(f"missing in {_share(lost)}")
     if gained.any():
-        told.append(f"missing only in the table in {_share(gained)}")
+        findings.append(f"missing only in the table in {_share(gained)}")
     if unread.any():
-        told.append(f"no {'number' if of_number else 'text'} in the table in {_share(unread)}")
+        expected = "a number" if of_number else "text"
+        findings.append(f"not {expected} in the table in {_share(unread)}")
     differing = int((apart | wrong | lost | gained | unread).sum())
-    return ColumnDrift(n_rows, differing, "; ".join(told) or SAME)
+    return ColumnDrift(n_rows, differing, "; ".join(findings) or SAME)
 
 
 def _read(values: Sequence[Any], reader: ColumnReader, *, of_number: bool) -> _Values:
@@ -141,12 +140,12 @@ def _relation(
     *,
     of_number: bool,
 ) -> str:
-    """Say how numbers differ: by a factor, by what is added, by both, or in no one way."""
+    """Describe how values differ: by a factor, an offset, both, or without a pattern."""
     share = _share(apart)
     if not of_number:
         return f"differs in {share}"
     live, table = now[apart].astype(np.float64), then[apart].astype(np.float64)
-    # Zero is zero in any unit: such rows are equal without being a sign of the same unit.
+    # Zero is zero in any unit: such rows are equal, but no evidence of the same unit.
     whole = apart.sum() >= _MOST * (both & ((then != 0) | apart)).sum()
     where = "" if whole else f" in {share}"
     if apart.sum() >= _LEAST and len(np.unique(table)) > 1:
@@ -163,7 +162,7 @@ def _relation(
 
 
 def _factor(live: NDArray[np.float64], table: NDArray[np.float64]) -> float | None:
-    """Return the number by which almost all of the table is multiplied, if there is one."""
+    """Return the factor between table and live values in almost all rows, if there is one."""
     nonzero = table != 0
     if not nonzero.any():
         return None
@@ -173,12 +172,12 @@ def _factor(live: NDArray[np.float64], table: NDArray[np.float64]) -> float | No
     fits = _fitting(live, factor * table)
     if fits.sum() < _MOST * len(table):
         return None
-    # Large values tell a factor better than small ones, which rounding has changed more.
+    # Large values determine a factor better than small ones, which rounding changes more.
     return float((live[fits] * table[fits]).sum() / (table[fits] ** 2).sum())
 
 
 def _line(live: NDArray[np.float64], table: NDArray[np.float64]) -> tuple[float, float] | None:
-    """Return factor and summand, such as of degrees, by which almost all rows differ."""
+    """Return the factor and offset by which almost all rows differ, as for temperatures."""
     order = np.argsort(table, kind="stable")
     half = len(order) // 2
     low, high = order[:half], order[-half:]  # pairs that are far apart, so that rounding is small
@@ -191,7 +190,7 @@ def _line(live: NDArray[np.float64], table: NDArray[np.float64]) -> tuple[float,
     plus = float(np.median(live - times * table))
     if not np.isfinite(plus) or plus == 0 or times == 0:
         return None
-    if times == 1:  # what is added is what must be alike, however large the values are
+    if times == 1:  # the offset must be the same, however large the values are
         fits = _fitting(live - table, np.full(len(table), plus))
     else:
         fits = _fitting(live, times * table + plus)
@@ -199,19 +198,19 @@ def _line(live: NDArray[np.float64], table: NDArray[np.float64]) -> tuple[float,
 
 
 def _fitting(found: NDArray[np.float64], expected: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Return which values are as expected, but for rounding."""
+    """Return which values are as expected, up to rounding."""
     allowed = _ALIKE * np.maximum(np.abs(expected), np.median(np.abs(expected)))
     fits: NDArray[np.bool_] = np.abs(found - expected) <= allowed
     return fits
 
 
-def _what(given: Sequence[Any], *, of_number: bool) -> str:
-    """Say what stands where training had something else."""
+def _what(values: Sequence[Any], *, of_number: bool) -> str:
+    """Describe values of another type than in training."""
     if of_number:
-        is_text = any(isinstance(value, str | bytes) for value in given)
-        return "text where numbers were" if is_text else "something else where numbers were"
-    numbers = any(is_number(value) for value in given)
-    return "numbers where text was" if numbers else "something else where text was"
+        is_text = any(isinstance(value, str | bytes) for value in values)
+        return "text instead of numbers" if is_text else "invalid values instead of numbers"
+    numbers = any(is_number(value) for value in values)
+    return "numbers instead of text" if numbers else "invalid values instead of text"
 
 
 def _share(rows: NDArray[np.bool_]) -> str:

@@ -1,7 +1,7 @@
-"""Sources fetched for keys, each after those whose features it uses, whatever a cascade needs.
+"""Fetch all sources for some keys, each after those whose features it uses.
 
-A cascade fetches what it needs to decide. Before going live, all of it is fetched: to compare it
-with a table, and to time it.
+A cascade fetches only what it needs to decide. Before going live, everything is fetched: to
+compare it with a table, and to time it.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from emsco.live.source import LiveSource
 
 
 class SourceFetcher:
-    """Sources that are fetched for any keys; open them with `async with`.
+    """Fetches sources for any keys; open it with `async with`.
 
     Parameters
     ----------
     sources : mapping of str to LiveSource
         How each source is fetched.
     costs : Costs
-        What they yield, cost and require.
+        The features, prices and requirements of the sources.
     names : sequence of str
         The sources to fetch.
-    given : collection of str, default=()
-        The values that the caller has for each key, by name, such as a domain.
+    known : collection of str, default=()
+        The names of the values that the caller has for each key, such as a domain.
 
     Examples
     --------
@@ -64,9 +64,9 @@ class SourceFetcher:
         sources: Mapping[str, LiveSource],
         costs: Costs,
         names: Sequence[str],
-        given: Collection[str] = (),
+        known: Collection[str] = (),
     ) -> None:
-        self._sources, self._costs, self._given = sources, costs, frozenset(given)
+        self._sources, self._costs, self._known = sources, costs, frozenset(known)
         ordered = [source for source in in_order(costs.sources) if source.name in names]
         self.names = tuple(source.name for source in ordered)
         self._prices = {source.name: source.cost for source in ordered}
@@ -74,10 +74,10 @@ class SourceFetcher:
         for source in ordered:
             required = [name for name in source.requires if name in self.names]
             yielded = {feature for name in required for feature in costs.columns(name)}
-            lacking = sorted(sources[source.name].needs - self._given - yielded)
+            lacking = sorted(sources[source.name].needs - self._known - yielded)
             if lacking:
                 raise SourcesError(
-                    f"Source {source.name!r} uses {quoted(lacking)}: give it in `known`, or let "
+                    f"Source {source.name!r} uses {quoted(lacking)}: pass it in `known`, or let "
                     "the source require one that yields it and that can be fetched."
                 )
 
@@ -104,10 +104,10 @@ class SourceFetcher:
     async def fetch(
         self, name: str, keys: Sequence[Key], have: dict[str, list[Any]]
     ) -> list[Purchase | None]:
-        """Fetch one source for some keys; None for a row that lacks what the request uses.
+        """Fetch one source for some keys; None for a row without the values that a request uses.
 
-        `have` holds the values of these rows so far, by name, one per key. What is fetched is
-        added, for sources that use it.
+        `have` holds the values of these rows so far, by name, one per key. The fetched values are
+        added to it, for sources that use them.
         """
         gate, source = self._gates[name], self._sources[name]
         used = {need: have.get(need, [None] * len(keys)) for need in source.needs}
@@ -121,13 +121,13 @@ class SourceFetcher:
             for i, row in zip(rows, got, strict=True):
                 found[i] = row
         for place, feature in enumerate(self._costs.columns(name)):
-            if feature not in self._given:
+            if feature not in self._known:
                 have[feature] = [_value(row, place) for row in found]
         return found
 
 
 def is_empty(value: object) -> bool:
-    """Return whether a value is one that no request can use."""
+    """Return whether a value is missing or empty, so that no request can use it."""
     return value is None or (isinstance(value, str) and not value)
 
 
@@ -140,9 +140,9 @@ def _value(row: Purchase | None, place: int) -> Any:
 def open_gate(
     name: str, source: LiveSource, features: Sequence[str], price: float
 ) -> CoalescingGate:
-    """Open a source, or say what keeps it from being opened.
+    """Open a source; raise an error that says why it cannot be opened.
 
-    An address may hold a password, and the messages of those who parse it may hold parts of it: no
+    A URL may contain a password, and the error messages of its parsers may contain parts of it: no
     such message is passed on.
     """
     try:
@@ -157,24 +157,24 @@ def open_gate(
         variable = getattr(source, "url_env", None)
         where = "" if variable is None else f" in the environment variable {variable}"
         raise SourcesError(
-            f"Source {name!r}: its address{where} cannot be used ({type(error).__name__})."
+            f"Source {name!r}: its URL{where} cannot be used ({type(error).__name__})."
         ) from None
 
 
 async def check_open(sources: Mapping[str, LiveSource], costs: Costs, names: Sequence[str]) -> None:
-    """Open sources and close them again, so that what is wrong is told before anything is paid."""
+    """Open sources and close them again, so that errors show before anything is paid."""
     for name in names:
         await open_gate(name, sources[name], costs.columns(name), 0.0).close()
 
 
 @dataclass
 class Purse:
-    """What may be spent on sources that are paid for, and what was.
+    """A budget for paid sources, and what was spent of it.
 
     Parameters
     ----------
     limit : float or None
-        The most to spend. None: nothing may be.
+        The maximum to spend. None: nothing may be spent.
 
     Examples
     --------
@@ -188,17 +188,17 @@ class Purse:
     """
 
     limit: float | None
-    spent: float = 0.0
+    spending: float = 0.0
     unknown: float = 0.0  # the part of it that may not have been charged
 
     def times(self, price: float) -> int | None:
         """Return how often a price can still be paid; None for something free."""
         if price <= 0:
             return None
-        left = (self.limit or 0.0) - self.spent
+        left = (self.limit or 0.0) - self.spending
         return max(0, int(left / price + 1e-9))  # 0.3 / 0.1 is a little less than 3
 
     def spend(self, amount: float, *, billed: bool = True) -> None:
-        """Count what was paid, or may have been."""
-        self.spent += amount
+        """Count an amount that was paid, or may have been."""
+        self.spending += amount
         self.unknown += 0.0 if billed else amount

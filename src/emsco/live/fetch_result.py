@@ -1,4 +1,4 @@
-"""The answer of a source for some keys: a value for each key, or why there is none.
+"""The answer of a source for some keys: values for each key, or the reason why there are none.
 
 Rows are matched by key, never by position: an answer for another key must not be used for this one.
 """
@@ -65,9 +65,9 @@ class Freshness:
     max_age: float | None = None
     max_skew: float = 60.0
 
-    def age(self, given: Any, now: float) -> float | None:
-        """Return the age of an answer with the given time; None if that is not a valid time."""
-        moment = to_moment(given)
+    def age(self, event_time: Any, now: float) -> float | None:
+        """Return the age of an answer, in seconds; None if its time is not valid."""
+        moment = to_moment(event_time)
         return None if moment is None else now - moment
 
     def is_stale(self, age: float | None) -> bool:
@@ -80,8 +80,8 @@ class Freshness:
         return age is None or age > self.max_age or age < -self.max_skew
 
 
-def to_moment(given: Any) -> float | None:
-    """Convert a time to seconds since 1970; it is given as such seconds, a date, or text of either.
+def to_moment(value: Any) -> float | None:
+    """Convert a time, as seconds, a date or text of either, to seconds since 1970.
 
     A date without a time zone is in UTC. The result is None if it is not a valid time.
 
@@ -91,32 +91,32 @@ def to_moment(given: Any) -> float | None:
     >>> to_moment("1970-01-02"), to_moment("86400"), to_moment(b"1970-01-01T24:00:00Z")
     (86400.0, 86400.0, None)
     """
-    if isinstance(given, bytes):
-        given = given.decode("ascii", "replace")
-    if isinstance(given, str):
+    if isinstance(value, bytes):
+        value = value.decode("ascii", "replace")
+    if isinstance(value, str):
         try:
-            given = float(given)
+            value = float(value)
         except ValueError:
             try:
-                given = datetime.fromisoformat(given)
+                value = datetime.fromisoformat(value)
             except ValueError:
                 return None
-    if isinstance(given, datetime):
-        return (given if given.tzinfo else given.replace(tzinfo=UTC)).timestamp()
-    if isinstance(given, bool) or not isinstance(given, int | float):
+    if isinstance(value, datetime):
+        return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
-        moment = float(given)
+        moment = float(value)
     except OverflowError:
         return None
-    return moment if abs(moment) < 1e12 else None  # milliseconds, or no time at all
+    return moment if abs(moment) < 1e12 else None  # milliseconds, or not a time
 
 
 class FetchedRow(NamedTuple):
     """One row of an answer: its key, its values by feature, its time and its price."""
 
     key: Key
-    record: Record | None  # None: this row alone failed
+    record: Record | None  # None: this row failed
     time: Any = None
     price: Any = None
     reason: str = ERROR  # why it has no record
@@ -140,7 +140,7 @@ def match(
     by_key: dict[str, FetchedRow | None] = {}
     for answer in answers:
         if answer.key is None or isinstance(answer.key, _NO_KEYS):
-            continue  # or it would answer for the key that is called "None"
+            continue  # as text, it would match the key "None"
         text = key_text(answer.key)
         by_key[text] = None if text in by_key else answer
     now = time.time()
@@ -183,15 +183,15 @@ _NO_KEYS = (bool, list, dict)
 _MOST_PRICE = sys.float_info.max
 
 
-def _price(given: Any) -> float | None:
-    """Return the price that an answer carries; None if it carries none that can be one."""
-    is_number = isinstance(given, int | float) and not isinstance(given, bool)
-    return float(given) if is_number and 0 <= given <= _MOST_PRICE else None
+def _price(value: Any) -> float | None:
+    """Return the price in an answer; None if there is no valid one."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and 0 <= value <= _MOST_PRICE else None
 
 
-def _is_endless(given: Any) -> bool:
-    """Return whether an answer carries a price that nobody can pay."""
-    return isinstance(given, int | float) and given > _MOST_PRICE
+def _is_endless(price: Any) -> bool:
+    """Return whether the price in an answer is infinite, or too large for a float."""
+    return isinstance(price, int | float) and price > _MOST_PRICE
 
 
 def key_text(key: Key) -> str:
@@ -207,7 +207,7 @@ def key_text(key: Key) -> str:
 
 
 def first_places(keys: Sequence[Key]) -> dict[str, int]:
-    """Return the place of each key, as text, where it comes first.
+    """Return the first position of each key, by its text.
 
     Examples
     --------

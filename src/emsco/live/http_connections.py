@@ -1,9 +1,9 @@
-"""Connections to a service, each used by one request at a time and thrown away when that is ended.
+"""Connections to a service, each used by one request at a time and closed if that is cancelled.
 
-What a service sends beyond its answer must never become the answer to somebody else's request.
-httpx 0.28 reads it as such, and nothing of its own tells that there is some; h11, which reads HTTP
-for it, does. So h11 is used here without httpx: a connection on which anything is left over, or
-arrives while nobody has asked, is closed.
+Bytes that a service sends after its answer must never become the answer to another request. httpx
+0.28 reads them as such and does not expose them; h11, its HTTP parser, does. So h11 is used here
+without httpx: a connection with bytes left over, or that receives bytes without a request, is
+closed.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from emsco.live.billing import UnbilledError
 
 MOST_BYTES = 2**24  # of an answer
 _MOST_HEAD = 100_000  # bytes of its headers
-_KEPT = "!#$%&'()*+,/:;=?@[]~|"  # by quoting: what is encoded already stays so
+_SAFE = "!#$%&'()*+,/:;=?@[]~|"  # not quoted; "%" keeps encoded characters as they are
 _PORTS = {"http": 80, "https": 443}
 
 
@@ -32,7 +32,7 @@ class Response(NamedTuple):
 
     status: int
     body: bytes
-    encoding: str = ""  # how the body is packed
+    encoding: str = ""  # how the body is compressed
 
 
 class Connections:
@@ -41,33 +41,32 @@ class Connections:
     Parameters
     ----------
     headers : mapping of str to str
-        What every request carries.
+        The headers of every request.
     timeout : float
         The maximum number of seconds to wait for the next part of an answer.
     """
 
     def __init__(self, headers: Mapping[str, str], timeout: float) -> None:
         self._h11 = require("h11", "live")
-        given = {name.lower(): value for name, value in headers.items()}
         self._headers = {"accept": "*/*", "accept-encoding": "identity", "user-agent": "emsco"}
-        self._headers |= given
+        self._headers |= {name.lower(): value for name, value in headers.items()}
         self._timeout = timeout
-        self._verified: ssl.SSLContext | None = None  # slow to make, so made once
+        self._verified: ssl.SSLContext | None = None  # slow to create, so created once
         self._free: list[_Wire] = []
         self._opened: set[_Wire] = set()
 
     async def request(
         self, method: str, url: str, *, headers: Mapping[str, str] | None = None, json: Any = None
     ) -> Response:
-        """Make a request, and read its answer whole.
+        """Make a request, and read its whole answer.
 
         Raises
         ------
         TimeoutError
             If the service does not answer in time.
         ConnectionError
-            If there is no whole answer, or it is too large; its cause is an `UnbilledError` if
-            nothing was sent.
+            If the answer is incomplete or too large; its cause is an `UnbilledError` if nothing
+            was sent.
         """
         parts = urlsplit(url)
         sent = {"host": parts.netloc.encode("idna").decode(), **self._headers, **(headers or {})}
@@ -75,9 +74,9 @@ class Connections:
         if json is not None:
             body = json_.dumps(json).encode()
             sent |= {"content-type": "application/json", "content-length": str(len(body))}
-        target = quote(parts.path or "/", safe=_KEPT)
+        target = quote(parts.path or "/", safe=_SAFE)
         if parts.query:
-            target += "?" + quote(parts.query, safe=_KEPT)
+            target += "?" + quote(parts.query, safe=_SAFE)
         wire: _Wire | None = None
         try:
             request = self._h11.Request(method=method, target=target, headers=[*sent.items()])
@@ -86,11 +85,11 @@ class Connections:
             )
             response = await wire.ask(request, body, self._timeout)
         except BaseException as error:
-            if wire is not None:  # what is still on its way must not reach the next request
+            if wire is not None:  # a pending answer must not reach the next request
                 wire.end()
             unsent = UnbilledError("Nothing was sent.") if wire is None else None
             if isinstance(error, TimeoutError):
-                raise TimeoutError("The service does not answer.") from unsent
+                raise TimeoutError("The service did not answer in time.") from unsent
             if isinstance(error, OSError | self._h11.ProtocolError | UnicodeError):
                 raise ConnectionError(f"The request failed: {type(error).__name__}.") from unsent
             raise
@@ -101,7 +100,7 @@ class Connections:
         return response
 
     def _unused(self) -> _Wire | None:
-        """Take a connection that is free, and on which nothing has arrived since."""
+        """Take a free connection on which nothing has arrived since its last answer."""
         while self._free:
             wire = self._free.pop()
             if wire.is_silent():
@@ -133,7 +132,7 @@ class Connections:
 
 
 class _Wire(asyncio.Protocol):
-    """One connection: an answer is asked for, and whatever else arrives ends it."""
+    """One connection; anything that arrives besides the answer to a request closes it."""
 
     def __init__(self, h11: Any, opened: set[_Wire]) -> None:
         self._h11, self._opened = h11, opened
@@ -151,7 +150,7 @@ class _Wire(asyncio.Protocol):
         if not self._is_asked:
             self.end()
             return
-        with suppress(self._h11.RemoteProtocolError):  # after the end: `is_clean` tells
+        with suppress(self._h11.RemoteProtocolError):  # after the end: `is_clean` detects it
             self._state.receive_data(data)
         self._wake()
 
@@ -172,7 +171,7 @@ class _Wire(asyncio.Protocol):
             self._arrived.set_result(None)
 
     async def ask(self, request: Any, body: bytes, timeout: float) -> Response:
-        """Send a request, and read its answer whole."""
+        """Send a request, and read its whole answer."""
         self._is_asked = True
         sent = self._state.send(request)
         if body:
@@ -192,11 +191,11 @@ class _Wire(asyncio.Protocol):
             elif isinstance(event, self._h11.EndOfMessage) and head is not None:
                 return Response(head.status_code, bytes(read), _encoding(head))
             elif not isinstance(event, self._h11.InformationalResponse):
-                raise ConnectionError("The service has ended the connection.")
+                raise ConnectionError("The service closed the connection.")
 
     async def _next_part(self, timeout: float) -> None:
         if self.closed.done():
-            raise ConnectionError("The service has ended the connection.")
+            raise ConnectionError("The service closed the connection.")
         self._arrived = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(timeout):
@@ -205,7 +204,7 @@ class _Wire(asyncio.Protocol):
             self._arrived = None
 
     def is_clean(self) -> bool:
-        """Return whether nothing is left of an answer, and make ready for the next request."""
+        """Return whether nothing is left of an answer, and prepare for the next request."""
         self._is_asked = False
         left, is_ended = self._state.trailing_data
         done = self._h11.DONE
@@ -226,7 +225,7 @@ class _Wire(asyncio.Protocol):
 
 
 def _has_unread(descriptor: int) -> bool:
-    """Return whether a socket has bytes, or its end, that nobody has read yet."""
+    """Return whether a socket has unread bytes, or an unread end of stream."""
     if not hasattr(select, "poll"):  # on Windows
         return bool(select.select([descriptor], [], [], 0)[0])
     polled = select.poll()
@@ -235,13 +234,13 @@ def _has_unread(descriptor: int) -> bool:
 
 
 def _encoding(head: Any) -> str:
-    """Give how an answer is packed, all of it."""
-    given = [value for name, value in head.headers if name == b"content-encoding"]
-    return b", ".join(given).decode("latin-1").strip().lower()
+    """Return the content encodings of an answer, joined by commas."""
+    encodings = [value for name, value in head.headers if name == b"content-encoding"]
+    return b", ".join(encodings).decode("latin-1").strip().lower()
 
 
 def _verified() -> ssl.SSLContext:
-    """Say whom to trust: those that the environment names, or those that browsers do."""
+    """Return a context that trusts the authorities of the environment, or else of certifi."""
     file, folder = os.environ.get("SSL_CERT_FILE"), os.environ.get("SSL_CERT_DIR")
     if not file and not folder:
         file = require("certifi", "live").where()

@@ -1,4 +1,4 @@
-"""Sources behind HTTP that answer JSON, with one request per row or one for all rows."""
+"""HTTP sources that answer in JSON, with one request per row or one for all rows."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from emsco.live.json_pointer import check_pointer, look_up
 from emsco.live.source import APART, LiveSource, from_environment
 from emsco.live.template import Template
 
-# The last: what a service says of a key that it cannot read.
+# `_REFUSED` are the statuses of a service that cannot read a key.
 _OK, _NOT_FOUND, _REFUSED = range(200, 300), (404, 410), (400, 422)
-_DOTS = {".", ".."}  # lead to another place in a path
+_DOTS = {".", ".."}  # change the path of a URL
 
 
 @dataclass(frozen=True, kw_only=True)
 class HTTPSource(LiveSource):
-    """A source behind HTTP that answers JSON.
+    """An HTTP source that answers in JSON.
 
     The host is fixed, values are encoded, and redirects are not followed, so that no value can send
     a request elsewhere.
@@ -40,7 +40,7 @@ class HTTPSource(LiveSource):
     features : mapping of feature to JSON pointer, default=None
         The position of each feature in the answer. None: "/" and its name.
     batch : bool, default=False
-        Whether a single request asks for all keys: {"keys": [...], "values": {feature: [...]}} is
+        Whether one request is made for all keys: {"keys": [...], "values": {feature: [...]}} is
         posted, and an array of answers is expected.
     rows : str, default=""
         The JSON pointer of that array.
@@ -53,9 +53,9 @@ class HTTPSource(LiveSource):
     idempotency_header : str, default=None
         The header that makes the service charge a repeated request only once.
     compressed : bool, default=False
-        Whether the service is asked to pack its answers with gzip.
+        Whether to request answers compressed with gzip.
     billed : sequence of int or str, default=None
-        The outcomes that the service may charge for, if it is paid: statuses (404), classes of them
+        The outcomes that the service may charge for, if it is paid: statuses (404), status classes
         ("2xx"), "timeout" if no answer came in time, "lost" if the connection was lost after
         sending. None: "2xx", 404, 410, 502, 504, "timeout" and "lost". A refused connection never
         costs anything.
@@ -81,28 +81,30 @@ class HTTPSource(LiveSource):
             host = urlsplit(self.url)
             _ = host.port
         except ValueError as error:
-            raise SourcesError(f"`url` is no address: {error}.") from None
+            raise SourcesError(f"`url` is not a valid URL: {error}.") from None
         if host.scheme not in ("http", "https") or not host.hostname:
-            raise SourcesError("`url` must begin with https://, or http://, and name a host.")
+            raise SourcesError("`url` must start with https:// or http:// and have a host.")
         if "{" in host.netloc:
-            raise SourcesError("`url` must name its host: no value may choose where to ask.")
+            raise SourcesError("`url` must have a fixed host, without names in braces.")
         if host.username or host.password:
-            raise SourcesError("`url` must hold no password: use `headers_env`.")
+            raise SourcesError("`url` must not contain a user or password: use `headers_env`.")
         if self.batch and self.template.names:
-            raise SourcesError("`url` takes no names where `batch` asks for all keys at once.")
+            raise SourcesError(
+                "`url` must not have names in braces with `batch`: one request is for all keys."
+            )
         if self.batch and self.key_field is None:
-            raise SourcesError("`batch` needs `key_field`: answers are matched by their key.")
+            raise SourcesError("`batch` needs `key_field`, by which answers are matched.")
         if not self.batch and not self.template.names:
-            raise SourcesError("`url` must contain {key}, or another name that tells rows apart.")
+            raise SourcesError("`url` must contain {key}, or another name that identifies rows.")
         pointers = {"rows": self.rows, "key_field": self.key_field, "time_field": self.time_field,
                     "price_field": self.price_field, **(self.features or {})}  # fmt: skip
         for name, pointer in pointers.items():
             if pointer is not None:
                 check_pointer(pointer, name)
         if self.billed is not None and not self.paid:
-            raise SourcesError("`billed` needs `paid = true`: what else is there to charge for?")
+            raise SourcesError("`billed` needs `paid = true`: other sources charge nothing.")
         if isinstance(self.billed, list):
-            object.__setattr__(self, "billed", tuple(self.billed))  # as it is compared and written
+            object.__setattr__(self, "billed", tuple(self.billed))  # lists from files compare equal
         _ = self.billing
 
     @cached_property
@@ -117,12 +119,12 @@ class HTTPSource(LiveSource):
 
     @property
     def bills_timeouts(self) -> bool:
-        """Whether a request may be charged for that got no answer in time."""
+        """Whether a request that timed out may be charged."""
         return self.billing.timeout
 
     @cached_property
     def _segments(self) -> list[tuple[tuple[str, ...], list[str]]]:
-        """The parts of the path that hold names: those names, and the texts around them."""
+        """The path segments that contain names: the names, and the texts around them."""
         names = iter(self.template.names)
         path = re.split("[?#]", "\0".join(self.template.parts).partition("://")[2])[0]
         found = []
@@ -134,13 +136,13 @@ class HTTPSource(LiveSource):
         return found
 
     def refused(self, keys: Sequence[Key], values: Values) -> dict[int, str]:
-        """Return why rows cannot be asked for, by their place."""
+        """Return the reasons of rows that cannot be requested, by position."""
         if self.batch:
             return {}
         found = self.template.unfilled(keys, values, _encoded)
         for held, texts in self._segments:
-            given = [keys if name == "key" else values[name] for name in held]
-            for i, row in enumerate(zip(*given, strict=True)):
+            columns = [keys if name == "key" else values[name] for name in held]
+            for i, row in enumerate(zip(*columns, strict=True)):
                 written = [key_text(value) for value in row]
                 if i not in found and ("" in written or _leads_elsewhere(texts, written)):
                     found[i] = INVALID_KEY
@@ -175,14 +177,16 @@ class HTTPClient:
         named = source.features or {}
         unknown = [feature for feature in named if feature not in features]
         if unknown:
-            raise SourcesError(f"`features` names {unknown[0]!r}, which the source does not yield.")
+            raise SourcesError(
+                f"`features` names {unknown[0]!r}, which is not a feature of the source."
+            )
         self._pointers = {f: named.get(f, f"/{f}") for f in features}
         headers = dict(source.headers or {})
         for header, variable in (source.headers_env or {}).items():
             headers[header] = from_environment(variable)
         if source.compressed:
             headers["Accept-Encoding"] = "gzip"
-        # A paid request may still bring its answer after its caller has left.
+        # The answer to a paid request is still read after its caller is gone.
         longest = source.timeout + (APART if source.paid else 0.0)
         self._connections = Connections(headers, longest)
 
@@ -200,8 +204,8 @@ class HTTPClient:
         self, keys: Sequence[Key], values: Values, headers: Mapping[str, str]
     ) -> FetchResult:
         rows = [{name: values[name][i] for name in self._source.needs} for i in range(len(keys))]
-        asked = [self._fetch_one(key, row, headers) for key, row in zip(keys, rows, strict=True)]
-        found = await asyncio.gather(*asked)
+        requests = [self._fetch_one(key, row, headers) for key, row in zip(keys, rows, strict=True)]
+        found = await asyncio.gather(*requests)
         answers = [answer for answer, _, _ in found if answer is not None]
         fetched = self._matched(keys, answers)
         for i, (_, reason, _) in enumerate(found):
@@ -209,9 +213,9 @@ class HTTPClient:
                 fetched.reasons[i] = reason
         if all(is_billed for _, _, is_billed in found):
             return fetched
-        told = fetched.prices or [None] * len(keys)
-        prices = [price if one[2] else 0.0 for price, one in zip(told, found, strict=True)]
-        return fetched._replace(prices=prices)
+        prices = fetched.prices or [None] * len(keys)
+        charged = [price if one[2] else 0.0 for price, one in zip(prices, found, strict=True)]
+        return fetched._replace(prices=charged)
 
     def _matched(self, keys: Sequence[Key], answers: list[FetchedRow]) -> FetchResult:
         source = self._source
@@ -223,7 +227,7 @@ class HTTPClient:
     async def _fetch_one(
         self, key: Key, row: Mapping[str, Any], headers: Mapping[str, str]
     ) -> tuple[FetchedRow | None, str, bool]:
-        """Ask for one row: what was answered, or why nothing was, and whether it may be billed."""
+        """Fetch one row; return it, the reason if there is none, and whether it may be billed."""
         url = self._template.fill({"key": key_text(key), **row}, _encoded)
         try:
             response = await self._request("GET", url, headers=headers)
@@ -239,14 +243,14 @@ class HTTPClient:
         return self._answer(key, _document(response)), ACCEPTED, is_billed
 
     async def _request(self, method: str, url: str, **options: Any) -> Response:
-        """Make a request; an error says whether it may be billed."""
+        """Make a request; an error shows whether the request may be billed."""
         billing = self._source.billing
         try:
             return await self._connections.request(method, url, **options)
         except TimeoutError as error:
             if billing.timeout or is_unbilled(error):
                 raise
-            raise TimeoutError(str(error)) from UnbilledError("It is not billed.")
+            raise TimeoutError(str(error)) from UnbilledError("The request is not billed.")
         except ConnectionError as error:
             if billing.lost or is_unbilled(error):
                 raise
@@ -289,7 +293,7 @@ class HTTPClient:
 
 
 def _document(response: Response) -> Any:
-    """Read the JSON of an answer; None where it is none, or says that something failed."""
+    """Parse the JSON of an answer; None if it is not valid JSON or its status is an error."""
     if response.status not in _OK:
         return None
     body = unpacked(response.body, response.encoding, MOST_BYTES)
@@ -301,7 +305,7 @@ def _encoded(text: str) -> str:
 
 
 def _leads_elsewhere(texts: Sequence[str], written: Sequence[str]) -> bool:
-    """Return whether a part of a path has dots for a name, also where a server decodes it twice."""
+    """Return whether a path segment contains "." or ".." as a step, even if encoded twice."""
     whole = texts[0] + "".join(map(str.__add__, written, texts[1:]))
     while "%" in whole and (decoded := unquote(whole)) != whole:
         whole = decoded

@@ -1,4 +1,4 @@
-"""JSON that others have written: read if it means one thing, and can be read at all."""
+"""Strict parsing of JSON from other systems: no duplicate names, limited depth and size."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import json
 import zlib
 from typing import Any
 
-UNREADABLE = object()  # JSON, but nobody knows what is meant
-_EITHER = 47  # zlib's own sign for gzip or zlib, whichever it is
+UNREADABLE = object()  # ambiguous or too deeply nested JSON
+_EITHER = 47  # zlib's code for detecting gzip or zlib
 
 
 def read_document(text: bytes | str) -> Any:
-    """Read JSON; None where it is none, `UNREADABLE` where a name comes twice, or it is too deep.
+    """Parse JSON; None if it is not valid, `UNREADABLE` if a name is duplicated or it is too deep.
 
     Examples
     --------
@@ -30,7 +30,7 @@ def read_document(text: bytes | str) -> Any:
 
 
 class _TwiceError(Exception):
-    """A name comes twice in an object."""
+    """An object has a duplicate name."""
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -41,7 +41,7 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def unpacked(body: bytes, encoding: str, most: int) -> bytes | None:
-    """Unpack an answer of at most so many bytes; None where it is larger, or packed otherwise.
+    """Decompress an answer of at most `most` bytes; None if it is larger or not supported.
 
     Examples
     --------
@@ -53,7 +53,7 @@ def unpacked(body: bytes, encoding: str, most: int) -> bytes | None:
     if encoding in ("", "identity"):
         return body
     if encoding not in ("gzip", "x-gzip", "deflate"):
-        return None  # among others, what is packed twice
+        return None  # for example, compressed twice
     unpacking = zlib.decompressobj(_EITHER)
     try:
         whole = unpacking.decompress(body, most)

@@ -8,7 +8,7 @@ from emsco.exceptions import SourcesError
 
 
 def check_pointer(pointer: str, what: str) -> str:
-    """Return the pointer, or raise an error if it is not one."""
+    """Return the pointer; raise an error if it is not valid."""
     if pointer and not pointer.startswith("/"):
         raise SourcesError(f"`{what}` must be a JSON pointer such as '/age_days', got {pointer!r}.")
     return pointer

@@ -1,4 +1,4 @@
-"""Sources that nobody fetches, because callers send their values with every row."""
+"""Sources that are never fetched, because callers send their values with every row."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from emsco.live.source import LiveSource
 class KnownSource(LiveSource):
     """A source whose values callers always send, as `known`. Nothing is ever fetched for it.
 
-    A row that comes without these values is rejected with the reason `missing`, and costs nothing.
+    A row without these values is rejected with the reason `missing`, and costs nothing.
 
     Examples
     --------
@@ -49,7 +49,7 @@ class KnownSource(LiveSource):
         return False
 
     def open(self, features: Sequence[str]) -> KnownClient:
-        """Return a client for rows whose callers have sent no values."""
+        """Return a client for rows whose callers sent no values."""
         return KnownClient(tuple(features))
 
 
@@ -60,7 +60,7 @@ class KnownClient:
     features: tuple[str, ...]
 
     async def fetch(self, keys: Sequence[Key], values: Values) -> FetchResult:
-        """Say that the values are missing, at no price."""
+        """Return "missing" for every key, at no cost."""
         del values
         nothing = FetchResult.failed(self.features, len(keys), MISSING)
         return nothing._replace(prices=[0.0] * len(keys))

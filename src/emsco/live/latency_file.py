@@ -1,7 +1,7 @@
-"""Latencies written into a file of costs, which stays as it is otherwise: comments, order, spaces.
+"""Write latencies into a file of costs and keep the rest of it: comments, order, spaces.
 
-Python reads TOML and does not write it. So the text is searched for the places where latencies
-belong, changed there alone, and read again before the file is replaced.
+Python reads TOML but does not write it. So the text is edited only where latencies belong, and
+parsed again before the file is replaced.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ _SCALAR = re.compile(
 
 
 class _Entry(NamedTuple):
-    """A key and its value: where they stand in the text."""
+    """The positions of a key and its value in the text."""
 
     path: tuple[str, ...]  # from the top of the file
     key: str  # as it is written
     at: int  # where the key begins
-    begin: int  # the value's first letter
-    end: int  # and what follows its last
-    is_inline: bool  # it stands within braces
+    begin: int  # where the value begins
+    end: int  # where the value ends
+    is_inline: bool  # whether it is within braces
     last_within: int | None = None  # where the last entry of a value in braces ends
 
 
@@ -72,7 +72,7 @@ def with_latencies(text: str, latencies: Mapping[str, float]) -> str:
 
 
 def write_latencies(path: str | os.PathLike[str], latencies: Mapping[str, float]) -> None:
-    """Write latencies, in seconds, into a file of costs, and change nothing else of it.
+    """Write latencies, in seconds, into a file of costs, and change nothing else in it.
 
     Parameters
     ----------
@@ -87,10 +87,10 @@ def write_latencies(path: str | os.PathLike[str], latencies: Mapping[str, float]
         If the result would differ from the file in anything else; the file is then unchanged.
     """
     before = Costs.from_toml(path)
-    told = ", ".join(f"`latency = {value!r}` for {name!r}" for name, value in latencies.items())
+    lines = ", ".join(f"`latency = {value!r}` for {name!r}" for name, value in latencies.items())
     refused = CostsError(
-        f"{os.fspath(path)} is written in a way that cannot be edited here, and is unchanged; "
-        f"write the latencies into it yourself: {told}."
+        f"{os.fspath(path)} cannot be edited automatically and is unchanged; add the latencies "
+        f"yourself: {lines}."
     )
     wanted = replace(
         before,
@@ -117,7 +117,7 @@ def _read(text: bytes) -> Costs:
 
 
 def _edit(text: str, entries: list[_Entry], name: str, value: str) -> _Edit:
-    """Say what to change, so that a source has a latency."""
+    """Return the edit that sets the latency of a source."""
     own = [entry for entry in entries if entry.path[:2] == (_SOURCES, name)]
     for entry in own:
         if entry.path[2:] == (_LATENCY,):
@@ -129,13 +129,13 @@ def _edit(text: str, entries: list[_Entry], name: str, value: str) -> _Edit:
             price = text[entry.begin : entry.end]
             return _Edit(entry.begin, entry.end, f"{{ cost = {price}, {_LATENCY} = {value} }}")
     for entry in own:
-        if len(entry.path) == 3:  # a table of its own, or page.cost = 3
+        if len(entry.path) == 3:  # a separate table, or page.cost = 3
             return _beside(text, entry, value)
-    raise CostsError(f"There is no source {name!r}.")
+    raise CostsError(f"The file has no source {name!r}.")
 
 
 def _beside(text: str, entry: _Entry, value: str) -> _Edit:
-    """Add a latency behind an entry of the same table, under the same key but for its last part."""
+    """Add a latency after an entry of the same table, with the same key prefix."""
     added = f"{_LAST_PART.sub('', entry.key)}{_LATENCY} = {value}"
     if entry.is_inline:
         return _Edit(entry.end, entry.end, f", {added}")
@@ -154,7 +154,7 @@ def _entries(text: str) -> Iterator[_Entry]:
         if text[at] == "[":
             header = _HEADER.match(text, at)
             if header is None:
-                raise CostsError("A line in brackets names no table.")
+                raise CostsError("A line in brackets is not a valid table header.")
             names, at = _names(header[1]), header.end()
         else:
             found = _pair(text, at, names, is_inline=False)
@@ -164,7 +164,7 @@ def _entries(text: str) -> Iterator[_Entry]:
 
 
 def _pair(text: str, at: int, prefix: tuple[str, ...], *, is_inline: bool) -> list[_Entry]:
-    """Read a key and its value, and what stands within it; the pair itself comes first."""
+    """Read a key and its value, and the pairs within it; the pair itself comes first."""
     key_end = _skip(_KEY, text, at)
     key, begin = text[at:key_end], _skip(_EQUALS, text, key_end)
     path = (*prefix, *_names(key))
@@ -178,7 +178,7 @@ def _pair(text: str, at: int, prefix: tuple[str, ...], *, is_inline: bool) -> li
 
 
 def _braces(text: str, at: int, path: tuple[str, ...]) -> tuple[list[_Entry], int]:
-    """Read the pairs between braces, and say where they end."""
+    """Read the pairs between braces; return them, and where the braces end."""
     found: list[_Entry] = []
     at = _skip(_BLANK, text, at + 1)
     while text[at : at + 1] != "}":
@@ -189,7 +189,7 @@ def _braces(text: str, at: int, path: tuple[str, ...]) -> tuple[list[_Entry], in
 
 
 def _after(text: str, at: int) -> int:
-    """Say where a value ends."""
+    """Return where a value ends."""
     if text[at : at + 1] == "{":
         return _braces(text, at, ())[1]
     if text[at : at + 1] != "[":
@@ -208,12 +208,12 @@ def _skip_comma(text: str, at: int) -> int:
 def _skip(pattern: re.Pattern[str], text: str, at: int) -> int:
     found = pattern.match(text, at)
     if found is None:
-        raise CostsError(f"The text cannot be read at its letter {at}.")
+        raise CostsError(f"The text cannot be parsed at character {at}.")
     return found.end()
 
 
 def _names(key: str) -> tuple[str, ...]:
-    """Give the parts of a key without quotes."""
+    """Return the parts of a key without quotes."""
     read, parts = tomllib.loads(f"{key} = 0"), []
     while isinstance(read, dict):
         ((name, read),) = read.items()

@@ -1,4 +1,4 @@
-"""How long sources take to answer: for one row, and for many at once."""
+"""Measure the latency of sources, for one row and for many rows at once."""
 
 from __future__ import annotations
 
@@ -22,27 +22,27 @@ from emsco.live.sources import Sources
 
 MOST_ROWS = 100  # of a batch
 _UNANSWERED = (TIMEOUT, ERROR, DEADLINE, CIRCUIT_OPEN, BUDGET)
-_OVER = (CIRCUIT_OPEN, BUDGET)  # there is no use in asking again
+_OVER = (CIRCUIT_OPEN, BUDGET)  # further requests are pointless
 
 
 @dataclass
 class Timing:
-    """How long a source took.
+    """The measured times of one source.
 
     Parameters
     ----------
     source : str
-        Its name.
+        The name of the source.
     one, many : list of float
-        How many seconds each request took, for one row and for many; infinity if none came.
+        The duration of each request in seconds, for one row and for many; infinity if it failed.
     rows : int
-        How many rows are many.
+        The number of rows in a request for many.
     failed : Counter of str
-        How many requests failed, by reason.
+        The number of failed requests, by reason.
     found : int
-        How many of the keys it has.
+        The number of rows that got values.
     why : str
-        Why it was not measured, or no longer; "" if nothing stood in the way.
+        Why measuring was skipped or stopped; "" if it was not.
     """
 
     source: str
@@ -55,7 +55,7 @@ class Timing:
 
     @property
     def latency(self) -> float | None:
-        """The median time of one row in seconds, to three digits; None if nobody can say."""
+        """The median time of one row in seconds, to three digits; None if it is not known."""
         middle = quantile(self.one, 0.5)
         if middle is None or not self.found:
             return None
@@ -67,19 +67,19 @@ class Timing:
         if self.latency is not None:
             return ""
         if not self.one:
-            return self.why or "no key has what its requests use"
+            return self.why or "no key has the values that its requests use"
         if quantile(self.one, 0.5) is None:
-            told = ", ".join(f"{reason} {count}" for reason, count in self.failed.most_common())
-            return f"half of its requests failed, or more ({told})"
+            counts = ", ".join(f"{reason} {count}" for reason, count in self.failed.most_common())
+            return f"at least half of its requests failed ({counts})"
         return "it has none of the keys"
 
 
 @dataclass(frozen=True)
 class LatencyMeasurement:
-    """How long sources took, and what that cost."""
+    """The measured times of sources, and the cost of measuring."""
 
     timings: tuple[Timing, ...]
-    spent: float
+    cost: float
     unknown: float  # the part of it that may not have been charged
 
     @property
@@ -90,9 +90,9 @@ class LatencyMeasurement:
 
 
 def quantile(times: Sequence[float], share: float) -> float | None:
-    """Return the time within which a share of requests was answered; None if they were not.
+    """Return the time within which a share of requests was answered; None if fewer were answered.
 
-    The first request also opens the connection: it is left out where there are others.
+    The first request also opens the connection, so it is left out if there are others.
 
     Examples
     --------
@@ -120,48 +120,50 @@ async def measure(
 ) -> LatencyMeasurement:
     """Time sources, one row at a time and then many rows at once.
 
-    Nothing is answered from a cache, and nothing is asked again. A source that is paid for is asked
-    for many rows only once.
+    Nothing is answered from a cache, and no request is repeated. A paid source gets only one
+    request for many rows.
 
     Parameters
     ----------
     costs : Costs
-        What sources yield, cost and require.
+        The features, prices and requirements of the sources.
     sources : Sources
-        How those to be timed are fetched.
+        The sources to time.
     keys : sequence
-        The keys to ask for.
+        The keys to request.
     known : mapping of str to sequence, default=None
-        What requests use besides the key and features of required sources, one value per key.
+        The values that requests use besides the key and features of required sources, one per key.
     rounds : int, default=20
-        How often each source is asked for one row, and for many.
+        The number of requests to each source for one row, and for many.
     max_spend : float, default=None
-        The most to spend on sources that are paid for. None: they are not measured.
+        The maximum to spend on paid sources. None: they are not measured.
     """
     sources.check(costs, ())
     timed = [name for name, source in sources.items() if source.is_fetched]
     if not timed:
         raise SourcesError("There is no source to measure.")
     plain = {name: replace(source, ttl=None, retries=0) for name, source in sources.items()}
-    given = dict(known or {})
+    inputs = dict(known or {})
     places = sorted(first_places(keys).values())
-    async with SourceFetcher(plain, costs, timed, given) as survey:
+    async with SourceFetcher(plain, costs, timed, inputs) as survey:
         clock = _Clock(survey, costs, sources, rounds, Purse(max_spend))
         for number in range(rounds):
             place = places[number % len(places)]
-            have = {name: [column[place]] for name, column in given.items()}
+            have = {name: [column[place]] for name, column in inputs.items()}
             await clock.time_one(keys[place], have, number)
         many = [keys[place] for place in places[:MOST_ROWS]]
         if len(many) > 1:
-            have = {name: [column[p] for p in places[:MOST_ROWS]] for name, column in given.items()}
+            have = {
+                name: [column[p] for p in places[:MOST_ROWS]] for name, column in inputs.items()
+            }
             for number in range(rounds):
                 await clock.time_many(many, have, number)
     timings = tuple(clock.timings[name] for name in costs.names if name in clock.timings)
-    return LatencyMeasurement(timings, clock.purse.spent, clock.purse.unknown)
+    return LatencyMeasurement(timings, clock.purse.spending, clock.purse.unknown)
 
 
 class _Clock:
-    """Times sources, as far as the money goes."""
+    """Times sources, within a budget."""
 
     def __init__(
         self, survey: SourceFetcher, costs: Costs, sources: Sources, rounds: int, purse: Purse
@@ -176,24 +178,22 @@ class _Clock:
             may_cost = self._prices[name] or getattr(sources[name], "price_field", None)
             if may_cost and purse.limit is None:
                 total = self._prices[name] * rounds
-                self.timings[
-                    name
-                ].why = f"it is paid for; max_spend={total:.10g} pays for {rounds} rows"
+                self.timings[name].why = f"it is paid; max_spend={total:.10g} allows {rounds} rows"
 
     async def time_one(self, key: Key, have: dict[str, list[Any]], number: int) -> None:
-        """Ask every source for one row."""
+        """Time every source for one row."""
         for place, name in enumerate(self._survey.names):
             tell("time single rows", (number + place / len(self._survey.names)) / self._rounds)
             timing = self.timings[name]
             if timing.why:
                 continue
             if self.purse.times(self._prices[name]) == 0:
-                timing.why = f"max_spend={self.purse.limit:.10g}{self._unit} is spent"
+                timing.why = f"max_spend={self.purse.limit:.10g}{self._unit} is used up"
                 continue
             await self._time(name, [key], have, timing.one)
 
     async def time_many(self, keys: Sequence[Key], have: dict[str, list[Any]], number: int) -> None:
-        """Ask every source for many rows at once; one that is paid for only the first time."""
+        """Time every source for many rows at once; a paid one only the first time."""
         for place, name in enumerate(self._survey.names):
             tell("time batches", (number + place / len(self._survey.names)) / self._rounds)
             timing, times = self.timings[name], self.purse.times(self._prices[name])
@@ -217,7 +217,7 @@ class _Clock:
         self._charge(name, rows)
         over = [row.reason for row in rows if row.reason in _OVER]
         if over:
-            timing.why = f"it is no longer asked ({over[0]})"
+            timing.why = f"it is no longer called ({over[0]})"
         if not rows or len(over) == len(rows):
             return
         answered = [row for row in rows if row.reason not in _UNANSWERED]

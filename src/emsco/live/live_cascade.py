@@ -1,7 +1,6 @@
-"""The live cascade: fetches what the next stage needs, for the rows that need it, and decides.
+"""The live cascade: fetches the sources of each stage for undecided rows, and decides.
 
-Whatever goes wrong with a source ends in a rejected row with a reason, never in a guess and never
-in an exception.
+Any failure of a source rejects the row with a reason; it never leads to a guess or an exception.
 """
 
 from __future__ import annotations
@@ -41,21 +40,21 @@ class LiveCascade:
     sources : Sources
         How each source is fetched.
     max_cost : float, default=None
-        The most that a decision may cost. A row that would need more is rejected. None: no limit.
+        The maximum cost of a decision. A row that would need more is rejected. None: no limit.
     deadline : float, default=None
-        How many seconds a decision may take. A row that would need more is rejected. None: no
-        limit.
+        The maximum duration of a decision, in seconds. A row that would need more is rejected.
+        None: no limit.
     log : path, default=None
         The folder to which decisions are appended, as JSON lines. A key appears as its HMAC, with
         the secret in the environment variable EMSCO_LOG_KEY. None: nothing is logged.
     log_values : bool, default=False
-        Whether the log has the values of features too.
+        Whether the log also contains the values of features.
     on_log_failure : {"drop", "reject"}, default="drop"
         What happens to decisions that cannot be logged: they are returned and counted in
         `log_dropped`, or their rows are rejected before anything is bought.
     accounts : Accounts, default=None
-        Who counts what is spent in a day and which sources fail, if several processes share it.
-        None: this process alone.
+        Count daily spending and failing sources, if several processes share them. None: accounts
+        of this process alone.
 
     Examples
     --------
@@ -92,7 +91,9 @@ class LiveCascade:
     ) -> None:
         decider = decider_of(cascade)
         if decider.layout.answers is not None:
-            raise SourcesError("A cascade before logged answers decides tables, not live rows.")
+            raise SourcesError(
+                "A cascade in front of logged answers can decide tables only, not live rows."
+            )
         _check_limits(max_cost=max_cost, deadline=deadline)
         self._terms = LivePlan(decider, max_cost)
         self._sources = sources if isinstance(sources, Sources) else Sources(sources)
@@ -105,7 +106,7 @@ class LiveCascade:
         self._gates: dict[str, CoalescingGate] | None = None
         self._spending: dict[str, SourceSpending] = {}
         self._accounts = OwnAccounts() if accounts is None else accounts
-        self._left_alone: set[str] = set()  # sources that fail elsewhere
+        self._left_alone: set[str] = set()  # sources that fail for other processes
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: _LoopThread | None = None
 
@@ -119,12 +120,12 @@ class LiveCascade:
 
     @property
     def terms(self) -> LivePlan:
-        """What all decisions have in common: the model, its sources and their prices."""
+        """The data that all decisions share: the model, its sources and their prices."""
         return self._terms
 
     @property
     def gates(self) -> Mapping[str, CoalescingGate]:
-        """The gate before each source, while this live cascade is open."""
+        """The gate of each source, while this live cascade is open."""
         return MappingProxyType(self._gates or {})
 
     @property
@@ -134,16 +135,16 @@ class LiveCascade:
 
     @property
     def spending(self) -> Mapping[str, SourceSpending]:
-        """What was spent on each source since this live cascade was made."""
+        """The spending on each source since this live cascade was created."""
         return MappingProxyType(self._spending)
 
     def leave_alone(self, failing: Collection[str]) -> None:
-        """Leave sources alone that fail elsewhere, and ask those again that no longer do.
+        """Stop calling sources that fail for other processes, and resume those that recovered.
 
         Parameters
         ----------
         failing : collection of str
-            The sources that other processes have seen fail, all of them each time.
+            All sources that currently fail for other processes.
         """
         for name, gate in (self._gates or {}).items():
             if name in failing:
@@ -174,8 +175,8 @@ class LiveCascade:
         loop = asyncio.get_running_loop()
         if self._gates is not None and self._loop is not loop:
             raise SourcesError(
-                "A live cascade belongs to the event loop that it was opened in; close it, or "
-                "make another one."
+                "A live cascade must be used in the event loop in which it was opened; close it, "
+                "or create another one."
             )
         self._loop = loop
         if self._gates is None:
@@ -204,24 +205,24 @@ class LiveCascade:
         values: list[dict[str, Any]] | None = None,
         refused: str = ACCEPTED,
     ) -> Decisions:
-        """Decide the rows that keys name.
+        """Decide the rows with these keys.
 
         Parameters
         ----------
         keys : sequence
-            Texts or whole numbers.
+            Strings or integers.
         known : frame, or mapping of feature to values, default=None
-            What the caller has already, a value per key. A source wholly known is free and is not
-            fetched; one that is known in part is refused.
+            The values that the caller already has, one per key. A source that is fully known is
+            free and is not fetched; one that is known in part raises an error.
         call : str, or sequence of str, default=None
             The id of the call, with which the ids of its decisions begin, or the ids of its
             decisions. None: a new one.
         factors : bool, default=False
             Whether decisions say how much each feature contributed (`Decision.factors`).
         values : list, default=None
-            A list that receives, for each key, the values by feature that it was decided by.
+            A list that receives, for each key, the values by feature from which it was decided.
         refused : str, default=""
-            A reason for which all rows are rejected, without asking any source.
+            A reason for which all rows are rejected, without calling any source.
         """
         if self._log is None:
             return (await self._decide(keys, known, call, factors, values, refused))[0]
@@ -251,17 +252,17 @@ class LiveCascade:
         decisions = await drive_async(decide_rows(plan, len(keys)), answer)
         index = np.empty(len(keys), dtype=object)
         index[:] = keys
-        receipts = Receipts(self._terms, made.asked, len(keys), call)
+        receipts = Receipts(self._terms, made.answers, len(keys), call)
         decisions = decisions.indexed(index).receipted(receipts)
         if factors:
-            told = self._terms.decider.factors(made.columns(), decisions)
-            decisions = decisions.explained(told)
+            contributions = self._terms.decider.factors(made.columns(), decisions)
+            decisions = decisions.explained(contributions)
         if values is not None:
             values += made.values()
         return decisions, made
 
     def decide_now(self, keys: Sequence[Key], known: Any = None) -> Decisions:
-        """Decide from code that is not async; the event loop runs in a thread of its own."""
+        """Decide from code that is not async; the event loop runs in a separate thread."""
         if self._thread is None:
             self._thread = _LoopThread()
         decided: Decisions = self._thread.run(self.decide(keys, known))
@@ -283,23 +284,26 @@ def _check_limits(**limits: float | None) -> None:
 
 
 def _read_keys(keys: Sequence[Key]) -> list[Key]:
-    """Read keys as texts and whole numbers; an error must not show them."""
+    """Check that keys are strings or integers; an error must not contain them."""
     read = [key.item() if isinstance(key, np.generic) else key for key in keys]
     for kind in set(map(type, read)):
         if not issubclass(kind, str | int | bytes) or kind is bool:
-            raise SourcesError(f"Keys must be texts or whole numbers, got a {kind.__name__}.")
+            raise SourcesError(f"Keys must be strings or integers, got a {kind.__name__}.")
     return read
 
 
 def _read_known(known: Any, n_rows: int) -> dict[str, list[Any]]:
-    """Read what the caller has already."""
+    """Read the values that the caller already has."""
     if known is None:
         return {}
     names = known.columns if hasattr(known, "columns") else known
     read = {str(name): _listed(known[name]) for name in names}
     for name, column in read.items():
         if len(column) != n_rows:
-            raise SourcesError(f"`known` has {len(column)} values of {name!r} for {n_rows} keys.")
+            raise SourcesError(
+                f"`known` must have one value per key, got {len(column)} values of {name!r} for "
+                f"{n_rows} keys."
+            )
     return read
 
 
@@ -309,7 +313,7 @@ def _listed(column: Any) -> list[Any]:
 
 
 class _LoopThread:
-    """An event loop in a thread of its own."""
+    """An event loop in a separate thread."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()

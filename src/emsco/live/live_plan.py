@@ -1,4 +1,4 @@
-"""What all decisions of a live cascade have in common."""
+"""The data that all decisions of a live cascade share."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from emsco.live.certificate_scope import promise
 
 @dataclass(frozen=True)
 class LivePlan:
-    """What all decisions of a live cascade have in common.
+    """The data that all decisions of a live cascade share.
 
     Parameters
     ----------
     decider : Decider
-        What decides.
+        The decider of the cascade.
     max_cost : float, default=None
-        The most that a decision may cost. None: no limit.
+        The maximum cost of a decision. None: no limit.
     """
 
     decider: Decider
@@ -38,24 +38,24 @@ class LivePlan:
 
     @cached_property
     def priced(self) -> dict[str, Source]:
-        """The prices, by name."""
+        """The sources with their prices, by name."""
         return {source.name: source for source in self.costs.sources}
 
     @cached_property
     def features(self) -> dict[str, list[str]]:
-        """What each source yields."""
+        """The features of each source."""
         return {name: list(self.costs.columns(name)) for name in self.bought}
 
     @cached_property
     def is_of_numbers(self) -> dict[str, bool]:
-        """Whether each source yields nothing but numbers."""
+        """Whether each source yields only numbers."""
         readers = [[self.decider.readers.get(f) for f in self.features[n]] for n in self.bought]
         numbers = [all(r is not None and r.is_number for r in own) for own in readers]
         return dict(zip(self.bought, numbers, strict=True))
 
     @cached_property
     def requirements(self) -> list[dict[str, list[str]]]:
-        """The sources of each stage, those required first, and which of the stage each requires."""
+        """The sources of each stage in order of requirements, and which of them each requires."""
         found = []
         for stage in self.decider.plan.stages:
             left, order = list(stage.sources), {}
@@ -80,5 +80,5 @@ class LivePlan:
 
     @cached_property
     def promise(self) -> str:
-        """What a certificate of the cascade means here."""
+        """What a certificate of the cascade means for live decisions."""
         return promise(self.costs, self.bought, self.max_cost)

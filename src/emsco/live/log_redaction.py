@@ -1,4 +1,4 @@
-"""What libraries log of our requests is dropped: it holds keys, which are personal data."""
+"""Drop what libraries log about our requests: it contains keys, which are personal data."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _asking: ContextVar[bool] = ContextVar("asking", default=False)
 
 
 def quieten(logger: str) -> None:
-    """Drop what a library logs of requests that are made within `quietly`, and nothing else."""
-    logging.getLogger(logger).addFilter(_is_foreign)  # once, however often it is added
+    """Drop what a library logs about requests made within `quietly`, and nothing else."""
+    logging.getLogger(logger).addFilter(_is_foreign)  # added only once by `logging`
 
 
 @contextmanager
 def quietly() -> Iterator[None]:
-    """Make requests whose addresses and parameters must not be logged."""
+    """Run requests whose URLs and parameters must not be logged."""
     before = _asking.set(True)
     try:
         yield

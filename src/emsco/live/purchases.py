@@ -1,4 +1,4 @@
-"""What rows got of a source, and what was paid for it."""
+"""Rows bought from a source: their values, or why there are none, and what was paid."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ FETCHED, CACHED, SHARED, KNOWN = "fetched", "cached", "shared", "known"
 
 
 class Purchase(NamedTuple):
-    """What one row got of a source: values, or the reason why it got none."""
+    """One row from a source: its values, or the reason why it has none."""
 
     values: tuple[Any, ...] | None
     reason: str = ACCEPTED
@@ -25,20 +25,20 @@ class Purchase(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PurchaseBatch(Sequence[Purchase]):
-    """What some rows got of a source, column by column: a thousand rows take no object each.
+    """Rows from a source, stored by column, without an object per row.
 
     Parameters
     ----------
     columns : mapping of feature to list
-        One value per row; what stands where there is a reason must not be used.
+        One value per row; the value of a row with a reason must not be used.
     reasons : list of str
-        Why a row got nothing; "" if it got values.
+        Why a row has no values; "" if it has.
     how : list of str
         Where the values came from: "fetched", "cached", "shared" or "known".
     paid : list of float
-        What was paid.
+        The amount paid for each row.
     billed : list of bool
-        Whether it is known that the source charges for it.
+        Whether it is known that the source charges for the row.
     moments : list of float or None, default=None
         The time of each event, in seconds since 1970. None: the source gives no times.
     verified : bool, default=True
@@ -57,7 +57,7 @@ class PurchaseBatch(Sequence[Purchase]):
     def all_alike(
         cls, n_rows: int, reason: str, *, how: str = FETCHED, paid: float = 0.0, billed: bool = True
     ) -> PurchaseBatch:
-        """Return rows that got no values, all for the same reason."""
+        """Return rows without values, all for the same reason."""
         return cls({}, [reason] * n_rows, [how] * n_rows, [paid] * n_rows, [billed] * n_rows)
 
     @classmethod
@@ -77,18 +77,18 @@ class PurchaseBatch(Sequence[Purchase]):
 
     @property
     def known(self) -> float:
-        """What is known to be charged, for all rows."""
+        """The amount that is known to be charged, for all rows."""
         return sum(paid for paid, sure in zip(self.paid, self.billed, strict=True) if sure)
 
     def unsure(self, price: float, rows: Sequence[int] | None = None) -> PurchaseBatch:
-        """Return the same rows, of which some (None: all) may have been charged for at a price."""
+        """Return the same rows, some of which (None: all) may have been charged at a price."""
         paid, billed = list(self.paid), list(self.billed)
         for i in range(len(self)) if rows is None else rows:
             paid[i], billed[i] = price, False
         return replace(self, paid=paid, billed=billed)
 
     def padded(self, n_rows: int, reason: str) -> PurchaseBatch:
-        """Return the same rows, and as many without values, for a reason, as are lacking."""
+        """Return the same rows, padded to `n_rows` by rows without values, for a reason."""
         lacking = n_rows - len(self)
         if not lacking:
             return self
@@ -129,14 +129,14 @@ class PurchaseBatch(Sequence[Purchase]):
 
 @dataclass
 class SourceSpending:
-    """What was spent on one source.
+    """The spending on one source.
 
     Parameters
     ----------
     paid : float, default=0.0
-        What is known to be charged: answers came.
+        The amount that is known to be charged, because answers came.
     unknown : float, default=0.0
-        What may or may not be charged: paid requests without an answer, so far.
+        The amount that may be charged, for paid requests without an answer so far.
     """
 
     paid: float = 0.0

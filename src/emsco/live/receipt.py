@@ -1,4 +1,4 @@
-"""What one live decision fetched, paid and waited, and what it did not need."""
+"""Receipts: what each live decision fetched, paid and waited for, and what it did not need."""
 
 from __future__ import annotations
 
@@ -14,25 +14,24 @@ from emsco.live.purchases import PurchaseBatch
 
 @dataclass(frozen=True)
 class Fetch:
-    """What one source gave for one row.
+    """The answer of one source for one row.
 
     Parameters
     ----------
     source : str
-        Its name.
+        The name of the source.
     stage : int
         The stage that bought it.
     how : {"fetched", "cached", "shared", "known"}
-        Where it came from: the source, what was kept, a call that somebody else had made, or the
-        caller.
+        Where the values came from: the source, the cache, a call of another caller, or the caller.
     reason : str
-        Why it gave nothing; "" if it gave values.
+        Why there are no values; "" if there are.
     paid : float
-        What was paid.
+        The amount paid.
     waited : float
-        How many seconds the row waited for it.
+        How many seconds the row waited for the answer.
     age : float or None
-        How many seconds old the answer was, where the source gives a time.
+        The age of the answer in seconds, if the source gives a time.
     verified : bool
         Whether the answer repeated the key.
     billed : bool
@@ -52,18 +51,18 @@ class Fetch:
 
 @dataclass(frozen=True)
 class Receipt:
-    """What one live decision fetched, paid and waited, and what it did not need.
+    """What one live decision fetched, paid and waited for, and what it did not need.
 
     Parameters
     ----------
     id : str
-        The id of the decision, which the log has too.
+        The id of the decision, which is also in the log.
     fetches : tuple of Fetch
-        What was asked for, in order.
+        What was fetched, in order.
     not_needed : tuple of str
-        The sources that the cascade could have bought and did not.
+        The sources that the cascade could have bought but did not.
     saved : float
-        What they would have cost.
+        What these would have cost.
     prices : str
         The digest of the price list.
     model : str
@@ -82,7 +81,7 @@ class Receipt:
 
     @property
     def paid(self) -> float:
-        """What was paid, where it is known and where it is not."""
+        """The amount paid, including calls that may not have been charged."""
         return sum(fetch.paid for fetch in self.fetches)
 
     @property
@@ -92,24 +91,24 @@ class Receipt:
 
 
 class SourceAnswer:
-    """What one source gave for some rows of a call, from which receipts are made.
+    """The answer of one source for some rows of a call, from which receipts are made.
 
     Parameters
     ----------
     source : str
-        Its name.
+        The name of the source.
     stage : int
         The stage that bought it.
     rows : sequence of int
-        The rows of the call that it was asked for.
+        The rows of the call that were requested.
     batch : PurchaseBatch
-        What they got.
+        The answer for these rows.
     waited : float
         How many seconds they waited.
     extra : sequence of float or None
-        What was paid besides, for setups.
+        The costs of setups, which are added to those of the source.
     now : float
-        When it was noted, in seconds since 1970.
+        When the answer came, in seconds since 1970.
     """
 
     def __init__(
@@ -124,7 +123,7 @@ class SourceAnswer:
         return dict(zip(self.rows, range(len(self.rows)), strict=True))
 
     def fetch(self, row: int) -> Fetch | None:
-        """Give what a row got; None where it was not asked for."""
+        """Return the answer for a row; None if it was not requested."""
         place = self._places.get(row)
         if place is None:
             return None
@@ -138,21 +137,21 @@ class SourceAnswer:
 
 
 class Receipts(Sequence[Receipt]):
-    """A receipt per row, made when it is looked at."""
+    """A receipt per row, created on access."""
 
     def __init__(
         self,
         terms: LivePlan,
-        asked: Sequence[SourceAnswer],
+        answers: Sequence[SourceAnswer],
         n_rows: int,
         call: str | Sequence[str] | None = None,
     ) -> None:
-        self._terms, self.asked, self._n_rows = terms, asked, n_rows
-        self._given = call
+        self._terms, self.answers, self._n_rows = terms, answers, n_rows
+        self._call_or_none = call
 
     @cached_property
     def _call(self) -> str | Sequence[str]:
-        return uuid.uuid4().hex if self._given is None else self._given
+        return uuid.uuid4().hex if self._call_or_none is None else self._call_or_none
 
     def __len__(self) -> int:
         return self._n_rows
@@ -166,7 +165,7 @@ class Receipts(Sequence[Receipt]):
             return [self[i] for i in range(*row.indices(len(self)))]
         row = range(len(self))[row]
         terms = self._terms
-        fetches = [found for asked in self.asked if (found := asked.fetch(row)) is not None]
+        fetches = [found for answer in self.answers if (found := answer.fetch(row)) is not None]
         had = {fetch.source for fetch in fetches}
         rest = tuple(name for name in terms.bought if name not in had)
         saved = terms.costs.of(rest, paid=had) if rest else 0.0

@@ -1,4 +1,4 @@
-"""Sources in Redis, as hashes or as JSON text, with one pipeline for all keys."""
+"""Redis sources, as hashes or JSON text, with one pipeline for all keys."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class RedisSource(LiveSource):
     key : str
         The Redis key, such as "page:{key}"; names in braces may also be features.
     url_env : str, default=None
-        The environment variable that holds the address, such as redis://host:6379/0.
+        The environment variable that holds the URL, such as redis://host:6379/0.
     url : str, default=None
-        The address itself; only possible in Python, not in a file.
+        The URL itself; only possible in Python, not in a file.
     format : {"hash", "json"}, default="hash"
         What is stored under a key.
     fields : mapping of feature to field, default=None
@@ -70,11 +70,11 @@ class RedisSource(LiveSource):
 
     @property
     def is_spelled(self) -> bool:
-        """Whether every value comes as text: hashes hold nothing else."""
+        """Whether every value comes as text, as in hashes."""
         return self.format == HASH
 
     def refused(self, keys: Sequence[Key], values: Values) -> dict[int, str]:
-        """Return why rows cannot be asked for, by their place."""
+        """Return the reasons of rows that cannot be requested, by position."""
         return self.template.unfilled(keys, values, str)
 
     def open(self, features: Sequence[str]) -> RedisClient:
@@ -85,8 +85,8 @@ class RedisSource(LiveSource):
 class RedisClient:
     """Connections to Redis, each used by one request at a time.
 
-    A pipeline of redis-py starts two tasks for a request and makes an object for each command,
-    which takes longer than Redis does. So commands are sent over its connections directly.
+    A redis-py pipeline starts two tasks per request and creates an object per command, which takes
+    longer than Redis itself. So commands are sent over its connections directly.
     """
 
     def __init__(self, source: RedisSource, features: Sequence[str]) -> None:
@@ -99,16 +99,16 @@ class RedisClient:
         self._refusal = redis.ResponseError
         address = address_of(source.url, source.url_env)
         try:
-            # A client repeats nothing by itself and ends nothing: that is for the caller to say.
+            # No retries and no timeout of requests here: the caller handles both.
             self._pool = redis.ConnectionPool.from_url(
                 address,
                 retry=no_retry(),
                 socket_connect_timeout=source.timeout,
                 socket_timeout=None,
             )
-        except ValueError:  # whose text may show the address
+        except ValueError:  # its message may contain the URL
             raise SourcesError(
-                "The address of Redis cannot be used; it must be like redis://host:6379/0."
+                "The Redis URL cannot be used; it must look like redis://host:6379/0."
             ) from None
         self._free: list[Any] = []
 
@@ -135,7 +135,7 @@ class RedisClient:
         )
 
     async def _ask(self, commands: Sequence[tuple[str, ...]]) -> list[Any]:
-        """Send commands at once, and give for each the reply, or what Redis says against it."""
+        """Send commands at once; return the reply to each, or the error of Redis."""
         connection = self._free.pop() if self._free else self._pool.make_connection()
         replies: list[Any] = []
         try:
@@ -147,21 +147,21 @@ class RedisClient:
                 except self._refusal as refused:
                     replies.append(refused)
         except BaseException:
-            # What is still on its way must not reach the next request.
+            # Pending replies must not reach the next request.
             await connection.disconnect(nowait=True)
             raise
         self._free.append(connection)
         return replies
 
     async def _connect(self, connection: Any) -> None:
-        """Connect, if it is closed or has data left; where that fails, nothing was sent."""
+        """Connect if it is closed or has unread data; if that fails, nothing was sent."""
         try:
             await self._pool.ensure_connection(connection)
         except Exception as error:
             raise UnbilledError("There is no connection to Redis.") from error
 
     def _places(self, texts: list[str], values: Values) -> list[str]:
-        """Give the Redis key of each row."""
+        """Return the Redis key of each row."""
         names, parts = self._template.names, self._template.parts
         if names == ("key",):
             return [parts[0] + text + parts[1] for text in texts]
@@ -171,10 +171,9 @@ class RedisClient:
         ]
 
     def _read_whole(self, texts: list[str], replies: list[Any]) -> FetchResult | None:
-        """Read hashes by column where each answers for its own key, and is not too old.
+        """Read hashes by column; None if some row is missing, stale or for another key.
 
-        That is the usual case, and reading it row by row would take as long as fetching it. None:
-        some row is not as usual.
+        This is a fast path for the usual case: reading row by row takes as long as fetching.
         """
         if self._source.format != HASH or set(map(type, replies)) != {list}:
             return None
@@ -188,7 +187,7 @@ class RedisClient:
         ages = None
         if time_field is not None:
             now, freshness = time.time(), self._source.freshness
-            ages = [freshness.age(given, now) for given in fields[time_field]]
+            ages = [freshness.age(value, now) for value in fields[time_field]]
             if any(map(freshness.is_stale, ages)):
                 return None
         columns = {feature: [*fields[field_]] for feature, field_ in self._fields.items()}
@@ -216,7 +215,7 @@ class RedisClient:
         field_, moment = self._source.key_field, self._source.time_field
         echoed = key if field_ is None else stored.get(field_)
         if echoed is None or isinstance(echoed, list | dict) or key_text(echoed) != key_text(key):
-            return None  # a reply for another key: this one is missing, and that one has its own
+            return None  # a reply for another key: this one is missing
         record = {feature: stored.get(f) for feature, f in self._fields.items()}
         return FetchedRow(echoed, record, stored.get(moment or ""))
 
@@ -227,12 +226,12 @@ class RedisClient:
 
 
 def _refused(key: Key, refusal: Exception) -> FetchedRow:
-    """Say that a row alone failed: by what is stored under its key, or for another reason."""
+    """Return a row that failed: "invalid value" if its key has another type, else "error"."""
     is_other = str(refusal).startswith("WRONGTYPE")
     return FetchedRow(key, None, reason=INVALID_VALUE if is_other else ERROR)
 
 
 def no_retry() -> Any:
-    """Return how a client of Redis repeats requests: never."""
+    """Return the retry policy of redis-py that never retries."""
     no_backoff = require("redis.backoff", "live").NoBackoff()
     return require("redis.asyncio.retry", "live").Retry(no_backoff, 0)

@@ -1,4 +1,4 @@
-"""What may be written into a request: no value that is missing, none that is no text or number."""
+"""Which values a request can contain: text, numbers and dates, but no missing values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _WRITTEN = (str, int, float, Decimal, date, time, UUID, np.integer, np.floating,
 
 
 def unwritable(value: Any) -> str:
-    r"""Return the reason why a request cannot hold a value; "" if it can.
+    r"""Return the reason why a request cannot contain a value; "" if it can.
 
     Examples
     --------
@@ -39,7 +39,7 @@ def unwritable(value: Any) -> str:
 
 
 def is_unicode(text: str) -> bool:
-    """Return whether a text can be sent: bytes that are no UTF-8 cannot."""
+    """Return whether text can be encoded as UTF-8."""
     if text.isascii():
         return True
     try:
@@ -50,7 +50,7 @@ def is_unicode(text: str) -> bool:
 
 
 def unwritten(keys: Sequence[Key], values: Values) -> dict[int, str]:
-    """Return why requests cannot be made, by their place; empty in the usual case.
+    """Return the reasons of rows that cannot be requested, by position; usually none.
 
     Examples
     --------
@@ -70,5 +70,5 @@ def unwritten(keys: Sequence[Key], values: Values) -> dict[int, str]:
 
 
 def _are_ascii(column: Sequence[Any]) -> bool:
-    """Return whether all are plain text, as usual: that takes one look."""
+    """Return whether all values are ASCII text: a quick check for the usual case."""
     return set(map(type, column)) == {str} and "".join(column).isascii()

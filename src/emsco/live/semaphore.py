@@ -1,4 +1,4 @@
-"""Places for requests that run at the same time, first come, first served."""
+"""A semaphore with an adjustable limit, first come, first served."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Callable
 
 
 class AdjustableSemaphore:
-    """A limited number of places; the limit may change while callers wait.
+    """A semaphore whose limit may change while callers wait.
 
     Parameters
     ----------
     limit : callable
-        Returns how many places there are now.
+        Returns the current limit.
 
     Examples
     --------
@@ -48,7 +48,7 @@ class AdjustableSemaphore:
         try:
             await place
         except asyncio.CancelledError:
-            if place.done() and not place.cancelled():  # given just now: pass it on
+            if place.done() and not place.cancelled():  # acquired just now: pass it on
                 self._free()
             raise
 

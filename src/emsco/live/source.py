@@ -1,4 +1,4 @@
-"""The base of live sources: the terms of requests, and a client that makes them.
+"""The base class of live sources, and the protocol of their clients.
 
 A source is a frozen description that can be saved in a file. It opens a client, which holds the
 connections.
@@ -16,11 +16,11 @@ from typing import Any, Protocol
 from emsco.exceptions import SourcesError
 from emsco.live.fetch_result import FetchResult, Freshness, Key, Values
 
-APART = 10.0  # seconds that a paid request may take after its caller has left
+APART = 10.0  # seconds that a paid request may still take after its caller is gone
 
 
 class Client(Protocol):
-    """Protocol of an opened source, which fetches many keys at once and keeps its connections."""
+    """Protocol of an open source, which fetches many keys at once and holds the connections."""
 
     async def fetch(self, keys: Sequence[Key], values: Values) -> FetchResult:
         """Fetch the values of these keys.
@@ -32,8 +32,8 @@ class Client(Protocol):
         values : mapping of feature to sequence
             The values that requests may use besides the key, one per key.
 
-        The client of a source that `is_idempotent` takes a third argument, `token`: a text that is
-        the same if a request is repeated.
+        The client of a source that `is_idempotent` takes a third argument, `token`: a string that
+        is the same if a request is repeated.
 
         Raises
         ------
@@ -47,7 +47,7 @@ class Client(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class LiveSource(ABC):
-    """The base class of live sources: how a source is fetched, and on what terms.
+    """Base class of live sources, with the settings that all of them share.
 
     Parameters
     ----------
@@ -58,9 +58,9 @@ class LiveSource(ABC):
     concurrency : int, default=32
         The maximum number of simultaneous requests.
     breaker : int, default=5
-        The number of consecutive failures after which the source is not asked for a while.
+        The number of consecutive failures after which the source is not called for a while.
     ttl : float, default=None
-        The number of seconds for which an answer is kept for the next caller. None: it is not kept.
+        The number of seconds for which an answer is cached. None: it is not cached.
     max_age : float, default=None
         The maximum age of an answer, in seconds. None: no limit.
     max_skew : float, default=60.0
@@ -101,15 +101,15 @@ class LiveSource(ABC):
         if not isinstance(self.paid, bool):
             raise SourcesError(f"`paid` must be true or false, got {self.paid!r}.")
         if self.max_age is not None and not self.is_timed:
-            raise SourcesError("`max_age` needs `time_field`: how old is an answer without a time?")
+            raise SourcesError("`max_age` needs `time_field`, from which the age is computed.")
         if self.ttl is not None and self.max_age is not None and self.ttl > self.max_age:
             raise SourcesError(
-                f"`ttl` must be at most `max_age` = {self.max_age}, got {self.ttl}: a kept answer "
-                "would be too old."
+                f"`ttl` must be at most `max_age` = {self.max_age}, got {self.ttl}: a cached "
+                "answer would be too old."
             )
         if self.paid and self.retries and not self.is_idempotent:
             raise SourcesError(
-                "A source that is paid for is not asked again: leave out `retries`, or name an "
+                "Requests to a paid source are not repeated: omit `retries`, or set "
                 "`idempotency_header`."
             )
 
@@ -125,7 +125,7 @@ class LiveSource(ABC):
 
     @property
     def bills_timeouts(self) -> bool:
-        """Whether a request may be charged for that got no answer in time."""
+        """Whether a request that timed out may be charged."""
         return True
 
     @property
@@ -140,12 +140,12 @@ class LiveSource(ABC):
 
     @property
     def is_spelled(self) -> bool:
-        """Whether every value comes as text, so that numbers are spelled out."""
+        """Whether every value comes as text, numbers included."""
         return False
 
     @property
     def most_retries(self) -> int:
-        """How often a failed request is repeated."""
+        """The maximum number of times that a failed request is repeated."""
         if self.retries is not None:
             return int(self.retries)
         return 0 if self.paid else 1
@@ -161,9 +161,9 @@ class LiveSource(ABC):
         """The features that a request uses, besides the key."""
 
     def refused(self, keys: Sequence[Key], values: Values) -> dict[int, str]:
-        """Return why rows cannot be asked for, by their place: nothing is paid for these.
+        """Return the reasons of rows that cannot be requested, by position; they cost nothing.
 
-        By default, every row can be.
+        By default, every row can be requested.
         """
         del keys, values
         return {}
@@ -173,8 +173,8 @@ class LiveSource(ABC):
         """Return a client that fetches these features."""
 
 
-_LEAST_SECRET = 16  # bytes: shorter ones can be tried out
-_MOST_ROWS = 10_000  # databases bind some ten thousands of values at most
+_LEAST_SECRET = 16  # bytes; a shorter secret can be guessed
+_MOST_ROWS = 10_000  # databases allow some ten thousand bound values per query
 _LEAST = {"timeout": 0, "retries": 0, "concurrency": 1, "breaker": 1, "ttl": 0, "max_age": 0,
           "max_skew": 0, "max_spend": 0}  # fmt: skip
 _ABOVE = ("timeout", "ttl", "max_age")
@@ -183,7 +183,7 @@ _WHOLE = ("retries", "concurrency", "breaker")
 
 
 def from_environment(variable: str) -> str:
-    """Read an address or a secret from an environment variable."""
+    """Read a URL or a secret from an environment variable."""
     value = os.environ.get(variable)
     if not value:
         raise SourcesError(f"The environment variable {variable} is not set.")
@@ -191,20 +191,22 @@ def from_environment(variable: str) -> str:
 
 
 def long_secret(variable: str) -> bytes:
-    """Read a secret that hides keys, and refuse one that could be guessed."""
+    """Read the secret for the HMAC of keys; raise an error if it is too short."""
     secret = from_environment(variable).encode("utf-8", "surrogateescape")
     if len(secret) < _LEAST_SECRET:
         raise SourcesError(
             f"The environment variable {variable} must have at least {_LEAST_SECRET} bytes; "
-            "`openssl rand -hex 32` makes such a secret."
+            "`openssl rand -hex 32` generates such a secret."
         )
     return secret
 
 
 def address_of(url: str | None, url_env: str | None) -> str:
-    """Return the address, as given or from the environment variable."""
+    """Return the URL, from the argument or from the environment variable."""
     if (url is None) == (url_env is None):
-        raise SourcesError("Give `url_env`, the environment variable that holds the address.")
+        raise SourcesError(
+            "Set exactly one of `url` and `url_env`, the environment variable that holds the URL."
+        )
     return url if url is not None else from_environment(str(url_env))
 
 
@@ -213,5 +215,5 @@ def fields_of(fields: Any, features: Sequence[str]) -> dict[str, str]:
     named = dict(fields or {})
     unknown = [feature for feature in named if feature not in features]
     if unknown:
-        raise SourcesError(f"`fields` names {unknown[0]!r}, which the source does not yield.")
+        raise SourcesError(f"`fields` names {unknown[0]!r}, which is not a feature of the source.")
     return {feature: named.get(feature, feature) for feature in features}

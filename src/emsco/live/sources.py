@@ -1,4 +1,4 @@
-"""How each source of the costs is fetched, and the file that describes it."""
+"""The live source for each source of the costs, and the TOML file that configures them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ KINDS: Mapping[str, type[LiveSource]] = MappingProxyType(
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 _DURATIONS = ("timeout", "ttl", "max_age", "max_skew")
-# What a file must not hold: it is copied, committed and mailed.
+# Fields that a file must not contain: files get copied, committed and mailed.
 _SECRETS = {
     RedisSource: {"url": "url_env"},
     SQLSource: {"url": "url_env"},
@@ -37,12 +37,12 @@ _SECRETS = {
 
 
 class Sources(Mapping[str, LiveSource]):
-    """How each source of the costs is fetched, by its name.
+    """Live sources by name: how each source of the costs is fetched.
 
     Parameters
     ----------
     sources : mapping of str to source
-        `CallableSource`, `RedisSource`, `SQLSource`, `HTTPSource`, or your own kind of source.
+        `CallableSource`, `RedisSource`, `SQLSource`, `HTTPSource`, or a custom source.
 
     Examples
     --------
@@ -82,9 +82,9 @@ class Sources(Mapping[str, LiveSource]):
         return f"Sources({self._sources!r})"
 
     def check(self, costs: Costs, bought: Sequence[str] | None = None) -> None:
-        """Raise an error if a source is unknown to the costs, or one that is bought is missing.
+        """Raise an error if a source is not in the costs, or if one that is bought is missing.
 
-        `bought` names the sources that a cascade buys. None: all of them.
+        `bought` lists the sources that a cascade buys. None: all of them.
         """
         unknown = [name for name in self if name not in costs.names]
         if unknown:
@@ -94,20 +94,20 @@ class Sources(Mapping[str, LiveSource]):
         needed = costs.names if bought is None else bought
         lacking = [name for name in needed if name not in self]
         if lacking:
-            raise SourcesError(f"It is not said how to fetch {quoted(lacking)}.")
+            raise SourcesError(f"No live source is configured for {quoted(lacking)}.")
         prices = {source.name: source.cost for source in costs.sources}
         for name, source in self.items():
-            tells = getattr(source, "price_field", None) is not None
-            if tells and source.max_spend is not None and not prices[name]:
+            has_price_field = getattr(source, "price_field", None) is not None
+            if has_price_field and source.max_spend is not None and not prices[name]:
                 raise SourcesError(
-                    f"Source {name!r} has a limit, `max_spend`, and its answers tell what they "
-                    "cost: money must be held before they come. Give it a price above 0 in the "
-                    "costs, the highest that an answer has."
+                    f"Source {name!r} has `max_spend` and `price_field`, so its price in the costs "
+                    "must be above 0, because money is reserved before an answer states its "
+                    "price; set it to the highest price of an answer."
                 )
 
     @classmethod
     def from_toml(cls, path: str | os.PathLike[str]) -> Sources:
-        """Read sources from a file, which names environment variables for addresses and secrets.
+        """Read sources from a file, which names environment variables for URLs and secrets.
 
         The file has one table per source::
 
@@ -161,32 +161,32 @@ def _source_from(name: str, table: Any) -> LiveSource:
     for literal, variable in _SECRETS[made].items():
         if literal in table:
             raise SourcesError(
-                f"{where} must not hold `{literal}`: name the environment variable that does, by "
-                f"`{variable}`."
+                f"{where} must not contain `{literal}`: put it into an environment variable and "
+                f"name that in `{variable}`."
             )
     named = {field.name: field for field in fields(made)}
     refuse_unknown_keys(table, ["kind", *named], where, SourcesError)
-    given = {key: _value(key, value, where) for key, value in table.items() if key != "kind"}
+    params = {key: _value(key, value, where) for key, value in table.items() if key != "kind"}
     needed = [n for n, f in named.items() if f.default is MISSING and f.default_factory is MISSING]
     for need in needed:
-        if need not in given:
-            raise SourcesError(f"{where} lacks `{need}`.")
+        if need not in params:
+            raise SourcesError(f"{where} must have `{need}`.")
     try:
-        return made(**given)
+        return made(**params)
     except SourcesError as error:
         raise SourcesError(f"{where}: {error}") from None
 
 
 def _value(key: str, value: Any, where: str) -> Any:
-    """Check the type of a value, by what its name is for."""
+    """Check the type of the value of a field, and convert durations to seconds."""
     if key in _DURATIONS:
         return _seconds(key, value, where)
     if key in _TEXTS and not isinstance(value, str):
-        raise SourcesError(f"{where}: `{key}` must be a text, got {value!r}.")
+        raise SourcesError(f"{where}: `{key}` must be a string, got {value!r}.")
     if key in _TABLES and not (
         isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
     ):
-        raise SourcesError(f"{where}: `{key}` must be a table of texts, got {value!r}.")
+        raise SourcesError(f"{where}: `{key}` must be a table of strings, got {value!r}.")
     if key == "billed" and not isinstance(value, list):
         raise SourcesError(f"{where}: `billed` must be a list, got {value!r}.")
     if key == "batch" and not isinstance(value, bool):
@@ -207,16 +207,17 @@ def _seconds(key: str, value: Any, where: str) -> float:
     elif isinstance(value, int | float) and not isinstance(value, bool):
         return float(value)
     raise SourcesError(
-        f"{where}: `{key}` must be seconds, or a text such as '300ms' or '7d', got {value!r}."
+        f"{where}: `{key}` must be a number of seconds, or a string such as '300ms' or '7d', got "
+        f"{value!r}."
     )
 
 
 def _table_of(name: str, source: LiveSource) -> str:
-    """Write one source; what is as by default is left out."""
+    """Write one source as TOML, without the fields that have their default value."""
     kinds = [kind for kind, made in KINDS.items() if type(source) is made]
     if not kinds:
-        what = "a Python function" if isinstance(source, CallableSource) else "of your own"
-        raise SourcesError(f"Source {name!r} is {what}, which no file can hold.")
+        what = "a Python function" if isinstance(source, CallableSource) else "a custom source"
+        raise SourcesError(f"Source {name!r} is {what}, which cannot be written to a file.")
     secrets = _SECRETS[KINDS[kinds[0]]]
     lines = [f"[{toml_key(name)}]", f"kind = {toml_value(kinds[0])}"]
     own_first = sorted(fields(source), key=lambda field: field.name in _TERMS)
@@ -226,7 +227,7 @@ def _table_of(name: str, source: LiveSource) -> str:
             continue
         if field.name in secrets:
             raise SourcesError(
-                f"Source {name!r} holds `{field.name}`, which no file may hold; use "
+                f"Source {name!r} has `{field.name}`, which must not be written to a file; use "
                 f"`{secrets[field.name]}`."
             )
         if field.name in _DURATIONS:

@@ -1,4 +1,4 @@
-"""Sources in a database, with one query for all keys and bound values."""
+"""SQL sources, with one query for all keys and bound values."""
 
 from __future__ import annotations
 
@@ -34,16 +34,16 @@ class SQLSource(LiveSource):
     query : str
         A query with `IN :keys`, such as "SELECT id, dns_record FROM dns WHERE id IN :keys". Other
         names after a colon are features, as in `region IN :region`. Rows are matched by these too,
-        if the result has columns of the same names; if not, each of their values is asked for by a
-        query of its own.
+        if the result has columns of the same names; if not, there is a separate query for each of
+        their values.
     key_field : str
         The column of the result that repeats the key. It is compared byte for byte, even if the
         database ignores case or trailing spaces.
     url_env : str, default=None
-        The environment variable that holds the address, with an async driver:
+        The environment variable that holds the URL, with an async driver:
         postgresql+asyncpg://, mysql+asyncmy://, sqlite+aiosqlite://.
     url : str, default=None
-        The address itself; only possible in Python, not in a file.
+        The URL itself; only possible in Python, not in a file.
     fields : mapping of feature to column, default=None
         The columns whose names differ from the features.
     time_field : str, default=None
@@ -59,7 +59,7 @@ class SQLSource(LiveSource):
     def __post_init__(self) -> None:
         super().__post_init__()
         if KEYS not in self._bound:
-            raise SourcesError(f"`query` must ask for `IN :{KEYS}`, got {self.query!r}.")
+            raise SourcesError(f"`query` must contain `IN :{KEYS}`, got {self.query!r}.")
 
     @property
     def _bound(self) -> frozenset[str]:
@@ -71,7 +71,7 @@ class SQLSource(LiveSource):
         return self._bound - {KEYS}
 
     def refused(self, keys: Sequence[Key], values: Values) -> dict[int, str]:
-        """Return why rows cannot be asked for, by their place."""
+        """Return the reasons of rows that cannot be requested, by position."""
         return unwritten(keys, values)
 
     def open(self, features: Sequence[str]) -> SQLClient:
@@ -85,12 +85,12 @@ class SQLClient:
     def __init__(self, source: SQLSource, features: Sequence[str]) -> None:
         sqlalchemy = require("sqlalchemy", "live")
         engines = require("sqlalchemy.ext.asyncio", "live")
-        quieten("asyncmy")  # its warnings show rows
+        quieten("asyncmy")  # its warnings contain rows
         self._source = source
         self._ending: set[asyncio.Task[None]] = set()
         self._fields = fields_of(source.fields, features)
         self._needs = sorted(source.needs)
-        self._echoed: list[str] | None = None  # needs that the result repeats, once it is known
+        self._echoed: list[str] | None = None  # needs that the result repeats, once known
         self._data_error = sqlalchemy.exc.DataError
         lists = [sqlalchemy.bindparam(name, expanding=True) for name in (KEYS, *source.needs)]
         self._query = sqlalchemy.text(source.query).bindparams(*lists)
@@ -101,19 +101,19 @@ class SQLClient:
                 poolclass=sqlalchemy.AsyncAdaptedQueuePool,  # for SQLite too
                 pool_size=source.concurrency,
                 max_overflow=0,
-                hide_parameters=True,  # keys are personal data, also in the text of an error
+                hide_parameters=True,  # keys are personal data, also in error messages
                 isolation_level="AUTOCOMMIT",  # one statement that reads needs no transaction
                 pool_reset_on_return=None,  # so there is nothing to roll back
             )
-            # SQLite runs in a thread, which nothing interrupts: its query is waited for.
+            # SQLite runs in a thread, which cannot be interrupted: its query is awaited.
             self._is_in_thread = self._engine.dialect.name == "sqlite"
-            # MariaDB reads a column of text as numbers where it is compared with one: every word is
-            # 0. It compares a column of numbers with spelled numbers as numbers too.
+            # MariaDB converts a text column to numbers when it is compared with a number: every
+            # word becomes 0. So values are sent as text, which also works for numeric columns.
             self._is_spelled = self._engine.dialect.name in ("mysql", "mariadb")
-        except (sqlalchemy.exc.SQLAlchemyError, ValueError, ImportError):  # may show the address
+        except (sqlalchemy.exc.SQLAlchemyError, ValueError, ImportError):  # may show the URL
             raise SourcesError(
-                "The address of a database cannot be used; it must name an async driver that is "
-                "installed, as in postgresql+asyncpg://user@host/database."
+                "The database URL cannot be used; it must name an installed async driver, as in "
+                "postgresql+asyncpg://user@host/database."
             ) from None
 
     async def fetch(self, keys: Sequence[Key], values: Values) -> FetchResult:
@@ -123,18 +123,18 @@ class SQLClient:
                 found = await self._ask(keys, values) if len(keys) else []
         except (SourcesError, UnbilledError):
             raise
-        except Exception as error:  # whose text may show keys
+        except Exception as error:  # its message may contain keys
             if self._is_of_data(error):
                 raise InvalidKeyError("The database cannot read a key.") from None
             raise ConnectionError(f"The query failed: {type(error).__name__}.") from None
         features, timed = list(self._fields), self._source.is_timed
-        if self._needs:  # a row is known by all that it was asked with
+        if self._needs:  # a row is identified by its key and these values
             used = zip(*(map(_spelled, values[name]) for name in self._needs), strict=True)
             keys = [(key_text(key), *row) for key, row in zip(keys, used, strict=True)]
         return match(keys, found, features, self._source.freshness, timed=timed)
 
     def _is_of_data(self, error: Exception) -> bool:
-        """Return whether a query failed by what it was asked with, and not by the database."""
+        """Return whether a query failed because of its values, not because of the database."""
         state = str(getattr(getattr(error, "orig", None), "sqlstate", None) or "")
         wrong = (self._data_error, OverflowError, UnicodeError)
         return state.startswith("22") or isinstance(error, wrong)
@@ -145,8 +145,8 @@ class SQLClient:
         try:
             found = await asyncio.shield(asking)
         except BaseException as error:
-            # Cancelled or failed: what is still on its way must not reach the next caller.
-            if isinstance(error, Exception) and self._is_of_data(error):  # it was answered
+            # Cancelled or failed: a pending result must not reach the next caller.
+            if isinstance(error, Exception) and self._is_of_data(error):  # nothing is pending
                 self._keep(asyncio.ensure_future(connection.close()))
                 raise
             if not self._is_in_thread:
@@ -159,10 +159,10 @@ class SQLClient:
     async def _ask_parts(
         self, connection: Any, keys: Sequence[Key], values: Values
     ) -> list[FetchedRow]:
-        """Ask for all rows at once that need the same values, beside those that rows repeat."""
+        """Make one query for all rows that share the values that the result does not repeat."""
         found: list[FetchedRow] = []
         places = range(len(keys))
-        if self._echoed is None and self._needs:  # the first row tells what the result repeats
+        if self._echoed is None and self._needs:  # the first row shows what the result repeats
             found += await self._ask_part(connection, keys, values, places[:1], self._needs)
             places = places[1:]
         apart = [name for name in self._needs if name not in (self._echoed or ())]
@@ -181,16 +181,16 @@ class SQLClient:
         places: Sequence[int],
         apart: Sequence[str],
     ) -> list[FetchedRow]:
-        """Ask for rows that have the same values of some features."""
+        """Query rows that share their values of some features."""
         bound = {name: list(dict.fromkeys(values[name][i] for i in places)) for name in self._needs}
         bound[KEYS] = [keys[i] for i in places]
         alike = {name: values[name][places[0]] for name in apart}
         found = await self._execute(connection, bound, alike)
         if len(places) == len(keys):
             return found
-        # A database may take rows for each other that another query of this call asks for.
-        asked = set(map(key_text, bound[KEYS]))
-        return [answer for answer in found if answer.key is not None and answer.key[0] in asked]
+        # A database that ignores case, say, may return rows that another query of this call needs.
+        own = set(map(key_text, bound[KEYS]))
+        return [answer for answer in found if answer.key is not None and answer.key[0] in own]
 
     async def _execute(
         self, connection: Any, bound: dict[str, list[Any]], apart: Mapping[str, Any]
@@ -204,7 +204,7 @@ class SQLClient:
         return [self._answer(row, apart) for row in result.mappings()]
 
     async def _connect(self) -> Any:
-        """Take a connection; one that is opened for a caller who has left is closed again."""
+        """Take a connection; close it again if its caller is gone by then."""
         opening = asyncio.ensure_future(self._open())
         try:
             return await asyncio.shield(opening)
@@ -215,11 +215,11 @@ class SQLClient:
     async def _open(self) -> Any:
         try:
             return await self._engine.connect()
-        except Exception as error:  # whose text may show the address
+        except Exception as error:  # its message may contain the URL
             raise UnbilledError(f"The query failed: {type(error).__name__}.") from None
 
     def _keep(self, task: asyncio.Task[None]) -> asyncio.Task[None]:
-        """Hold a task until it is done: the loop itself holds none."""
+        """Keep a reference to a task until it is done, as the event loop has only weak ones."""
         self._ending.add(task)
         task.add_done_callback(self._ending.discard)
         return task
@@ -228,7 +228,7 @@ class SQLClient:
         lacking = [name for name in self._fields.values() if name not in row]
         if self._source.key_field not in row or lacking:
             wanted = [self._source.key_field, *lacking]
-            raise SourcesError(f"The query gives no column {wanted[-1]!r}.")
+            raise SourcesError(f"The query must return a column {wanted[-1]!r}.")
         record = {feature: _plain(row[column]) for feature, column in self._fields.items()}
         moment = row.get(self._source.time_field) if self._source.time_field else None
         key = row[self._source.key_field]
@@ -244,7 +244,7 @@ class SQLClient:
 
 
 async def _drop(connection: Any, asking: asyncio.Task[Any]) -> None:
-    """Close a connection for good, as soon as nothing runs on it."""
+    """Discard a connection as soon as nothing runs on it."""
     await asyncio.gather(asking, return_exceptions=True)
     await connection.invalidate()
     await connection.close()
@@ -256,7 +256,7 @@ async def _close_opened(opening: asyncio.Task[Any]) -> None:
 
 
 def _spelled(value: Any) -> str:
-    """Spell a value, a whole number without a fraction however it is held."""
+    """Return a value as text; a whole number gets no fraction, whatever its type."""
     is_broken = isinstance(value, float | Decimal | np.floating) and isfinite(value)
     if is_broken and value == value // 1:
         value = int(value)

@@ -19,8 +19,8 @@ _NAME = re.compile(r"\{([^{}]*)\}")
 class Template:
     """A text with names in braces.
 
-    Braces hold only a name: no attributes, formats or escapes. A value can therefore never affect
-    anything but its own place.
+    Braces contain only a name: no attributes, formats or escapes. So a value can never affect
+    anything but its own position.
 
     Examples
     --------
@@ -42,13 +42,13 @@ class Template:
         """Parse a text; `what` names it in error messages."""
         parts = _NAME.split(text)
         if any(brace in part for part in parts[::2] for brace in "{}"):
-            raise SourcesError(f"`{what}` has a brace without its partner: {text!r}.")
+            raise SourcesError(f"`{what}` must not have an unmatched brace, got {text!r}.")
         names = tuple(parts[1::2])
         bad = [name for name in names if not name or set(name) & set(".[]!:")]
         if bad:
-            raise SourcesError(f"`{what}` must hold names alone in braces, got {bad[0]!r}.")
+            raise SourcesError(f"`{what}` must have only names in braces, got {bad[0]!r}.")
         if "" in parts[2:-1:2]:
-            raise SourcesError(f"`{what}` must have a text between two names, got {text!r}.")
+            raise SourcesError(f"`{what}` must have text between two names, got {text!r}.")
         return cls(text, tuple(parts[::2]), names)
 
     def fill(self, values: Mapping[str, Any], encode: Callable[[str], str]) -> str:
@@ -61,10 +61,10 @@ class Template:
     def unfilled(
         self, keys: Sequence[Key], values: Values, encode: Callable[[str], str]
     ) -> dict[int, str]:
-        """Return why requests cannot be made, by their place; empty in the usual case.
+        """Return the reasons of rows that cannot be requested, by position; usually none.
 
-        A value cannot be filled in that is none, or in which the text between two names begins or
-        ends anew: two requests would have one address.
+        A value cannot be filled in if it is missing, or if it makes the text between two names
+        ambiguous: two different requests would look the same.
 
         Examples
         --------
@@ -73,8 +73,8 @@ class Template:
         >>> template.unfilled(["1:5", "5", "7"], {"region": ["eu", "eu:1", "eu"]}, str)
         {0: 'invalid key', 1: 'invalid key'}
         """
-        given = {name: keys if name == "key" else values[name] for name in self.names}
-        found = unwritten(given.pop("key", ()), given)
+        columns = {name: keys if name == "key" else values[name] for name in self.names}
+        found = unwritten(columns.pop("key", ()), columns)
         if len(self.names) > 1:
             for i in range(len(keys)):
                 if i not in found and not self._is_plain(i, keys, values, encode):
@@ -84,7 +84,7 @@ class Template:
     def _is_plain(
         self, row: int, keys: Sequence[Key], values: Values, encode: Callable[[str], str]
     ) -> bool:
-        """Return whether the text between two names is found nowhere but between them."""
+        """Return whether the text between two names occurs nowhere else."""
         filled = [
             encode(str(as_text(keys[row] if name == "key" else values[name][row])))
             for name in self.names

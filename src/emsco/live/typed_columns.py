@@ -1,4 +1,4 @@
-"""Columns of what sources gave: values of the type that training had, and no others."""
+"""Convert fetched values to columns, and find values of another type than in training."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BOOLEANS = (bool, np.bool_)
 def to_column(
     values: list[Any], reader: ColumnReader | None, *, spelled: bool = False
 ) -> tuple[NDArray[Any], list[int]]:
-    """Return values as a column, and the places of those with another type than training had.
+    """Return values as a column, and the positions of those of another type than in training.
 
     Parameters
     ----------
@@ -31,7 +31,7 @@ def to_column(
     reader : ColumnReader or None
         How the column is read. None: no stage reads it.
     spelled : bool, default=False
-        Whether the source gives numbers as text. If not, a text is no number.
+        Whether the source gives numbers as text. If not, text is not accepted as a number.
 
     Examples
     --------
@@ -61,15 +61,15 @@ def to_column(
         others = [i for i, v in enumerate(values) if is_number(v) and not is_missing(v)]
     others = sorted({*others, *booleans})
     column = np.empty(len(values), dtype=object)
-    for i, value in enumerate(values):  # one by one: a list is a value like any other
+    for i, value in enumerate(values):  # one by one, because a value may be a list
         column[i] = value
     return column, others
 
 
 def to_numbers(columns: list[list[Any]], *, spelled: bool = False) -> NDArray[np.float64] | None:
-    """Return columns of numbers as the rows of one matrix; None where some value is no number.
+    """Return columns of numbers as the rows of one matrix; None if some value is not a number.
 
-    That is the usual case, and reading column by column takes longer than deciding a row.
+    This is a fast path for the usual case: converting single columns takes longer than deciding.
 
     Examples
     --------
@@ -84,7 +84,7 @@ def to_numbers(columns: list[list[Any]], *, spelled: bool = False) -> NDArray[np
     try:
         if types <= {float, int}:
             return np.array(columns, dtype=np.float64)
-        # Python reads 1_000 as a number, and nobody else does.
+        # Python reads 1_000 as a number, which other programs do not.
         if spelled and types == {bytes} and not any(b"_" in b" ".join(c) for c in columns):
             return np.array([[*map(float, column)] for column in columns])
     except (ValueError, OverflowError):
@@ -93,14 +93,14 @@ def to_numbers(columns: list[list[Any]], *, spelled: bool = False) -> NDArray[np
 
 
 def _numbers(values: list[Any], *, spelled: bool) -> NDArray[np.float64] | None:
-    """Read numbers, and numbers spelled in bytes; None where some value is neither."""
+    """Read numbers, and numbers as text in bytes; None if some value is neither."""
     types = set(map(type, values))
     try:
         if all(map(_is_of_numbers, types - {NoneType})):
             if NoneType in types:
                 values = [nan if value is None else value for value in values]
             return np.array(values, dtype=np.float64)
-        # Python reads 1_000 as a number, and nobody else does.
+        # Python reads 1_000 as a number, which other programs do not.
         if spelled and types == {bytes} and b"_" not in b" ".join(values):
             return np.array([*map(float, values)])
     except (ValueError, OverflowError):

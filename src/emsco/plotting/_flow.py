@@ -159,8 +159,8 @@ class FlowDisplay:
         # The text below the stages must not take room from the bands.
         below = max(len(self._bought(stage).splitlines()) for stage in range(n_stages))
         title = self._title()
-        told = max(self._told(way).count("\n") for way in self.exits)
-        height = max(4.6, 2.0 + (0.1 + 0.4 * told) * len(self.exits))
+        n_lines = max(self._exit_text(way).count("\n") for way in self.exits)
+        height = max(4.6, 2.0 + (0.1 + 0.4 * n_lines) * len(self.exits))
         height += 0.2 * max(0, below - 3) + LINE * title.count("\n")
         self.figure_, self.ax_ = axes(ax, 4.6 + 1.5 * n_stages, height)
         total = sum(way.rows for way in self.exits)
@@ -210,14 +210,14 @@ class FlowDisplay:
         text = self.ax_.text(
             end + 0.05,
             to - height / 2,
-            plain(self._told(way)),
+            plain(self._exit_text(way)),
             va="center",
             color=INK,
             linespacing=1.3,
         )
         self.texts_.append(text)
 
-    def _told(self, way: Exit) -> str:
+    def _exit_text(self, way: Exit) -> str:
         """Return the text of an exit: its rows, their cost, and its share of each class."""
         paid = money(way.cost, self.costs.unit)
         total = sum(each.rows for each in self.exits)
@@ -252,12 +252,12 @@ class FlowDisplay:
         cost = sum(way.rows * way.cost for way in self.exits) / total
         review = 0.0 if self.costs.review is None else self.costs.review.cost
         paid = money_of(cost, coverage, self.costs.unit, review)
-        told, first = self.evaluation, f"{total:,} rows, coverage {coverage:.3f}"
-        if told is not None:
-            first += f", accuracy {told.accuracy:.3f}"
+        evaluation, first = self.evaluation, f"{total:,} rows, coverage {coverage:.3f}"
+        if evaluation is not None:
+            first += f", accuracy {evaluation.accuracy:.3f}"
         elif not review:
             return f"{first}, cost {paid}"
-        return "\n".join([first, f"cost {paid}", *(class_lines(told) if told else [])])
+        return "\n".join([first, f"cost {paid}", *(class_lines(evaluation) if evaluation else [])])
 
     def _annotate(self, title: str, end: float) -> None:
         n_stages = len(self.stages)

@@ -220,8 +220,8 @@ class FrontDisplay:
         marked = []
         if self.chosen is not None:
             star = {"marker": "*", "s": 260, "c": RED, "linewidths": 1.0}
-            told = "\n".join([self._figures("chosen", self.chosen), *class_lines(self.chosen)])
-            marked.append((told, self.chosen, star))
+            text = "\n".join([self._figures("chosen", self.chosen), *class_lines(self.chosen)])
+            marked.append((text, self.chosen, star))
         for (name, evaluation), marker in zip(self.references.items(), cycle("sDv^"), strict=False):
             hollow = {"marker": marker, "s": 60, "c": "white", "linewidths": 1.6}
             marked.append((self._figures(name, evaluation), evaluation, hollow))
@@ -230,16 +230,16 @@ class FrontDisplay:
     def _figures(self, name: str, evaluation: Evaluation) -> str:
         accuracy, coverage = evaluation.accuracy, evaluation.coverage
         paid = money_of(evaluation.cost, coverage, self.unit, self.review)
-        told = f"{name}: accuracy {accuracy:.3f}, coverage {coverage:.3f}"
-        return f"{told}, cost {paid}" if not self.review else f"{told}\ncost {paid}"
+        text = f"{name}: accuracy {accuracy:.3f}, coverage {coverage:.3f}"
+        return f"{text}, cost {paid}" if not self.review else f"{text}\ncost {paid}"
 
     def _mark(self, marked: list[tuple[str, Evaluation, dict[str, Any]]]) -> None:
         """Mark the chosen candidate and the references, and show their figures above the axes."""
-        for told, evaluation, style in marked:
+        for text, evaluation, style in marked:
             self.ax_.scatter(
                 [evaluation.cost],
                 [evaluation.accuracy],
-                label=plain(told),
+                label=plain(text),
                 edgecolors=INK,
                 zorder=3,
                 clip_on=False,

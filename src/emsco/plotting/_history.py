@@ -130,11 +130,11 @@ class HistoryDisplay:
         close = min([(b[0] - a[0]) * letters for a, b in pairwise(named)], default=_LETTERS)
         turned = 90 if max(len(name) for _, name in named) + 1 > close else 0
         if turned:
-            kept = [*named[:1]]
+            apart = [*named[:1]]
             for at, name in named[1:]:
-                if (at - kept[-1][0]) * letters >= _LINE:
-                    kept.append((at, name))
-            named = kept
+                if (at - apart[-1][0]) * letters >= _LINE:
+                    apart.append((at, name))
+            named = apart
         above.set_xticks([at for at, _ in named], [plain(name) for _, name in named])
         above.tick_params(length=0, labelrotation=turned)
         above.set_xlabel("threshold")
@@ -144,11 +144,11 @@ class HistoryDisplay:
 
 def _runs(history: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
     """Divide a history into runs of one threshold each, in which the count of designs grows."""
-    told = [entry for entry in history if {"designs", "hypervolume"} <= entry.keys()]
-    if not told:
+    entries = [entry for entry in history if {"designs", "hypervolume"} <= entry.keys()]
+    if not entries:
         raise SearchError("The history has no entries with `designs` and `hypervolume` to draw.")
-    runs = [[told[0]]]
-    for before, entry in pairwise(told):
+    runs = [[entries[0]]]
+    for before, entry in pairwise(entries):
         same = entry.get("threshold") == before.get("threshold")
         if same and entry["designs"] >= before["designs"]:
             runs[-1].append(entry)

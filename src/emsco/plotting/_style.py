@@ -76,8 +76,8 @@ def money_of(cost: float, coverage: float, unit: str, review: float) -> str:
     if not review:
         return money(cost, unit)
     reviewed = review * (1 - coverage)
-    told = f"{cell(float(cost))} for sources + {cell(reviewed)} for review"
-    return f"{told} = {money(cost + reviewed, unit)}"
+    parts = f"{cell(float(cost))} for sources + {cell(reviewed)} for review"
+    return f"{parts} = {money(cost + reviewed, unit)}"
 
 
 def class_lines(evaluation: Evaluation) -> list[str]:

@@ -86,9 +86,9 @@ def _load(reference: Any) -> TaskInput:
         try:
             job: TaskInput = ray.get(reference)
         except ray.exceptions.RaySystemError as error:
-            told = str(error).partition("\n")[0].removeprefix("System error: ")
+            reason = str(error).partition("\n")[0].removeprefix("System error: ")
             raise EngineError(
-                f"A worker of the Ray cluster cannot load what it was sent: {told}. Install the "
+                f"A worker of the Ray cluster cannot load what it was sent: {reason}. Install the "
                 "modules of your own classifiers and functions on every node."
             ) from error
         _refuse_others(job.versions)

@@ -44,9 +44,9 @@ def join(address: str | None, n_workers: int | None) -> bool:
         with _route(ray, address):
             ray.init(address, log_to_driver=False, logging_level="ERROR")
     except (ConnectionError, RuntimeError, ValueError, OSError) as error:
-        told = str(error).strip().partition("\n")[0].rstrip(".")
+        reason = str(error).strip().partition("\n")[0].rstrip(".")
         raise EngineError(
-            f"There is no Ray cluster at {address!r}: {told}. Start one with `ray start --head`, "
+            f"There is no Ray cluster at {address!r}: {reason}. Start one with `ray start --head`, "
             "or give no address to start one on this machine."
         ) from error
     return True

@@ -95,8 +95,8 @@ class RayEngine:
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the connection: a copy connects by itself."""
-        kept = ("n_jobs", "address", "retries", "patience")
-        return {name: getattr(self, name) for name in kept}
+        names = ("n_jobs", "address", "retries", "patience")
+        return {name: getattr(self, name) for name in names}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(**state)  # type: ignore[misc]
@@ -150,8 +150,8 @@ class RayEngine:
                 while begun < len(chunks) and len(waiting) < most:
                     size = self._size(len(chunks) - begun, n_workers)
                     places = range(begun, min(begun + size, len(chunks)))
-                    given = [chunks[place] for place in places]
-                    waiting[self._task.remote([reference], given)] = places
+                    batch = [chunks[place] for place in places]
+                    waiting[self._task.remote([reference], batch)] = places
                     begun = places.stop
                 finished = self._next(ray, list(waiting))
                 places = waiting.pop(finished)
@@ -221,9 +221,9 @@ class RayEngine:
             outcome: TaskResult | TaskFailure = ray.get(finished)
         except ray.exceptions.RayError as error:
             # What a function raises comes as Failed, so this is about the cluster.
-            told = str(error).strip().partition("\n")[0]
+            reason = str(error).strip().partition("\n")[0]
             raise EngineError(
-                f"Ray gave up a task ({type(error).__name__}: {told}). If a worker died "
+                f"Ray gave up a task ({type(error).__name__}: {reason}). If a worker died "
                 f"{self.retries + 1} times, the function needs more memory than a node has, or "
                 "crashes; if a module is missing, install it on every node."
             ) from error

@@ -36,9 +36,9 @@ class Folder:
                 system, path = pyarrow.fs.LocalFileSystem(), os.path.abspath(out)
             system.create_dir(path, recursive=True)
         except (OSError, ValueError) as error:
-            shown = "That URL" if is_url(out) else os.fspath(out)  # a URL may hold keys
+            target = "That URL" if is_url(out) else os.fspath(out)  # a URL may hold keys
             why = str(error).rstrip(".")
-            raise ArtifactError(f"{shown} cannot be a folder to write to: {why}.") from error
+            raise ArtifactError(f"{target} cannot be a folder to write to: {why}.") from error
         return cls(system, path)
 
     def names(self) -> set[str]:

@@ -165,8 +165,8 @@ def _score(piece: Piece, order: _Order) -> tuple[int, int, float]:
             batches += decide_batches(order.decider, part, keep=order.keep, first_row=row)
             row += part.n_rows
     except ValuesError as error:
-        told = f"{piece.path}: {error}"
-        raise ValuesError(told, row=error.row, column=error.column) from error
+        message = f"{piece.path}: {error}"
+        raise ValuesError(message, row=error.row, column=error.column) from error
     if version_of(piece.parts[0]) != piece.version:
         raise ArtifactError(
             f"{piece.path} was changed while it was read; run the command again when it is at rest."

@@ -56,8 +56,8 @@ def plan(parts: Sequence[DatasetPart], digest: str, keep: Sequence[str]) -> list
         for some in _gathered(inside):
             first_row = some[0].first_row - start
             n_rows = sum(part.n_rows for part in some)
-            told = (_FORMAT, path, version, str(first_row), str(n_rows), digest, *keep)
-            hashed = sha256("\0".join(told).encode()).hexdigest()[:16]
+            identity = (_FORMAT, path, version, str(first_row), str(n_rows), digest, *keep)
+            hashed = sha256("\0".join(identity).encode()).hexdigest()[:16]
             stem = PurePosixPath(path).stem[:80]
             name = f"{stem}-{first_row:012d}-{n_rows}-{hashed}.parquet"
             pieces.append(Piece(tuple(some), version, first_row, name))
@@ -79,8 +79,8 @@ def version_of(part: DatasetPart) -> str:
         )
     try:
         with system.open_input_stream(part.path) as stream:
-            told: dict[Any, Any] = stream.metadata() or {}
-        for name, value in told.items():
+            metadata: dict[Any, Any] = stream.metadata() or {}
+        for name, value in metadata.items():
             if _text(name).lower() == "etag":
                 return f"etag {_text(value)}"
         info = system.get_file_info(part.path)

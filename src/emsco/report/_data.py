@@ -41,11 +41,12 @@ def page_data(
     chosen: Candidate | None = getattr(search, "best_candidate_", None)
     start = _start(front, chosen)
     places = _thinned(front, [start, *_extremes(front)])
-    kept = [front[i] for i in places]
+    candidates = [front[i] for i in places]
     is_on_front = chosen is not None and chosen == front[start]
     all_sources: Candidate = search.all_sources_
     as_many = {
-        _whole(candidate.evaluation.accepted): candidate.evaluation.coverage for candidate in kept
+        _whole(candidate.evaluation.accepted): candidate.evaluation.coverage
+        for candidate in candidates
     }
     data: Plain = {
         "labels": [str(label) for label in labels],
@@ -57,8 +58,8 @@ def page_data(
         "start": places.index(start),
         "chosen": places.index(start) if is_on_front else None,
         **_choice(search, labels),
-        **_designs(kept, labels),
-        "selected": _columns([candidate.evaluation for candidate in kept], labels),
+        **_designs(candidates, labels),
+        "selected": _columns([candidate.evaluation for candidate in candidates], labels),
         "fresh": None,
         "all_sources": {
             "selected": _columns([all_sources.evaluation], labels),
@@ -102,15 +103,15 @@ def _start(front: ParetoFront, chosen: Candidate | None) -> int:
 def _choice(search: Any, labels: Sequence[Any]) -> Plain:
     """Tell the rule of the choice, and the bounds of it where the page has sliders for them all."""
     choice = getattr(search, "choice_", None)
-    given = {} if choice is None else choice.asked
-    asked = {name: value for name, value in given.items() if value is not None}
+    bounds_asked = {} if choice is None else choice.asked
+    options = {name: value for name, value in bounds_asked.items() if value is not None}
     caution, by, errors = (
-        asked.pop(name, unsaid)
+        options.pop(name, unsaid)
         for name, unsaid in (("caution", "auto"), ("by", "cost"), ("error_cost", 0.0))
     )
     bounds = {
         name: [value.get(label) for label in labels] if isinstance(value, Mapping) else value
-        for name, value in asked.items()
+        for name, value in options.items()
     }
     if isinstance(errors, Mapping):
         errors = [errors.get(label, 0.0) for label in labels]

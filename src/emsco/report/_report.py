@@ -22,7 +22,7 @@ from emsco import __version__
 from emsco._utils.atomic_write import write_whole
 from emsco._utils.public_names import PUBLIC
 from emsco._utils.text_table import cell
-from emsco.certify import Certificate, OlderCertificate
+from emsco.certify import Certificate
 from emsco.core.population import weighted_as
 from emsco.exceptions import SelectionError, require
 from emsco.report._data import page_data
@@ -98,9 +98,9 @@ def report(
         raise SelectionError("`population` says what fresh rows stand for; give X and y, too.")
     plotly = require("plotly.offline", "report").get_plotlyjs()
     data = page_data(search, X, y, population)
-    told = _parameters_to_dict(search)
-    data["python"] = _python(search, told)
-    data["shell"], left_out = _shell(told)
+    params = _parameters_to_dict(search)
+    data["python"] = _python(search, params)
+    data["shell"], left_out = _shell(params)
     page = _filled(
         _part("template.html"),
         {
@@ -174,15 +174,15 @@ def _lead(search: Any, data: Mapping[str, Any]) -> str:
 def _measured_on(
     search: Any, data: Mapping[str, Any], population: Mapping[Any, float] | None
 ) -> str:
-    told: str = search.front_.measured_on
+    text: str = search.front_.measured_on
     if "fresh_rows" in data:
-        rows, bracket, optimistic = told.partition(")")  # "... held-out rows (5 folds), so ..."
+        rows, bracket, optimistic = text.partition(")")  # "... held-out rows (5 folds), so ..."
         rest = optimistic.partition(".")[2]  # of fresh rows the report has its own
         weighted = weighted_as(population).rstrip(",")
-        told = f"{rows}{bracket}. Fresh: {data['fresh_rows']:,} other rows{weighted}.{rest}"
+        text = f"{rows}{bracket}. Fresh: {data['fresh_rows']:,} other rows{weighted}.{rest}"
         if data["all_sources"]["fresh"] is None or None in data["fresh"]["accepted"]:
-            told += " A dash: the file that the search is out of keeps no such cascade."
-    return told
+            text += " A dash: the file that the search is out of keeps no such cascade."
+    return text
 
 
 def _loss(search: Any, data: Mapping[str, Any]) -> str:
@@ -196,11 +196,11 @@ def _loss(search: Any, data: Mapping[str, Any]) -> str:
         else ", ".join(f"{cell(e)} for {c}" for c, e in zip(data["labels"], errors, strict=True))
     )
     unit = f" {search.costs_.unit}".rstrip()
-    told = (
+    note = (
         f"loss: mean paid per row for sources, review and errors, which cost {priced}{unit}; the "
         "best of a front that was searched without error prices"
     )
-    return f'<p class="note">{escape(told)}</p>'
+    return f'<p class="note">{escape(note)}</p>'
 
 
 def _certificate(search: Any, certificate: Any) -> str:
@@ -213,8 +213,6 @@ def _certificate(search: Any, certificate: Any) -> str:
     if isinstance(certificate, Certificate):
         holds = certificate.holds_for(search)
         about = f"It is {'' if holds else 'not '}about the cascade that the search chose"
-    elif isinstance(certificate, OlderCertificate):
-        about = "Whether it is about the cascade that the search chose cannot be checked"
     return (
         '<section class="card" aria-labelledby="certified"><h2 id="certified">Certificate</h2>'
         f"<blockquote>{escape(str(certificate.sentence))}</blockquote>{notes}"
@@ -237,12 +235,12 @@ def _parameters_to_dict(search: Any) -> dict[str, Any]:
     }
 
 
-def _python(search: Any, told: Mapping[str, Any]) -> list[str]:
+def _python(search: Any, params: Mapping[str, Any]) -> list[str]:
     """Write the search as lines of Python, with prices in a file."""
     name = type(search).__name__
-    given = ['costs="costs.toml"']
-    given += [f"{key}={' '.join(repr(value).split())}" for key, value in told.items()]
-    kinds = {type(value) for value in told.values()}
+    arguments = ['costs="costs.toml"']
+    arguments += [f"{key}={' '.join(repr(value).split())}" for key, value in params.items()]
+    kinds = {type(value) for value in params.values()}
     ours = sorted(kind.__name__ for kind in kinds if kind.__name__ in PUBLIC)
     others = sorted(
         f"from {_module(kind)} import {kind.__name__}"
@@ -253,7 +251,7 @@ def _python(search: Any, told: Mapping[str, Any]) -> list[str]:
         f"from emsco import {', '.join([name, *ours])}",
         "from emsco.report import report",
         *others,
-        f"search = {name}({', '.join(given)})",
+        f"search = {name}({', '.join(arguments)})",
         "search.fit(X, y)" if search.needs_labels else "search.fit(X)",
     ]
 
@@ -264,14 +262,14 @@ def _module(kind: type) -> str:
     return ".".join(takewhile(lambda part: not part.startswith("_"), parts))
 
 
-def _shell(told: Mapping[str, Any]) -> tuple[str, list[str]]:
+def _shell(params: Mapping[str, Any]) -> tuple[str, list[str]]:
     """Write the search as a command line, and name the parameters that it cannot tell."""
     # The command line has a guard unless told, Python has none.
-    options = {} if "guard" in told else {"guard": ["--no-guard"]}
-    options |= {name: list(_options(name, value)) for name, value in told.items()}
-    words = [word for given in options.values() for word in given]
+    options = {} if "guard" in params else {"guard": ["--no-guard"]}
+    options |= {name: list(_options(name, value)) for name, value in params.items()}
+    words = [word for words_of in options.values() for word in words_of]
     command = ["emsco", "search", "data.csv", "--label", "y", "--costs", "costs.toml"]
-    left_out = [name for name, given in options.items() if not given]
+    left_out = [name for name, words_of in options.items() if not words_of]
     return shlex.join([*command, *words, "--out", "run/"]), left_out
 
 

@@ -26,8 +26,7 @@ TEXT = "text"
 DATE = "date"
 CATEGORY = "category"
 NUMERIC_CATEGORY = "numeric category"  # numbers that were declared to be categories
-UNKNOWN = ""  # in the earliest files
-KINDS = (NUMBER, BOOLEAN, TEXT, DATE, CATEGORY, NUMERIC_CATEGORY, UNKNOWN)
+KINDS = (NUMBER, BOOLEAN, TEXT, DATE, CATEGORY, NUMERIC_CATEGORY)
 _FLOAT = np.dtype(np.float64)
 
 
@@ -65,10 +64,8 @@ class ColumnReader:
     levels: Sequence[Any] = ()
 
     @property
-    def is_number(self) -> bool | None:
-        """Whether it holds numbers that are not categories; None if this is unknown."""
-        if self.kind == UNKNOWN:
-            return None
+    def is_number(self) -> bool:
+        """Whether it holds numbers that are not categories."""
         return self.kind in (NUMBER, BOOLEAN)
 
     @property
@@ -97,16 +94,16 @@ class ColumnReader:
         """Mark values that cannot be judged, after they were read; None if all can be."""
         return invalid(values, missing_seen=self.missing_seen)
 
-    def refuse_invalid(self, values: Column, name: str, given: Column, first_row: int = 0) -> None:
+    def refuse_invalid(self, values: Column, name: str, raw: Column, first_row: int = 0) -> None:
         """Raise an error that names row and column of the first value that cannot be judged."""
         refuse_invalid(
             self.plain(values),
             name,
             missing_seen=self.missing_seen,
             first_row=first_row,
-            given=given,
+            raw=raw,
         )
 
     def refuse_unjudged(self, column: Column, name: str) -> None:
         """Raise such an error for a column as it was given."""
-        refuse_invalid(plain(column), name, missing_seen=self.missing_seen, given=column)
+        refuse_invalid(plain(column), name, missing_seen=self.missing_seen, raw=column)

@@ -140,14 +140,14 @@ def plain(column: Column) -> NDArray[Any]:
     """Turn any column into numbers with NaN, or into objects with None for missing values."""
     words = _words(column)
     if words is not None:
-        given, places = words
-        return _plain_values(given)[places]
+        distinct, places = words
+        return _plain_values(distinct)[places]
     array = _as_array(column)
     return array if array.dtype.kind not in "OU" else _plain_values(array.tolist())
 
 
-def _plain_values(given: list[Any]) -> NDArray[Any]:
-    values = [None if is_missing(value) else value for value in given]
+def _plain_values(raw: list[Any]) -> NDArray[Any]:
+    values = [None if is_missing(value) else value for value in raw]
     if all(value is None or is_number(value) for value in values):
         return np.array([to_number(value) for value in values], dtype=np.float64)
     return object_array(values)
@@ -180,8 +180,8 @@ def categories(column: Column, read: Callable[[object], Any]) -> NDArray[np.obje
     """Read a column that had text or categories in training; a missing value becomes None."""
     words = _words(column)
     if words is not None:
-        given, places = words
-        return object_array([read(value) for value in given])[places]
+        levels, places = words
+        return object_array([read(value) for value in levels])[places]
     values = listed(column)
     distinct = _distinct(values)
     if distinct is not None and all(read(value) is value for value in distinct):
@@ -314,12 +314,12 @@ def invalid(values: NDArray[Any], *, missing_seen: bool) -> NDArray[np.bool_] | 
             return None
         bad = np.isinf(values) if missing_seen else ~np.isfinite(values)
     else:
-        given = values.tolist()
-        distinct = _distinct(given)
+        items = values.tolist()
+        distinct = _distinct(items)
         faulty = {UNREADABLE, -UNREADABLE} if missing_seen else {UNREADABLE, -UNREADABLE, None}
         if distinct is not None and distinct.isdisjoint(faulty):
             return None
-        bad = np.array([isinstance(v, float | None) and v in faulty for v in given], dtype=np.bool_)
+        bad = np.array([isinstance(v, float | None) and v in faulty for v in items], dtype=np.bool_)
     return bad if bad.any() else None
 
 
@@ -329,18 +329,18 @@ def refuse_invalid(
     *,
     missing_seen: bool,
     first_row: int = 0,
-    given: Column | None = None,
+    raw: Column | None = None,
 ) -> None:
     """Raise an error that names row and column of the first value that cannot be judged.
 
-    `given` is the column that these values were read from, if any.
+    `raw` is the column that these values were read from, if any.
     """
     bad = invalid(values, missing_seen=missing_seen)
     if bad is None:
         return
     at = int(np.argmax(bad))
     raise unjudged(
-        (values if given is None else given)[at],
+        (values if raw is None else raw)[at],
         name,
         first_row + at,
         missing=is_missing(values[at]),

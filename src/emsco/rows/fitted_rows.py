@@ -300,14 +300,14 @@ class FittedRows:
     ) -> FittedRows:
         """Hash rows over sets of columns; `known` are views of the same rows."""
         fitted = replace(self, sets=tuple(dict.fromkeys(sets)))
-        kept = np.arange(len(next(iter(values.values())).numbers))
+        selected = np.arange(len(next(iter(values.values())).numbers))
         if keys is not None:  # a row drawn twice, as in a bootstrap, counts once
-            kept = np.sort(np.unique(keys, return_index=True)[1])
-        if len(kept) > MOST_REMEMBERED:
+            selected = np.sort(np.unique(keys, return_index=True)[1])
+        if len(selected) > MOST_REMEMBERED:
             seed = int(self.digest[:16], 16)
-            drawn = np.random.default_rng(seed).choice(kept, MOST_REMEMBERED, replace=False)
-            kept = np.sort(drawn)
-        some = {name: column.take(kept) for name, column in values.items()}
+            drawn = np.random.default_rng(seed).choice(selected, MOST_REMEMBERED, replace=False)
+            selected = np.sort(drawn)
+        some = {name: column.take(selected) for name, column in values.items()}
         return replace(fitted, rows=HashedRows(fitted._views(some, known), keys))
 
     def look(self, rows: Rows, keys: ArrayLike | None = None) -> HashedRows:

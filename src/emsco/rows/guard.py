@@ -153,13 +153,13 @@ class Categories:
 
     def faults(self, values: NDArray[Any]) -> Found | None:
         """Find values that training did not have; a missing value is not a fault."""
-        given = values.tolist()
+        items = values.tolist()
         try:
-            if self._seen.issuperset(given):
+            if self._seen.issuperset(items):
                 return None
         except TypeError:  # a value that cannot be hashed, such as a list
             pass
-        reasons = {row: self._fault(value) for row, value in enumerate(given)}
+        reasons = {row: self._fault(value) for row, value in enumerate(items)}
         found = {row: reason for row, reason in reasons.items() if reason}
         return (np.array(list(found)), list(found.values())) if found else None
 
@@ -179,22 +179,22 @@ class Anything:
         return None
 
 
-def _learned_from(name: str, told: Any) -> Range | Categories | Anything:
+def _learned_from(name: str, data: Any) -> Range | Categories | Anything:
     """Rebuild what was learned about a column; refuse what no column can have taught."""
-    if isinstance(told, dict) and not told:
+    if isinstance(data, dict) and not data:
         return Anything()
-    if isinstance(told, dict) and told.keys() == {"low", "high"}:
-        limits = told["low"], told["high"]
+    if isinstance(data, dict) and data.keys() == {"low", "high"}:
+        limits = data["low"], data["high"]
         if all(type(limit) is float and isfinite(limit) for limit in limits) and (
             limits[0] <= limits[1] or limits == (_LARGEST, -_LARGEST)
         ):
             return Range(*limits)
-    elif isinstance(told, dict) and told.keys() == {"values"}:
-        values = told["values"]
+    elif isinstance(data, dict) and data.keys() == {"values"}:
+        values = data["values"]
         levels = isinstance(values, list) and all(is_level(value) for value in values)
         if levels and len(set(values)) == len(values):
             return Categories(tuple(values))
-    raise ArtifactError(f"its guard cannot have learned {told!r:.80} of the column {name!r:.80}")
+    raise ArtifactError(f"its guard cannot have learned {data!r:.80} of the column {name!r:.80}")
 
 
 class InputGuard(BaseEstimator):
@@ -320,15 +320,15 @@ class InputGuard(BaseEstimator):
     @classmethod
     def from_data(cls, data: Mapping[str, Any]) -> Self:
         """Rebuild a guard from the values of `to_data`; it is fitted if they include columns."""
-        told = dict(data)
-        columns = told.pop("columns", None)
-        pool = told.get("pool")
+        params = dict(data)
+        columns = params.pop("columns", None)
+        pool = params.get("pool")
         is_pool = pool == AUTO or (
             isinstance(pool, list | tuple) and all(isinstance(name, str) for name in pool)
         )
-        if told.keys() != {"margin", "pool"} or not is_pool:
-            raise ArtifactError(f"no guard has the parameters {told!r:.80}")
-        guard = cls(**told)
+        if params.keys() != {"margin", "pool"} or not is_pool:
+            raise ArtifactError(f"no guard has the parameters {params!r:.80}")
+        guard = cls(**params)
         guard._validate_params()
         if columns is not None:
             learned = {name: _learned_from(name, parts) for name, parts in columns.items()}
@@ -346,7 +346,7 @@ class InputGuard(BaseEstimator):
         if name in named:
             raise ColumnsError(f"`pool` is for text and categories, but {name!r} holds numbers.")
         refuse_unknown(values, name)
-        refuse_invalid(values, name, missing_seen=True, given=column)
+        refuse_invalid(values, name, missing_seen=True, raw=column)
         return Range.learn(values, self.margin)
 
     def _faults(self, columns: Mapping[str, Column]) -> Iterator[tuple[str, NDArray[Any], Found]]:

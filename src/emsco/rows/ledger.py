@@ -25,7 +25,7 @@ from emsco.rows.fitted_rows import ColumnSetHashes, FittedRows, HashedRows
 from emsco.rows.row_hashes import Hashes
 from emsco.rows.row_sketch import Sketch, SmallestHashes
 
-_FORMAT = 2  # 1 had neither sketches nor figures
+_FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -274,17 +274,16 @@ def _line(entry: Entry) -> bytes:
 
 
 def _entry(fields: Any) -> Entry:
-    if fields["format"] not in (1, _FORMAT):
+    if fields["format"] != _FORMAT:
         raise ValueError(f"format {fields['format']}")
     views = tuple(
         ColumnSetHashes(str(view["columns"]), tuple(_hashes(text) for text in view["hashes"]))
         for view in fields["views"]
     )
     keys = None if fields["keys"] is None else _hashes(fields["keys"])
-    sketch = fields["sketch"] if fields["format"] == _FORMAT else {}
     parts = {
         name: SmallestHashes(_hashes(text), int(total), int(clump))
-        for name, (text, total, clump) in sketch.items()
+        for name, (text, total, clump) in fields["sketch"].items()
     }
     if not all(0 < len(part.hashes) <= part.total and part.clump > 0 for part in parts.values()):
         raise ValueError("its sketch")
@@ -297,7 +296,7 @@ def _entry(fields: Any) -> Entry:
         str(fields["withdraws"]),
         str(fields["fitted"]),
         Sketch(parts),
-        int(fields["figures"]) if fields["format"] == _FORMAT else 1,
+        int(fields["figures"]),
     )
 
 

@@ -43,10 +43,10 @@ def hash_keys(X: Any, keys: ArrayLike | None = None) -> Hashes | None:
     Returns None if rows have no keys; an index that only numbers the rows is not one.
     """
     if keys is not None:
-        given = np.asarray(keys)
-        if given.shape != (len(X),):
-            raise CertificateError(f"`keys` must name {len(X)} rows, has shape {given.shape}.")
-        return _hash(given)
+        names = np.asarray(keys)
+        if names.shape != (len(X),):
+            raise CertificateError(f"`keys` must name {len(X)} rows, has shape {names.shape}.")
+        return _hash(names)
     if container_of(X) != "pandas":
         return None
     index = X.index

@@ -41,7 +41,7 @@ class Rows:
         The columns, in their order.
     container : str
         The container of X: "array", "pandas" or "polars".
-    given : array or frame
+    table : array or frame
         X itself, without the answers of a final model, for splitters of the user.
     columns : mapping of str to column
         The columns by name.
@@ -51,12 +51,12 @@ class Rows:
 
     names: tuple[str, ...]
     container: str
-    given: Any
+    table: Any
     columns: Columns
     answers: Column | None = None
 
     def __len__(self) -> int:
-        return int(self.given.shape[0])
+        return int(self.table.shape[0])
 
     def only(self, names: Sequence[str]) -> Rows:
         """Return the same rows with some of their columns."""
@@ -66,11 +66,11 @@ class Rows:
     @property
     def index(self) -> Any:
         """The index of a pandas frame; None for other containers."""
-        return self.given.index if self.container == "pandas" else None
+        return self.table.index if self.container == "pandas" else None
 
     def hash_keys(self, keys: ArrayLike | None = None) -> Hashes | None:
         """Hash the key of each row: `keys`, or the index of a frame if it is more than a number."""
-        return hash_keys(self.given, keys)
+        return hash_keys(self.table, keys)
 
 
 class MatrixColumns(Mapping[str, Column]):
@@ -137,12 +137,12 @@ class Layout:
             validate_data(owner, X, y, skip_check_array=True)
             if not X.shape[0] or not X.shape[1]:
                 raise ColumnsError(f"X must have rows and columns, its shape is {X.shape}.")
-        given = getattr(owner, "feature_names_in_", None)
-        names = generated_names(X.shape[1]) if given is None else given.tolist()
-        is_labelled = given is None and container != "array"
+        known_names = getattr(owner, "feature_names_in_", None)
+        names = generated_names(X.shape[1]) if known_names is None else known_names.tolist()
+        is_labelled = known_names is None and container != "array"
         labels = tuple(map(str, X.columns)) if is_labelled else ()
         refuse_twice(labels)
-        layout = cls(tuple(names), given is not None, answers, labels=labels)
+        layout = cls(tuple(names), known_names is not None, answers, labels=labels)
         return layout, Rows(layout.names, container, X, read_columns(X, names), logged)
 
     def using(self, rows: Rows, features: Iterable[str]) -> tuple[Layout, Rows]:

@@ -37,7 +37,6 @@ def describe_run(
     dtypes = [repr(getattr(column, "dtype", None)) for column in columns.values()]
     libraries = {*_LIBRARIES, type(estimator).__module__.partition(".")[0]}
     versions = {name: getattr(sys.modules.get(name), "__version__", None) for name in libraries}
-    # Only if it is given, so that checkpoints from before it existed stay valid.
     rejected = problem.max_rejected
     return {
         "rows": digest_of([list(columns), dtypes, hash_exactly(columns)]),

@@ -346,7 +346,7 @@ class CascadeSearchCV(ChoosingMixin, ClassifierMixin, BaseEstimator):
                 **split_params,
                 "groups": read_groups(split_params["groups"], len(labels)),
             }
-        splits = splitter.split(data.rows.given, labels, **split_params)
+        splits = splitter.split(data.rows.table, labels, **split_params)
         return make_folds(splits, labels, self.max_rows, seeds)
 
     def _pose(self, data: SearchInput, folds: list[Fold]) -> ProblemSpec:

@@ -33,7 +33,7 @@ class AllSources:
     classes: Sequence[Any]
     truth: NDArray[np.intp]  # from the most to the least confident row
     right: NDArray[np.bool_]
-    label: NDArray[np.intp] | None = None  # the label given; None: unknown
+    label: NDArray[np.intp]  # the label that was assigned
 
     @classmethod
     def of(cls, problem: Problem) -> AllSources:
@@ -66,7 +66,7 @@ class AllSources:
             class_right=self._by_label(truth[right]),
             waited=latency * n_rows,
             worst_latency=latency,
-            label_accepted=None if self.label is None else self._by_label(self.label[:accepted]),
+            label_accepted=self._by_label(self.label[:accepted]),
         )
 
     def _by_label(self, codes: NDArray[np.intp]) -> dict[Any, int]:

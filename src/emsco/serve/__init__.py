@@ -4,7 +4,7 @@ from importlib.util import find_spec
 
 from emsco.exceptions import require
 
-# So that whoever lacks one is told what to install; the modules themselves are imported later.
+# Fail early with a hint on what to install; the modules themselves are imported later.
 for _module in ("fastapi", "uvicorn", "prometheus_client"):
     if find_spec(_module) is None:
         require(_module, "serve")

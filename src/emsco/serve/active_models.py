@@ -1,4 +1,4 @@
-"""The models that decide: the one in use, beside it a canary, and those who watch both."""
+"""The models that decide: the model in use and its canary, with watch, metrics and tracing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from emsco.certify.monitor import Alarm
 from emsco.core.decisions import Decisions
 from emsco.exceptions import LateStateError, SourcesError, StateError
 from emsco.serve.canary import Canary, keep_looking, split, together
-from emsco.serve.decision_json import told
+from emsco.serve.decision_json import decision_rows
 from emsco.serve.deployment import Deployment
 from emsco.serve.events import WARNING, log_event, where
 from emsco.serve.monitor_split import by_rows
@@ -23,16 +23,16 @@ from emsco.serve.state.protocol import RequestContext, asking
 
 
 class Models:
-    """The models that decide, and those who watch them.
+    """The models that decide, with their watch, metrics and tracing.
 
     Parameters
     ----------
     deployed : Deployment
         The model in use.
     canary : Canary, default=None
-        Another one, which decides some of the keys. None: there is none.
+        Another model, which decides some of the keys. None: no canary.
     watch, metrics, tracing : Watch, Metrics, Tracing, default=None
-        What audits, counts and traces decisions. None: nobody does.
+        Audit, count and trace decisions. None: this is not done.
     """
 
     def __init__(
@@ -45,9 +45,9 @@ class Models:
         tracing: Any = None,
     ) -> None:
         self.watch, self.metrics, self.tracing = watch, metrics, tracing
-        self._looking: asyncio.Task[None] | None = None  # whether the canary must be taken back
+        self._looking: asyncio.Task[None] | None = None  # withdraws the canary on an alarm
         self.deployed, self.canary = deployed, canary
-        self._introduce(list(self)[1:])  # the watch was made for the first
+        self._introduce(list(self)[1:])  # the watch was created for the first
         if metrics is not None:
             metrics.model(deployed.live, deployed.digest)
 
@@ -57,12 +57,12 @@ class Models:
             yield self.canary.deployed
 
     def use(self, deployed: Deployment, canary: Canary | None = None) -> None:
-        """Decide by these models from now on."""
+        """Switch to these models."""
         self.deployed, self.canary = deployed, canary
         self._introduce(self)
 
     def _introduce(self, models: Iterable[Deployment]) -> None:
-        """Let the watch follow models, and the metrics show them."""
+        """Register models with the watch and the metrics."""
         for model in models:
             if self.watch is not None:
                 self.watch.follow(model.digest, model.monitor, model.decider.classes.tolist())
@@ -70,41 +70,41 @@ class Models:
                 self.metrics.model(model.live, model.digest)
 
     def look(self) -> None:
-        """Look from now on whether the canary must be taken back."""
+        """Start to check whether the canary must be withdrawn."""
         if self._looking is not None:
             self._looking.cancel()
         if self.canary is not None and self.watch is not None:
             self._looking = asyncio.ensure_future(keep_looking(self.canary, self._against))
 
     async def _against(self, canary: str) -> Sequence[Alarm]:
-        """Return the alarms that speak against a canary.
+        """Return the alarms that count against a canary.
 
-        Where rows change, coverage, cost and exits alarm about the model in use as well: that is no
-        fault of the canary. What labels show always is.
+        When rows change, coverage, cost and exits also raise alarms for the model in use: that is
+        not the canary's fault. Alarms raised by labels always are.
         """
         raised: Sequence[Alarm] = self.watch.alarms_of(canary)
         in_use = self.watch.models.get(self.deployed.digest)
         if in_use is not None and any(map(by_rows, raised)):
-            await in_use.traffic.read()  # another process may have seen it
+            await in_use.traffic.read()  # another process may have raised the alarm
             if any(map(by_rows, in_use.alarms)):
                 return [alarm for alarm in raised if not by_rows(alarm)]
         return raised
 
     async def close(self) -> None:
-        """Look no longer, and close every connection."""
+        """Stop the checks, and close all connections."""
         if self._looking is not None:
             self._looking.cancel()
         for model in self:
             await model.close()
 
     def check_known(self, names: Any) -> None:
-        """Refuse values that no model uses."""
+        """Refuse names in `known` that no model uses."""
         self.deployed.check_known(names, None if self.canary is None else self.canary.deployed)
 
     async def decide(
         self, name: str, body: DecideBody, keys: list[Any], known: dict[str, list[Any]] | None
     ) -> tuple[dict[str, Any], Callable[[], None]]:
-        """Decide rows: the answer, and what tells those who watch, once it is sure to count."""
+        """Decide rows; return the answer and a callback that counts it once it is final."""
         canary = self.canary
         if canary is None:
             deployed = self.deployed
@@ -138,7 +138,7 @@ class Models:
         keys: list[Any],
         known: dict[str, list[Any]] | None,
     ) -> tuple[list[dict[str, Any]], Callable[[], None]]:
-        """Decide rows by one model; `places` are theirs in the request, None: it has no others."""
+        """Decide rows with one model; `places` are their positions in the request, None: all."""
         begin = time.perf_counter()
         ids = [f"{name}-{place}" for place in (range(len(keys)) if places is None else places)]
         call = name if places is None else ids
@@ -159,7 +159,7 @@ class Models:
             if token is not None:
                 asking.reset(token)
             deployed.end()
-        rows = told(ids, decisions, receipt=body.receipt)
+        rows = decision_rows(ids, decisions, receipt=body.receipt)
         seconds = time.perf_counter() - begin
 
         def count() -> None:
@@ -176,7 +176,7 @@ class Models:
         shadowed: ShadowAnswer | None,
         known: Collection[str],
     ) -> None:
-        """Tell those who watch; in shadow, they watch what the cascade would have decided."""
+        """Report to watch, metrics and tracing; in shadow, watch what the cascade would decide."""
         model = deployed.digest
         if self.watch is not None:
             watched = decisions if shadowed is None else shadowed.would_be
@@ -193,9 +193,9 @@ class Models:
 
 
 def no_state(error: StateError) -> RequestProblem:
-    """Return the problem of a state that does not answer, and tell operators of it."""
+    """Log that the state does not respond, and return the problem for the client."""
     if isinstance(error, LateStateError):
-        log_event("state", WARNING, text="The state does not answer before the deadline.")
+        log_event("state", WARNING, text="The state did not respond before the deadline.")
         return problem("late-state")
     log_event("state", WARNING, error=where(error))
     return problem("state")

@@ -1,4 +1,4 @@
-"""The service by HTTP: a FastAPI application, with a short way for decisions."""
+"""The HTTP interface: a FastAPI application with a fast path for decisions."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from emsco.serve.service import Service
 
 _JSON = "application/json"
 _DECIDE = "/v1/decide"
-_OPEN = ("/healthz", "/readyz")  # for whoever looks after the service
-_USES = {"/v1/feedback": FEEDBACK}  # everything else needs the token for decisions
+_OPEN = ("/healthz", "/readyz")  # health checks need no token
+_USES = {"/v1/feedback": FEEDBACK}  # all other routes need the token for decisions
 
 
 def make_app(service: Service, tokens: Tokens | None = None) -> FastAPI:
-    """Make the application of a service.
+    """Create the ASGI application of a service.
 
     Parameters
     ----------
     service : Service
-        What decides. It is started before the first request and stopped after the last, by servers
-        that tell an application of these (ASGI's lifespan).
+        The service. Servers that support ASGI's lifespan start it before the first request and stop
+        it after the last.
     tokens : Tokens, default=None
-        Who may ask. None: as the environment says.
+        The tokens to require. None: read them from the environment.
     """
 
     @asynccontextmanager
@@ -58,22 +58,22 @@ def make_app(service: Service, tokens: Tokens | None = None) -> FastAPI:
     app = _App(
         title="emsco",
         lifespan=lifespan,
-        docs_url=None,  # its page would load scripts from other hosts
+        docs_url=None,  # the page would load scripts from other hosts
         redoc_url=None,
         redirect_slashes=False,
         middleware=[Middleware(Door, **door)],
-        telemetry={"tracing": False, "metrics": False, "logs": False},  # they would hold requests
+        telemetry={"tracing": False, "metrics": False, "logs": False},  # would record requests
     )
     app.door = Door(None, **door)
     _add_routes(app, service, bodies)
-    app.add_exception_handler(HTTPException, _not_there)
+    app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(RequestProblem, _problem)
     app.openapi = lambda: description(service.deployed, settings)  # type: ignore[method-assign]
     return app
 
 
 class _App(FastAPI):
-    """An application that takes the shortest way for decisions."""
+    """An application with a fast path for decisions."""
 
     door: Door
 
@@ -112,29 +112,29 @@ def _add_routes(app: FastAPI, service: Service, bodies: BodyReader) -> None:
 
     @app.post(_DECIDE)
     async def decide() -> Response:
-        raise problem("unexpected")  # never reached: it makes other methods 405 instead of 404
+        raise problem("unexpected")  # never reached: the route makes other methods 405, not 404
 
 
 class Door:
-    """What every request passes: who may come in, and the short way for decisions.
+    """Middleware that checks every request's token and routes decisions on a fast path.
 
     Parameters
     ----------
     app : ASGI application or None
-        What answers everything but decisions.
+        Handles everything but decisions.
     tokens : Tokens
-        Who may ask for what.
+        The tokens to require.
     service : Service
-        Whose metrics count what is refused.
+        The service whose metrics count refused requests.
     decide : DecideEndpoint
-        What answers `POST /v1/decide`.
+        Handles `POST /v1/decide`.
     """
 
     def __init__(self, app: Any, tokens: Tokens, service: Service, decide: DecideEndpoint) -> None:
         self._app, self._tokens, self._service, self._decide = app, tokens, service, decide
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Answer a request, or pass it on."""
+        """Handle a request, or pass it on."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -157,22 +157,22 @@ class Door:
             await problem("unexpected").send(send)
 
     def _check(self, path: str, headers: dict[bytes, bytes]) -> None:
-        given = self._tokens.given
+        tokens = self._tokens.by_use
         use = _USES.get(path, DECIDE)
-        if path in _OPEN and given:
+        if path in _OPEN and tokens:
             return
-        if use in given:
+        if use in tokens:
             self._tokens.check(use, headers.get(b"authorization"))
         elif not _is_local(headers.get(b"host", b"")):
-            # A page in somebody's browser could reach this machine under a name of its own.
+            # DNS rebinding: a web page could reach this machine under the page's own host name.
             raise problem("host")
         elif path not in _OPEN and is_forwarded(headers):
-            # A proxy on this machine would open the service to all that reach the proxy.
+            # A proxy on this machine would open the service to everyone who can reach the proxy.
             raise problem("proxy")
 
 
 def _counted(send: Any, metrics: Any) -> Any:
-    """Count answers by their status."""
+    """Count responses by status."""
 
     async def counting(message: Any) -> None:
         if message["type"] == "http.response.start":
@@ -182,7 +182,7 @@ def _counted(send: Any, metrics: Any) -> Any:
     return counting
 
 
-def _is_local(host: bytes, seen: set[bytes] = set()) -> bool:  # noqa: B006  # it is a cache
+def _is_local(host: bytes, seen: set[bytes] = set()) -> bool:  # noqa: B006  # a cache
     """Return whether a Host header names this machine."""
     if host in seen:
         return True
@@ -205,7 +205,7 @@ class DecideEndpoint:
     async def __call__(
         self, scope: Any, headers: dict[bytes, bytes], receive: Any, send: Any
     ) -> None:
-        """Read a request, decide it while its client is there, and answer."""
+        """Read a request, decide it while the client stays connected, and answer."""
         if self._service.queue.is_full:
             raise problem("queue-full")
         connection = scope.get(SCOPE)
@@ -224,7 +224,7 @@ class DecideEndpoint:
         except asyncio.CancelledError:
             if ending.is_over():
                 raise ClientGone from None
-            if self._service.is_draining:  # there was no time left for it
+            if self._service.is_draining:  # the drain period is over
                 raise problem("draining") from None
             raise
         finally:
@@ -240,7 +240,7 @@ class DecideEndpoint:
 
 
 async def _listen(receive: Any, ending: TaskCancellation) -> None:
-    """Wait until a client leaves, where its connection does not tell."""
+    """Wait until the client disconnects, for connections that do not report it."""
     while (await receive())["type"] != "http.disconnect":
         pass
     ending.end()
@@ -251,14 +251,14 @@ async def _problem(_: Request, error: Exception) -> Response:
     return Response(error.content, error.status, error.headers, media_type=MEDIA_TYPE)
 
 
-async def _not_there(request: Request, error: Exception) -> Response:
-    """Tell of routes and methods that do not exist."""
+async def _http_error(request: Request, error: Exception) -> Response:
+    """Describe unknown routes and methods as problems."""
     assert isinstance(error, HTTPException)  # for the type checker
-    told = {
+    details = {
         404: "The routes are /v1/decide, /v1/feedback, /v1/model, /healthz, /readyz and "
         "/openapi.json.",
-        405: "The header Allow names the methods that the route takes.",
+        405: "The Allow header lists the methods of this route.",
     }
-    detail = told.get(error.status_code, "The request cannot be answered.")
+    detail = details.get(error.status_code, "The request cannot be answered.")
     kind = {404: "route", 405: "method"}.get(error.status_code, "request")
     return await _problem(request, RequestProblem(error.status_code, kind, detail, error.headers))

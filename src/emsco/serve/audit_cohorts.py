@@ -1,9 +1,9 @@
-"""Audited rows by cohort: those decided in the same hour or day count together, when it is time.
+"""Audited rows in cohorts: rows decided in the same period are counted together, once it is time.
 
-Labels do not come evenly. A fraud is reported within days, that there was none is known after a
-month: of the labels that have come so far, too many are frauds. So nothing is counted as it comes.
-A cohort is closed once `label_after` has passed since its last decision, and its rows count in the
-order of their decisions. What has no label by then is shown, never guessed.
+Labels do not arrive evenly. A fraud is reported within days, while its absence is certain only
+after a month: among the labels so far, frauds are overrepresented. So labels are not counted as
+they arrive. A cohort is closed once `label_after` has passed since its last decision, and its rows
+count in the order of their decisions. Rows without a label by then are reported, never guessed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from emsco.serve.rejection_causes import is_failure
 from emsco.serve.state.protocol import AuditMark
 
 _FORMAT = 1
-_SHOWN = 50  # cohorts that are told one by one
+_MOST_RECENT = 50  # cohorts that are reported individually
 
 
 @dataclass(frozen=True)
@@ -35,17 +35,17 @@ class Cohort:
     Parameters
     ----------
     begin, end : float
-        When the first and last could be decided, in seconds since 1970.
+        The period of the decisions, in seconds since 1970.
     accepted : int
-        Rows that were accepted.
+        Accepted rows.
     labelled : int
-        Those of them with a label.
+        Accepted rows with a true label.
     right : int
-        Those of them whose label is the one given.
+        Accepted rows that were labelled correctly.
     rejected : int
         Rows that the cascade rejected.
     rejected_labelled : int
-        Those of them with a label.
+        Rejected rows with a true label.
     failed : int
         Rows that were rejected because a source failed.
 
@@ -68,17 +68,17 @@ class Cohort:
 
     @property
     def unlabelled(self) -> int:
-        """Rows without a label, accepted and rejected; those that failed are not among them."""
+        """Accepted and rejected rows without a true label, without those that failed."""
         return self.accepted - self.labelled + self.rejected - self.rejected_labelled
 
     @property
     def accuracy(self) -> float | None:
-        """The share of labelled accepted rows that are right; None where there is no label."""
+        """The share of labelled accepted rows that are right; None without labels."""
         return self.right / self.labelled if self.labelled else None
 
     @property
     def accuracy_at_worst(self) -> float | None:
-        """The same if all accepted rows without a label were wrong."""
+        """The accuracy if all accepted rows without a label were wrong."""
         return self.right / self.accepted if self.accepted else None
 
     @classmethod
@@ -101,22 +101,22 @@ class Cohort:
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """How many rows of each kind there are."""
+        """The number of rows of each kind."""
         counts: tuple[int, ...] = astuple(self)[2:]
         return counts
 
 
 class Cohorts:
-    """The audited rows of a model that have been counted, and the monitor that they were told to.
+    """The counted audited rows of a model, and the monitor that they feed.
 
     Parameters
     ----------
     monitor : CertificateMonitor, default=None
-        What labels feed (`monitor_split.by_labels`). None: rows are counted, nothing alarms.
+        The monitor fed by labels (`monitor_split.by_labels`). None: rows are only counted.
     length : float, default=3600.0
-        How many seconds of decisions make a cohort.
+        The length of a cohort in seconds.
     classes : sequence, default=None
-        The classes; another label counts as none. None: any label of the type of the one given.
+        The classes; any other label is ignored. None: any label of the same type as the decision's.
     """
 
     def __init__(
@@ -132,20 +132,20 @@ class Cohorts:
 
     @property
     def alarms(self) -> tuple[Alarm, ...]:
-        """The alarms that labels have raised."""
+        """The alarms raised by labels."""
         return () if self.monitor is None else self.monitor.alarms
 
     def closes(self, before: float) -> float:
-        """Return the end of the last cohort that was over before a time."""
+        """Return the end of the last cohort that ended before a time."""
         return max(floor(before / self.length) * self.length, self.closed)
 
     def close(self, rows: Sequence[AuditMark], until: float) -> tuple[Alarm, ...]:
-        """Count the rows that were decided since the last time, and before `until`.
+        """Count the rows that were decided since the last call and before `until`.
 
         Returns
         -------
         tuple of Alarm
-            The alarms that this raises.
+            The alarms raised.
         """
         due = (self._checked(row) for row in rows if self.closed <= row.at < until)
         fresh = sorted(due, key=lambda row: (row.at, row.id))
@@ -156,13 +156,13 @@ class Cohorts:
             raised += _tell(self.monitor, own)
             cohort = Cohort.of(begin, begin + self.length, own)
             self.total += cohort
-            self.recent = (*self.recent, cohort)[-_SHOWN:]
+            self.recent = (*self.recent, cohort)[-_MOST_RECENT:]
         self.closed = max(self.closed, until)
         return raised
 
-    def is_label(self, label: Any, given: Any) -> bool:
-        """Return whether a label can be that of a row to which another one was given."""
-        if isinstance(label, str) != isinstance(given, str):
+    def is_label(self, label: Any, decided: Any) -> bool:
+        """Return whether a label can be the true one of a row with this decided label."""
+        if isinstance(label, str) != isinstance(decided, str):
             return False
         return self.classes is None or label in self.classes
 
@@ -172,7 +172,7 @@ class Cohorts:
         return replace(row, truth=None)
 
     def to_text(self) -> str:
-        """Return all that changes."""
+        """Return the state that changes, as text."""
         return json.dumps(
             {
                 "format": _FORMAT,
@@ -184,24 +184,26 @@ class Cohorts:
         )
 
     def after(self, text: str) -> Cohorts:
-        """Return what goes on where another one was.
+        """Return a copy that continues from stored text.
 
-        If that one watched other promises, the monitor begins anew, with rows not counted yet.
+        If the stored one watched other promises, the monitor restarts with rows not counted yet.
         """
-        kept = json.loads(text)
-        if kept["format"] != _FORMAT:
-            raise MonitorError(f"The state has the format {kept['format']!r}, not {_FORMAT}.")
-        later = Cohorts(go_on(self.monitor, kept["monitor"]), self.length, self.classes)
-        later.closed = float(kept["closed"])
-        later.total = Cohort(**kept["total"])
-        later.recent = tuple(Cohort(*cohort) for cohort in kept["recent"])
+        data = json.loads(text)
+        if data["format"] != _FORMAT:
+            raise MonitorError(
+                f"The stored cohorts must have format {_FORMAT}, got {data['format']!r}."
+            )
+        later = Cohorts(go_on(self.monitor, data["monitor"]), self.length, self.classes)
+        later.closed = float(data["closed"])
+        later.total = Cohort(**data["total"])
+        later.recent = tuple(Cohort(*cohort) for cohort in data["recent"])
         return later
 
 
 def go_on(
     monitor: CertificateMonitor | None, state: dict[str, Any] | None
 ) -> CertificateMonitor | None:
-    """Return a monitor that goes on from a state, or a new one if that was of other promises."""
+    """Return a monitor that continues from a state, or a new one if its promises differ."""
     if monitor is None:
         return None
     own = json.loads(json.dumps(monitor.state()))
@@ -210,12 +212,12 @@ def go_on(
 
 
 def _tell(monitor: CertificateMonitor | None, rows: Sequence[AuditMark]) -> tuple[Alarm, ...]:
-    """Show rows and their labels to a monitor, in the order of decisions."""
+    """Feed rows and their labels to a monitor, in the order of decisions."""
     if monitor is None or not rows:
         return ()
     if "agreement" in monitor.evidence:
         return _tell_answers(monitor, rows)
-    # What is given up counts as right. As an accepted row it would wait for its label for ever.
+    # A row that is given up counts as right. If accepted, it would wait for its label forever.
     accepted = [row.accepted and row.truth is not None for row in rows]
     raised = _show(monitor, rows, accepted, [row.exit_stage for row in rows])
     raised += monitor.labelled(*_truths([row for row in rows if row.truth is not None]))
@@ -223,9 +225,9 @@ def _tell(monitor: CertificateMonitor | None, rows: Sequence[AuditMark]) -> tupl
 
 
 def _tell_answers(monitor: CertificateMonitor, rows: Sequence[AuditMark]) -> tuple[Alarm, ...]:
-    """Show rows and the answers of the final model, which is the last stage."""
+    """Feed rows and the answers of the final model, which is the last stage, to a monitor."""
     last = monitor.state()["promised"]["stages"] - 1
-    # Nothing was promised about a row that a failing source has rejected: it counts as agreed.
+    # Nothing is promised about a row rejected because of a failing source: it counts as agreed.
     failed = [is_failure(row.reason) for row in rows]
     accepted = [row.accepted or lost for row, lost in zip(rows, failed, strict=True)]
     stages = [last if lost else row.exit_stage for row, lost in zip(rows, failed, strict=True)]
@@ -257,7 +259,7 @@ def _truths(rows: Sequence[AuditMark]) -> tuple[list[str], NDArray[np.object_]]:
 
 
 def _objects(values: Sequence[Any]) -> NDArray[np.object_]:
-    """Return values as they are: numpy would turn labels of several types into texts."""
+    """Return an object array: numpy would convert labels of mixed types to text."""
     array = np.empty(len(values), dtype=object)
     array[:] = values
     return array

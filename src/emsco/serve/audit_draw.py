@@ -1,9 +1,8 @@
-"""Which decisions are audited: a random share, drawn when they are made, by their ids alone.
+"""The random draw of audited decisions, by their ids alone.
 
-Whether a decision is drawn follows from its id and a secret key, and from nothing that is known of
-the row. So a decision that is made again after a crash is drawn again or not drawn again, every
-process draws alike, and a label of a decision that was never drawn is known as such without asking
-anybody.
+Whether a decision is drawn depends only on its id and a secret key, not on the row. So a decision
+that is repeated after a crash is drawn again if it was drawn before, all processes draw the same
+decisions, and a label of a decision that was never drawn is recognized without a query.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import numpy as np
 
 from emsco.exceptions import MonitorError
 
-# SplitMix64 (Steele, Lea and Flood 2014): a counter, stirred until every bit depends on every bit.
+# SplitMix64 (Steele, Lea and Flood 2014): a counter, mixed until every bit depends on every bit.
 _STEP, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
 _ALL = 2**64 - 1
 
@@ -23,14 +22,14 @@ _ALL = 2**64 - 1
 class Audit:
     """Draws a random share of decisions by their ids.
 
-    An id is that of a call, a hyphen, and the number of the row in it.
+    An id consists of the id of a call, a hyphen and the number of the row in the call.
 
     Parameters
     ----------
     share : float
-        The share that is drawn, from 0 to 1.
+        The share to draw, from 0 to 1.
     key : bytes
-        The secret by which it is drawn. Whoever knows it can choose ids that are not.
+        The secret for the draw. With it, one could choose ids that are not drawn.
 
     Examples
     --------
@@ -45,7 +44,7 @@ class Audit:
 
     def __init__(self, share: float, key: bytes) -> None:
         if not 0 <= share <= 1:
-            raise MonitorError(f"`audit` must be from 0 to 1, got {share!r}.")
+            raise MonitorError(f"`audit` must be between 0 and 1, got {share!r}.")
         self.share = share
         self._key = blake2b(key).digest()
         self._limit = round(share * 2**64)  # numbers below it are drawn
@@ -56,7 +55,7 @@ class Audit:
         return _stirred(self._first(call) + row * _STEP) < self._limit
 
     def drawn(self, ids: Sequence[str]) -> list[int]:
-        """Return the places of the decisions of one call that are drawn."""
+        """Return the positions of the decisions of one call that are drawn."""
         if len(ids) == 1:
             return [0] if self.is_drawn(ids[0]) else []
         if not ids or not self._limit:
@@ -78,7 +77,7 @@ class Audit:
 
 
 def _parts(id: str) -> tuple[str, int]:  # noqa: A002
-    """Split the id of a decision into that of its call and the number of its row."""
+    """Split the id of a decision into the id of its call and its row number."""
     call, _, row = id.rpartition("-")
     if call and len(row) < 16 and row.isascii() and row.isdigit():
         return call, int(row)

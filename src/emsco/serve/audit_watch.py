@@ -1,8 +1,8 @@
 """The watch over a service: audited rows, their labels, and the monitor of each certificate.
 
-Labels that customers send are self-selected, and those of one class come sooner than those of the
-other. So a random share of the rows is marked when it is decided, accepted and rejected ones alike,
-and only labels of marked rows reach the monitor: by cohort, once `label_after` has passed.
+Labels sent by customers are self-selected, and one class gets its labels sooner than the other. So
+a random share of the rows, accepted and rejected, is marked when decided, and only labels of marked
+rows reach the monitor: by cohort, once `label_after` has passed.
 """
 
 from __future__ import annotations
@@ -30,41 +30,40 @@ from emsco.serve.state.protocol import AuditMark, State
 Label: TypeAlias = str | int | float | bool
 
 MONTH = 30 * 86_400.0
-# What becomes of a label that is sent.
+# Possible outcomes of a label that is sent.
 OUTCOMES = ("used", "not audited", "repeated", "late", "unknown", "unknown label")
-_PAUSE = 0.05  # seconds until marks are written, so that many are written together
+_PAUSE = 0.05  # seconds before marks are written, so that many are written together
 _COUNT_EVERY = 5.0  # seconds
-_MOST_MARKS = 100_000  # that wait for a state that does not answer
-_KEPT = 7 * 86_400.0  # seconds for which audited rows are kept at least
+_MOST_MARKS = 100_000  # waiting while the state does not respond
+_RETENTION = 7 * 86_400.0  # minimum seconds for which audited rows are kept
 
 
 class AuditWatch:
-    """Marks rows for an audit, and tells the monitor of each model what it needs to know.
+    """Marks rows for the audit, and feeds the monitor of each model.
 
     Parameters
     ----------
     monitor : CertificateMonitor or None
         A new monitor of the model's certificate (`monitor_split.monitor_of`). None: there is no
-        certificate; rows are audited and shown, and nothing alarms.
+        certificate; rows are audited and reported, but no alarm is raised.
     state : State
-        What the processes of the service share.
+        The state that the processes of the service share.
     model : str
         The digest of the model.
     classes : sequence, default=None
-        Its classes: other labels are refused. None: any label of their type is taken.
+        Its classes: other labels are refused. None: any label of the right type is accepted.
     deployment : str, default="emsco"
-        The name of the deployment: each has monitors of its own.
+        The name of the deployment: each has its own monitors.
     audit : float, default=0.02
-        The share of rows that are marked.
+        The share of rows to mark.
     label_after : float, default=2_592_000.0
-        How many seconds after a decision its label is final; 30 days.
+        Seconds after a decision until its label is final; 30 days.
     cohort : float, default=None
-        How many seconds of decisions are counted together. None: a tenth of `label_after`, from a
-        second to an hour.
+        The length of a cohort in seconds. None: a tenth of `label_after`, from a second to an hour.
     seed : int, default=None
-        By what rows are drawn. None: a secret that the state keeps.
+        The seed for drawing rows. None: a secret stored in the state.
     clock : callable, default=time.time
-        Gives the time, in seconds since 1970.
+        Returns the time, in seconds since 1970.
 
     Examples
     --------
@@ -83,8 +82,8 @@ class AuditWatch:
     ...     watch.decided(decisions, ["call-0", "call-1"], "digest")
     ...     print(await watch.feedback({"call-0": "ok"}))
     ...     await asyncio.sleep(0.1)
-    ...     await watch.work()  # `start` lets this be done in the background
-    ...     audited = watch.told("digest")["audited"]
+    ...     await watch.work()  # `start` does this in the background
+    ...     audited = watch.summary("digest")["audited"]
     ...     print(audited["accuracy"], audited["accuracy_at_worst"], watch.alarms)
     ...     await state.close()
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -108,17 +107,17 @@ class AuditWatch:
         clock: Callable[[], float] = time.time,
     ) -> None:
         if not label_after >= 0:
-            raise MonitorError(f"`label_after` must be 0 or more seconds, got {label_after!r}.")
+            raise MonitorError(f"`label_after` must be at least 0 seconds, got {label_after!r}.")
         self.label_after = label_after
         self.cohort = min(max(label_after / 10, 1.0), 3600.0) if cohort is None else cohort
-        self.counts: Counter[str] = Counter()  # what this process did
+        self.counts: Counter[str] = Counter()  # of this process
         self._state, self._name, self._clock, self._seed = state, deployment, clock, seed
         self._audit = Audit(audit, b"" if seed is None else str(seed).encode())
         self._worker = uuid.uuid4().hex
         self._rng = np.random.default_rng(seed)
         self._models: dict[str, ModelMonitor] = {}
         self._marks: list[AuditMark] = []
-        self._answers: dict[str, Label] = {}  # of final models, to rows among the marks
+        self._answers: dict[str, Label] = {}  # of final models, for marked rows
         self._woken = asyncio.Event()
         self._writing, self._working = asyncio.Lock(), asyncio.Lock()
         self._task: asyncio.Task[None] | None = None
@@ -130,9 +129,9 @@ class AuditWatch:
         monitor: CertificateMonitor | None,
         classes: Sequence[Any] | None = None,
     ) -> None:
-        """Watch another model too; those followed before go on until their labels have come.
+        """Watch another model too; earlier ones are watched until their labels have arrived.
 
-        A model that is followed already, and has another certificate now, begins anew.
+        If the model is already watched but has a different certificate now, its monitor restarts.
         """
         if model in self._models:
             self._models[model].renew(monitor, classes)
@@ -142,26 +141,26 @@ class AuditWatch:
 
     @property
     def models(self) -> Mapping[str, ModelMonitor]:
-        """What is watched, by the digest of the model."""
+        """The watched models, by digest."""
         return self._models
 
     @property
     def alarms(self) -> tuple[Alarm, ...]:
-        """All alarms, as this process saw them last."""
+        """All alarms, as last seen by this process."""
         return tuple(alarm for model in self._models for alarm in self.alarms_of(model))
 
     def alarms_of(self, model: str) -> tuple[Alarm, ...]:
         """Return the alarms about one model."""
         return self._models[model].alarms if model in self._models else ()
 
-    def told(self, model: str) -> dict[str, Any]:
-        """Tell what is known of a model at work, as plain values."""
+    def summary(self, model: str) -> dict[str, Any]:
+        """Return the audit and monitoring results of a model as JSON data."""
         audit = {"share": self._audit.share, "label_after": self.label_after}
         followed = self._models.get(model)
-        return {"audit": audit, **({} if followed is None else followed.told())}
+        return {"audit": audit, **({} if followed is None else followed.summary())}
 
     def takes_answers(self, model: str) -> bool:
-        """Return whether labels of a model are the answers of its final model, and no others."""
+        """Return whether the labels of a model are the answers of its final model."""
         return model in self._models and "agreement" in self._models[model].evidence
 
     def decided(
@@ -173,10 +172,10 @@ class AuditWatch:
         *,
         left_out: Sequence[int] = (),
     ) -> None:
-        """Take note of decisions; draw among them for the audit.
+        """Record decisions, and draw the audit among them.
 
-        Call it once for every decision that is answered, after its answer was kept: a decision that
-        is made again after a crash must not count twice.
+        Call it once for every decision, after its answer was stored: a decision that is repeated
+        after a crash must not count twice.
 
         Parameters
         ----------
@@ -185,19 +184,19 @@ class AuditWatch:
         ids : sequence of str
             Their ids.
         model : str
-            The digest of the model that has made them.
+            The digest of the model that made them.
         answers : sequence, default=None
-            What the final model answers, where it is known. Promises of agreement are watched by
-            it.
+            The answers of the final model, if known. They are used to watch promises of agreement.
         left_out : sequence of int, default=()
-            The places of rows that say nothing about the model (`emsco.serve.rejection_causes`).
+            The positions of rows that say nothing about the model
+            (`emsco.serve.rejection_causes`).
         """
         if left_out:
             kinds = Counter(kind_of(reason) for reason in decisions.reason[list(left_out)].tolist())
             self.counts.update({f"left out {kind}": rows for kind, rows in kinds.items()})
-            kept = sorted(set(range(len(ids))).difference(left_out))
-            decisions, ids = decisions[kept], [ids[place] for place in kept]
-            answers = None if answers is None else [answers[place] for place in kept]
+            places = sorted(set(range(len(ids))).difference(left_out))
+            decisions, ids = decisions[places], [ids[place] for place in places]
+            answers = None if answers is None else [answers[place] for place in places]
         if model not in self._models:
             self.follow(model, None)
         if not self._models[model].note(decisions):
@@ -228,11 +227,11 @@ class AuditWatch:
 
     @property
     def waiting(self) -> tuple[AuditMark, ...]:
-        """The audited rows that are not written yet."""
+        """The audited rows that have not been written yet."""
         return tuple(self._marks)
 
     async def unlabelled(self, model: str) -> list[AuditMark]:
-        """Return the audited rows of a model that have no label, and can still be given one."""
+        """Return the audited rows of a model without a label that can still get one."""
         closed = (await self._models[model].cohorts.read()).closed if model in self._models else 0.0
         rows = await self._state.due(self._clock() + 1.0, since=closed, model=model)
         return [row for row in rows if row.truth is None]
@@ -240,60 +239,59 @@ class AuditWatch:
     async def feedback(
         self, labels: Mapping[str, Label] | Iterable[tuple[str, Label]]
     ) -> dict[str, int]:
-        """Take labels, by the id of their decision: late, repeated, in any order.
+        """Take labels by decision id; they may be late, repeated and in any order.
 
         Returns
         -------
         dict of str to int
-            How many were "used"; how many are "not audited", and count nothing; how many came
-            "repeated" or too "late", after their cohort was closed; how many are "unknown": they
-            wait for a day, as their decision may be on its way; and how many are an "unknown
-            label", which no model has, and count nothing. Only operators may be told: it says who
-            is audited.
+            The number of labels by outcome. "used"; "not audited": ignored; "repeated"; "late":
+            after their cohort was closed; "unknown": they wait for a day, because their decision
+            may not have been written yet; "unknown label": no model has it, ignored. Show this to
+            operators only: it reveals which rows are audited.
 
         Raises
         ------
         MonitorError
-            If a label is neither text nor a number; nothing is taken then.
+            If a label is neither text nor a number; no label is taken then.
         """
-        given = dict(labels)
-        for label in given.values():
+        by_id = dict(labels)
+        for label in by_id.values():
             _check(label)
-        real = [one for one, label in given.items() if self._is_label(label)]
+        real = [one for one, label in by_id.items() if self._is_label(label)]
         drawn = [one for one in real if self._audit.is_drawn(one)]
-        told = dict.fromkeys(OUTCOMES, 0)
-        told["unknown label"] = len(given) - len(real)
-        told["not audited"] = len(real) - len(drawn)
+        counts = dict.fromkeys(OUTCOMES, 0)
+        counts["unknown label"] = len(by_id) - len(real)
+        counts["not audited"] = len(real) - len(drawn)
         if drawn:
             await self._write_marks()
             known = {row.id: row for row in await self._state.marked(drawn)}
             models = {row.model for row in known.values()}.intersection(self._models)
             closed = {model: (await self._models[model].cohorts.read()).closed for model in models}
-            foreign = {row.id for row in known.values() if self._is_foreign(row, given[row.id])}
+            foreign = {row.id for row in known.values() if self._is_foreign(row, by_id[row.id])}
             late = {row.id for row in known.values() if row.at < closed.get(row.model, 0.0)}
             late -= foreign
             taken = [one for one in drawn if one not in late | foreign]
-            # All at once: the state writes together what it is given together.
-            news = await asyncio.gather(*(self._state.label(one, given[one]) for one in taken))
-            told["late"] = len(late)
-            told["unknown label"] += len(foreign)
+            # Concurrently: the state then writes them as one group.
+            news = await asyncio.gather(*(self._state.label(one, by_id[one]) for one in taken))
+            counts["late"] = len(late)
+            counts["unknown label"] += len(foreign)
             for one, is_new in zip(taken, news, strict=True):
-                told["repeated" if not is_new else "used" if one in known else "unknown"] += 1
-        self.counts.update({f"labels {what}": n for what, n in told.items()})
-        return told
+                counts["repeated" if not is_new else "used" if one in known else "unknown"] += 1
+        self.counts.update({f"labels {what}": n for what, n in counts.items()})
+        return counts
 
     def _is_label(self, label: Label) -> bool:
-        """Return whether some model may have a label."""
+        """Return whether any model may have this label."""
         known = [followed.cohorts.value.classes for followed in self._models.values()]
         return any(classes is None or label in classes for classes in known)
 
     def _is_foreign(self, row: AuditMark, label: Label) -> bool:
-        """Return whether a label is none of the model that has decided a row."""
+        """Return whether the model that decided a row does not have this label."""
         followed = self._models.get(row.model)
         return followed is not None and not followed.cohorts.value.is_label(label, row.label)
 
     async def start(self) -> None:
-        """Read what is kept, and begin to work in the background."""
+        """Read the stored state, and start the background work."""
         if self._seed is None:
             secret = await shared_secret(self._state, f"watch:{self._name}:secret")
             self._audit = Audit(self._audit.share, secret)
@@ -303,7 +301,7 @@ class AuditWatch:
         self._task = asyncio.create_task(self._run())
 
     async def stop(self) -> None:
-        """Write what is left, and end."""
+        """Stop the background work, and write what is pending."""
         if self._task is not None:
             self._task.cancel()
             with suppress(asyncio.CancelledError):
@@ -329,10 +327,10 @@ class AuditWatch:
                 closed = loop.time()
                 written = await self._attempt(self._close) and written
             if not written:
-                await asyncio.sleep(1.0)  # the state does not answer
+                await asyncio.sleep(1.0)  # the state does not respond
 
     async def _attempt(self, work: Callable[[], Awaitable[None]]) -> bool:
-        """Do something that may fail and is then done later."""
+        """Run work that is retried later if it fails."""
         try:
             await work()
         except Exception as error:
@@ -342,7 +340,7 @@ class AuditWatch:
         return True
 
     async def work(self) -> None:
-        """Do now all that is done in the background: write, count, close cohorts."""
+        """Do the background work now: write marks, count, close cohorts."""
         await self._write_marks()
         await self._count()
         await self._close()
@@ -353,32 +351,32 @@ class AuditWatch:
             marks, self._marks = self._marks, []
             answers, self._answers = self._answers, {}
             try:
-                # Answers first: a cohort that is closed in between must not miss them.
+                # Answers first: a cohort closed in between must not miss them.
                 await asyncio.gather(*(self._state.label(*one) for one in answers.items()))
                 if marks:
                     await self._state.mark(marks)
             except BaseException:
-                self._marks = marks + self._marks  # to mark a row again changes nothing
+                self._marks = marks + self._marks  # marking a row twice is harmless
                 self._answers = answers | self._answers
                 raise
             for mark in marks:
                 if mark.at < self._models[mark.model].cohorts.value.closed:
-                    self.counts["marks late"] += 1  # the state has not answered for so long
+                    self.counts["marks late"] += 1  # the state did not respond for too long
 
     async def _count(self) -> None:
-        """Count decisions made since the last time, for all processes."""
+        """Add the decisions since the last call to the counts of all processes."""
         async with self._working:
             for followed in list(self._models.values()):
                 self._tell(followed.model, await followed.count(self._worker, self._rng))
 
     async def _close(self) -> None:
-        """Close the cohorts whose time has come."""
+        """Close the cohorts that are due."""
         async with self._working:
             now = self._clock()
             for followed in list(self._models.values()):
                 self._tell(followed.model, await followed.close(now - self.label_after))
-            # Kept as long again, so that a label that comes too late is known as such.
-            await self._state.forget(now - 2 * self.label_after - _KEPT)
+            # Rows are kept twice as long, so that late labels are recognized.
+            await self._state.forget(now - 2 * self.label_after - _RETENTION)
 
     def _tell(self, model: str, raised: Sequence[Alarm]) -> None:
         for alarm in raised:
@@ -386,7 +384,7 @@ class AuditWatch:
 
 
 def _check(label: Any) -> None:
-    """Refuse what cannot be a label."""
+    """Refuse values that cannot be labels."""
     is_number = isinstance(label, int | float) and isfinite(label)
     if not isinstance(label, str) and not is_number:
         raise MonitorError(f"Labels must be text or numbers, got {label!r}.")

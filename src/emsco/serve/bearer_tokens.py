@@ -1,4 +1,4 @@
-"""Bearer tokens, from the environment: who may ask for decisions, send labels, or read metrics."""
+"""Bearer tokens, read from the environment: for decisions, for labels and for metrics."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from emsco.serve.problem_json import problem
 DECIDE, FEEDBACK, METRICS = "decide", "feedback", "metrics"
 VARIABLES = {use: f"EMSCO_TOKEN_{use.upper()}" for use in (DECIDE, FEEDBACK, METRICS)}
 _FORWARDED = frozenset({b"forwarded", b"x-real-ip", b"via"})
-_LEAST = 16  # letters: shorter ones can be guessed
+_MIN_LENGTH = 16  # characters: shorter tokens can be guessed
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine can reach a host name or address.
+    """Return whether a host name or address is reachable from this machine only.
 
     Examples
     --------
@@ -35,7 +35,7 @@ def is_loopback(host: str) -> bool:
 
 
 def is_forwarded(names: Iterable[bytes]) -> bool:
-    """Return whether the names of headers, in small letters, say that a proxy passed a request on.
+    """Return whether lower-case header names show that a proxy forwarded the request.
 
     Examples
     --------
@@ -48,12 +48,12 @@ def is_forwarded(names: Iterable[bytes]) -> bool:
 
 @dataclass(frozen=True, repr=False)
 class Tokens:
-    """The tokens, by use; a use without one is open to everybody.
+    """Bearer tokens by use; a use without a token is open to everyone.
 
     Parameters
     ----------
-    given : mapping of str to str
-        The tokens of "decide", "feedback" and "metrics".
+    by_use : mapping of str to str
+        The tokens for "decide", "feedback" and "metrics".
 
     Examples
     --------
@@ -63,40 +63,42 @@ class Tokens:
     >>> tokens.check("feedback", None)
     >>> tokens.check("decide", b"Bearer wrong horse")
     Traceback (most recent call last):
-    emsco.serve.problem_json.Problem: Send the header `Authorization: Bearer TOKEN` with the
-    token of this route.
+    emsco.serve.problem_json.RequestProblem: Send the header `Authorization: Bearer TOKEN` with the
+    token for this route.
     """
 
-    given: Mapping[str, str]
+    by_use: Mapping[str, str]
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Tokens:
-        """Read the tokens that are set, and refuse those that are too short."""
+        """Read the tokens that are set and reject those that are too short."""
         environment = os.environ if environment is None else environment
-        given = {use: environment[name] for use, name in VARIABLES.items() if environment.get(name)}
-        for use, token in given.items():
-            if len(token) < _LEAST or not token.isascii() or not token.isprintable():
+        tokens = {
+            use: environment[name] for use, name in VARIABLES.items() if environment.get(name)
+        }
+        for use, token in tokens.items():
+            if len(token) < _MIN_LENGTH or not token.isascii() or not token.isprintable():
                 raise ServiceError(
-                    f"The token in {VARIABLES[use]} must have at least {_LEAST} characters, all of "
-                    "them printable ASCII; `openssl rand -hex 32` makes one."
+                    f"The token in {VARIABLES[use]} must have at least {_MIN_LENGTH} characters, "
+                    "all printable ASCII; `openssl rand -hex 32` generates one."
                 )
-        return cls(given)
+        return cls(tokens)
 
     def __repr__(self) -> str:
-        return f"Tokens({', '.join(self.given)})"
+        return f"Tokens({', '.join(self.by_use)})"
 
     def check_host(self, host: str) -> None:
-        """Refuse to be reached from other machines while a token is missing."""
-        lacking = [name for use, name in VARIABLES.items() if use not in self.given]
-        if lacking and not is_loopback(host):
+        """Refuse a host that other machines can reach while a token is missing."""
+        missing = [name for use, name in VARIABLES.items() if use not in self.by_use]
+        if missing and not is_loopback(host):
             raise ServiceError(
-                f"The host {host} can be reached from other machines, so every use needs a token: "
-                f"set the environment variables {', '.join(lacking)}, or leave out --host."
+                f"The host {host} is reachable from other machines, so every use needs a token: "
+                f"set the environment variables {', '.join(missing)}, or omit --host."
             )
 
     def check(self, use: str, authorization: bytes | None) -> None:
-        """Raise a problem unless a request has the token of a use, compared in constant time."""
-        token = self.given.get(use)
+        """Raise a problem unless the request has the token for a use (constant-time comparison)."""
+        token = self.by_use.get(use)
         if token is None:
             return
         scheme, _, sent = (authorization or b"").partition(b" ")

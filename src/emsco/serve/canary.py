@@ -1,8 +1,8 @@
-"""A canary: another model that decides a share of the keys, until a promise of it is broken.
+"""A canary: another model that decides a share of the keys until one of its promises is broken.
 
-Which keys it decides follows from their HMAC, with a secret that the state keeps: a key has the
-same model in every process, on every machine, and after a restart. That an alarm has taken the
-canary back stands in the state as well.
+The HMAC of a key, with a secret stored in the state, determines whether the canary decides it: a
+key has the same model in every process, on every machine, and after a restart. The state also
+records that an alarm has withdrawn the canary.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ _DIGITS = 8  # bytes of an HMAC that are compared with the share
 
 @dataclass(frozen=True)
 class Withdrawal:
-    """Why and when a canary was taken back.
+    """Why and when a canary was withdrawn.
 
     Parameters
     ----------
     at : str
-        When, in UTC.
+        The time, in UTC.
     promise : str
         The promise that no longer holds.
     message : str
-        What the alarm says.
+        The message of the alarm.
     """
 
     at: str
@@ -52,16 +52,16 @@ class Withdrawal:
 
 
 class KeyDraw:
-    """Draws keys by their HMAC: a larger share has all the keys of a smaller one, and more.
+    """Draws keys by their HMAC; a larger share includes all keys of a smaller one.
 
     Parameters
     ----------
     share : float
-        The share of keys that is drawn.
+        The share of keys to draw.
     secret : bytes
-        The key of the HMAC. Whoever knows it can tell which keys are drawn.
+        The key of the HMAC. With it, one can find out which keys are drawn.
     name : str
-        What they are drawn for; for another name, other keys are drawn.
+        The purpose; a different name draws different keys.
 
     Examples
     --------
@@ -91,62 +91,62 @@ class Canary:
     deployed : Deployment
         The model.
     draw : KeyDraw
-        Which keys it decides.
+        Draws the keys that it decides.
     state : State
-        Where it is kept that it was taken back.
+        The state that records its withdrawal.
     deployment : str
         The name of the deployment.
 
     Attributes
     ----------
     withdrawn : Withdrawal or None
-        Why it decides no longer; None while it does.
+        Why it was withdrawn; None while it decides.
     """
 
     def __init__(self, deployed: Deployment, draw: KeyDraw, state: State, deployment: str) -> None:
         self.deployed, self.draw = deployed, draw
         self.withdrawn: Withdrawal | None = None
-        self.is_settled = False  # whether it was taken back, and the state keeps that
+        self.is_settled = False  # whether it was withdrawn and the state has recorded that
         self.since = now_text()
         self._state = state
         monitor = deployed.monitor
-        # Another certificate makes other promises: its alarms are not those of the one before.
+        # A different certificate makes different promises, so earlier alarms do not apply to it.
         promised = "" if monitor is None else digest_of(json.dumps(monitor.state()["promised"]))
         self._name = f"canary:{deployment}:{deployed.digest}:{promised}"
 
     @property
     def share(self) -> float:
-        """The share of keys that it decides now."""
+        """The share of keys that it currently decides."""
         return 0.0 if self.withdrawn is not None else self.draw.share
 
     def drawn(self, keys: Sequence[Key]) -> list[int]:
-        """Return the places of the keys that it decides."""
+        """Return the positions of the keys that it decides."""
         if self.withdrawn is not None:
             return []
         return [place for place, key in enumerate(keys) if self.draw(key)]
 
     async def look(self, alarms: Sequence[Alarm]) -> None:
-        """Take it back if there is an alarm about it, here or in another process.
+        """Withdraw it if there is an alarm about it, in this process or another.
 
         Parameters
         ----------
         alarms : sequence of Alarm
-            The alarms about it that this process knows of.
+            The alarms about it in this process.
 
         Raises
         ------
         StateError
-            If the state does not answer; what this process knows counts all the same.
+            If the state does not respond; an alarm in this process withdraws the canary anyway.
         """
         if alarms and self.withdrawn is None:
             self._withdraw(Withdrawal(now_text(), alarms[0].what, alarms[0].message))
         if self.withdrawn is not None:
             text = json.dumps(vars(self.withdrawn))
-            await self._state.keep(self._name, text, was=0)  # who was first has told why
-        kept = await self._state.kept(self._name)
-        if kept is not None:
+            await self._state.keep(self._name, text, was=0)  # the first withdrawal is kept
+        stored = await self._state.get_value(self._name)
+        if stored is not None:
             self.is_settled = True
-            first = Withdrawal(**json.loads(kept.text))
+            first = Withdrawal(**json.loads(stored.text))
             if self.withdrawn is None:
                 self._withdraw(first)
             self.withdrawn = first
@@ -158,10 +158,10 @@ class Canary:
             message=why.message, at=why.at,
         )  # fmt: skip
 
-    def told(self) -> dict[str, Any]:
-        """Tell what it is, as plain values."""
+    def description(self) -> dict[str, Any]:
+        """Return its description as JSON data."""
         return {
-            **self.deployed.told,
+            **self.deployed.description,
             "since": self.since,
             "share": self.share,
             "watched": self.deployed.monitor is not None,
@@ -172,26 +172,26 @@ class Canary:
 async def load_models(
     settings: Settings, state: State, *, again: bool = False
 ) -> tuple[Deployment, Canary | None]:
-    """Load the model and, where there is one, the canary; check and warm them.
+    """Load the model and the canary, if any; check them and warm up.
 
     Parameters
     ----------
     settings : Settings
-        Where the files are.
+        The settings with the paths of the files.
     state : State
-        What processes share.
+        The state that processes share.
     again : bool, default=False
-        Whether models are in use already: a canary whose file has gone has then ended.
+        Whether this is a reload: if the canary's file is gone, the canary has then ended.
 
     Raises
     ------
     EmscoError
-        If one of them is refused; nothing of the other is left open then.
+        If one of them is refused; the other is closed then.
     """
     if settings.canary is None:
         return await Deployment.load(settings, state), None
     if again and not settings.canary.exists():
-        log_event("canary", text=f"{settings.canary} is gone, and the canary has ended.")
+        log_event("canary", text=f"{settings.canary} was removed, so the canary has ended.")
         return await Deployment.load(settings, state), None
     sources = await asyncio.to_thread(Sources.from_toml, settings.sources)
     files = (settings.model, settings.canary)
@@ -218,15 +218,15 @@ async def load_models(
 async def make_canary(
     other: Deployment, deployed: Deployment, settings: Settings, state: State
 ) -> Canary | None:
-    """Let another model decide some of the keys; None: it is the model in use.
+    """Create the canary of a loaded model; None if it is the same as the model in use.
 
     Raises
     ------
     ServiceError
-        If clients of the model in use could not be answered by it.
+        If it cannot answer clients of the model in use.
     """
     if other.digest == deployed.digest:
-        log_event("canary", text="The canary is the model in use: there is none.")
+        log_event("canary", text="The canary is identical to the model in use and is ignored.")
         return None
     _check(other, deployed)
     other.standing.check_after(deployed.standing, settings, who="The canary")
@@ -235,38 +235,38 @@ async def make_canary(
     canary = Canary(other, draw, state, settings.deployment)
     await canary.look(())
     if other.monitor is None:
-        log_event("canary", WARNING, text="The canary has no certificate that could be watched: "
-                  "no alarm will take it back.")  # fmt: skip
+        log_event("canary", WARNING, text="The canary has no certificate that can be monitored, so "
+                  "no alarm will withdraw it.")  # fmt: skip
     log_event("canary", model=other.digest, share=canary.share, before=deployed.digest)
     return canary
 
 
 def _own(sources: Sources, own: set[str], others: set[str]) -> Sources:
-    """Leave out what only the other model buys; what neither knows stays, and is refused."""
+    """Drop sources that only the other model buys; those that neither has stay and are refused."""
     return Sources({n: one for n, one in sources.items() if n in own or n not in others})
 
 
 def _check(canary: Deployment, deployed: Deployment) -> None:
-    """Refuse a canary whose answers clients do not know, or that needs what they do not send."""
+    """Refuse a canary with different labels, or one that needs values that clients do not send."""
     labels, before = canary.decider.classes.tolist(), deployed.decider.classes.tolist()
     if labels != before:
         raise ServiceError(
-            f"The canary has the labels {quoted(labels)}, and the model in use {quoted(before)}; "
-            "clients know only the latter."
+            f"The canary has the labels {quoted(labels)}, but the model in use has "
+            f"{quoted(before)}, which clients rely on."
         )
-    lacking = [name for name in canary.needed if name not in deployed.needed]
-    if lacking:
+    missing = [name for name in canary.needed if name not in deployed.needed]
+    if missing:
         raise ServiceError(
-            f"The canary needs {quoted(lacking)} in `known`, which clients of the model in use do "
-            "not send."
+            f"The canary needs {quoted(missing)} in `known`, but clients of the model in use do "
+            "not send it."
         )
 
 
 class ModelRows(NamedTuple):
-    """Some rows of a request, and the model that decides them."""
+    """The rows of a request that one model decides."""
 
     deployed: Deployment
-    places: list[int]  # of the rows in the request
+    places: list[int]  # positions of the rows in the request
     keys: list[Any]
     known: dict[str, list[Any]] | None
 
@@ -293,7 +293,7 @@ def split(
 
 
 async def together(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
-    """Do all of some work at once; where one part fails, the others end."""
+    """Run coroutines concurrently; if one fails, cancel the others."""
     if len(work) == 1:
         return [await work[0]]
     try:
@@ -307,20 +307,20 @@ async def together(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
 async def keep_looking(
     canary: Canary, alarms: Callable[[str], Awaitable[Sequence[Alarm]]], seconds: float = 1.0
 ) -> None:
-    """Look every second whether a canary must be taken back.
+    """Check every second whether a canary must be withdrawn.
 
     Parameters
     ----------
     canary : Canary
         The canary.
     alarms : async callable
-        Gives the alarms that speak against it.
+        Returns the alarms that count against it.
     seconds : float, default=1.0
-        The pause between two looks.
+        The interval between checks.
     """
     while not canary.is_settled:
         try:
             await canary.look(await alarms(canary.deployed.digest))
-        except Exception as error:  # it must go on: nobody else would take the canary back
+        except Exception as error:  # keep running: nothing else would withdraw the canary
             log_event("watch failed", WARNING, error=where(error))
         await asyncio.sleep(seconds)

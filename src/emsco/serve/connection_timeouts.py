@@ -1,8 +1,8 @@
-"""Connections whose clients say nothing, never end to say it, or do not listen, are closed.
+"""Connections that close when the client is idle, sends endless headers or does not read.
 
-uvicorn closes a connection that is idle after an answer. It waits for ever for the first request,
-for the end of headers, however slowly they come and however long they are, and for a client that
-does not read its answer.
+uvicorn closes a connection that is idle after a response. It waits forever for the first request,
+for the end of headers, however slow and long they are, and for a client that does not read its
+response.
 """
 
 from __future__ import annotations
@@ -13,41 +13,41 @@ from typing import Any
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 MOST_HEADERS = 65_536  # bytes
-SCOPE = "emsco.connection"  # where a request has its connection
+SCOPE = "emsco.connection"  # the key of the connection in the ASGI scope
 
 
 class Connection(HttpToolsProtocol):
-    """A connection that knows since when it waits for its client."""
+    """A connection that knows how long it has been waiting for its client."""
 
-    on_leave: Callable[[], None] | None = None  # called when the client leaves
+    on_leave: Callable[[], None] | None = None  # called when the client disconnects
     _since = 0.0  # when the wait began
-    _headers = -1  # bytes of headers that have no end yet; -1: there are none
+    _headers = -1  # bytes of incomplete headers; -1: no headers are being received
     _is_answering = False
-    _is_unread = False  # whether the client does not read what it is sent
+    _is_unread = False  # whether the client does not read the response
 
     def connection_made(self, transport: Any) -> None:
-        """Begin to wait for the first request."""
+        """Start to wait for the first request."""
         self._since = self.loop.time()
         super().connection_made(transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell who decides for this client: to listen by ASGI would take a task a request."""
+        """Notify the request being decided: ASGI would need an extra task per request."""
         super().connection_lost(exc)
         if self.on_leave is not None:
             self.on_leave()
 
     @property
     def is_gone(self) -> bool:
-        """Whether the client has left before it got its answer."""
+        """Whether the client has disconnected before its response."""
         return self.cycle.disconnected
 
     @property
     def has_body(self) -> bool:
-        """Whether the body of the request has come, all of it."""
+        """Whether the whole body of the request has arrived."""
         return not self.cycle.more_body
 
     def data_received(self, data: bytes) -> None:
-        """Take what the client says, unless its headers have no end."""
+        """Receive data, and refuse headers that are too long."""
         super().data_received(data)
         if self._headers >= 0:
             self._headers += len(data)
@@ -55,7 +55,7 @@ class Connection(HttpToolsProtocol):
                 self.send_400_response("The headers are too long.")
 
     def on_message_begin(self) -> None:
-        """Begin to wait for the end of the headers."""
+        """Start to wait for the end of the headers."""
         self._since, self._headers = self.loop.time(), 0
         super().on_message_begin()
         self.scope[SCOPE] = self  # type: ignore[literal-required]
@@ -64,17 +64,17 @@ class Connection(HttpToolsProtocol):
         """Stop waiting: the request is being answered."""
         self._is_answering, self._headers = True, -1
         super().on_headers_complete()
-        if getattr(self.server_state, "is_last", False):  # the service ends
+        if getattr(self.server_state, "is_last", False):  # the service is shutting down
             self.cycle.keep_alive = False
 
     def on_response_complete(self) -> None:
-        """Begin to wait for the next request, unless the client has sent it already."""
+        """Start to wait for the next request, unless the client has already sent it."""
         self._is_answering = bool(self.pipeline)
         self._since = self.loop.time()
         super().on_response_complete()
 
     def pause_writing(self) -> None:
-        """Begin to wait until the client reads what it was sent."""
+        """Start to wait until the client reads the response."""
         self._since, self._is_unread = self.loop.time(), True
         super().pause_writing()
 
@@ -84,10 +84,10 @@ class Connection(HttpToolsProtocol):
         super().resume_writing()
 
     def close_if_idle(self, seconds: float) -> None:
-        """Close it if its client has kept it waiting for so long."""
+        """Close the connection if it has waited for its client for more than `seconds`."""
         if self.loop.time() - self._since <= seconds:
             return
         if self._is_unread:
-            self.transport.abort()  # to close it would wait for the client
+            self.transport.abort()  # `close` would wait for the client
         elif not self._is_answering and not self.transport.is_closing():
             self.transport.close()

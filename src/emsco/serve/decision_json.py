@@ -1,4 +1,4 @@
-"""What clients are told: decisions row by row, as JSON."""
+"""JSON answers for clients: one object per decided row."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from emsco.core.decisions import ACCEPTED, Decisions
 from emsco.serve.rejection_causes import is_passing
 
 
-def told(ids: Sequence[str], decisions: Decisions, *, receipt: bool) -> list[dict[str, Any]]:
-    """Tell what was decided, row by row."""
+def decision_rows(
+    ids: Sequence[str], decisions: Decisions, *, receipt: bool
+) -> list[dict[str, Any]]:
+    """Return the decisions as one JSON object per row."""
     accepted = decisions.accepted.tolist()
-    # To spell reasons out takes as long as all the rest, and most rows have none.
+    # Building the reasons takes as long as everything else, and most rows have none.
     reasons = [ACCEPTED] * len(accepted) if all(accepted) else decisions.reason.tolist()
     columns = zip(
         decisions.label.tolist(), accepted, reasons, decisions.confidence.tolist(),
@@ -24,8 +26,8 @@ def told(ids: Sequence[str], decisions: Decisions, *, receipt: bool) -> list[dic
     )  # fmt: skip
     rows: list[dict[str, Any]] = [
         {"id": one, "label": label if accepts else None, "accepted": accepts,
-         # A client that reads `label` alone must not act on it. Where no stage has judged, the
-         # confidence is 0, and there is nothing to guess by.
+         # A client that reads only `label` must not act on a rejected row. If no stage judged the
+         # row, its confidence is 0 and there is no guess.
          "guess": None if accepts or not confidence else label,
          "reason": reason, "retry": not accepts and is_passing(reason),
          "confidence": confidence, "cost": cost, "exit_stage": stage, "latency": latency}
@@ -42,12 +44,12 @@ def told(ids: Sequence[str], decisions: Decisions, *, receipt: bool) -> list[dic
 
 
 def _receipt(receipt: Any) -> dict[str, Any]:
-    told = asdict(receipt) | {"paid": receipt.paid, "unknown": list(receipt.unknown)}
-    return {name: value for name, value in told.items() if name not in ("id", "model")}
+    fields = asdict(receipt) | {"paid": receipt.paid, "unknown": list(receipt.unknown)}
+    return {name: value for name, value in fields.items() if name not in ("id", "model")}
 
 
 def dumped(answer: Any) -> bytes:
-    """Write an answer as JSON."""
+    """Serialize an answer as JSON."""
     return to_json(answer, inf_nan_mode="null", fallback=_plain)
 
 

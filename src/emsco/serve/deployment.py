@@ -1,4 +1,4 @@
-"""A model that decides: loaded, checked and warmed before the first request reaches it."""
+"""A deployed model: loaded, checked and warmed up before its first request."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 
 from emsco.cascade import CascadeClassifier, Decider
 from emsco.cascade.fingerprint import fingerprint
-from emsco.certify import OlderCertificate, problem_with
+from emsco.certify import problem_with
 from emsco.certify.monitor import CertificateMonitor
 from emsco.exceptions import ServiceError, nearest
 from emsco.io import load
@@ -22,7 +22,7 @@ from emsco.live.decision_log import DecisionLog
 from emsco.live.fetch_all import check_open
 from emsco.live.source import APART
 from emsco.rows.column_reader import ColumnReader
-from emsco.serve.events import tell_loss
+from emsco.serve.events import WARNING, log_event, tell_loss
 from emsco.serve.model_compatibility import ModelTerms
 from emsco.serve.monitor_split import monitor_of
 from emsco.serve.problem_json import RequestProblem
@@ -31,7 +31,7 @@ from emsco.serve.shadow import ShadowMode
 
 
 class Deployment:
-    """A model that decides, with its live cascade; `make` or `load` gives one that is warm.
+    """A model with its live cascade; `make` and `load` return one that is warmed up.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class Deployment:
     settings : Settings
         How it decides, and where it logs.
     accounts : Accounts, default=None
-        Who counts what is spent. None: this process alone.
+        Counts spending. None: within this process only.
     """
 
     def __init__(
@@ -78,12 +78,12 @@ class Deployment:
     async def make(
         cls, model: Any, sources: Sources, settings: Settings, accounts: Accounts | None = None
     ) -> Deployment:
-        """Check a model and its sources, and warm it.
+        """Check a model and its sources, and warm it up.
 
         Raises
         ------
         EmscoError
-            If it cannot decide live, or its certificate is about another cascade.
+            If it cannot decide live, or its certificate belongs to another cascade.
         """
         made = await asyncio.to_thread(cls, model, sources, settings, accounts)
         await asyncio.to_thread(made._prepare)
@@ -93,14 +93,14 @@ class Deployment:
 
     @classmethod
     async def load(cls, settings: Settings, accounts: Accounts | None = None) -> Deployment:
-        """Load the model and the sources that the settings name, check and warm them.
+        """Load the model and the sources named in the settings, check them and warm up.
 
         Parameters
         ----------
         settings : Settings
-            Where the files are.
+            The settings with the paths of the files.
         accounts : Accounts, default=None
-            Who counts what is spent.
+            Counts spending.
         """
         sources = await asyncio.to_thread(Sources.from_toml, settings.sources)
         model = await asyncio.to_thread(load, settings.model, trusted=settings.trust)
@@ -111,12 +111,12 @@ class Deployment:
 
     @property
     def decider(self) -> Decider:
-        """What decides."""
+        """The decider of the cascade."""
         return self.cascade.decider_
 
     @property
     def log(self) -> DecisionLog | None:
-        """The log of its decisions; None: there is none."""
+        """The decision log, or None."""
         return self.live.log if self.shadow is None else self.shadow.log
 
     @property
@@ -125,40 +125,40 @@ class Deployment:
         return list(self.live.terms.bought)
 
     def check_certificate(self) -> None:
-        """Refuse a certificate that is about another cascade."""
-        if self.certificate is None or isinstance(self.certificate, OlderCertificate):
+        """Refuse a certificate that belongs to another cascade."""
+        if self.certificate is None:
             return
         problem = problem_with(self.certificate, self.model)
         if self.certificate.certified and problem:
-            raise ServiceError(f"The certificate does not hold: {problem}")
+            raise ServiceError(f"The certificate is not valid: {problem}")
 
     @cached_property
     def standing(self) -> ModelTerms:
-        """What clients count on."""
+        """The properties that clients rely on."""
         certificate = self.certificate
         labels = tuple(self.decider.classes.tolist())
-        if certificate is None or isinstance(certificate, OlderCertificate):
+        if certificate is None:
             return ModelTerms(labels, is_certified=False)
         return ModelTerms(labels, is_certified=bool(certificate.certified))
 
     @cached_property
     def monitor(self) -> CertificateMonitor | None:
-        """A new monitor of the certificate; None where there is nothing to watch."""
+        """A new monitor of the certificate; None if there is nothing to watch."""
         return monitor_of(self.certificate, self.model)
 
     def _prepare(self) -> None:
-        """Do all that takes long and needs no event loop: requests go on meanwhile."""
+        """Do the slow work that needs no event loop, while requests continue."""
         self.check_certificate()
         held: dict[str, Any] = {}
         for stage in self.decider.plan.stages:
-            with suppress(Exception):  # the row is made up: a model of the user's may refuse it
+            with suppress(Exception):  # the row is made up, and a user's model may refuse it
                 made_up = {name: _column(self.example(name)) for name in stage.features}
                 answer = self.decider.examine(made_up)
                 held |= zip(stage.features, answer.columns, strict=True)
                 stage.judge(held)
 
     async def _warm(self) -> None:
-        """Decide no row and one row, fetching nothing, so that the first request is not slow."""
+        """Decide zero rows and one row without fetching, so that the first request is not slow."""
         known: dict[str, Any] = dict.fromkeys(self.needed, "")
         known |= {name: self.example(name) for name in self.features}
         trial = LiveCascade(self.cascade, self.sources)  # without the log and the accounts
@@ -171,23 +171,23 @@ class Deployment:
 
     @cached_property
     def is_counted(self) -> bool:
-        """Whether accounts are asked before some source is."""
+        """Whether a source is paid or has a spending limit."""
         sources = [self.sources[name] for name in self.bought]
         return any(source.paid or source.max_spend is not None for source in sources)
 
     @cached_property
     def needs(self) -> dict[str, frozenset[str]]:
-        """What each source is asked with, beside the key."""
+        """The values that a request to each source uses, besides the key."""
         return {name: frozenset(self.sources[name].needs) for name in self.bought}
 
     @cached_property
     def features(self) -> tuple[str, ...]:
-        """What its sources yield."""
+        """The features of its sources."""
         return tuple(f for name in self.bought for f in self.decider.costs.columns(name))
 
     @cached_property
     def needed(self) -> tuple[str, ...]:
-        """What every client must send: what nobody fetches, and what requests of sources use."""
+        """The values that every client must send: not fetched, or used by requests to sources."""
         used = {need for name in self.bought for need in self.sources[name].needs}
         sent = {
             feature
@@ -209,7 +209,7 @@ class Deployment:
         return value.item() if isinstance(value, np.generic) else value
 
     def check_known(self, names: Any, canary: Deployment | None = None) -> None:
-        """Refuse values that nothing uses: a name that is misspelled would be paid for."""
+        """Refuse names that nothing uses: a misspelled one would be fetched and paid for."""
         known = self._may_be_known
         if canary is not None:
             known = known | canary._may_be_known
@@ -218,7 +218,7 @@ class Deployment:
                 raise RequestProblem(
                     422,
                     "known",
-                    "`known` has a name that is no feature of the model and that no request uses"
+                    "`known` has a name that is neither a feature of the model nor used by a source"
                     f"{nearest(name, known)}",
                 )
 
@@ -227,11 +227,11 @@ class Deployment:
         return frozenset((*self.features, *self.needed))
 
     def begin(self) -> None:
-        """Note that a request uses it."""
+        """Note that a request begins to use it."""
         self._used += 1
 
     def end(self) -> None:
-        """Note that a request has used it."""
+        """Note that a request has finished."""
         self._used -= 1
         if self._is_retired and not self._used:
             self._close_later()
@@ -247,13 +247,13 @@ class Deployment:
             self._closing = asyncio.ensure_future(self._close_at_rest())
 
     async def _close_at_rest(self) -> None:
-        """Close once calls that are paid for, and whose callers have left, had time to answer."""
+        """Close after paid calls whose callers have left have had time to finish."""
         if any(self.sources[name].paid for name in self.bought):
             await asyncio.sleep(APART)
         await self.live.close()
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close all connections."""
         if self._closing is not None:
             self._closing.cancel()
             with suppress(asyncio.CancelledError):
@@ -261,8 +261,8 @@ class Deployment:
         await self.live.close()
 
     @cached_property
-    def told(self) -> dict[str, Any]:
-        """What it is: design, prices, certificate and digest."""
+    def description(self) -> dict[str, Any]:
+        """The description of the model: design, prices, certificate and digest."""
         decider, costs = self.decider, self.decider.costs
         classes = decider.classes.tolist()
         stages = [
@@ -306,8 +306,18 @@ def _column(value: Any) -> Any:
 
 
 def cascade_of(model: Any) -> CascadeClassifier:
-    """Return the cascade, or the one that a search has chosen."""
+    """Return the cascade itself, or the best one of a search."""
     cascade = getattr(model, "best_cascade_", model)
     if not isinstance(cascade, CascadeClassifier):
-        raise ServiceError(f"A service needs a cascade, got a {type(model).__name__}.")
+        raise ServiceError(f"The model must be a cascade, got a {type(model).__name__}.")
     return cascade
+
+
+def tell_sources(new: Deployment, before: Deployment) -> None:
+    """Log the sources that are added, removed or changed by a new model."""
+    added = [name for name in new.bought if name not in before.bought]
+    removed = [name for name in before.bought if name not in new.bought]
+    both = [name for name in new.bought if name in before.bought]
+    changed = [name for name in both if new.sources[name] != before.sources[name]]
+    if added or removed or changed:
+        log_event("sources", WARNING, added=added, removed=removed, changed=changed)

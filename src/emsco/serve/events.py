@@ -1,7 +1,7 @@
-"""What the service tells operators: one JSON line per event, on standard error.
+"""The event log for operators: one JSON line per event, on standard error.
 
-No line holds a key, a value or a token. What other libraries say is passed on without the text of
-errors, which may hold any of them.
+No line contains a key, a value or a token. Log records of other libraries are passed on without the
+text of exceptions, which may contain any of them.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from typing import Any
 INFO, WARNING, ERROR = "info", "warning", "error"
 
 
-def log_event(event: str, level: str = INFO, **told: Any) -> None:
-    """Write one event.
+def log_event(event: str, level: str = INFO, **fields: Any) -> None:
+    """Write an event.
 
     Parameters
     ----------
     event : str
-        What happened: "start", "ready", "reload", "drain", "refused", "alarm" and so on.
+        The name of the event: "start", "ready", "reload", "drain", "refused", "alarm" and so on.
     level : {"info", "warning", "error"}, default="info"
-        How much it matters.
-    **told
-        What else there is to tell; never a key, a value or a token.
+        The log level.
+    **fields
+        Further fields of the event; never a key, a value or a token.
     """
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
-    entry = {"time": now, "level": level, "event": event, "pid": os.getpid(), **told}
-    with suppress(OSError, ValueError):  # where standard error is closed, nobody can be told
+    entry = {"time": now, "level": level, "event": event, "pid": os.getpid(), **fields}
+    with suppress(OSError, ValueError):  # standard error may be closed
         sys.stderr.write(json.dumps(entry, default=str) + "\n")
         sys.stderr.flush()
 
 
 def tell_loss(folder: Path, what: str, why: str, lost: int) -> None:
-    """Write the event that the log of decisions cannot be written, or is written again.
+    """Log that the decision log cannot be written, or is being written again.
 
     Parameters
     ----------
@@ -48,9 +48,9 @@ def tell_loss(folder: Path, what: str, why: str, lost: int) -> None:
     what : {"decisions", "labels"}
         What cannot be written.
     why : str
-        What the system says. Empty: it is written again.
+        The error of the operating system. Empty: the log is being written again.
     lost : int
-        How many entries were lost since it could not be written.
+        The number of entries lost since the log failed.
     """
     if why:
         log_event("log failed", ERROR, folder=str(folder), what=what, why=why)
@@ -59,12 +59,12 @@ def tell_loss(folder: Path, what: str, why: str, lost: int) -> None:
 
 
 def now_text() -> str:
-    """Return the time as text: in UTC, to the second."""
+    """Return the current time in UTC as text, to the second."""
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def where(error: BaseException) -> str:
-    """Name the type of an error and the line that raised it, without its text.
+    """Return the type of an error and the line that raised it, without its text.
 
     Examples
     --------
@@ -85,17 +85,17 @@ def where(error: BaseException) -> str:
 
 
 class _AsEvents(logging.Handler):
-    """Passes on what other libraries log."""
+    """Writes log records of other libraries as events."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record as an event; of an error, only its type and place."""
+        """Write a record as an event; of an exception, only its type and line."""
         level = ERROR if record.levelno >= logging.ERROR else WARNING
-        told = {"from": record.name, "text": str(record.msg).strip()}  # without its arguments
+        fields = {"from": record.name, "text": str(record.msg).strip()}  # without its arguments
         if record.exc_info and record.exc_info[1] is not None:
-            told["error"] = where(record.exc_info[1])
-        log_event("library", level, **told)
+            fields["error"] = where(record.exc_info[1])
+        log_event("library", level, **fields)
 
 
 def take_over_logging() -> None:
-    """Let warnings and errors of other libraries be events, and nothing else be logged."""
+    """Log warnings and errors of other libraries as events, and nothing else."""
     logging.basicConfig(handlers=[_AsEvents()], level=logging.WARNING, force=True)

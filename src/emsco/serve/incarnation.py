@@ -1,8 +1,8 @@
-"""The incarnation of a state: by it, a state that has lost its data is told from one that has not.
+"""The incarnation of a state: a marker that shows whether the state has lost its data.
 
 It is a random id that an operator writes once, under the name of a deployment. A store that was
-emptied, or that is another one, does not have it: ids whose requests were paid for would then be
-paid for again, and limits would begin anew.
+emptied or replaced does not have it: requests that were already paid for would be paid for again,
+and spending limits would start from zero.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from emsco.serve.events import ERROR, WARNING, log_event, now_text
 from emsco.serve.settings import Settings
 from emsco.serve.state.protocol import INCARNATION, State
 
-_LOOK = 1.0  # seconds between looks
-_AGAIN = 60.0  # seconds after which a loss is told again
+_LOOK = 1.0  # seconds between checks
+_AGAIN = 60.0  # seconds after which a loss is logged again
 
 
 @dataclass(frozen=True)
 class Incarnation:
-    """What tells a state from one that has lost its data.
+    """The marker of a state, which is missing if the state has lost its data.
 
     Parameters
     ----------
@@ -35,8 +35,8 @@ class Incarnation:
     at : str
         When it was written.
     after : str or None, default=None
-        The id of the one that an operator has replaced by it; "" where there was none. None: it is
-        the first.
+        The id of the incarnation that an operator has replaced by it; "" if there was none. None:
+        it is the first.
 
     Examples
     --------
@@ -52,23 +52,23 @@ class Incarnation:
 
     @classmethod
     def new(cls, after: str | None = None) -> Incarnation:
-        """Make one that nobody has."""
+        """Create one with a new random id."""
         return cls(uuid.uuid4().hex, now_text(), after)
 
     @classmethod
     def from_text(cls, text: str) -> Incarnation:
-        """Read what was kept."""
+        """Parse the stored text."""
         return cls(**json.loads(text))
 
     def to_text(self) -> str:
-        """Write it as JSON."""
+        """Serialize it as JSON."""
         return json.dumps(asdict(self))
 
 
 async def find(state: State) -> Incarnation | None:
-    """Return the incarnation of a deployment's state; None: it has none."""
-    kept = await state.kept(INCARNATION + state.deployment)
-    return None if kept is None else Incarnation.from_text(kept.text)
+    """Return the incarnation of a deployment's state, or None."""
+    stored = await state.get_value(INCARNATION + state.deployment)
+    return None if stored is None else Incarnation.from_text(stored.text)
 
 
 async def begin(state: State) -> Incarnation:
@@ -77,19 +77,19 @@ async def begin(state: State) -> Incarnation:
     Raises
     ------
     StateError
-        If there is one already.
+        If there already is one.
     """
     new = Incarnation.new()
     if not await state.keep(INCARNATION + state.deployment, new.to_text(), was=0):
         raise StateError(
-            f"The deployment {state.deployment!r} has an incarnation already: this state is in "
-            "use. If it has lost data, and you know what that means, run `emsco state accept`."
+            f"The deployment {state.deployment!r} already has an incarnation: this state is in "
+            "use. If it has lost data and you accept the consequences, run `emsco state accept`."
         )
     return new
 
 
 async def accept(state: State) -> Incarnation:
-    """Write another incarnation, so that services that have missed theirs go on."""
+    """Write a new incarnation, so that services that have lost theirs continue."""
     before = await find(state)
     new = Incarnation.new("" if before is None else before.id)
     await state.keep(INCARNATION + state.deployment, new.to_text())
@@ -97,24 +97,24 @@ async def accept(state: State) -> Incarnation:
 
 
 class Witness:
-    """Knows the state that a service began with, and tells when it is that one no longer.
+    """Detects that the state is no longer the one that the service started with.
 
-    A running service goes on with another incarnation only where `accept` has written it: instead
-    of the one it had, or after it had told of the loss.
+    A running service continues with another incarnation only if `accept` has written it: in place
+    of the previous one, or after the loss was logged.
 
     Parameters
     ----------
     state : State
         The state, which from now on grants no paid call without this incarnation.
     own : Incarnation
-        The one that it has.
+        Its incarnation.
 
     Attributes
     ----------
     is_lost : bool
         Whether the state has lost it.
     moved : int
-        How often another server answered, which had it.
+        How often another server with this incarnation took over.
     """
 
     def __init__(self, state: State, own: Incarnation) -> None:
@@ -122,30 +122,30 @@ class Witness:
         self.is_lost, self.moved = False, 0
         self._seen: Incarnation | None = own
         self._server = ""
-        self._told = 0.0  # when the loss was told last
+        self._logged_at = 0.0  # when the loss was last logged
         state.incarnation = own.to_text()
 
     async def keep_looking(self) -> None:
-        """Look every second."""
+        """Check every second."""
         while True:
-            with suppress(StateError):  # a state that does not answer has not lost anything yet
+            with suppress(StateError):  # a state that does not respond may still have its data
                 await self.look()
             await asyncio.sleep(_LOOK)
 
     async def look(self) -> None:
-        """Look once whether the state still has its incarnation, and who answers."""
+        """Check once whether the state still has its incarnation, and which server answers."""
         found, server = await find(self._state), await self._state.server()
         if found is not None and found != self._own and self._is_accepted(found):
             self._go_on(found)
         elif found != self._own:
-            await self._tell_loss()
-        elif self.is_lost:  # the store that has it is back
+            await self._log_loss()
+        elif self.is_lost:  # the store with the incarnation is back
             self._go_on(found)
         elif self._server and server != self._server:
             self.moved += 1
             log_event("state moved", WARNING, text="The store was restarted, or another server "
-                      "took over. It has the incarnation of this deployment, and calls go on; a "
-                      "replica may lack the last seconds.")  # fmt: skip
+                      "took over. It has the incarnation of this deployment, so calls continue; a "
+                      "replica may lack the writes of the last seconds.")  # fmt: skip
         self._seen, self._server = found, server
 
     def _is_accepted(self, found: Incarnation) -> bool:
@@ -158,14 +158,14 @@ class Witness:
         self._state.incarnation = found.to_text()
         log_event("state accepted", incarnation=found.id, at=found.at)
 
-    async def _tell_loss(self) -> None:
+    async def _log_loss(self) -> None:
         now = asyncio.get_running_loop().time()
-        if not self.is_lost or now - self._told > _AGAIN:
-            self._told = now
+        if not self.is_lost or now - self._logged_at > _AGAIN:
+            self._logged_at = now
             log_event("state lost", ERROR, deployment=self._state.deployment, text="The state has "
-                      "lost its data, or is another one: ids that were paid for are unknown, and "
-                      "limits would begin anew. Paid calls have stopped. Find out what was lost; "
-                      "then run `emsco state accept`.")  # fmt: skip
+                      "lost its data or was replaced: ids that were paid for are unknown, and "
+                      "spending limits would start from zero. Paid calls have stopped. Find out "
+                      "what was lost, then run `emsco state accept`.")  # fmt: skip
         self.is_lost = True
         for name, secret in self._state.secrets.items():
             await self._state.keep(name, secret, was=0)
@@ -174,21 +174,20 @@ class Witness:
 async def witness_of(
     settings: Settings, models: Sequence[Deployment], state: State
 ) -> Witness | None:
-    """Return who watches a state that others can share; None: a file is watched by nobody.
+    """Return the witness of a shared state; None for an SQLite file, which is not watched.
 
     Raises
     ------
     ServiceError
-        If sources are paid for or limited, and the state has no incarnation or is known to lose
-        what it is given.
+        If sources are paid or limited, and the state has no incarnation or may lose data.
     """
     is_counted = any(model.is_counted for model in models)
     concerns = await state.concerns()
     losing = [concern.text for concern in concerns if concern.loses]
     if losing and is_counted and not settings.allow_volatile_state:
         raise ServiceError(
-            f"{' '.join(losing)} What was paid for would be paid for again; with "
-            "--allow-volatile-state it is used all the same."
+            f"{' '.join(losing)} Requests could be paid for twice; --allow-volatile-state allows "
+            "this store nevertheless."
         )
     for concern in concerns:
         log_event("state", WARNING, text=concern.text)
@@ -199,15 +198,15 @@ async def witness_of(
         name = f"--deployment {settings.deployment}"
         raise ServiceError(
             f"The state has no incarnation of the deployment {settings.deployment!r}: it is new, "
-            f"or it has lost its data. If it is new, run `emsco state init {name}`, with the "
-            "address in EMSCO_STATE. If it was in use before, find out what was lost: ids that "
-            "were paid for are unknown to it, and limits begin anew; then run "
+            f"or it has lost its data. If it is new, run `emsco state init {name}` with its URL in "
+            "EMSCO_STATE. If it was in use before, find out what was lost (ids that were paid for "
+            "are unknown to it, and spending limits start from zero), then run "
             f"`emsco state accept {name}`."
         )
-    if found is None:  # nothing is paid for: all that a loss costs is the audit, and it is told
+    if found is None:  # without paid sources, a loss affects only the audit, and is logged
         with suppress(StateError):  # another process was faster
             await begin(state)
         found = await find(state)
     if found is None:
-        raise StateError("The state does not keep what it is given.")
+        raise StateError("The state does not store values that were written to it.")
     return Witness(state, found)

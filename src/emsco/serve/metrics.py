@@ -1,8 +1,7 @@
-"""What the service counts for Prometheus: decisions, money, sources, requests, alarms.
+"""Prometheus metrics: decisions, money, sources, requests and alarms.
 
-All of it comes from what is at hand: the arrays of decisions, and the counters of sources. No
-receipt is made for it. Every series is looked up once and then kept: an increment takes half a
-microsecond.
+They are computed from the arrays of decisions and the counters of sources, without creating
+receipts. Every series is looked up once and cached: an increment takes half a microsecond.
 """
 
 from __future__ import annotations
@@ -28,14 +27,14 @@ from emsco.serve.shadow import ShadowAnswer
 
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _DIGITS = 12  # of a digest, in the label `model`
-_MOST_REASONS = 10_000  # that are looked up once; a model has no more columns and sources
+_MOST_REASONS = 10_000  # to cache; a model has no more columns and sources
 
 
 class Metrics:
-    """What the service counts for Prometheus, in a registry of its own.
+    """The Prometheus metrics of the service, in a separate registry.
 
-    With several worker processes, set up `emsco.serve.metrics_server.share_metrics` before this is
-    imported: all of them then count together.
+    With several worker processes, call `emsco.serve.metrics_server.share_metrics` before this is
+    imported: their counts are then added up.
 
     Examples
     --------
@@ -60,23 +59,23 @@ class Metrics:
         self._queue = self._one("emsco_queue_length").set
         for outcome in ("taken", "refused"):
             self._one("emsco_reloads_total", outcome)
-        for what in (DECISIONS, LABELS):  # shown from the start: an alert needs the 0 before a loss
+        for what in (DECISIONS, LABELS):  # present from the start: an alert needs the initial 0
             self._one("emsco_log_lost_total", what)
 
     def _make(self, client: Any) -> None:
-        for name, told, *labels in _COUNTERS:
-            self._families[name] = client.Counter(name, told, labels, registry=self.registry)
-        for name, told, mode, *labels in _GAUGES:
+        for name, help_text, *labels in _COUNTERS:
+            self._families[name] = client.Counter(name, help_text, labels, registry=self.registry)
+        for name, help_text, mode, *labels in _GAUGES:
             self._families[name] = client.Gauge(
-                name, told, labels, registry=self.registry, multiprocess_mode=mode
+                name, help_text, labels, registry=self.registry, multiprocess_mode=mode
             )
-        for name, told, *labels in _HISTOGRAMS:
+        for name, help_text, *labels in _HISTOGRAMS:
             self._families[name] = client.Histogram(
-                name, told, labels, registry=self.registry, buckets=_SECONDS
+                name, help_text, labels, registry=self.registry, buckets=_SECONDS
             )
 
     def _one(self, name: str, *labels: str) -> Any:
-        """Return a series, looked up once."""
+        """Return a series from the cache."""
         found = self._series.get((name, labels))
         if found is None:
             family = self._families[name]
@@ -84,14 +83,14 @@ class Metrics:
         return found
 
     def model(self, live: LiveCascade, model: str | None = None) -> None:
-        """Know the prices of a model, so that what it saves is counted; show its sources.
+        """Register a model: its prices, to count savings, and its sources.
 
         Parameters
         ----------
         live : LiveCascade
-            What decides.
+            The live cascade.
         model : str, default=None
-            The digest under which it decides. None: its own.
+            The digest to report. None: the digest of the live cascade.
         """
         costs, model = live.terms.decider.plan.costs, live.model if model is None else model
         self._models[model] = _Model(self._one, model, (costs[-1] - costs).tolist())
@@ -109,7 +108,7 @@ class Metrics:
         decisions : Decisions
             The decisions.
         seconds : float
-            How long the call took.
+            The duration of the call.
         model : str, default=""
             The digest of the model.
         """
@@ -124,16 +123,16 @@ class Metrics:
             counted.add_one(decisions)
         else:
             counted.add_many(decisions)
-        for asked in getattr(decisions.receipts, "asked", ()):
-            if FETCHED in asked.batch.how:
-                observe = self._latencies.get(asked.source)
+        for call in getattr(decisions.receipts, "asked", ()):
+            if FETCHED in call.batch.how:
+                observe = self._latencies.get(call.source)
                 if observe is None:
-                    observe = self._one("emsco_source_seconds", asked.source).observe
-                    self._latencies[asked.source] = observe
-                observe(asked.waited)
+                    observe = self._one("emsco_source_seconds", call.source).observe
+                    self._latencies[call.source] = observe
+                observe(call.waited)
 
     def shadowed(self, shadowed: ShadowAnswer, model: str) -> None:
-        """Count what a cascade would have decided, changed and saved in shadow."""
+        """Count what a cascade in shadow would have decided, changed and saved."""
         short, would_be = model[:_DIGITS], shadowed.would_be
         for stage, rows in enumerate(np.bincount(would_be.exit_stage[would_be.accepted]).tolist()):
             if rows:
@@ -142,11 +141,11 @@ class Metrics:
         self._one("emsco_shadow_saved_total", short).inc(float(shadowed.saved.sum()))
 
     def canary(self, model: str, share: float) -> None:
-        """Show the share of keys that a canary decides."""
+        """Set the share of keys that a canary decides."""
         self._one("emsco_canary_share", model[:_DIGITS]).set(share)
 
     def request(self, status: int) -> None:
-        """Count an answer, by its status."""
+        """Count a response by status."""
         self._one("emsco_requests_total", str(status)).inc()
 
     def reloaded(self, outcome: str) -> None:
@@ -154,17 +153,17 @@ class Metrics:
         self._one("emsco_reloads_total", outcome).inc()
 
     def queue(self, length: int) -> None:
-        """Show how many requests wait."""
+        """Set the number of waiting requests."""
         self._queue(length)
 
     def state(self, witness: Witness) -> None:
-        """Show whether the state has lost its data; call it every second or so."""
+        """Update whether the state has lost its data; call it about once a second."""
         self._one("emsco_state_lost").set(witness.is_lost)
         seen = self._seen.setdefault(witness, {})
         self._advance("emsco_state_moved_total", "", seen, witness.moved)
 
     def gates(self, *lives: LiveCascade) -> None:
-        """Show what the sources of live cascades have done; call it every second or so."""
+        """Update the metrics of sources; call it about once a second."""
         is_open: dict[str, bool] = {}
         unknown: Counter[str] = Counter()
         for live in lives:
@@ -182,19 +181,19 @@ class Metrics:
             self._one("emsco_source_unknown", source).set(money)
 
     def logs(self, *logs: DecisionLog) -> None:
-        """Show what logs of decisions have lost; call it every second or so."""
+        """Update the losses of decision logs; call it about once a second."""
         for log in logs:
             seen = self._seen.setdefault(log, {})
             for what, entries in log.lost.items():
                 self._advance("emsco_log_lost_total", what, seen, entries)
 
     def watch(self, watch: AuditWatch) -> None:
-        """Show what the watch knows; call it every second or so."""
+        """Update the metrics of the watch; call it about once a second."""
         seen = self._seen.setdefault(watch, {})
         self._advance("emsco_audited_total", "", seen, watch.counts["audited"])
         for outcome in OUTCOMES:
-            told = watch.counts[f"labels {outcome}"]
-            self._advance("emsco_labels_total", outcome, seen, told)
+            count = watch.counts[f"labels {outcome}"]
+            self._advance("emsco_labels_total", outcome, seen, count)
         for kind in (INVALID_VALUE, INVALID_KEY):
             self._advance("emsco_left_out_total", kind, seen, watch.counts[f"left out {kind}"])
         for model, followed in watch.models.items():
@@ -208,12 +207,12 @@ class Metrics:
                        "unlabelled": total.unlabelled, "failed": total.failed}  # fmt: skip
             for what, rows in counted.items():
                 self._one("emsco_audited_rows", short, what).set(rows)
-            shown = {"labelled": total.accuracy, "at worst": total.accuracy_at_worst}
-            for of, share in shown.items():
+            shares = {"labelled": total.accuracy, "at worst": total.accuracy_at_worst}
+            for of, share in shares.items():
                 self._one("emsco_accuracy", short, of).set(np.nan if share is None else share)
 
     def _advance(self, name: str, label: str, seen: dict[str, float], value: float) -> None:
-        """Let a counter follow another one, which may have begun anew."""
+        """Advance a counter to another one, which may have restarted from zero."""
         key = f"{name} {label}"
         before = seen.get(key, 0.0)
         seen[key] = value
@@ -221,16 +220,16 @@ class Metrics:
         series.inc(value - before if value >= before else value)
 
     def serve(self, port: int, host: str = "127.0.0.1", token: str | None = None) -> MetricsServer:
-        """Answer Prometheus at http://host:port/metrics, in a thread; `close` ends it.
+        """Serve the metrics at http://host:port/metrics in a thread; `close` stops it.
 
         Parameters
         ----------
         port : int
-            The port; 0 takes a free one.
+            The port; 0 chooses a free one.
         host : str, default="127.0.0.1"
             The address.
         token : str, default=None
-            The bearer token that Prometheus must send. None: everybody may read.
+            The bearer token that Prometheus must send. None: no token is required.
         """
         return MetricsServer(self.registry, port, host, token)
 
@@ -241,11 +240,11 @@ class _Model:
     Parameters
     ----------
     one : callable
-        Gives a series.
+        Returns a series.
     model : str
         The digest of the model.
     savings : list of float, default=()
-        What a row saves that leaves at each stage; empty where prices are not known.
+        The savings of a row that exits at each stage; empty if prices are unknown.
     """
 
     def __init__(self, one: Callable[..., Any], model: str, savings: Sequence[float] = ()) -> None:
@@ -260,7 +259,7 @@ class _Model:
         return self._one("emsco_decisions_total", self._name, str(stage)).inc
 
     def add_one(self, decisions: Decisions) -> None:
-        """Count a single row, which most calls have."""
+        """Count the decision of a call with a single row, the most common case."""
         (stage,), (accepted,) = decisions.exit_stage.tolist(), decisions.accepted.tolist()
         (cost,) = decisions.cost.tolist()
         if stage < len(self._stages):
@@ -293,7 +292,7 @@ class _Model:
         self._saved(sum(n * saving for n, saving in zip(rows, self._savings, strict=False)))
 
     def _rejected(self, reason: str, rows: int) -> bool:
-        """Count rows that were rejected; return whether a failing source did it."""
+        """Count rejected rows; return whether a failing source is the cause."""
         series = self._reasons.get(reason)
         if series is None:
             series = self._reason(reason)
@@ -302,7 +301,7 @@ class _Model:
         return len(series) > 1
 
     def _reason(self, reason: str) -> tuple[Any, ...]:
-        """Return what is counted for a reason: two things, where a source failed."""
+        """Return the series of a reason: two if a source failed, otherwise one."""
         kind, _, source = reason.partition(": ")
         by = "failure" if is_failure(reason) else "cascade"
         series = [self._one("emsco_rejected_total", self._name, kind, by)]
@@ -318,44 +317,44 @@ _COUNTERS = (
     ("emsco_accepted_total", "Rows accepted.", "model"),
     ("emsco_rejected_total", "Rows rejected, by the kind of reason; by the cascade, or because a "
      "source failed.", "model", "kind", "by"),
-    ("emsco_paid_total", "What rows have cost.", "model"),
-    ("emsco_saved_total", "What the sources would have cost that rows did not need; rows that a "
-     "failing source rejected save nothing.", "model"),
+    ("emsco_paid_total", "Amount paid for rows.", "model"),
+    ("emsco_saved_total", "Price of the sources that rows did not need; rows rejected because of a "
+     "failing source save nothing.", "model"),
     ("emsco_shadow_decisions_total", "Rows that the cascade would have decided in shadow, by exit "
      "stage.", "model", "exit_stage"),
-    ("emsco_shadow_changed_total", "Rows that it would have answered otherwise than the final "
-     "model.", "model"),
-    ("emsco_shadow_saved_total", "What it would have saved.", "model"),
+    ("emsco_shadow_changed_total", "Rows that the cascade would have answered differently from the "
+     "final model.", "model"),
+    ("emsco_shadow_saved_total", "Amount that the cascade would have saved.", "model"),
     ("emsco_source_errors_total", "Rows rejected because a source failed.", "source", "kind"),
     ("emsco_source_calls_total", "Calls to a source.", "source"),
-    ("emsco_source_retries_total", "Calls that repeat one that failed.", "source"),
-    ("emsco_source_paid_total", "What a source has charged.", "source"),
-    ("emsco_requests_total", "Requests, by the status of the answer.", "status"),
+    ("emsco_source_retries_total", "Retries of failed calls.", "source"),
+    ("emsco_source_paid_total", "Amount charged by a source.", "source"),
+    ("emsco_requests_total", "Requests, by status of the response.", "status"),
     ("emsco_reloads_total", "Reloads, by whether the files were taken or refused.", "outcome"),
-    ("emsco_state_moved_total", "How often the store was restarted, or another server took over."),
-    ("emsco_log_lost_total", "Entries of the log that could not be written: decisions, or labels.",
+    ("emsco_state_moved_total", "Restarts of the store, or changes to another server."),
+    ("emsco_log_lost_total", "Log entries that could not be written: decisions or labels.",
      "what"),
     ("emsco_audited_total", "Rows marked for the audit."),
-    ("emsco_left_out_total", "Rows with a key or value by their caller that cannot be one; they "
-     "count for no promise.", "kind"),
-    ("emsco_labels_total", "Labels sent, by what became of them.", "outcome"),
+    ("emsco_left_out_total", "Rows with an invalid key or value sent by the caller; they count for "
+     "no promise.", "kind"),
+    ("emsco_labels_total", "Labels received, by outcome.", "outcome"),
 )  # fmt: skip
 _GAUGES = (
-    ("emsco_state_lost", "1 where the state has lost its data, and paid calls have stopped.",
+    ("emsco_state_lost", "1 if the state has lost its data and paid calls have stopped.",
      "livemax"),
-    ("emsco_queue_length", "Requests that wait.", "livesum"),
-    ("emsco_breaker_open", "1 where a failing source is left alone.", "livemax", "source"),
-    ("emsco_source_unknown", "What a source may have charged for calls without an answer.", "sum",
-     "source"),
-    ("emsco_canary_share", "The share of keys that a canary decides; 0 where it was taken back.",
+    ("emsco_queue_length", "Waiting requests.", "livesum"),
+    ("emsco_breaker_open", "1 if calls to a failing source are paused.", "livemax", "source"),
+    ("emsco_source_unknown", "Amount that a source may have charged for calls without an answer.",
+     "sum", "source"),
+    ("emsco_canary_share", "The share of keys that a canary decides; 0 if it was withdrawn.",
      "mostrecent", "model"),
-    ("emsco_alarm", "1 where a promise no longer holds.", "mostrecent", "model", "promise"),
+    ("emsco_alarm", "1 if a promise no longer holds.", "mostrecent", "model", "promise"),
     ("emsco_evidence", "The evidence against a promise.", "mostrecent", "model", "promise"),
     ("emsco_audited_rows", "Audited rows of closed cohorts.", "mostrecent", "model", "what"),
     ("emsco_accuracy", "The accuracy of audited accepted rows: of those with a label, and if all "
      "others were wrong.", "mostrecent", "model", "of"),
 )  # fmt: skip
 _HISTOGRAMS = (
-    ("emsco_decide_seconds", "How long calls took."),
-    ("emsco_source_seconds", "How long rows waited for a source.", "source"),
+    ("emsco_decide_seconds", "Duration of calls."),
+    ("emsco_source_seconds", "Time that rows waited for a source.", "source"),
 )

@@ -1,4 +1,4 @@
-"""Where Prometheus reads the metrics: a port of its own, for one process or for all workers."""
+"""The metrics endpoint for Prometheus, on a separate port, for one process or all workers."""
 
 from __future__ import annotations
 
@@ -16,42 +16,42 @@ from emsco.exceptions import ServiceError, require
 from emsco.serve.bearer_tokens import METRICS, Tokens, is_forwarded
 from emsco.serve.problem_json import RequestProblem
 
-FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # the variable by which prometheus_client knows of workers
-_IDLE = 10.0  # seconds that a client has to ask and to read
-_MOST_CONNECTIONS = 32  # at a time; another one pushes the oldest out
+FOLDER = "PROMETHEUS_MULTIPROC_DIR"  # the variable that makes prometheus_client share metrics
+_IDLE = 10.0  # seconds that a client has to send its request and read the response
+_MOST_CONNECTIONS = 32  # at a time; a further one closes the oldest
 _MOST_BYTES = 16_384  # of a request
 
 
 def share_metrics(folder: Path) -> None:
-    """Let worker processes that are started from now on count together, in files of a folder.
+    """Let worker processes started from now on share their metrics, in files of a folder.
 
     Call it in the process that starts them, before it imports prometheus_client.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for left in folder.glob("*.db"):  # by workers that ran before
+    for left in folder.glob("*.db"):  # of earlier workers
         left.unlink()
     os.environ[FOLDER] = str(folder)
 
 
 def forget_worker(pid: int) -> None:
-    """Show no longer how many requests wait in a worker that has ended."""
+    """Drop the live gauges of a worker that has exited."""
     multiprocess = require("prometheus_client.multiprocess", "serve")
     multiprocess.mark_process_dead(pid)
 
 
 class MetricsServer:
-    """Answers `GET /metrics`, in one thread, however many connections there are.
+    """Serves `GET /metrics` in one thread, for any number of connections.
 
     Parameters
     ----------
     registry : CollectorRegistry or None
-        What is shown by one process. Where workers count together, all they count is shown.
+        The metrics of one process. If workers share their metrics, those of all are served.
     port : int
-        The port; 0 takes a free one.
+        The port; 0 chooses a free one.
     host : str, default="127.0.0.1"
         The address.
     token : str, default=None
-        The bearer token that must be sent. None: everybody may read.
+        The bearer token that clients must send. None: no token is required.
     """
 
     def __init__(
@@ -62,14 +62,14 @@ class MetricsServer:
             require("prometheus_client.exposition", "serve"),
         )
         self._tokens = Tokens({} if token is None else {METRICS: token})
-        self._connections: dict[asyncio.Task[None], None] = {}  # the oldest first
+        self._connections: dict[asyncio.Task[None], None] = {}  # oldest first
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         try:
             listening = socket.create_server((host, port), family=family)
         except OSError as error:
             raise ServiceError(
-                f"Cannot listen on {host} port {port} for metrics: {error.strerror}; give another "
-                "--metrics-host or --metrics-port."
+                f"Cannot listen on {host} port {port} for metrics: {error.strerror}; choose "
+                "another --metrics-host or --metrics-port."
             ) from error
         self.port: int = listening.getsockname()[1]
         self._loop, self._ended = asyncio.new_event_loop(), asyncio.Event()
@@ -77,7 +77,7 @@ class MetricsServer:
         self._thread.start()
 
     def close(self) -> None:
-        """Stop."""
+        """Stop the server."""
         self._loop.call_soon_threadsafe(self._ended.set)
         self._thread.join()
 
@@ -86,18 +86,18 @@ class MetricsServer:
             runner.run(self._serve(listening))
 
     async def _serve(self, listening: socket.socket) -> None:
-        # What still runs in the end is cancelled by the runner.
+        # The runner cancels connections that are still open at the end.
         server = await asyncio.start_server(self._connected, sock=listening, limit=_MOST_BYTES)
         await self._ended.wait()
         server.close()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer a connection once, unless it takes too long or is pushed out."""
+        """Answer one request, unless it takes too long or too many others arrive."""
         task = asyncio.current_task()
         assert task is not None  # for the type checker
         self._connections[task] = None
         if len(self._connections) > _MOST_CONNECTIONS:
-            oldest = next(iter(self._connections))  # a client who is slow keeps no other one out
+            oldest = next(iter(self._connections))  # slow clients must not block others
             del self._connections[oldest]
             oldest.cancel()
         try:
@@ -106,7 +106,7 @@ class MetricsServer:
                 writer.write(self._answer(request, headers))
                 await writer.drain()
         except (OSError, EOFError, ValueError, TimeoutError, asyncio.LimitOverrunError):
-            pass  # it has left, is slow, or speaks no HTTP
+            pass  # the client has disconnected, is slow, or does not speak HTTP
         except asyncio.CancelledError:
             writer.transport.abort()
         finally:
@@ -119,27 +119,27 @@ class MetricsServer:
             sent = headers.get("Authorization")
             self._tokens.check(METRICS, None if sent is None else sent.encode("latin-1"))
         except RequestProblem:
-            return _written(401, b"Send the token of the metrics.\n")
-        if not self._tokens.given and is_forwarded(name.lower().encode() for name in headers):
-            return _written(403, b"Set EMSCO_TOKEN_METRICS: a proxy has passed this on.\n")
+            return _response(401, b"Send the token for metrics.\n")
+        if not self._tokens.by_use and is_forwarded(name.lower().encode() for name in headers):
+            return _response(403, b"A proxy forwarded this request: set EMSCO_TOKEN_METRICS.\n")
         if method != "GET":
-            return _written(405, b"Only GET is answered.\n")
+            return _response(405, b"Use GET.\n")
         if target.partition("?")[0] != "/metrics":
-            return _written(404, b"Ask for /metrics.\n")
+            return _response(404, b"The only route is /metrics.\n")
         encode, kind = self._exposition.choose_encoder(headers.get("Accept", ""))
-        return _written(200, encode(_collected(self._registry)), kind)
+        return _response(200, encode(_collected(self._registry)), kind)
 
 
 def _read(head: bytes) -> tuple[str, Message]:
-    """Read the first line and the headers of a request."""
+    """Parse the first line and the headers of a request."""
     request, _, headers = head.decode("latin-1").partition("\r\n")
     if len(request.split(" ")) != 3:
-        raise ValueError("No request of HTTP.")
+        raise ValueError("This is not an HTTP request.")
     return request, Parser().parsestr(headers, headersonly=True)
 
 
-def _written(status: int, body: bytes, kind: str = "text/plain") -> bytes:
-    """Write an answer, after which the connection is closed."""
+def _response(status: int, body: bytes, kind: str = "text/plain") -> bytes:
+    """Return a response that closes the connection."""
     lines = [f"HTTP/1.1 {status} {HTTPStatus(status).phrase}", f"Content-Type: {kind}",
              f"Content-Length: {len(body)}", "Connection: close"]  # fmt: skip
     if status == 401:
@@ -148,7 +148,7 @@ def _written(status: int, body: bytes, kind: str = "text/plain") -> bytes:
 
 
 def _collected(registry: Any) -> Any:
-    """Return what one process counts, or all workers together."""
+    """Return the metrics of one process, or of all workers."""
     if FOLDER not in os.environ:
         return registry
     client = require("prometheus_client", "serve")

@@ -1,28 +1,24 @@
-"""What one model must have in common with the next: what clients count on must not be lost."""
+"""Checks that a new model keeps the labels and the certificate that clients rely on."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from emsco.exceptions import ServiceError, quoted
-from emsco.serve.events import WARNING, log_event
 from emsco.serve.settings import Settings
-
-if TYPE_CHECKING:
-    from emsco.serve.deployment import Deployment
 
 
 @dataclass(frozen=True)
 class ModelTerms:
-    """What clients count on.
+    """The properties of a model that clients rely on.
 
     Parameters
     ----------
     labels : tuple
-        The labels that answers have.
+        The labels of answers.
     is_certified : bool
-        Whether a certificate promises something about them.
+        Whether the model has a valid certificate.
 
     Examples
     --------
@@ -31,8 +27,8 @@ class ModelTerms:
     >>> before = ModelTerms(("fraud", "good"), is_certified=False)
     >>> ModelTerms(("bad", "good"), is_certified=True).check_after(before, Settings())
     Traceback (most recent call last):
-    emsco.exceptions.ServiceError: The new model has the labels 'bad', 'good', and the model in use
-    'fraud', 'good': clients know only the latter. Restart the service to use it.
+    emsco.exceptions.ServiceError: The new model has the labels 'bad', 'good', but the model in use
+    has 'fraud', 'good', which clients rely on; restart the service to use the new labels.
     """
 
     labels: tuple[Any, ...]
@@ -41,31 +37,21 @@ class ModelTerms:
     def check_after(
         self, before: ModelTerms, settings: Settings, *, who: str = "The new model"
     ) -> None:
-        """Refuse other labels, and the loss of a certificate unless that is allowed.
+        """Refuse different labels, and the loss of a certificate unless that is allowed.
 
         Raises
         ------
         ServiceError
-            If clients could not count on what they did before.
+            If the model cannot replace the one before.
         """
         if self.labels != before.labels:
             raise ServiceError(
-                f"{who} has the labels {quoted(self.labels)}, and the model in use "
-                f"{quoted(before.labels)}: clients know only the latter. Restart the service to "
-                "use it."
+                f"{who} has the labels {quoted(self.labels)}, but the model in use has "
+                f"{quoted(before.labels)}, which clients rely on; restart the service to use the "
+                "new labels."
             )
         if before.is_certified and not self.is_certified and not settings.allow_uncertified:
             raise ServiceError(
-                f"{who} has no certificate, and the model in use has one: certify it with `emsco "
+                f"{who} has no certificate, but the model in use has one: certify it with `emsco "
                 "certify`, or start the service with --allow-uncertified."
             )
-
-
-def tell_sources(new: Deployment, before: Deployment) -> None:
-    """Name the sources that another model buys otherwise than the one before."""
-    added = [name for name in new.bought if name not in before.bought]
-    removed = [name for name in before.bought if name not in new.bought]
-    both = [name for name in new.bought if name in before.bought]
-    changed = [name for name in both if new.sources[name] != before.sources[name]]
-    if added or removed or changed:
-        log_event("sources", WARNING, added=added, removed=removed, changed=changed)

@@ -1,4 +1,4 @@
-"""One model that is watched: its audited rows, all its rows, and what both have told."""
+"""The monitoring of one model: its audited rows, and all its rows."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from emsco.serve.monitor_split import by_decisions, by_labels
 from emsco.serve.state.protocol import State
 from emsco.serve.traffic_monitor import PendingDecisions, TrafficMonitor
 
-_MOST_ROWS = 1_000_000  # that wait for a state that does not answer
+_MOST_ROWS = 1_000_000  # waiting while the state does not respond
 
 
 class ModelMonitor:
-    """One model that is watched.
+    """The monitoring of one model.
 
     Parameters
     ----------
     state : State
-        What the processes of the service share.
+        The state that the processes of the service share.
     name : str
         Its name there.
     model : str
@@ -33,16 +33,16 @@ class ModelMonitor:
     monitor : CertificateMonitor or None
         A new monitor of its certificate.
     length : float
-        How many seconds of decisions make a cohort.
+        The length of a cohort in seconds.
     classes : sequence or None
         Its classes.
 
     Attributes
     ----------
     cohorts : CasValue of Cohorts
-        Its audited rows, and what labels feed.
+        Its audited rows, and the monitor fed by labels.
     traffic : CasValue of TrafficMonitor
-        All its rows, and what decisions feed.
+        All its rows, and the monitor fed by decisions.
     """
 
     def __init__(
@@ -57,8 +57,8 @@ class ModelMonitor:
         self.model = model
         self._state, self._name, self._length = state, name, length
         self._load = PendingDecisions()
-        self._sent = PendingDecisions()  # what is being counted
-        self._number = 0  # of that load
+        self._sent = PendingDecisions()  # the batch being counted
+        self._number = 0  # of that batch
         self._begin(monitor, classes)
 
     def _begin(self, monitor: CertificateMonitor | None, classes: Sequence[Any] | None) -> None:
@@ -70,20 +70,20 @@ class ModelMonitor:
         self.traffic = CasValue(self._state, f"{self._name}:traffic", TrafficMonitor(decisions))
 
     def renew(self, monitor: CertificateMonitor | None, classes: Sequence[Any] | None) -> None:
-        """Watch what another certificate promises, if it promises something else."""
+        """Restart with another certificate, if its promises differ."""
         promised = None if monitor is None else monitor.state()["promised"]
         if promised != self._promised:
             self._begin(monitor, classes)
 
     @property
     def monitors(self) -> tuple[CertificateMonitor, ...]:
-        """Both parts of its monitor, as far as there are any."""
+        """The parts of its monitor that exist."""
         both = (self.cohorts.value.monitor, self.traffic.value.monitor)
         return tuple(monitor for monitor in both if monitor is not None)
 
     @property
     def alarms(self) -> tuple[Alarm, ...]:
-        """The alarms about it, as this process saw them last."""
+        """The alarms about it, as last seen by this process."""
         return tuple(alarm for monitor in self.monitors for alarm in monitor.alarms)
 
     @property
@@ -96,8 +96,8 @@ class ModelMonitor:
         """The evidence against each promise."""
         return {what: found for one in self.monitors for what, found in one.evidence.items()}
 
-    def told(self) -> dict[str, Any]:
-        """Tell all of this as plain values."""
+    def summary(self) -> dict[str, Any]:
+        """Return all of this as JSON data."""
         cohorts, traffic = self.cohorts.value, self.traffic.value
         return {
             "alarms": [asdict(alarm) for alarm in self.alarms],
@@ -109,20 +109,20 @@ class ModelMonitor:
                 "rejected": traffic.rejected,
                 "failed": traffic.failed,
             },
-            "audited": _told(cohorts.total),
-            "cohorts": [_told(cohort) for cohort in cohorts.recent],
+            "audited": _cohort_fields(cohorts.total),
+            "cohorts": [_cohort_fields(cohort) for cohort in cohorts.recent],
         }
 
     def note(self, decisions: Decisions) -> bool:
-        """Take note of decisions; False: too many wait to be counted."""
+        """Record decisions; return False if too many are waiting to be counted."""
         if len(self._load) >= _MOST_ROWS:
             return False
         self._load.add(decisions)
         return True
 
     async def count(self, worker: str, rng: np.random.Generator) -> tuple[Alarm, ...]:
-        """Count the decisions noted since the last time, for all processes."""
-        if not len(self._sent):  # else the last time failed, and it may have been counted
+        """Add the decisions since the last call to the counts of all processes."""
+        if not len(self._sent):  # otherwise the last call failed, and may have counted the batch
             self._sent, self._load = self._load, PendingDecisions()
             self._number += 1
         if not len(self._sent):
@@ -135,7 +135,7 @@ class ModelMonitor:
         return raised
 
     async def close(self, before: float) -> tuple[Alarm, ...]:
-        """Close the cohorts that were over before a time."""
+        """Close the cohorts that ended before a time."""
         cohorts = await self.cohorts.read()
         until = cohorts.closes(before)
         if until <= cohorts.closed:
@@ -144,7 +144,7 @@ class ModelMonitor:
         return await self.cohorts.change(lambda cohorts: cohorts.close(rows, until))
 
 
-def _told(cohort: Cohort) -> dict[str, Any]:
+def _cohort_fields(cohort: Cohort) -> dict[str, Any]:
     return asdict(cohort) | {
         "unlabelled": cohort.unlabelled,
         "accuracy": cohort.accuracy,

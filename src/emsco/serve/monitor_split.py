@@ -1,9 +1,9 @@
-"""A certificate's monitor in two parts: what labels feed, and what decisions feed.
+"""A certificate's monitor in two parts: one fed by labels, one fed by decisions.
 
-Accuracy, agreement and shares missed wait for labels of audited rows, for weeks. Coverage, cost and
-the traffic of stages are seen in all decisions, at once. Each part has its own pace, and so its own
-place in the state. Every promise keeps its share of `alpha`: the two parts together alarm without a
-cause no more often than the whole.
+Accuracy, agreement and missed shares wait for the labels of audited rows, for weeks. Coverage, cost
+and exit stages are visible in all decisions immediately. The parts are updated at different times,
+so they are stored separately in the state. Every promise keeps its share of `alpha`: together, the
+two parts raise false alarms no more often than the whole.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _BY_DECISIONS: dict[str, Any] = {"coverage": None, "cost": None, "exits": None}
 
 
 def monitor_of(certificate: Any, cascade: Any, *, alpha: float = 0.01) -> CertificateMonitor | None:
-    """Return the monitor of a cascade's certificate, for rows that the service draws.
+    """Return the monitor of a cascade's certificate, for rows drawn by the service.
 
     Parameters
     ----------
     certificate : Certificate or None
-        What is promised.
+        The certificate.
     cascade : CascadeClassifier or CascadeSearchCV
         The cascade in use.
     alpha : float, default=0.01
@@ -34,16 +34,16 @@ def monitor_of(certificate: Any, cascade: Any, *, alpha: float = 0.01) -> Certif
     Returns
     -------
     CertificateMonitor or None
-        None: nothing is certified, or nothing that could be watched.
+        None: nothing is certified, or nothing of it can be watched.
     """
     if not isinstance(certificate, Certificate) or not certificate.certified:
         return None
     targets = certificate.targets
-    # All rows that it is shown were drawn already.
+    # All rows that it gets have been drawn already.
     is_drawn = targets.agreement is not None or targets.max_missed
     drawn = {"share": 1.0, "random_state": 0} if is_drawn else {}
     with warnings.catch_warnings():
-        # What nobody can watch is told by `not_watched`.
+        # Promises that cannot be watched are reported by `not_watched`.
         warnings.simplefilter("ignore", MonitorWarning)
         try:
             return CertificateMonitor.of(certificate, cascade, alpha=alpha, **drawn)
@@ -52,7 +52,7 @@ def monitor_of(certificate: Any, cascade: Any, *, alpha: float = 0.01) -> Certif
 
 
 def by_labels(monitor: CertificateMonitor) -> CertificateMonitor | None:
-    """Return the part that labels feed, which is shown audited rows alone; None: there is none.
+    """Return the part fed by labels, which gets only audited rows, or None.
 
     Examples
     --------
@@ -68,27 +68,27 @@ def by_labels(monitor: CertificateMonitor) -> CertificateMonitor | None:
 
 
 def by_decisions(monitor: CertificateMonitor) -> CertificateMonitor | None:
-    """Return the part that decisions feed, which is shown all rows; None: there is none."""
+    """Return the part fed by decisions, which gets all rows, or None."""
     others = {"share": None, "left_out": (), "without_watch": ()}
     return _part(monitor, _BY_DECISIONS, _BY_LABELS | others)
 
 
 def by_rows(alarm: Alarm) -> bool:
-    """Return whether decisions have raised an alarm: other rows may be the cause of it."""
+    """Return whether decisions raised an alarm: a change of the rows may then be the cause."""
     return _name(alarm.what) in _BY_DECISIONS
 
 
 def _part(
-    monitor: CertificateMonitor, kept: dict[str, Any], changed: dict[str, Any]
+    monitor: CertificateMonitor, names: dict[str, Any], changed: dict[str, Any]
 ) -> CertificateMonitor | None:
     """Return a monitor of some promises, with their share of alpha."""
     if monitor.counts["decided"]:
-        raise MonitorError("The monitor has seen decisions already; give a new one.")
+        raise MonitorError("The monitor has already seen decisions; use a new one.")
     state = monitor.state()
     promised = state["promised"]
-    here, in_all = _number(promised, kept), _number(promised, _BY_LABELS | _BY_DECISIONS)
-    if not {_name(what) for what in monitor.evidence} & kept.keys():
-        return None  # none of these promises was made, or none of them can be broken
+    here, in_all = _number(promised, names), _number(promised, _BY_LABELS | _BY_DECISIONS)
+    if not {_name(what) for what in monitor.evidence} & names.keys():
+        return None  # none of these promises was made, or none can be broken
     alpha = promised["alpha"] * here / in_all
     return CertificateMonitor.from_state(
         state | {"promised": promised | changed | {"alpha": alpha}}
@@ -96,7 +96,7 @@ def _part(
 
 
 def _number(promised: dict[str, Any], names: dict[str, Any]) -> int:
-    """Count promises that share alpha; `max_missed` is one a class."""
+    """Count the promises that share alpha; `max_missed` makes one per class."""
     drawn = () if promised["share"] is None else ("agreement",)
     single = [n for n in names if n in ("accuracy", *drawn, *_BY_DECISIONS)]
     classes = len(promised["max_missed"]) if drawn and "max_missed" in names else 0

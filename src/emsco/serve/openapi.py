@@ -17,12 +17,12 @@ _TEXT, _NUMBER, _WHOLE, _BOOL = (
 
 
 def description(deployed: Deployment, settings: Settings) -> dict[str, Any]:
-    """Describe the service as it is with this model and these limits.
+    """Return the OpenAPI description of the service with this model and these limits.
 
     Parameters
     ----------
     deployed : Deployment
-        The model: it says what may be known, and examples have a label of it.
+        The model: it defines which values may be known and the labels in examples.
     settings : Settings
         The limits.
     """
@@ -52,11 +52,11 @@ def description(deployed: Deployment, settings: Settings) -> dict[str, Any]:
                 "Taken", (400, 401, 408, 413, 415, 422, 429, 500, 503),
             )},
             "/v1/model": {"get": _get(
-                "model", "Tell design, prices, certificate and alarms", "Model", (400, 401, 500)
+                "model", "Get design, prices, certificate and alarms", "Model", (400, 401, 500)
             )},
-            "/healthz": {"get": _get("healthz", "Tell whether it runs", "Status", (400, 500))},
+            "/healthz": {"get": _get("healthz", "Liveness check", "Status", (400, 500))},
             "/readyz": {"get": _get(
-                "readyz", "Tell whether it can decide", "Status", (400, 500, 503)
+                "readyz", "Readiness check", "Status", (400, 500, 503)
             )},
         },
         "components": {
@@ -80,14 +80,14 @@ def _post(
 
 
 def _get(name: str, summary: str, answer: str, problems: tuple[int, ...]) -> dict[str, Any]:
-    told = statuses()
+    titles = statuses()
     schema = {"$ref": f"#/components/schemas/{answer}"}
     responses: dict[str, Any] = {
-        "200": {"description": "Done", "content": {"application/json": {"schema": schema}}}
+        "200": {"description": "OK", "content": {"application/json": {"schema": schema}}}
     }
     for status in problems:
         content = {MEDIA_TYPE: {"schema": _PROBLEM}}
-        responses[str(status)] = {"description": told[status], "content": content}
+        responses[str(status)] = {"description": titles[status], "content": content}
     described = {"operationId": name, "summary": summary, "responses": responses}
     return described if 401 not in problems else {**described, "security": [{"bearer": []}, {}]}
 
@@ -102,7 +102,7 @@ def _list(of: dict[str, Any]) -> dict[str, Any]:
 
 
 def _bodies(deployed: Deployment, settings: Settings) -> dict[str, Any]:
-    """Describe what clients send, as closely as a schema can."""
+    """Return the schemas of request bodies, as strict as a schema can be."""
     found: dict[str, Any] = {}
     for name, kind in (("Decide", DecideBody), ("Feedback", FeedbackBody)):
         schema = kind.model_json_schema(ref_template="#/components/schemas/{model}")
@@ -129,13 +129,13 @@ def _bodies(deployed: Deployment, settings: Settings) -> dict[str, Any]:
 
 
 def _answers() -> dict[str, Any]:
-    """Describe what clients get."""
+    """Return the schemas of answers."""
     decision = _object(
         {"id": _TEXT, "label": {"description": "The label; null if the row is rejected."},
          "accepted": _BOOL,
-         "guess": {"description": "The best guess about a rejected row; null if no stage judged."},
+         "guess": {"description": "The best guess for a rejected row; null if no stage judged it."},
          "reason": _TEXT,
-         "retry": _BOOL | {"description": "Whether the reason may pass: ask again, with a new id."},
+         "retry": _BOOL | {"description": "Whether a retry with a new id may succeed."},
          "confidence": _NUMBER, "cost": _NUMBER, "exit_stage": _WHOLE, "latency": _NUMBER,
          "receipt": {"type": "object"}, "factors": {"type": "object"}, "model": _TEXT},
         optional=("receipt", "factors", "model"),

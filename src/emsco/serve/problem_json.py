@@ -1,6 +1,6 @@
-"""What a client is told when a request cannot be answered: problem+json (RFC 9457).
+"""Error responses as problem+json (RFC 9457).
 
-A problem says what is wrong and what to do. It never repeats a key, a value or a token.
+A problem says what is wrong and what to do. It never contains a key, a value or a token.
 """
 
 from __future__ import annotations
@@ -17,35 +17,35 @@ MEDIA_TYPE = "application/problem+json"
 AGAIN = {"Retry-After": "1"}
 
 _TITLES = {
-    400: "The request cannot be read",
-    401: "A token is needed",
-    403: "The request came through a proxy",
-    404: "There is no such route",
-    405: "The route does not take this method",
-    408: "The body took too long",
-    409: "The same id is being decided",
+    400: "The request is malformed",
+    401: "A token is required",
+    403: "Proxied requests are not allowed",
+    404: "Route not found",
+    405: "Method not allowed",
+    408: "Timed out while reading the body",
+    409: "A request with this id is in progress",
     413: "The body is too large",
     415: "The body must be JSON",
-    422: "The request cannot be decided as it is",
+    422: "The request is invalid",
     429: "Too many requests",
-    500: "An unexpected error",
-    503: "The service cannot answer now",
+    500: "Internal error",
+    503: "Service unavailable",
 }
 
 
-class RequestProblem(EmscoError):  # noqa: N818  # RFC 9457 calls it so
-    """A request that is not answered as asked.
+class RequestProblem(EmscoError):  # noqa: N818  # the term of RFC 9457
+    """A request that cannot be answered.
 
     Parameters
     ----------
     status : int
         The HTTP status.
     kind : str
-        What is wrong, in short: the last part of `type`.
+        A short name for the problem: the last part of `type`.
     detail : str
         What is wrong and what to do.
     headers : mapping of str to str, default=None
-        Headers that belong to the status, such as Retry-After.
+        Headers that go with the status, such as Retry-After.
 
     Examples
     --------
@@ -65,10 +65,10 @@ class RequestProblem(EmscoError):  # noqa: N818  # RFC 9457 calls it so
     @property
     def content(self) -> bytes:
         """The problem as JSON."""
-        return _written(self.status, self.kind, self.detail)
+        return _to_json(self.status, self.kind, self.detail)
 
     async def send(self, send: Any) -> None:
-        """Answer by ASGI."""
+        """Send the problem as an ASGI response."""
         content = self.content
         headers = {"content-type": MEDIA_TYPE, "content-length": str(len(content)), **self.headers}
         coded = [(name.lower().encode(), value.encode()) for name, value in headers.items()]
@@ -76,49 +76,48 @@ class RequestProblem(EmscoError):  # noqa: N818  # RFC 9457 calls it so
         await send({"type": "http.response.body", "body": content})
 
 
-@lru_cache(maxsize=256)  # whoever is refused in a rush is refused quickly
-def _written(status: int, kind: str, detail: str) -> bytes:
-    title = _TITLES.get(status, "A problem")
-    told = {"type": f"urn:emsco:{kind}", "title": title, "status": status, "detail": detail}
-    return to_json(told)
+@lru_cache(maxsize=256)  # under load, requests must be refused quickly
+def _to_json(status: int, kind: str, detail: str) -> bytes:
+    title = _TITLES.get(status, "Error")
+    fields = {"type": f"urn:emsco:{kind}", "title": title, "status": status, "detail": detail}
+    return to_json(fields)
 
 
-# Problems whose words are always the same, by kind.
+# Problems with a fixed text, by kind.
 _KNOWN: Mapping[str, tuple[int, str, Mapping[str, str]]] = {
-    "queue-full": (429, "As many requests wait as may wait; ask again after a second.", AGAIN),
-    "draining": (503, "The service is ending; ask again, and another one will answer.", AGAIN),
-    "running": (409, "A request with this id is being decided; ask again after a second.", AGAIN),
-    "other-body": (422, "A request with this id had another body; give each its own id.", {}),
-    "state": (503, "The state that keeps ids does not answer; ask again after a second.", AGAIN),
+    "queue-full": (429, "The request queue is full; retry in 1 s.", AGAIN),
+    "draining": (503, "The service is shutting down; retry, and another one will answer.", AGAIN),
+    "running": (409, "A request with this id is in progress; retry in 1 s.", AGAIN),
+    "other-body": (422, "This id was used with a different body; use a new id.", {}),
+    "state": (503, "The state store does not respond; retry in 1 s.", AGAIN),
     "late-state": (
         503,
-        "The state that keeps ids and counts money does not answer in the time that --deadline "
-        "leaves; ask again after a second.",
+        "The state store did not respond within the time that --deadline allows; retry in 1 s.",
         AGAIN,
     ),
-    "unexpected": (500, "Something failed that nobody foresaw; the log says where.", {}),
+    "unexpected": (500, "Internal error; see the server log.", {}),
     "token": (
         401,
-        "Send the header `Authorization: Bearer TOKEN` with the token of this route.",
+        "Send the header `Authorization: Bearer TOKEN` with the token for this route.",
         {"WWW-Authenticate": 'Bearer realm="emsco"'},
     ),
     "host": (
         400,
-        "Without tokens, only this machine is answered: ask for localhost or 127.0.0.1, or set "
-        "the tokens.",
+        "Without tokens, the service answers only requests from this machine: connect to localhost "
+        "or 127.0.0.1, or set the tokens.",
         {},
     ),
     "proxy": (
         403,
-        "A proxy has passed this request on, and without tokens only this machine is answered: "
-        "set the tokens EMSCO_TOKEN_DECIDE, EMSCO_TOKEN_FEEDBACK and EMSCO_TOKEN_METRICS.",
+        "A proxy forwarded this request, and without tokens the service answers only requests from "
+        "this machine: set EMSCO_TOKEN_DECIDE, EMSCO_TOKEN_FEEDBACK and EMSCO_TOKEN_METRICS.",
         {},
     ),
 }
 
 
 def problem(kind: str) -> RequestProblem:
-    """Return a problem whose words are always the same.
+    """Return a problem with a fixed text.
 
     Examples
     --------
@@ -131,5 +130,5 @@ def problem(kind: str) -> RequestProblem:
 
 
 def statuses() -> Mapping[int, str]:
-    """Return the statuses of problems with their titles, for the OpenAPI description."""
+    """Return the titles of problems by status, for the OpenAPI description."""
     return dict(_TITLES)

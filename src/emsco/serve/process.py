@@ -1,4 +1,4 @@
-"""The process that `emsco serve` starts, and the workers that it starts and restarts."""
+"""The main process of `emsco serve`, which starts and restarts the workers."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ from emsco.serve.metrics_server import MetricsServer, forget_worker, share_metri
 from emsco.serve.model_compatibility import ModelTerms
 from emsco.serve.settings import Settings
 
-READY = "ready"  # what a worker tells
-REFUSED, FAILED = 2, 70  # exit codes, as those of other commands
-_LOOK = 0.2  # seconds between looks at workers and signals
-_MOST_PAUSE = 30.0  # seconds before a worker that ends at once is started again
-_AFTER = 5.0  # seconds that workers have to end after they have drained
+READY = "ready"  # the message of a worker to its parent
+REFUSED, FAILED = 2, 70  # exit codes, the same as for other commands
+_LOOK = 0.2  # seconds between checks of workers and signals
+_MOST_PAUSE = 30.0  # maximum seconds before a worker that fails at start is restarted
+_AFTER = 5.0  # seconds that workers have to exit after draining
 _BACKLOG = 2048
 
 
 def run(settings: Settings) -> int:
-    """Serve until a signal says to end, and return the exit code.
+    """Serve until a signal ends it, and return the exit code.
 
     Parameters
     ----------
     settings : Settings
-        All that an operator can set.
+        The settings of the service.
 
     Raises
     ------
     EmscoError
-        If the service cannot be started as asked.
+        If the service cannot be started with these settings.
     """
     tokens = Tokens.from_environment()
     tokens.check_host(settings.host)
@@ -53,59 +53,59 @@ def run(settings: Settings) -> int:
     _check_metrics(settings, tokens)
     with bound(settings) as listening:
         if settings.workers > 1:
-            _say_start(settings, listening, tokens)
+            _log_start(settings, listening, tokens)
             with _metrics(settings, tokens):
                 return Parent(settings, listening).run()
         return _serve(settings, tokens, listening)
 
 
 def _check_metrics(settings: Settings, tokens: Tokens) -> None:
-    if settings.metrics_port is None or METRICS in tokens.given:
+    if settings.metrics_port is None or METRICS in tokens.by_use:
         return
     if not is_loopback(settings.metrics_host):
         raise ServiceError(
-            f"The metrics at {settings.metrics_host} can be reached from other machines: set the "
-            f"environment variable {VARIABLES[METRICS]}, or leave out --metrics-host."
+            f"The metrics at {settings.metrics_host} are reachable from other machines: set the "
+            f"environment variable {VARIABLES[METRICS]}, or omit --metrics-host."
         )
 
 
 @contextmanager
 def _metrics(settings: Settings, tokens: Tokens) -> Iterator[None]:
-    """Let workers count together, and show what they have counted."""
+    """Share metrics among workers, and serve them."""
     if settings.metrics_port is None:
         yield
         return
     with tempfile.TemporaryDirectory(prefix="emsco-metrics-") as folder:
         share_metrics(Path(folder))
-        host, token = settings.metrics_host, tokens.given.get(METRICS)
-        shown = MetricsServer(None, settings.metrics_port, host, token)
-        log_event("metrics", host=host, port=shown.port)
+        host, token = settings.metrics_host, tokens.by_use.get(METRICS)
+        server = MetricsServer(None, settings.metrics_port, host, token)
+        log_event("metrics", host=host, port=server.port)
         try:
             yield
         finally:
-            shown.close()
+            server.close()
 
 
 def bound(settings: Settings) -> socket.socket:
-    """Open the socket that is listened on."""
+    """Open the listening socket."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
         return socket.create_server((settings.host, settings.port), family=family, backlog=_BACKLOG)
     except OSError as error:
         raise ServiceError(
-            f"Cannot listen on {settings.host} port {settings.port}: {error.strerror}; give "
+            f"Cannot listen on {settings.host} port {settings.port}: {error.strerror}; choose "
             "another --host or --port."
         ) from error
 
 
-def _say_start(settings: Settings, listening: socket.socket, tokens: Tokens) -> None:
+def _log_start(settings: Settings, listening: socket.socket, tokens: Tokens) -> None:
     host, port = listening.getsockname()[:2]
     if settings.is_shared:
-        kept = "the state given by --state, which other processes can share"
+        state_text = "the store given by --state, shared with other processes"
     else:
-        kept = (
-            f"{settings.state_address}, by this process alone: ids, budgets and failing sources "
-            "are not shared with others"
+        state_text = (
+            f"{settings.state_address}, used by this process only: ids, budgets and failing "
+            "sources are not shared with others"
         )
     log_event(
         "start",
@@ -113,8 +113,8 @@ def _say_start(settings: Settings, listening: socket.socket, tokens: Tokens) -> 
         port=port,
         workers=settings.workers,
         model=str(settings.model),
-        state=kept,
-        tokens=sorted(tokens.given),
+        state=state_text,
+        tokens=sorted(tokens.by_use),
         shadow=settings.shadow,
     )
 
@@ -126,8 +126,8 @@ def _serve(
     pipe: Connection | None = None,
     before: ModelTerms | None = None,
 ) -> int:
-    """Serve in this process; as a worker, tell the parent by a pipe."""
-    gc.disable()  # until all is loaded: `set_aside` begins it, and a start takes a tenth less
+    """Serve in this process; a worker reports to its parent through a pipe."""
+    gc.disable()  # until `set_aside`: the start takes a tenth less time
     import uvloop
 
     from emsco.serve.server import serve
@@ -142,19 +142,19 @@ def _serve(
 
     def taken(standing: ModelTerms) -> None:
         if pipe is not None:
-            with suppress(OSError):  # the parent has ended, and so will this process
+            with suppress(OSError):  # the parent has exited, and so will this process
                 pipe.send(standing)
 
     take_over_logging()
     showwarning, warnings.showwarning = warnings.showwarning, _as_event
     try:
         if pipe is None:
-            _say_start(settings, listening, tokens)
+            _log_start(settings, listening, tokens)
         parent = None if pipe is None else pipe.fileno()
         served = serve(settings, tokens, [listening], ready=ready, parent=parent, before=before,
                        taken=taken)  # fmt: skip
         uvloop.run(served)
-    except asyncio.CancelledError:  # a signal came before there was anything to drain
+    except asyncio.CancelledError:  # a signal arrived before there was anything to drain
         pass
     finally:
         warnings.showwarning = showwarning
@@ -164,7 +164,7 @@ def _serve(
 
 
 def notify_systemd() -> None:
-    """Tell systemd that requests are answered, if it has started this process and wants to know."""
+    """Tell systemd that the service is ready, if systemd has asked for that."""
     address = os.environ.get("NOTIFY_SOCKET")
     if not address:
         return
@@ -182,7 +182,7 @@ def _as_event(message: Warning | str, *_: Any, **__: Any) -> None:
 def work(
     settings: Settings, listening: socket.socket, parent: Connection, before: ModelTerms | None
 ) -> None:
-    """Serve as one of several workers, and end with the exit code."""
+    """Serve as one of several workers, and exit."""
     code = FAILED
     try:
         code = _serve(settings, Tokens.from_environment(), listening, parent, before)
@@ -196,23 +196,23 @@ def work(
 
 @dataclass
 class _Worker:
-    """A worker, and the pipe by which it says that it is ready and learns that its parent ends."""
+    """A worker, and the pipe that reports its readiness and, when closed, its parent's exit."""
 
     process: Any
     pipe: Connection
     is_ready: bool = False
-    is_behind: bool = False  # whether it may have read files that were replaced since
+    is_behind: bool = False  # whether it may have loaded files that were replaced since
 
 
 class Parent:
-    """Starts workers, passes signals on to them, and starts those again that die.
+    """Starts workers, forwards signals to them, and restarts those that die.
 
     Parameters
     ----------
     settings : Settings
-        All that an operator can set.
+        The settings of the service.
     listening : socket
-        Where all workers listen.
+        The socket that all workers listen on.
     """
 
     def __init__(self, settings: Settings, listening: socket.socket) -> None:
@@ -222,10 +222,10 @@ class Parent:
         self._signals: list[int] = []
         self._was_ready = False
         self._standing: ModelTerms | None = None  # of the model that workers use
-        self._pause, self._next = 0.0, 0.0  # before the next worker is started, and when that is
+        self._pause, self._next = 0.0, 0.0  # the delay before a restart, and the time of the next
 
     def run(self) -> int:
-        """Run until a signal says to end, and return the exit code."""
+        """Run until a signal ends it, and return the exit code."""
         taken = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
         before = {name: signal.signal(name, self._note) for name in taken}
         try:
@@ -264,15 +264,15 @@ class Parent:
                 self._start()
 
     def _hear(self) -> None:
-        """Note which workers are ready, and what they use."""
+        """Receive the messages of workers: that they are ready, and which model they use."""
         for worker in self._workers:
             while worker.pipe.poll():
                 try:
                     heard = worker.pipe.recv()
-                except (EOFError, OSError):  # it has ended
+                except (EOFError, OSError):  # the worker has exited
                     break
                 if isinstance(heard, ModelTerms):
-                    self._standing = heard  # a worker that is started again must fit to it
+                    self._standing = heard  # a restarted worker must be compatible with it
                     continue
                 worker.is_ready = True
                 if not self._was_ready and all(one.is_ready for one in self._workers):
@@ -283,7 +283,7 @@ class Parent:
                     os.kill(worker.process.pid, signal.SIGHUP)
 
     def _bury(self) -> int | None:
-        """Remove workers that have ended; return an exit code if none is to be started again."""
+        """Remove workers that have exited; return an exit code if none is to be restarted."""
         for worker in [one for one in self._workers if not one.process.is_alive()]:
             self._workers.remove(worker)
             code = worker.process.exitcode
@@ -293,7 +293,7 @@ class Parent:
                 forget_worker(worker.process.pid)
             if not self._was_ready:
                 return code if code in (REFUSED, FAILED) else FAILED
-            if not worker.is_ready:  # the next one may not fare better
+            if not worker.is_ready:  # the next one may fail, too
                 self._pause = min(_MOST_PAUSE, max(0.5, 2 * self._pause))
             self._next = time.monotonic() + self._pause
         return None
@@ -305,7 +305,7 @@ class Parent:
             worker.is_behind = not worker.is_ready
 
     def _end(self) -> None:
-        """Let workers drain, and end those that do not end by themselves."""
+        """Let workers drain, and kill those that do not exit."""
         for worker in self._workers:
             worker.process.terminate()
         until = time.monotonic() + self._settings.drain + _AFTER

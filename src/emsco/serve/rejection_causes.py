@@ -1,4 +1,4 @@
-"""Why rows were rejected: a source failed, perhaps only for now; or the caller sent garbage."""
+"""Classify reasons for rejection: a source failed, perhaps temporarily, or the input is invalid."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ FAILURES = frozenset(
         STATE_LOST,
     }
 )
-# What may be otherwise when the row is asked for again.
+# Failures that a retry may not meet again.
 PASSING = FAILURES - {MISSING, AMBIGUOUS, INVALID_KEY}
 
 
-@lru_cache(maxsize=10_000)  # a model has fewer reasons, and every rejected row asks
+@lru_cache(maxsize=10_000)  # called for every rejected row; a model has fewer reasons
 def is_failure(reason: str) -> bool:
-    """Return whether a reason is the failure of a source, or of the money or time for it.
+    """Return whether a reason is a failed source, or a lack of budget or time.
 
     Examples
     --------
@@ -54,7 +54,7 @@ def is_failure(reason: str) -> bool:
 
 @lru_cache(maxsize=10_000)
 def is_passing(reason: str) -> bool:
-    """Return whether a row that was rejected for a reason may be accepted later.
+    """Return whether a row rejected for this reason may be accepted later.
 
     Examples
     --------
@@ -68,19 +68,19 @@ def is_passing(reason: str) -> bool:
 def sent_invalid(
     decisions: Decisions, known: Collection[str], needs: Mapping[str, Collection[str]]
 ) -> list[int]:
-    """Return the places of rows that are rejected for what their caller sent.
+    """Return the positions of rows that were rejected because of invalid input of the caller.
 
-    One client could otherwise raise alarms about a model by garbage. Values that are out of range
-    or unseen are not meant: they are how a change of the rows is noticed.
+    Without this, a single client could raise alarms about a model by sending garbage. Values that
+    are out of range or unseen do not count: by them, a change of the rows is noticed.
 
     Parameters
     ----------
     decisions : Decisions
         The decisions of one call.
     known : collection of str
-        The names of what the caller sent beside keys.
+        The names of the values that the caller sent besides keys.
     needs : mapping of str to collection of str
-        What each source is asked with, beside the key.
+        The values that a request to each source uses, besides the key.
 
     Examples
     --------
@@ -100,5 +100,5 @@ def sent_invalid(
 def _is_sent(reason: str, known: Collection[str], needs: Mapping[str, Collection[str]]) -> bool:
     kind, _, name = reason.partition(": ")
     if kind == INVALID_VALUE:
-        return name in known  # a source of which something is known is not fetched
+        return name in known  # a source with known values is not fetched
     return kind == INVALID_KEY and all(need in known for need in needs.get(name, ()))

@@ -1,7 +1,7 @@
-"""The bodies of requests, and examples of them that work.
+"""Request bodies, with working examples.
 
-What a client sends is read strictly: a text is no number, and an unknown field is refused. What is
-wrong is told by the place in the body, never by what stands there.
+Bodies are parsed strictly: text is not converted to numbers, and unknown fields are refused. Error
+messages name the position in the body, never the value found there.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from pydantic_core import from_json, to_json
 from emsco.serve.problem_json import RequestProblem
 
 MOST_LABEL = 256  # characters
-_WHOLE = 2**63  # the largest whole numbers that databases have
-_LARGE = 65_536  # bytes of a body that is looked at before it is read
-_MOST_MISTAKES = 1000  # that are looked at: to list those of a body of a megabyte takes seconds
+_WHOLE = 2**63  # the limit of integers in databases
+_LARGE = 65_536  # bytes; larger bodies are checked before they are validated
+_MOST_MISTAKES = 1000  # listing all errors of a body of one megabyte takes seconds
 
 _NO_CONTROL = r"^[^\x00-\x1f\x7f-\x9f]*$"
 
@@ -32,14 +32,14 @@ Label = (
     | Number
     | Annotated[str, Field(max_length=MOST_LABEL)]
 )
-# A list with a million mistakes has one that matters.
+# Of a list with a million mistakes, the first one is enough.
 Keys = Annotated[list[Key], Field(fail_fast=True)]
 Values = Annotated[list[Value], Field(fail_fast=True)]
 Id = Annotated[str, Field(max_length=128, pattern=r"^[A-Za-z0-9._:-]+$")]
 
 
 def _nothing() -> Any:
-    """Return what stands for a field that is left out; null itself is refused, by its type."""
+    """Return the default of an omitted field; an explicit null is refused by its type."""
     return None
 
 
@@ -48,49 +48,49 @@ class _Body(BaseModel):
 
 
 class DecideBody(_Body):
-    """What `POST /v1/decide` takes: one key or many, and what is known of them."""
+    """Body of `POST /v1/decide`: one key or several, with known values."""
 
     key: Key = Field(
-        default_factory=_nothing, description="The row to decide: a text or a whole number."
+        default_factory=_nothing, description="The key of the row to decide: text or an integer."
     )
     keys: Keys = Field(
-        default_factory=_nothing, description="The rows to decide, instead of `key`."
+        default_factory=_nothing, description="The keys of the rows to decide, instead of `key`."
     )
     known: dict[str, Value | Values] = Field(
         default_factory=dict,
         description="Values that you already have, by feature: one value with `key`, a list in the "
-        "order of the keys with `keys`. A source of which everything is known is not fetched.",
+        "order of the keys with `keys`. A source whose values are all known is not fetched.",
     )
     id: Id = Field(
         default_factory=_nothing,
-        description="Your id of this request. The same id again gets the same answer, and nothing "
-        "is bought twice; with another body it is refused. Ids are kept for 7 days.",
+        description="Your id for this request. Repeating an id returns the same answer and buys "
+        "nothing twice; with a different body it is refused. Ids are kept for 7 days.",
     )
     tenant: Annotated[str, Field(max_length=64, pattern=_NO_CONTROL)] = Field(
-        "", description="On whose account money is spent."
+        "", description="The account that sources are charged to."
     )
-    receipt: bool = Field(False, description="Whether to tell what was fetched, paid and saved.")
-    factors: bool = Field(False, description="Whether to tell what each feature contributed.")
+    receipt: bool = Field(False, description="Whether to return what was fetched, paid and saved.")
+    factors: bool = Field(False, description="Whether to return what each feature contributed.")
 
     @property
     def digest(self) -> str:
-        """What tells this body from others, apart from its id."""
+        """Hash of the body without its id."""
         known = sorted(self.known.items())
-        told = [self.key, self.keys, known, self.tenant, self.receipt, self.factors]
-        return hashlib.sha256(to_json(told)).hexdigest()
+        fields = [self.key, self.keys, known, self.tenant, self.receipt, self.factors]
+        return hashlib.sha256(to_json(fields)).hexdigest()
 
 
 class FeedbackLabel(_Body):
     """The true label of one decision."""
 
     id: Annotated[str, Field(min_length=1, max_length=160)] = Field(
-        description="The id of the decision, as its answer had it."
+        description="The id of the decision, as returned in the answer."
     )
     label: Label = Field(description="The true label, once it is known.")
 
 
 class FeedbackBody(_Body):
-    """What `POST /v1/feedback` takes: true labels, late, repeated and in any order."""
+    """Body of `POST /v1/feedback`: true labels, which may be late, repeated and in any order."""
 
     labels: Annotated[list[FeedbackLabel], Field(min_length=1, fail_fast=True)]
 
@@ -99,7 +99,7 @@ _Read = TypeVar("_Read", bound=_Body)
 
 
 class BodyParser(Generic[_Read]):
-    """Reads bodies of one kind.
+    """Parses and validates bodies of one type.
 
     Examples
     --------
@@ -109,7 +109,7 @@ class BodyParser(Generic[_Read]):
     {'amount': 120}
     >>> read(b'{"key": "a81f", "retries": 3}')
     Traceback (most recent call last):
-    emsco.serve.problem_json.RequestProblem: The body has an unknown field; it may have `key`,
+    emsco.serve.problem_json.RequestProblem: The body has an unknown field; the fields are `key`,
     `keys`, `known`, `id`, `tenant`, `receipt`, `factors`.
     """
 
@@ -118,7 +118,7 @@ class BodyParser(Generic[_Read]):
         self._validate = TypeAdapter(kind).validator.validate_json
 
     def __call__(self, content: bytes) -> _Read:
-        """Read a body, or raise a problem."""
+        """Parse a body, or raise a problem."""
         if len(content) > _LARGE:
             self._look(content)
         try:
@@ -128,13 +128,13 @@ class BodyParser(Generic[_Read]):
         return read
 
     def _look(self, content: bytes) -> None:
-        """Refuse a large body for its first mistake: to find all of them takes long."""
+        """Refuse a large body for its first mistake: finding all of them takes too long."""
         was_on = gc.isenabled()
-        gc.disable()  # it would look through a million values while they are made
+        gc.disable()  # it would scan a million values while they are created
         try:
             body = from_json(content)
         except ValueError:
-            return  # whoever reads it says where
+            return  # the validator reports the position
         finally:
             if was_on:
                 gc.enable()
@@ -144,70 +144,72 @@ class BodyParser(Generic[_Read]):
             raise self._unknown()
         known = body.get("known")
         if isinstance(known, dict) and any(_is_no_value(value) for value in known.values()):
-            raise RequestProblem(422, "body", f"`known`: {_TOLD['known']}")
+            raise RequestProblem(422, "body", f"`known`: {_EXPECTED['known']}")
 
     def _unknown(self) -> RequestProblem:
         listed = ", ".join(f"`{name}`" for name in self._kind.model_fields)
-        return RequestProblem(422, "body", f"The body has an unknown field; it may have {listed}.")
+        return RequestProblem(
+            422, "body", f"The body has an unknown field; the fields are {listed}."
+        )
 
     def _problem(self, error: ValidationError) -> RequestProblem:
-        """Tell the first thing that is wrong, without what the client has sent."""
+        """Describe the first mistake, without any value that the client sent."""
         if error.error_count() > _MOST_MISTAKES:
-            told = f"The body has more than {_MOST_MISTAKES:,} mistakes"
-            return RequestProblem(422, "body", f"{told}; /openapi.json describes it.")
+            message = f"The body has more than {_MOST_MISTAKES:,} mistakes"
+            return RequestProblem(422, "body", f"{message}; /openapi.json describes it.")
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         if first["type"] == "json_invalid":
             return RequestProblem(400, "json", f"The body is not valid JSON{_place(first['msg'])}.")
         if first["type"] == "extra_forbidden":
             if len(first["loc"]) > 1:
                 where = f"`{first['loc'][0]}` has an unknown field"
-                return RequestProblem(422, "body", f"{where}; it may have `id`, `label`.")
+                return RequestProblem(422, "body", f"{where}; the fields are `id`, `label`.")
             return self._unknown()
         if not first["loc"]:
             return RequestProblem(422, "body", "The body must be a JSON object.")
         where = str(first["loc"][0])
         row = next((part for part in first["loc"][1:] if isinstance(part, int)), None)
-        at = "" if row is None or where == "known" else f", in place {row}"
-        return RequestProblem(422, "body", f"`{where}`{at}: {_TOLD.get(where, first['msg'])}")
+        at = "" if row is None or where == "known" else f", item {row}"
+        return RequestProblem(422, "body", f"`{where}`{at}: {_EXPECTED.get(where, first['msg'])}")
 
 
 def _is_no_value(value: Any) -> bool:
-    """Return whether something is neither a value nor a list of values."""
+    """Return whether this is neither a value nor a list of values."""
     if isinstance(value, list):
         return any(isinstance(one, dict | list) for one in value)
     return isinstance(value, dict)
 
 
 def _place(message: str) -> str:
-    """Keep where JSON ends to be valid: the rest of the message may hold what was sent."""
+    """Return where the JSON is invalid; the rest of the message may contain what was sent."""
     _, found, place = message.rpartition(" at line ")
     return f", at line {place}" if found else ""
 
 
-# What is expected of a field, whatever was sent.
-_TOLD = {
-    "key": "a text that is not empty, or a whole number of at most 64 bits.",
-    "keys": "a list of texts that are not empty, or whole numbers of at most 64 bits.",
-    "known": "an object of names with a value (number, text, true, false or null) or a list of "
-    "such.",
-    "id": "at most 128 letters, digits, and the signs . _ : -",
-    "tenant": "a text of at most 64 characters, without control characters.",
-    "receipt": "true or false.",
-    "factors": "true or false.",
-    "labels": 'a list of {"id": the id of a decision, "label": a text of at most '
+# What a field must be; messages never contain what was sent.
+_EXPECTED = {
+    "key": "must be non-empty text or a 64-bit integer.",
+    "keys": "must be a list of non-empty texts or 64-bit integers.",
+    "known": "must be an object that maps each name to a value (number, text, true, false or null) "
+    "or to a list of values.",
+    "id": "must be 1 to 128 letters, digits or the characters . _ : -",
+    "tenant": "must be text of at most 64 characters, without control characters.",
+    "receipt": "must be true or false.",
+    "factors": "must be true or false.",
+    "labels": 'must be a list of {"id": the id of a decision, "label": text of at most '
     f"{MOST_LABEL} characters, a number, true or false}}.",
 }
 
 
 def decide_examples(needed: dict[str, Any], known: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Give examples of what to decide, which work as they stand.
+    """Return example bodies for `POST /v1/decide` that work as they are.
 
     Parameters
     ----------
     needed : dict of str to value
-        What requests of sources use and no source yields, so that every client must send it.
+        Values that source requests use and no source returns, so every client must send them.
     known : dict of str to value
-        The values of a source.
+        The values of one source.
     """
     keys = ["a81f", "77c0"]
     one: dict[str, Any] = {"key": keys[0], "known": needed} if needed else {"key": keys[0]}
@@ -217,22 +219,22 @@ def decide_examples(needed: dict[str, Any], known: dict[str, Any]) -> dict[str, 
     return {
         "one": {"summary": "One row", "value": one},
         "many": {
-            "summary": "Several rows, with a receipt each",
+            "summary": "Several rows, each with a receipt",
             "value": {**many, "receipt": True},
         },
         "known": {
-            "summary": "A row of which something is known already",
+            "summary": "A row with known values",
             "value": {**one, "known": {**needed, **known}},
         },
         "safe": {
-            "summary": "A request that can be repeated: the same id gets the same answer",
+            "summary": "A request that is safe to repeat: the same id returns the same answer",
             "value": {**one, "id": "order-2041", "tenant": "shop"},
         },
-        "why": {"summary": "What the label rests on", "value": {**one, "factors": True}},
+        "why": {"summary": "The factors behind the label", "value": {**one, "factors": True}},
     }
 
 
 def feedback_examples(label: Any) -> dict[str, dict[str, Any]]:
-    """Give an example of feedback, with a label that the model has."""
+    """Return an example body for `POST /v1/feedback`, with a label of the model."""
     sent = {"labels": [{"id": "order-2041-0", "label": label}]}
     return {"late": {"summary": "The true label of a decision", "value": sent}}

@@ -1,4 +1,4 @@
-"""How much a client may ask for: bytes, seconds, depth, and a place in the queue."""
+"""Request limits: body size, time and nesting depth, and the request queue."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from typing import Any
 
 from emsco.serve.problem_json import RequestProblem, problem
 
-MOST_DEPTH = 16  # of lists and objects in a body; no valid body needs more than three
-_MOST_HELD = 64_000_000  # bytes of all bodies that are still coming, unless one alone may have more
+MOST_DEPTH = 16  # of lists and objects in a body; a valid body needs at most three
+_MOST_HELD = 64_000_000  # bytes of all bodies being received; more if a single one may be larger
 _STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+', re.DOTALL)
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _ALIKE = bytes.maketrans(b"{}", b"[]")
@@ -20,14 +20,15 @@ _TOO_DEEP = b"[" * (MOST_DEPTH + 1)
 Receive = Callable[[], Awaitable[Any]]
 
 
-class ClientGone(Exception):  # noqa: N818  # it is no error of anybody
-    """Nobody waits for the answer any more."""
+class ClientGone(Exception):  # noqa: N818  # not an error
+    """The client has disconnected before its answer."""
 
 
 class TaskCancellation:
-    """Ends the task that it was made in, for a reason of its own.
+    """Cancels the task in which it was created, and tells its cancellation from others.
 
-    `asyncio.timeout` would do for a timer, and takes three times as long: every request has two.
+    `asyncio.timeout` would do the same for timers but takes three times as long, and every request
+    has two.
     """
 
     __slots__ = ("_is_ended", "_task", "loop")
@@ -44,19 +45,19 @@ class TaskCancellation:
             self._task.cancel()
 
     def is_over(self) -> bool:
-        """Return whether this has cancelled the task, which may then go on."""
+        """Return whether this object has cancelled the task; if so, the task may continue."""
         if self._is_ended and self._task is not None:
             self._task.uncancel()
         return self._is_ended
 
 
 class Queue:
-    """Lets so many requests be decided at a time, so many more wait, and refuses others at once.
+    """Limits how many requests run and how many wait; any further request is refused at once.
 
     Parameters
     ----------
     running : int
-        The maximum number of requests that are decided.
+        The maximum number of requests that run.
     waiting : int
         The maximum number of requests that wait.
 
@@ -69,8 +70,8 @@ class Queue:
     ...         await asyncio.sleep(0.01)
     >>> async def ask_four():
     ...     queue = Queue(running=1, waiting=2)
-    ...     asked = [ask(queue) for _ in range(4)]
-    ...     answers = await asyncio.gather(*asked, return_exceptions=True)
+    ...     requests = [ask(queue) for _ in range(4)]
+    ...     answers = await asyncio.gather(*requests, return_exceptions=True)
     ...     return [getattr(answer, "status", "answered") for answer in answers]
     >>> asyncio.run(ask_four())
     ['answered', 'answered', 'answered', 429]
@@ -88,7 +89,7 @@ class Queue:
 
     @property
     def is_full(self) -> bool:
-        """Whether another request is refused."""
+        """Whether the next request is refused."""
         return len(self._places) >= self._most_waiting and self.running >= self._most_running
 
     async def __aenter__(self) -> None:
@@ -103,8 +104,8 @@ class Queue:
             await place
         except asyncio.CancelledError:
             if place.done() and not place.cancelled():
-                self._pass_on()  # it was called up, and has left
-            elif place in self._places:  # or who passed a place on has taken it out already
+                self._pass_on()  # its turn came, but it was cancelled
+            elif place in self._places:  # otherwise `_pass_on` has removed it already
                 self._places.remove(place)
             raise
 
@@ -115,40 +116,40 @@ class Queue:
         while self._places:
             place = self._places.popleft()
             if not place.done():
-                place.set_result(None)  # who waits longest takes the place over
+                place.set_result(None)  # the request that has waited longest is next
                 return
         self.running -= 1
 
 
 class BodyReader:
-    """Reads the bodies of requests, as far as they are not too large, too slow or too deep.
+    """Reads request bodies, and refuses those that are too large, too slow or nested too deep.
 
     Parameters
     ----------
     most : int
         The maximum number of bytes.
     seconds : float
-        How long a body may take.
+        The time limit for receiving a body.
     """
 
     def __init__(self, most: int, seconds: float) -> None:
         self._most, self._seconds = most, seconds
-        self._held = 0  # bytes of bodies that are still coming
+        self._held = 0  # bytes of bodies that are still being received
         self._most_held = max(_MOST_HELD, 4 * most)
 
     async def read(
         self, headers: Mapping[bytes, bytes], receive: Receive, *, is_here: bool = False
     ) -> bytes:
-        """Read a body of JSON, or raise a problem.
+        """Read a JSON body, or raise a problem.
 
         Parameters
         ----------
         headers : mapping of bytes to bytes
             The headers of the request.
         receive : async callable
-            Gives the next part, by ASGI.
+            ASGI's `receive`, which returns the next part.
         is_here : bool, default=False
-            Whether all of it has come, so that nobody waits for it.
+            Whether the whole body has arrived, so that reading it needs no time limit.
         """
         self._check(headers)
         if is_here:
@@ -164,7 +165,7 @@ class BodyReader:
         return body
 
     async def _in_time(self, receive: Receive) -> bytes:
-        """Wait for a body, but not for ever."""
+        """Receive a body within the time limit."""
         ending = TaskCancellation()
         timer = ending.loop.call_later(self._seconds, ending.end)
         try:
@@ -178,19 +179,19 @@ class BodyReader:
         except asyncio.CancelledError:
             if not ending.is_over():
                 raise
-            told = f"Send the body within {self._seconds:g} seconds."
-            raise RequestProblem(408, "body-time", told, {"Connection": "close"}) from None
+            message = f"Send the body within {self._seconds:g} seconds."
+            raise RequestProblem(408, "body-time", message, {"Connection": "close"}) from None
         finally:
             timer.cancel()
 
     def _check(self, headers: Mapping[bytes, bytes]) -> None:
-        """Refuse by its headers what need not be read."""
+        """Refuse a request by its headers, before its body is read."""
         kind = headers.get(b"content-type", b"")
         if kind != b"application/json":
             kind = kind.partition(b";")[0].strip().lower()
         if kind != b"application/json" or b"content-encoding" in headers:
             raise RequestProblem(
-                415, "media-type", "Send JSON, not compressed, as `Content-Type: application/json`."
+                415, "media-type", "Send uncompressed JSON with `Content-Type: application/json`."
             )
         size = headers.get(b"content-length")
         if size is not None and (not size.isdigit() or int(size[:20]) > self._most):
@@ -200,7 +201,7 @@ class BodyReader:
         return RequestProblem(413, "body-size", f"Send at most {self._most:,} bytes.")
 
     async def _rest(self, begun: bytes, receive: Receive) -> bytes:
-        """Read a body that comes in parts, and count what all of these hold."""
+        """Receive a body in parts, and count the bytes held by all such bodies."""
         parts, size = [begun], len(begun)
         self._held += size
         try:
@@ -223,7 +224,7 @@ class BodyReader:
 
 
 def is_too_deep(body: bytes) -> bool:
-    """Return whether lists and objects of a body are nested too deep, without parsing it.
+    """Return whether a body's lists and objects are nested too deep, without parsing it.
 
     Examples
     --------
@@ -236,9 +237,9 @@ def is_too_deep(body: bytes) -> bool:
     if body.count(b"[") + body.count(b"{") <= MOST_DEPTH:
         return False
     left = _STRINGS.sub(b"", body).translate(_ALIKE, _NO_BRACKETS)
-    for _ in range(MOST_DEPTH):  # each time without the innermost ones
-        if _TOO_DEEP in left:  # seen at once, where to take 16 levels away would take long
+    for _ in range(MOST_DEPTH):  # each pass removes the innermost pairs
+        if _TOO_DEEP in left:  # a quick test, because removing 16 levels would take long
             return True
         left = left.replace(b"[]", b"")
-    # What is opened and never closed, or the other way round, is no JSON: who parses it says so.
+    # Unbalanced brackets are not valid JSON: the parser reports them.
     return b"[]" in left or left.count(b"[") > MOST_DEPTH

@@ -1,4 +1,4 @@
-"""One process of the service: a server that is ready when it says so, drains, and reloads."""
+"""One server process: start-up, readiness, draining and reloading."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ from emsco.serve.state.file_lock import alone
 from emsco.serve.state.state_url import state_file
 from emsco.serve.tracing import make_tracing
 
-_LAST_CALL = 1.0  # seconds in which clients with open connections learn that they end
+_LAST_CALL = 1.0  # seconds in which open connections are told to close
 
 
 class Server(uvicorn.Server):
-    """A server of uvicorn that drains when it is told to, and closes idle connections.
+    """A uvicorn server that can be drained and closes idle connections.
 
     Parameters
     ----------
     config : uvicorn.Config
-        How it listens.
+        Its configuration.
     service : Service
-        What it serves.
+        The service.
     ready : callable
-        Called once it answers.
+        Called once the server answers requests.
     """
 
     def __init__(self, config: uvicorn.Config, service: Service, ready: Callable[[], None]) -> None:
@@ -53,17 +53,17 @@ class Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
-        """Leave signals to `serve`: uvicorn would end by the signal instead of with code 0."""
+        """Leave signals to `serve`: uvicorn would exit by the signal instead of with code 0."""
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to answer, and say so."""
+        """Start to answer requests, and report readiness."""
         await super().startup(sockets)
         set_aside()
         self._ready()
 
     async def on_tick(self, counter: int) -> bool:
-        """Look for idle connections once a second."""
+        """Close idle connections, once a second."""
         if counter % 10 == 0:
             for connection in list(self.server_state.connections):
                 if isinstance(connection, Connection):
@@ -71,7 +71,7 @@ class Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     def drain(self) -> None:
-        """Answer what was asked, then end."""
+        """Finish the requests in progress, then exit."""
         if self.should_exit:
             return
         settings, service = self._service.settings, self._service
@@ -82,15 +82,15 @@ class Server(uvicorn.Server):
 
     @property
     def left(self) -> float:
-        """How many seconds are left to drain."""
+        """The seconds left for draining."""
         return max(0.0, self._until - asyncio.get_running_loop().time())
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Stop listening, let clients finish, and end."""
+        """Stop listening, let clients finish, and shut down."""
         for server in self.servers:
             server.close()
-        # An open connection may carry a request at this very moment: its answer says that it is
-        # the last one, and only connections that stay silent are closed without a word.
+        # A request may just be arriving on an open connection: its response closes the connection,
+        # and only connections that stay silent are closed without a response.
         self.server_state.is_last = True  # type: ignore[attr-defined]  # read by `Connection`
         silent = asyncio.get_running_loop().time() + min(_LAST_CALL, self.left)
         while self.server_state.connections and asyncio.get_running_loop().time() < silent:
@@ -100,15 +100,15 @@ class Server(uvicorn.Server):
 
 
 def set_aside() -> None:
-    """Let the garbage collector pass over all that there is now: libraries and the model.
+    """Exclude all current objects, such as libraries and the model, from garbage collection.
 
-    To look through them takes it a tenth of a second, in which no request is answered, and under
-    load it would do so every other second. What an earlier model has left behind is deleted first.
+    Scanning them takes a tenth of a second, in which no request is answered, and under load that
+    would happen every other second. Garbage left by an earlier model is collected first.
     """
     gc.unfreeze()
     gc.collect()
     gc.freeze()
-    gc.enable()  # off while all of it was loaded
+    gc.enable()  # it was off while everything was loaded
 
 
 async def serve(
@@ -121,24 +121,25 @@ async def serve(
     before: ModelTerms | None = None,
     taken: Callable[[ModelTerms], None] = lambda _: None,
 ) -> None:
-    """Serve until a signal says to end.
+    """Serve until a signal ends it.
 
     Parameters
     ----------
     settings : Settings
-        All that an operator can set.
+        The settings of the service.
     tokens : Tokens
-        Who may ask for what.
+        The tokens to require.
     sockets : list of socket
-        Where to listen.
+        The sockets to listen on.
     ready : callable
         Called once requests are answered.
     parent : int, default=None
-        A file that ends when the parent process does; this one ends then, too.
+        A file descriptor that is closed when the parent process exits; this process then exits,
+        too.
     before : ModelTerms, default=None
-        Of the model that other processes of the service use. None: there are none yet.
+        The terms of the model that other processes of the service use. None: there are none yet.
     taken : callable, default=None
-        Called with the standing of the model in use, before `ready` and after each reload.
+        Called with the terms of the model in use, before `ready` and after each reload.
     """
     async with _opened(settings) as state:
         with _starting():
@@ -149,7 +150,7 @@ async def serve(
             models = [deployed] if canary is None else [deployed, canary.deployed]
             witness = await witness_of(settings, models, state)
             watch = make_watch(settings, deployed, state)
-            metrics, shown = make_metrics(settings, tokens)
+            metrics, exporter = make_metrics(settings, tokens)
             service = Service(
                 settings, deployed, state, canary=canary, watch=watch, metrics=metrics,
                 tracing=make_tracing(), witness=witness,
@@ -161,13 +162,13 @@ async def serve(
                 await server.serve(sockets)
         finally:
             await service.stop(server.left)
-            if shown is not None:
-                shown.close()
+            if exporter is not None:
+                exporter.close()
 
 
 @asynccontextmanager
 async def _opened(settings: Settings) -> AsyncIterator[State]:
-    """Open the state; a file is held for this service alone."""
+    """Open the state; an SQLite file is locked for this service."""
     with _starting(), ExitStack() as held:
         if not settings.is_shared:
             held.enter_context(alone(state_file(settings.state_address), settings.deployment))
@@ -193,7 +194,7 @@ def _config(settings: Settings, app: Any) -> uvicorn.Config:
 
 
 def make_watch(settings: Settings, deployed: Deployment, state: State) -> AuditWatch:
-    """Watch a deployed model."""
+    """Create the watch over a deployed model."""
     return AuditWatch(
         deployed.monitor,
         state,
@@ -206,26 +207,26 @@ def make_watch(settings: Settings, deployed: Deployment, state: State) -> AuditW
 
 
 def make_metrics(settings: Settings, tokens: Tokens) -> tuple[Metrics | None, MetricsServer | None]:
-    """Count for Prometheus, and show it unless the parent of workers does."""
+    """Create the metrics, and serve them unless the parent of the workers does."""
     if settings.metrics_port is None:
         return None, None
     metrics = Metrics()
     if settings.workers > 1:
         return metrics, None
-    token = tokens.given.get(METRICS)
-    shown = metrics.serve(settings.metrics_port, settings.metrics_host, token)
-    log_event("metrics", host=settings.metrics_host, port=shown.port)
-    return metrics, shown
+    token = tokens.by_use.get(METRICS)
+    exporter = metrics.serve(settings.metrics_port, settings.metrics_host, token)
+    log_event("metrics", host=settings.metrics_host, port=exporter.port)
+    return metrics, exporter
 
 
 @contextmanager
 def _starting() -> Generator[None, None, None]:
-    """End at once if a signal says so before there is anything to drain."""
+    """Exit at once on a signal, as there is nothing to drain yet."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None  # for the type checker
     for name in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(name, task.cancel)
-    loop.add_signal_handler(signal.SIGHUP, lambda: None)  # the files are about to be read anyway
+    loop.add_signal_handler(signal.SIGHUP, lambda: None)  # the files are about to be loaded anyway
     yield
 
 
@@ -233,12 +234,12 @@ def _starting() -> Generator[None, None, None]:
 def _signals(
     server: Server, service: Service, parent: int | None, taken: Callable[[ModelTerms], None]
 ) -> Generator[None, None, None]:
-    """Drain on SIGTERM and SIGINT, or when the parent is gone; reload on SIGHUP."""
+    """Drain on SIGTERM and SIGINT, or when the parent has exited; reload on SIGHUP."""
     loop = asyncio.get_running_loop()
 
     async def load() -> None:
-        # What was loaded is not set aside: to look through all there is would stop every request,
-        # and a model and its cascade are few objects.
+        # `set_aside` is not called again: scanning all objects would block every request, and a
+        # model and its cascade are few objects.
         if await service.reload():
             taken(service.deployed.standing)
 
@@ -263,7 +264,7 @@ def _signals(
 
 
 class _Again:
-    """Does something once more for any number of wishes that come while it is being done."""
+    """Runs a task, and once more if it was requested any number of times meanwhile."""
 
     def __init__(self, work: Callable[[], Any]) -> None:
         self._work = work
@@ -271,7 +272,7 @@ class _Again:
         self._task: asyncio.Task[None] | None = None
 
     def wanted(self) -> None:
-        """Do it, or do it again."""
+        """Run the task, or run it again."""
         self._is_wanted = True
         if self._task is None or self._task.done():
             self._task = asyncio.ensure_future(self._run())
@@ -282,6 +283,6 @@ class _Again:
             await self._work()
 
     def stop(self) -> None:
-        """Do it no more."""
+        """Cancel the task."""
         if self._task is not None:
             self._task.cancel()

@@ -1,4 +1,4 @@
-"""What the service does, whatever it is asked by: decide, take labels, and tell what it is."""
+"""The service, independent of HTTP: decide, take labels, describe the model."""
 
 from __future__ import annotations
 
@@ -23,10 +23,9 @@ from emsco.live.decision_log import held_back
 from emsco.serve.active_models import Models, no_state
 from emsco.serve.canary import Canary, load_models
 from emsco.serve.decision_json import dumped
-from emsco.serve.deployment import Deployment
+from emsco.serve.deployment import Deployment, tell_sources
 from emsco.serve.events import ERROR, log_event, now_text, where
 from emsco.serve.incarnation import Witness
-from emsco.serve.model_compatibility import tell_sources
 from emsco.serve.problem_json import RequestProblem, problem
 from emsco.serve.request_bodies import DecideBody, FeedbackBody
 from emsco.serve.request_limits import Queue
@@ -35,9 +34,9 @@ from emsco.serve.state.protocol import DONE, OTHER, RUNNING, State
 from emsco.serve.state_key import state_key
 
 LEASE = 10.0  # seconds for which a request is claimed; the claim is renewed while it is decided
-_POLL = 0.25  # seconds between looks at which sources fail elsewhere
-_KEEPING = 0.5  # seconds beyond the deadline in which an id is claimed and its answer kept
-_PING = 2.0  # seconds in which the state must answer to be ready
+_POLL = 0.25  # seconds between checks for sources that fail in other processes
+_KEEPING = 0.5  # seconds beyond the deadline for claiming an id and storing its answer
+_PING = 2.0  # seconds within which the state must respond for the service to be ready
 
 
 @dataclass(frozen=True)
@@ -46,30 +45,30 @@ class _Running:
 
     digest: str
     task: asyncio.Task[dict[str, Any]]
-    heard: asyncio.Future[dict[str, Any]]  # what clients are told: its outcome, or that it is late
+    heard: asyncio.Future[dict[str, Any]]  # the response to clients: its outcome, or a timeout
 
 
 class Service:
-    """Decides by a deployed model, once for each id, within its limits.
+    """Decides with a deployed model, once per id, within limits.
 
     Parameters
     ----------
     settings : Settings
-        All that an operator can set.
+        The settings of the service.
     deployed : Deployment
         The model.
     state : State
-        What is shared with other processes and survives this one.
+        The state that processes share and that outlives them.
     canary : Canary, default=None
-        Another model, which decides some of the keys. None: there is none.
+        Another model, which decides some of the keys. None: no canary.
     watch : Watch, default=None
-        What audits decisions and takes labels. None: nobody does.
+        Audits decisions and takes labels. None: no audit.
     metrics : Metrics, default=None
-        What counts decisions and requests. None: nobody does.
+        Counts decisions and requests. None: no metrics.
     tracing : Tracing, default=None
-        What makes spans of decisions. None: nobody does.
+        Creates spans for decisions. None: no spans.
     witness : Witness, default=None
-        What tells when the state has lost its data. None: nobody does.
+        Detects that the state has lost its data. None: this is not checked.
     """
 
     def __init__(
@@ -93,7 +92,7 @@ class Service:
         self._background: list[asyncio.Task[None]] = []
         self._reloading = asyncio.Lock()
         self._since = now_text()
-        self._key = b""  # by which the state hides keys; `start` reads it
+        self._key = b""  # secret for the HMAC of bodies; `start` reads it
         self._refused: dict[str, str] | None = None
 
     @property
@@ -102,7 +101,7 @@ class Service:
         return self.models.deployed
 
     async def start(self) -> None:
-        """Begin what goes on beside requests."""
+        """Start the background tasks."""
         self._key = await state_key(self.state)
         loops = [self._renew_claims()]
         if self.settings.is_shared:
@@ -117,7 +116,7 @@ class Service:
         self.models.look()
 
     async def stop(self, seconds: float = 0.0) -> None:
-        """End: wait so long for requests whose clients have left, then close everything."""
+        """Wait up to `seconds` for requests whose clients have disconnected, then close all."""
         self.is_draining = True
         tasks = [running.task for running in self._running.values()]
         if tasks:
@@ -129,7 +128,7 @@ class Service:
         await self.models.close()
 
     async def is_ready(self) -> bool:
-        """Return whether requests can be answered: the model is warm, and the state answers."""
+        """Return whether the service can answer: it is not draining, and the state responds."""
         if self.is_draining:
             return False
         try:
@@ -141,7 +140,7 @@ class Service:
 
     @property
     def is_state_lost(self) -> bool:
-        """Whether the state has lost its data: rows that need a paid source are rejected."""
+        """Whether the state has lost its data; rows that need a paid source are then rejected."""
         return self.witness is not None and self.witness.is_lost
 
     # Decisions
@@ -149,8 +148,8 @@ class Service:
     async def decide(self, body: DecideBody) -> dict[str, Any]:
         """Decide the rows of a request.
 
-        Without an id, whoever cancels this cancels the decision, and nothing more is bought. With
-        one, the decision goes on, and its answer is kept for who asks again.
+        Without an id, cancelling this cancels the decision, and nothing more is bought. With an
+        id, the decision continues, and its answer is stored for repeated requests.
         """
         keys, known = self._rows(body)
         if body.id is None:
@@ -186,7 +185,7 @@ class Service:
             _fail(heard, error)
 
     def _rows(self, body: DecideBody) -> tuple[list[Any], dict[str, list[Any]] | None]:
-        """Read keys and what is known of them, or raise a problem."""
+        """Return keys and known values, or raise a problem."""
         settings = self.settings
         if (body.key is None) == (body.keys is None):
             raise RequestProblem(422, "keys", "Send either `key` or `keys`.")
@@ -196,7 +195,7 @@ class Service:
         for key in keys:
             if type(key) is str and len(key) > settings.max_key:
                 raise RequestProblem(
-                    422, "keys", f"A key has at most {settings.max_key:,} characters."
+                    422, "keys", f"A key may have at most {settings.max_key:,} characters."
                 )
         if not body.known:
             return keys, None
@@ -207,8 +206,8 @@ class Service:
                 raise RequestProblem(
                     422,
                     "known",
-                    "With `key`, `known` has one value per feature; with `keys`, a list with one "
-                    "value per key.",
+                    "With `key`, `known` must have one value per feature; with `keys`, a list with "
+                    "one value per key.",
                 )
         if single:
             return keys, {name: [value] for name, value in body.known.items()}
@@ -223,18 +222,18 @@ class Service:
         known: dict[str, list[Any]] | None,
         heard: asyncio.Future[dict[str, Any]],
     ) -> dict[str, Any]:
-        """Decide a request with an id, unless it is decided already or elsewhere."""
+        """Decide a request with an id, unless it is already decided or in progress elsewhere."""
         async with self.queue:
             if self.settings.deadline is not None:
-                # The sources keep to the deadline by themselves: what is late then is the state.
+                # Sources enforce the deadline themselves, so a timeout here is due to the state.
                 seconds = self.settings.deadline + _KEEPING
                 timer = asyncio.get_running_loop().call_later(seconds, _give_up, heard)
                 heard.add_done_callback(lambda _: timer.cancel())
             try:
                 claim = await self.state.claim(name, digest, LEASE)
                 if claim.kind == DONE:
-                    kept: dict[str, Any] = from_json(str(claim.answer))
-                    return kept
+                    answer: dict[str, Any] = from_json(str(claim.answer))
+                    return answer
                 if claim.kind == OTHER:
                     raise problem("other-body")
                 if claim.kind == RUNNING:
@@ -246,43 +245,43 @@ class Service:
     async def _decide_claimed(
         self, name: str, body: DecideBody, keys: list[Any], known: dict[str, list[Any]] | None
     ) -> dict[str, Any]:
-        # A decision that is made again after a crash must not be in the log twice.
+        # A decision that is repeated after a crash must not be logged twice.
         held: list[Callable[[], Awaitable[bool]]] = []
         held_back.set(held)  # for this task alone
         try:
             answer, count = await self.models.decide(name, body, keys, known)
             text = dumped(answer).decode()
-            kept = await self.state.answer(name, text)
+            stored = await self.state.answer(name, text)
         except BaseException:
             with suppress(StateError):
                 await asyncio.shield(self.state.drop(name))
             raise
-        if kept != text:  # somebody else has answered it meanwhile
-            other: dict[str, Any] = from_json(kept)
+        if stored != text:  # another process has answered it in the meantime
+            other: dict[str, Any] = from_json(stored)
             return other
         count()
         for write in held:
             await write()
         return answer
 
-    # Labels, and what the service is
+    # Labels and the description of the model
 
     async def feedback(self, body: FeedbackBody) -> dict[str, Any]:
-        """Take true labels, by the ids of decisions."""
+        """Take true labels by decision id."""
         if len(body.labels) > self.settings.max_rows:
             raise RequestProblem(422, "labels", f"Send at most {self.settings.max_rows:,} labels.")
         labels = [(one.id, one.label) for one in body.labels]
         classes, shadow = self.deployed.decider.classes.tolist(), self.deployed.shadow
-        # What became of a label is for metrics: it would tell who is audited.
+        # The answer does not say how a label was used: that would reveal which rows are audited.
         unknown = [one for one, label in labels if label not in classes]
-        told: dict[str, Any] = {"received": len(labels), "unknown_labels": unknown}
+        result: dict[str, Any] = {"received": len(labels), "unknown_labels": unknown}
         if shadow is not None:
-            kept = [(one, label) for one, label in labels if label in classes]
-            told["logged"] = await shadow.keep_labels(kept)
+            usable = [(one, label) for one, label in labels if label in classes]
+            result["logged"] = await shadow.keep_labels(usable)
         if self.watch is None:
-            return told
+            return result
         if shadow is not None and self.watch.takes_answers(self.deployed.digest):
-            return told  # what is watched is agreement with answers that are known
+            return result  # agreement is watched, and the answers of the final model are known
         try:
             await self.watch.feedback(labels)
         except MonitorError as error:
@@ -290,21 +289,21 @@ class Service:
             raise RequestProblem(422, "labels", f"{expected}.") from None
         except StateError as error:
             raise no_state(error) from None
-        return told
+        return result
 
     def model(self) -> dict[str, Any]:
-        """Tell what decides: design, prices, certificate, what it means live, and alarms."""
+        """Describe the model: design, prices, certificate and its meaning live, and alarms."""
         followed = {} if self.watch is None else self.watch.models
         alarms = [
             {"model": model, "promise": alarm.what, "message": alarm.message}
             for model, one in followed.items() for alarm in one.alarms
         ]  # fmt: skip
-        canary = None if self.models.canary is None else self.models.canary.told()
-        return {**self.deployed.told, "since": self._since, "alarms": alarms,
+        canary = None if self.models.canary is None else self.models.canary.description()
+        return {**self.deployed.description, "since": self._since, "alarms": alarms,
                 "refused": self._refused, "canary": canary}  # fmt: skip
 
     async def reload(self) -> bool:
-        """Load the configured files anew; where one is refused, what is in use stays."""
+        """Reload the configured files; if one is refused, the models in use stay."""
         async with self._reloading:
             try:
                 new, canary = await self._load()
@@ -320,7 +319,7 @@ class Service:
             return True
 
     async def _load(self) -> tuple[Deployment, Canary | None]:
-        """Load models that may follow those in use, or none."""
+        """Load models and check that they may replace those in use."""
         new, canary = await load_models(self.settings, self.state, again=True)
         try:
             new.standing.check_after(self.deployed.standing, self.settings)
@@ -335,7 +334,7 @@ class Service:
             self.metrics.reloaded(outcome)
 
     def replace(self, new: Deployment, canary: Canary | None = None) -> None:
-        """Decide by other models from now on; those before close after their last request."""
+        """Switch to other models; the previous ones close after their last request."""
         before = list(self.models)
         self.models.use(new, canary)
         self._since, self._refused = now_text(), None
@@ -344,10 +343,10 @@ class Service:
         self.models.look()
         log_event("reload", model=new.digest, before=before[0].digest)
 
-    # Beside requests
+    # Background tasks
 
     async def _renew_claims(self) -> None:
-        """Keep the claims of requests that take long."""
+        """Renew the claims of long-running requests."""
         while True:
             await asyncio.sleep(LEASE / 3)
             for name in list(self._running):
@@ -355,7 +354,7 @@ class Service:
                     await self.state.renew(name, LEASE)
 
     async def _follow_failures(self) -> None:
-        """Leave sources alone that fail for other processes."""
+        """Pause sources that fail in other processes."""
         while True:
             await asyncio.sleep(_POLL)
             with suppress(StateError):
@@ -364,7 +363,7 @@ class Service:
                     deployed.live.leave_alone(failing)
 
     async def _show_metrics(self) -> None:
-        """Show what changes by itself, once a second."""
+        """Update gauges once a second."""
         while True:
             self.metrics.queue(self.queue.waiting)
             if self.witness is not None:
@@ -380,14 +379,14 @@ class Service:
 
 
 def _give_up(heard: asyncio.Future[dict[str, Any]]) -> None:
-    """Tell clients that the state is late; the decision goes on, for who asks again."""
+    """Tell clients that the state is late; the decision continues, for repeated requests."""
     if not heard.done():
-        _fail(heard, no_state(LateStateError("The state does not answer before the deadline.")))
+        _fail(heard, no_state(LateStateError("The state did not respond before the deadline.")))
 
 
 def _fail(heard: asyncio.Future[dict[str, Any]], error: BaseException) -> None:
     heard.set_exception(error)
-    heard.exception()  # looked at, or the event loop would print it where nobody waits
+    heard.exception()  # retrieve it, or the event loop logs it if nobody waits
 
 
 async def _end(tasks: Sequence[asyncio.Task[Any]]) -> None:

@@ -1,4 +1,4 @@
-"""All that an operator can set, checked."""
+"""The settings of the service, validated."""
 
 from __future__ import annotations
 
@@ -10,78 +10,78 @@ from pathlib import Path
 from emsco.exceptions import ServiceError
 
 STATE_FILE = "emsco-state.sqlite"
-DEPLOYMENT = "emsco"  # the name of one that has its state to itself
-# Schemes of states that processes can share; not imported from `state`, which takes seconds that
-# the parent of workers need not wait.
+DEPLOYMENT = "emsco"  # the default name, for a state that is not shared
+# URL schemes of shared states; not imported from `state`, because that import takes seconds and the
+# parent of workers does not need it.
 SHARED = ("redis", "rediss", "unix", "postgresql", "postgres", "postgresql+asyncpg")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """All that an operator can set.
+    """The settings of the service.
 
     Parameters
     ----------
     model : path, default="model.emsco"
-        The file of the model; SIGHUP loads it anew.
+        The model file; SIGHUP reloads it.
     sources : path, default="sources.toml"
-        The file that describes how each source is fetched; SIGHUP loads it anew, too.
+        The file that describes how each source is fetched; SIGHUP reloads it.
     trust : tuple of str, default=()
-        The types to trust when the model is loaded.
+        The types to trust when loading the model.
     host : str, default="127.0.0.1"
-        The address to listen on. One that other machines reach needs all tokens.
+        The address to listen on. If other machines can reach it, all tokens are required.
     port : int, default=8000
-        The port; 0 takes a free one.
+        The port; 0 chooses a free one.
     workers : int, default=1
-        The number of processes; more than one need a `state` that they can share.
+        The number of processes; more than one need a shared `state`.
     state : str, default=None
-        The address of the state: redis://..., postgresql://..., or a file of SQLite for a single
-        process. None: `emsco-state.sqlite` in `folder`.
+        The URL of the state: redis://..., postgresql://..., or an SQLite file for a single process.
+        None: `emsco-state.sqlite` in `folder`.
     allow_volatile_state : bool, default=False
-        Whether sources that are paid for may be used with a Redis that is known to lose data.
+        Whether paid sources may be used with a Redis that can lose data.
     folder : path, default="."
-        The folder of the state's file.
+        The folder of the SQLite file.
     log, log_values, on_log_failure
         As for `LiveCascade`.
     deadline, max_cost : float, default=None
         As for `LiveCascade`.
     shadow : bool, default=False
-        Whether the final model in the file answers, and the cascade before it is only recorded; it
-        needs `log` and `log_values`.
+        Whether the final model in the file answers and the decisions of the cascade are only
+        recorded; needs `log` and `log_values`.
     canary : path, default=None
-        The file of another model, which decides some of the keys; SIGHUP loads it anew.
+        The file of another model, which decides some of the keys; SIGHUP reloads it.
     share : float, default=0.05
         The share of keys that the canary decides.
     allow_uncertified : bool, default=False
-        Whether a model without a certificate may follow one with a certificate, or be its canary.
+        Whether a model without a certificate may replace a certified one, or be its canary.
     concurrency : int, default=64
-        The maximum number of requests that are decided at a time, in each process.
+        The maximum number of requests decided at a time, per process.
     queue : int, default=64
-        The maximum number of requests that wait for that, in each process; more get 429.
+        The maximum number of waiting requests, per process; further ones get 429.
     drain : float, default=30.0
-        How many seconds running requests have to finish after SIGTERM.
+        Seconds that running requests have to finish after SIGTERM.
     max_body : int, default=1_000_000
         The maximum number of bytes in a body.
     max_rows : int, default=1000
-        The maximum number of keys, or of labels, in a request.
+        The maximum number of keys or labels in a request.
     max_key : int, default=256
         The maximum number of characters in a key.
     body_timeout : float, default=10.0
-        How many seconds a client has to send a request.
+        Seconds that a client has to send a request.
     idle_timeout : float, default=30.0
-        How many seconds a connection may be idle before it is closed.
+        Seconds after which an idle connection is closed.
     deployment : str, default=""
         The name of the deployment: each has its own ids, labels and monitor in a state, and all
-        processes that answer for each other have one name. "" is `emsco`; a `state` that others
-        can share needs a name.
+        processes that answer for each other use the same name. "" is `emsco`; a shared `state`
+        needs a name.
     audit : float, default=0.02
-        The share of rows that are marked for an audit; only their labels reach the monitor.
+        The share of rows drawn for the audit; only their labels reach the monitor.
     label_after : float, default=2_592_000.0
-        How many seconds after a decision its label is final; 30 days.
+        Seconds after a decision until its label is final; 30 days.
     metrics_host : str, default="127.0.0.1"
-        The address of the metrics.
+        The address of the metrics endpoint.
     metrics_port : int, default=None
-        The port of the metrics; 0 takes a free one. None: there are no metrics.
+        The port of the metrics endpoint; 0 chooses a free one. None: no metrics.
 
     Examples
     --------
@@ -91,7 +91,7 @@ class Settings:
     >>> Settings(workers=2)
     Traceback (most recent call last):
     emsco.exceptions.ServiceError: --workers 2 needs --state redis://... or postgresql://...:
-    several processes must share their ids, their budgets and what they know of failing sources.
+    several processes must share their ids, their budgets and their list of failing sources.
     """
 
     model: Path = Path("model.emsco")
@@ -100,7 +100,7 @@ class Settings:
     host: str = "127.0.0.1"
     port: int = 8000
     workers: int = 1
-    state: str | None = field(default=None, repr=False)  # it may hold a password
+    state: str | None = field(default=None, repr=False)  # may contain a password
     allow_volatile_state: bool = False
     folder: Path = Path(".")
     log: Path | None = None
@@ -134,7 +134,9 @@ class Settings:
             if not isinstance(value, int | float) or not isfinite(value):
                 raise ServiceError(f"{flag(name)} must be a number, got {value!r}.")
             if not least <= value <= most:
-                raise ServiceError(f"{flag(name)} must be {least:g} to {most:g}, got {value:g}.")
+                raise ServiceError(
+                    f"{flag(name)} must be between {least:g} and {most:g}, got {value:g}."
+                )
         for name in ("deadline", "max_cost"):
             value = getattr(self, name)
             if value is not None and not value > 0:
@@ -142,57 +144,57 @@ class Settings:
         if self.workers > 1 and not self.is_shared:
             raise ServiceError(
                 f"--workers {self.workers} needs --state redis://... or postgresql://...: several "
-                "processes must share their ids, their budgets and what they know of failing "
-                "sources."
+                "processes must share their ids, their budgets and their list of failing sources."
             )
         self._name_deployment()
         if self.log_values and self.log is None:
-            raise ServiceError("--log-values needs --log, the folder that values are written to.")
+            raise ServiceError("--log-values needs --log FOLDER: values are written to the log.")
         if self.shadow and not self.log_values:
             raise ServiceError(
-                "--shadow needs --log FOLDER and --log-values: the values of rows are what the "
-                "cascade is certified on later."
+                "--shadow needs --log FOLDER and --log-values: the cascade is certified later on "
+                "the logged values."
             )
         if self.shadow and self.canary is not None:
             raise ServiceError(
-                "--shadow and --canary exclude each other: in shadow, the final model answers "
+                "--shadow and --canary cannot be combined: in shadow mode, the final model answers "
                 "every key."
             )
 
     def _name_deployment(self) -> None:
         if not self.deployment and self.is_shared:
             raise ServiceError(
-                "A state that others can share needs --deployment NAME: ids are kept under it, and "
-                "a service with another model would otherwise be given the answers of this one. "
-                "Give the same name to all that answer for each other, and another to others."
+                "A shared state needs --deployment NAME: ids are stored under this name, and "
+                "without it a service with another model would return the answers of this one. Use "
+                "the same name for processes that answer for each other, and different names "
+                "otherwise."
             )
         if self.deployment and not _NAME.fullmatch(self.deployment):
             raise ServiceError(
-                "--deployment must begin with a letter or digit and have at most 64 of a-z, A-Z, "
-                f"0-9 and . _ -, got {self.deployment!r}."
+                "--deployment must begin with a letter or digit and consist of at most 64 "
+                f"characters a-z, A-Z, 0-9, . _ -, got {self.deployment!r}."
             )
         object.__setattr__(self, "deployment", self.deployment or DEPLOYMENT)
 
     @property
     def is_shared(self) -> bool:
-        """Whether the state is one that several processes can share."""
+        """Whether several processes can share the state."""
         scheme, found, _ = (self.state or "").partition("://")
         return bool(found) and scheme in SHARED
 
     @property
     def state_address(self) -> str:
-        """The address of the state: as given, or that of the file."""
+        """The URL of the state, or the path of its default file."""
         return str(self.folder / STATE_FILE) if self.state is None else self.state
 
     @property
     def url(self) -> str:
-        """Where the service answers."""
+        """The URL of the service."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.port}"
 
 
 def flag(name: str) -> str:
-    """Return the option of the command line that sets a value."""
+    """Return the command-line option of a setting."""
     return f"--{name.replace('_', '-')}"
 
 

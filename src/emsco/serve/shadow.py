@@ -1,9 +1,9 @@
-"""A cascade in the shadow of its final model: the model answers, the cascade is only recorded.
+"""Shadow mode: the final model answers, and the decisions of the cascade are only recorded.
 
-Everything is fetched, all of it at once, and the final model answers every row, as it does without
-a cascade. From the same values the cascade decides what it would have answered, and at which stage.
-Both stand in the log, beside the values: what it would have saved can be counted and certified
-before anybody depends on it.
+All sources are fetched at once, and the final model answers every row, as it does without a
+cascade. From the same values, the cascade computes what it would have answered, and at which stage.
+Both are logged with the values, so that the savings can be counted and certified before anyone
+relies on the cascade.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from emsco.serve.settings import Settings
 
 
 class ShadowAnswer(NamedTuple):
-    """What was answered in shadow, and what the cascade would have done.
+    """The answers of the final model, and the decisions that the cascade would have made.
 
     Parameters
     ----------
     answered : Decisions
-        What the final model answered.
+        The answers of the final model.
     would_be : Decisions
-        What the cascade would have decided. A row that has failed is rejected here too.
+        The decisions that the cascade would have made. A row that failed is rejected here, too.
     """
 
     answered: Decisions
@@ -44,19 +44,19 @@ class ShadowAnswer(NamedTuple):
 
     @property
     def saved(self) -> NDArray[np.float64]:
-        """What the cascade would have saved of what each row has cost; nothing where it failed."""
+        """The amount that the cascade would have saved per row; 0 for rows that failed."""
         saved: NDArray[np.float64] = self.answered.cost - self.would_be.cost
         return np.where(self.would_be.accepted, saved, 0.0)
 
     @property
     def changed(self) -> NDArray[np.bool_]:
-        """Which rows the cascade would have answered otherwise."""
+        """Whether the cascade would have answered each row differently."""
         changed: NDArray[np.bool_] = self.answered.label != self.would_be.label
         return changed & self.would_be.accepted & self.answered.accepted
 
 
 def all_at_once(decider: Decider) -> Decider:
-    """Return what fetches every source at once, and has the final model answer.
+    """Return a decider that fetches all sources at once and lets the final model answer.
 
     Raises
     ------
@@ -66,8 +66,8 @@ def all_at_once(decider: Decider) -> Decider:
     if decider.final is None:
         raise ServiceError(
             "--shadow needs a model whose last stage is a final model, which answers while the "
-            "stages before it are only recorded; this file has none. Make one with `emsco savings "
-            "--out`, or with CascadeSearchCV(final=...), or leave out --shadow."
+            "stages before it are only recorded; this file has none. Create one with `emsco "
+            "savings --out` or CascadeSearchCV(final=...), or omit --shadow."
         )
     stages = decider.plan.stages
     everything = replace(
@@ -79,7 +79,7 @@ def all_at_once(decider: Decider) -> Decider:
 
 
 class ShadowMode:
-    """Lets a final model answer, and records what the cascade before it would have decided.
+    """Answers with a final model, and records what the cascade before it would have decided.
 
     Parameters
     ----------
@@ -92,7 +92,7 @@ class ShadowMode:
     digest : str
         The digest of the cascade.
     accounts : Accounts, default=None
-        Who counts what is spent.
+        Counts spending.
     """
 
     def __init__(
@@ -103,7 +103,7 @@ class ShadowMode:
         digest: str,
         accounts: Accounts | None = None,
     ) -> None:
-        assert settings.log is not None  # as the settings are checked
+        assert settings.log is not None  # checked by the settings
         self.live = LiveCascade(
             all_at_once(decider),
             sources,
@@ -126,7 +126,7 @@ class ShadowMode:
     async def decide(
         self, keys: Sequence[Key], known: Any, call: str | Sequence[str], *, factors: bool = False
     ) -> ShadowAnswer:
-        """Answer by the final model, and record what the cascade would have decided."""
+        """Answer with the final model, and record what the cascade would have decided."""
         values: list[dict[str, Any]] = []
         async with self.log.room(len(keys)) as is_there:
             refused = ACCEPTED if is_there else NO_LOG
@@ -142,13 +142,13 @@ class ShadowMode:
         return shadowed
 
     async def keep_labels(self, labels: Sequence[tuple[str, Any]]) -> int:
-        """Write true labels to the log, by the ids of decisions, and return how many."""
+        """Write true labels to the log by decision id, and return how many were written."""
         return len(labels) if await self.log.write_labels(labels) else 0
 
     def _would_be(
         self, answered: Decisions, values: Sequence[dict[str, Any]], known: set[str]
     ) -> Decisions:
-        """Decide by the cascade, from values that are here; rows that failed have none."""
+        """Decide with the cascade from the fetched values; rows that failed have none."""
         rows = [row for row, own in enumerate(values) if own]
         label, accepted = answered.label.copy(), np.zeros(len(answered), dtype=np.bool_)
         stage, confidence = np.zeros(len(answered), dtype=np.intp), np.zeros(len(answered))
@@ -163,12 +163,12 @@ class ShadowMode:
         return Decisions(label, accepted, stage, confidence, cost, reason)
 
     def _saved(self, receipt: Receipt, stage: int) -> float:
-        """Return what was paid for sources beyond a stage."""
+        """Return the amount paid for sources beyond a stage."""
         costs, early = self._decider.costs, self._early[stage]
         paid = [fetch for fetch in receipt.fetches if fetch.paid]
         late = [fetch for fetch in paid if fetch.source not in early]
         priced = self.live.terms.priced
-        # Whichever source came first has paid for a setup that both sides of the stage may share.
+        # The source fetched first has paid for a setup that sources of both parts may share.
         shared = [fetch.source for fetch in late if priced[fetch.source].setup is not None]
         had = [fetch.source for fetch in paid if fetch.source in early]
         alone = sum(fetch.paid for fetch in late if fetch.source not in shared)
@@ -177,14 +177,14 @@ class ShadowMode:
     def _entries(
         self, shadowed: ShadowAnswer, values: Sequence[dict[str, Any]]
     ) -> list[dict[str, Any]]:
-        """Return what the log has besides: the digest of the cascade, and what it would do."""
+        """Return the additional fields of log entries: the cascade's digest and decision."""
         names = ("label", "accepted", "exit_stage", "confidence", "cost", "reason")
         columns = (getattr(shadowed.would_be, name).tolist() for name in names)
-        told = (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
+        rows = (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
         saved, last = shadowed.saved.tolist(), len(self._early) - 1
         more = (
             {"saved": saved[i], "final": row["exit_stage"] == last} | row
-            for i, row in enumerate(told)
+            for i, row in enumerate(rows)
         )
         return [
             {"model": self._digest, "shadow": row if own else None}
@@ -194,17 +194,17 @@ class ShadowMode:
     def column(
         self, feature: str, values: list[Any], known: set[str]
     ) -> tuple[NDArray[Any], list[int]]:
-        """Return values as a column, and the places of those that training had no such type of."""
+        """Return values as a column, and the positions of those of a type unseen in training."""
         spelled = feature not in known and self._sources[self._source_of[feature]].is_spelled
         return to_column(values, self._decider.readers.get(feature), spelled=spelled)
 
     def examine(self, columns: dict[str, NDArray[Any]]) -> Answer:
-        """Read values as the cascade knows its columns."""
+        """Check and convert values as the cascade does."""
         return self._decider.examine(columns)
 
 
 class _Columns:
-    """Answers the decision loop of a cascade from values that were fetched for all its stages."""
+    """Answers the decision loop of a cascade from values fetched for all stages."""
 
     def __init__(
         self, shadow: ShadowMode, values: Sequence[dict[str, Any]], rows: list[int], known: set[str]
@@ -214,11 +214,11 @@ class _Columns:
 
     def answer(self, ask: Ask) -> Answer:
         """Answer with the values of the rows that are still undecided."""
-        asked = [self._values[row] for row in ask.rows.tolist()]
+        rows = [self._values[row] for row in ask.rows.tolist()]
         columns: dict[str, NDArray[Any]] = {}
         odd: dict[int, str] = {}
         for feature in ask.features:
-            own = [row[feature] for row in asked]
+            own = [row[feature] for row in rows]
             columns[feature], others = self._shadow.column(feature, own, self._known)
             for place in others:
                 odd.setdefault(place, reason_for(INVALID_VALUE, feature))
@@ -227,7 +227,7 @@ class _Columns:
             return answer
         reasons = answer.reasons
         if reasons is None:
-            reasons = np.full(len(asked), ACCEPTED, dtype=object)
+            reasons = np.full(len(rows), ACCEPTED, dtype=object)
         for place, reason in odd.items():
             reasons[place] = reason
         return answer._replace(reasons=reasons)

@@ -1,7 +1,7 @@
-"""The log of a cascade in shadow, read: its rows, and what the cascade would have saved.
+"""Reads the log of a cascade in shadow: its rows, and what the cascade would have saved.
 
-Only rows that were decided in shadow count. Of any others, the log has values as far as the cascade
-has bought them, and those for which it bought everything are no fair sample.
+Only rows decided in shadow count. For other rows, the log has only the values that the cascade
+bought, and the rows for which it bought everything are not a fair sample.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from emsco.live.decision_log import DECISIONS, LABELS
 
 @dataclass(frozen=True)
 class ShadowRow:
-    """One row that a final model answered while a cascade was in its shadow.
+    """A row that the final model answered in shadow mode.
 
     Parameters
     ----------
@@ -31,16 +31,16 @@ class ShadowRow:
     model : str
         The digest of the cascade.
     answer : label
-        What the final model answered.
+        The answer of the final model.
     paid : float
-        What everything has cost.
+        The amount paid for all sources.
     would_be : mapping
         What the cascade would have decided: label, exit_stage, cost, saved, and `final`, whether it
-        would have asked the final model.
+        would have used the final model.
     values : mapping of str to value
         All its features.
     truth : label or None
-        The true label, where it was sent.
+        The true label, if it was sent.
     """
 
     id: str
@@ -56,12 +56,12 @@ class ShadowRow:
 
 @dataclass(frozen=True)
 class ShadowLog:
-    """The rows of a log that can be counted, and how many cannot.
+    """The usable rows of a log, and the number of other rows.
 
     Parameters
     ----------
     rows : tuple of ShadowRow
-        Rows of which everything is known, one per decision, oldest first.
+        Rows with all values, one per decision, oldest first.
     failed : int
         Rows that the final model could not answer, because a source failed or a value was invalid.
     others : int
@@ -74,7 +74,7 @@ class ShadowLog:
 
     @property
     def features(self) -> tuple[str, ...]:
-        """The features that every row has."""
+        """The features that all rows have."""
         names = dict.fromkeys(self.rows[0].values)
         for row in self.rows:
             if len(row.values) != len(names) or not names.keys() <= row.values.keys():
@@ -82,7 +82,7 @@ class ShadowLog:
         return tuple(names)
 
     def summaries(self) -> list[ShadowSavings]:
-        """Count what each cascade would have saved and changed, the last one first."""
+        """Return what each cascade would have saved and changed, the latest first."""
         by_model: dict[str, list[ShadowRow]] = {}
         for row in reversed(self.rows):
             by_model.setdefault(row.model, []).append(row)
@@ -100,15 +100,15 @@ class ShadowSavings:
     rows : int
         Rows that the final model answered.
     paid : float
-        What a row has cost.
+        The mean amount paid per row.
     cost : float
-        What it would have cost.
+        The mean amount that the cascade would have paid.
     early : float
         The share of rows that would not have reached the final model.
     changed : tuple of ShadowRow
-        Rows that the cascade would have answered otherwise.
+        Rows that the cascade would have answered differently.
     labelled, right, would_be_right : int
-        Rows with a true label, and those of them that the final model and the cascade answer right.
+        Rows with a true label, and how many of them the final model and the cascade get right.
     """
 
     model: str
@@ -123,7 +123,7 @@ class ShadowSavings:
 
     @classmethod
     def of(cls, model: str, rows: Sequence[ShadowRow]) -> ShadowSavings:
-        """Count rows of one cascade."""
+        """Summarize the rows of one cascade."""
         labelled = [row for row in rows if row.truth is not None]
         return cls(
             model=model,
@@ -141,17 +141,17 @@ class ShadowSavings:
 def read_shadow_log(folder: Path) -> ShadowLog:
     """Read the log of a cascade in shadow.
 
-    A decision that was made again after a crash counts once, as it was made last.
+    If a decision was repeated after a crash, only the last one counts.
 
     Parameters
     ----------
     folder : path
-        The folder that `emsco serve --shadow --log` has written.
+        The folder written by `emsco serve --shadow --log`.
 
     Raises
     ------
     ArtifactError
-        If it is no such folder, or has no row of which everything is known.
+        If it is not such a folder, or has no row with all values.
     """
     entries: dict[str, dict[str, Any]] = {}
     for entry in sorted(_entries(folder, DECISIONS), key=lambda one: str(one["time"])):
@@ -161,7 +161,7 @@ def read_shadow_log(folder: Path) -> ShadowLog:
     whole = [entry for entry in shadowed if entry["accepted"] and entry["shadow"] is not None]
     if not whole:
         raise ArtifactError(
-            f"{folder} has no row that was decided in shadow, with all its values; it must be the "
+            f"{folder} has no row that was decided in shadow with all its values; it must be the "
             "folder of `emsco serve --shadow --log FOLDER --log-values`."
         )
     truths = {
@@ -179,21 +179,22 @@ def read_shadow_log(folder: Path) -> ShadowLog:
 
 
 def _entries(folder: Path, kind: str) -> Iterator[dict[str, Any]]:
-    """Give the entries of all files of a kind; a killed process may leave half a line at the end.
+    """Yield the entries of all files of a kind.
 
-    The log goes on after it in another file: files are named by process.
+    A killed process may leave an incomplete last line. The log then continues in another file,
+    because files are named by process.
     """
     for path in sorted(folder.glob(f"{kind}-*.jsonl")):
         try:
             lines = path.read_bytes().split(b"\n")
         except OSError as error:
             raise ArtifactError(f"{path} cannot be read: {error.strerror}.") from error
-        for number, line in enumerate(lines[:-1]):  # what follows the last end of a line is half
+        for number, line in enumerate(lines[:-1]):  # without an incomplete last line
             try:
                 entry = json.loads(line)
                 entry["id"], entry["time"]
             except (ValueError, KeyError, TypeError) as error:
                 raise ArtifactError(
-                    f"Line {number + 1} of {path} is no entry of a log of decisions."
+                    f"Line {number + 1} of {path} is not a decision-log entry."
                 ) from error
             yield entry

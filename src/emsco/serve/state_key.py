@@ -1,8 +1,8 @@
-"""The secret of a state: what the state keeps of a request's keys is an HMAC, by this secret.
+"""The secret of a state, for the HMAC under which the state stores request bodies.
 
-The plain hash of a body would tell its key to whoever reads the state: all phone numbers can be
-tried out in a moment. The secret is `EMSCO_STATE_KEY`. Without it, a file of SQLite has a secret in
-a file beside it, and a store that processes share keeps one itself.
+A plain hash of a body would reveal its key to anyone who can read the state: all phone numbers can
+be tried in a moment. The secret is `EMSCO_STATE_KEY`. Without it, an SQLite state has a secret in a
+file next to it, and a shared store holds the secret itself.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from emsco.serve.events import WARNING, log_event
 from emsco.serve.state.protocol import State
 
 VARIABLE = "EMSCO_STATE_KEY"
-_OWN, _CHECK = "key:own:", "key:check:"  # what names of values in a state begin with
+_OWN, _CHECK = "key:own:", "key:check:"  # prefixes of the names of values in a state
 
 
 async def state_key(state: State) -> bytes:
-    """Return the secret of a state, and make one if it has none.
+    """Return the secret of a state; create one if it has none.
 
     Parameters
     ----------
@@ -34,44 +34,44 @@ async def state_key(state: State) -> bytes:
     Raises
     ------
     StateError
-        If the state belongs to another secret, or if this one is too short.
+        If the state was created with another secret, or if this one is too short.
     """
     own, checked = f"{_OWN}{state.deployment}", f"{_CHECK}{state.deployment}"
-    file, is_new = state.key_file, await state.kept(checked) is None
+    file, is_new = state.key_file, await state.get_value(checked) is None
     if os.environ.get(VARIABLE):
         try:
             key = long_secret(VARIABLE)
         except SourcesError as error:
             raise StateError(str(error)) from None
     elif not is_new and (file is None or not file.exists()):
-        raise _another(file)
+        raise _wrong_key(file)
     elif file is not None:
-        key = _kept_beside(file)
+        key = _secret_in(file)
     else:
-        told = (
-            "The state itself keeps the secret that hides the keys of requests in it. Set "
-            f"{VARIABLE}, so that who reads it cannot try keys out."
+        message = (
+            "The state itself holds the secret that hides the keys of requests. Set "
+            f"{VARIABLE}, so that someone who can read the state cannot guess keys."
         )
-        log_event("state", WARNING, text=told)
+        log_event("state", WARNING, text=message)
         return await shared_secret(state, own)
     check = hmac.digest(key, b"the key of this state", "sha256").hex()
-    await state.keep(checked, check, was=0)  # the first one stays
-    kept = await state.kept(checked)
-    if kept is None or not hmac.compare_digest(kept.text, check):
-        raise _another(file)
+    await state.keep(checked, check, was=0)  # the first one is kept
+    stored = await state.get_value(checked)
+    if stored is None or not hmac.compare_digest(stored.text, check):
+        raise _wrong_key(file)
     return key
 
 
-def _another(file: Path | None) -> StateError:
-    beside = "" if file is None else f", or put its file {file} back"
+def _wrong_key(file: Path | None) -> StateError:
+    beside = "" if file is None else f", or restore its file {file}"
     return StateError(
-        f"The deployment belongs to another key: set {VARIABLE} to the one that its processes have"
-        f"{beside}. Without that key, give another state."
+        f"The deployment was created with another key: set {VARIABLE} to the key of its processes"
+        f"{beside}. If that key is lost, use a new state."
     )
 
 
-def _kept_beside(file: Path) -> bytes:
-    """Return the secret in a file that only its owner can read, and make it if it is not there."""
+def _secret_in(file: Path) -> bytes:
+    """Return the secret in a file that only its owner can read; create the file if needed."""
     try:
         if not file.exists():
             new = file.with_name(f"{file.name}.{secrets.token_hex(4)}")
@@ -85,6 +85,6 @@ def _kept_beside(file: Path) -> bytes:
         return bytes.fromhex(file.read_text())
     except (OSError, ValueError) as error:
         raise StateError(
-            f"The key of the state in {file} cannot be used ({type(error).__name__}): put the file "
-            f"back, or set {VARIABLE}."
+            f"The key of the state in {file} cannot be used ({type(error).__name__}): restore the "
+            f"file, or set {VARIABLE}."
         ) from None

@@ -1,7 +1,7 @@
-"""Spans of OpenTelemetry: one per stage of a decision, where somebody collects them.
+"""OpenTelemetry spans, one per stage of a decision, if a collector is configured.
 
-Spans are made of what the decisions tell, after they were made. They hold names, times and numbers
-of rows; no key, no value, no label.
+Spans are created from the decisions afterwards. They contain names, times and numbers of rows, but
+no keys, values or labels.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _NANO = 1_000_000_000
 
 
 def make_tracing() -> Tracing | None:
-    """Return what makes spans; None where nobody collects them.
+    """Return the tracing, or None if no collector is configured.
 
-    Somebody does if a provider of tracers was set, or if the environment variable
-    OTEL_EXPORTER_OTLP_ENDPOINT names a collector.
+    A collector is configured by setting a tracer provider, or by the environment variable
+    OTEL_EXPORTER_OTLP_ENDPOINT.
     """
     if find_spec("opentelemetry") is None and ENDPOINT not in os.environ:
         return None
@@ -38,7 +38,7 @@ def make_tracing() -> Tracing | None:
 
 
 def _exporting() -> Any:
-    """Return a provider that sends spans to the collector that the environment names."""
+    """Return a provider that sends spans to the collector named in the environment."""
     sdk = require("opentelemetry.sdk.trace")
     export = require("opentelemetry.sdk.trace.export")
     otlp = require("opentelemetry.exporter.otlp.proto.http.trace_exporter")
@@ -50,12 +50,12 @@ def _exporting() -> Any:
 
 
 class Tracing:
-    """Makes spans.
+    """Creates spans for decisions.
 
     Parameters
     ----------
     tracer : Tracer
-        What begins a span.
+        The tracer that creates spans.
     """
 
     def __init__(self, tracer: Any) -> None:
@@ -63,12 +63,12 @@ class Tracing:
         self._within = require("opentelemetry.trace").set_span_in_context
 
     def decided(self, decisions: Decisions, begin: float, end: float, model: str = "") -> None:
-        """Make the spans of a call: one for all of it, and within it one per stage.
+        """Create the spans of a call: one for the whole call, with one per stage inside.
 
         Parameters
         ----------
         decisions : Decisions
-            What was decided.
+            The decisions of the call.
         begin, end : float
             When the call began and ended, in seconds since 1970.
         model : str, default=""
@@ -84,8 +84,8 @@ class Tracing:
             },
         )
         within = self._within(whole)
-        asked = sorted(getattr(decisions.receipts, "asked", ()), key=lambda one: one.stage)
-        for stage, group in groupby(asked, key=lambda one: one.stage):
+        calls = sorted(getattr(decisions.receipts, "asked", ()), key=lambda one: one.stage)
+        for stage, group in groupby(calls, key=lambda one: one.stage):
             own = list(group)
             failed = Counter(
                 kind_of(reason) for one in own for reason in one.batch.reasons if reason

@@ -1,9 +1,10 @@
-"""Coverage, cost and the traffic of stages: watched in all decisions of all processes, at once.
+"""Coverage, cost and exit stages, monitored immediately over all decisions of all processes.
 
-A certificate is about decisions for which every source answers. So a row that a failing source has
-rejected is counted apart, and an outage must not look like a change of the rows: such a row counts
-as accepted, at the price that it has paid, and its way beyond the stage where it failed is drawn
-from those of the certified rows. That may hide a change while a source fails, but causes no alarm.
+A certificate is about decisions for which every source responds. So rows rejected because of a
+failing source are counted separately, and an outage must not look like a change of the rows: such a
+row counts as accepted, at the price paid for it, and its exit stage is drawn from those of the
+certified rows, from the failed stage on. This may hide a change while a source fails, but it causes
+no alarm.
 """
 
 from __future__ import annotations
@@ -21,23 +22,23 @@ from emsco.serve.audit_cohorts import go_on
 from emsco.serve.rejection_causes import is_failure
 
 _FORMAT = 1
-_MOST_WORKERS = 64  # that are remembered; one that has gone long ago sends nothing again
+_MOST_WORKERS = 64  # to remember; one that exited long ago sends nothing more
 
 
 @dataclass
 class PendingDecisions:
-    """Decisions of one process that wait to be counted."""
+    """Decisions of one process that are not counted yet."""
 
     accepted: list[bool] = field(default_factory=list)
     stages: list[int] = field(default_factory=list)
     costs: list[float] = field(default_factory=list)
-    failed: list[int] = field(default_factory=list)  # places of rows that failing sources reject
+    failed: list[int] = field(default_factory=list)  # positions of rows with a failing source
 
     def __len__(self) -> int:
         return len(self.accepted)
 
     def add(self, decisions: Decisions) -> None:
-        """Add what decisions themselves tell."""
+        """Add decisions."""
         accepted = decisions.accepted.tolist()
         if False in accepted:
             reasons = decisions.reason.tolist()
@@ -52,19 +53,18 @@ class PendingDecisions:
 
 
 class TrafficMonitor:
-    """What all processes of a deployment have decided with a model.
+    """The decisions of all processes of a deployment with a model.
 
     Parameters
     ----------
     monitor : CertificateMonitor, default=None
-        What decisions feed (`monitor_split.by_decisions`). None: rows are counted, nothing
-        alarms.
+        The monitor fed by decisions (`monitor_split.by_decisions`). None: rows are only counted.
     """
 
     def __init__(self, monitor: CertificateMonitor | None = None) -> None:
         self.monitor = monitor
         self.rows = self.accepted = self.failed = 0
-        self.taken: dict[str, int] = {}  # the number of the last load of each process
+        self.taken: dict[str, int] = {}  # the number of the last batch of each process
 
     @property
     def rejected(self) -> int:
@@ -73,28 +73,28 @@ class TrafficMonitor:
 
     @property
     def alarms(self) -> tuple[Alarm, ...]:
-        """The alarms that decisions have raised."""
+        """The alarms raised by decisions."""
         return () if self.monitor is None else self.monitor.alarms
 
     def take(
         self, load: PendingDecisions, worker: str, number: int, rng: np.random.Generator
     ) -> tuple[Alarm, ...]:
-        """Count a load, unless it was counted; return the alarms that this raises.
+        """Count a batch unless it was counted before; return the alarms raised.
 
         Parameters
         ----------
         load : PendingDecisions
             The decisions.
         worker : str
-            Which process they are of.
+            The process that made them.
         number : int
-            The number of this load among those of the process, from 1.
+            The number of this batch of the process, from 1.
         rng : Generator
-            Draws the further way of rows that failed.
+            Draws the exit stages of rows that failed.
         """
         if self.taken.get(worker, 0) >= number:
             return ()
-        self.taken.pop(worker, None)  # the last one to write stands last
+        self.taken.pop(worker, None)  # the most recent writer goes last
         self.taken = dict([*self.taken.items(), (worker, number)][-_MOST_WORKERS:])
         self.rows += len(load)
         self.accepted += sum(load.accepted)
@@ -112,7 +112,7 @@ class TrafficMonitor:
         )
 
     def _ways(self, stages: NDArray[np.intp], rng: np.random.Generator) -> NDArray[np.intp]:
-        """Draw where rows would have left that failed at some stages, by the certified exits."""
+        """Draw the exit stages of rows that failed at these stages, by the certified exits."""
         assert self.monitor is not None
         exits = self.monitor.state()["promised"]["exits"]
         if exits is None:
@@ -125,7 +125,7 @@ class TrafficMonitor:
         return later
 
     def to_text(self) -> str:
-        """Return all that changes."""
+        """Return the state that changes, as text."""
         return json.dumps(
             {
                 "format": _FORMAT,
@@ -136,11 +136,13 @@ class TrafficMonitor:
         )
 
     def after(self, text: str) -> TrafficMonitor:
-        """Return what goes on where another one was; under other promises the monitor is new."""
-        kept = json.loads(text)
-        if kept["format"] != _FORMAT:
-            raise MonitorError(f"The state has the format {kept['format']!r}, not {_FORMAT}.")
-        later = TrafficMonitor(go_on(self.monitor, kept["monitor"]))
-        later.rows, later.accepted, later.failed = map(int, kept["counts"])
-        later.taken = {worker: int(number) for worker, number in kept["taken"].items()}
+        """Return a copy that continues from stored text; with other promises, it restarts."""
+        data = json.loads(text)
+        if data["format"] != _FORMAT:
+            raise MonitorError(
+                f"The stored traffic must have format {_FORMAT}, got {data['format']!r}."
+            )
+        later = TrafficMonitor(go_on(self.monitor, data["monitor"]))
+        later.rows, later.accepted, later.failed = map(int, data["counts"])
+        later.taken = {worker: int(number) for worker, number in data["taken"].items()}
         return later

@@ -1,10 +1,10 @@
 """Whether emsco behaves as another emsco does, or as itself elsewhere, to the last bit.
 
 Every case is recorded in a process of its own for each side, by public names alone: searches of
-every kind on the thirteen problems, cascades, certificates, alarms, refusals, files of earlier
-formats, the command line, and what the README says. `--against PYTHON` holds the emsco of this
-environment against that of another one; without it, one worker against two, and one seed of
-Python's hashes against another, because behaviour must depend on neither.
+every kind on the thirteen problems, cascades, certificates, alarms, refusals, golden files,
+the command line, and what the README says. `--against PYTHON` holds the emsco of this environment
+against that of another one; without it, one worker against two, and one seed of Python's hashes
+against another, because behaviour must depend on neither.
 """
 
 from __future__ import annotations

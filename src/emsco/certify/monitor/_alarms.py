@@ -99,8 +99,8 @@ class AlarmBoard:
         enough = watch.add(numbers)
         if enough is None:
             return []
-        after, log_evidence, told = enough
-        alarm = Alarm(watch.what, first + after, _exp(log_evidence), told)
+        after, log_evidence, message = enough
+        alarm = Alarm(watch.what, first + after, _exp(log_evidence), message)
         return [(after - 1 if places is None else places[after - 1], alarm)]
 
     def keep(self, raised: Sequence[Raised], not_watched: Sequence[str]) -> tuple[Alarm, ...]:
@@ -110,8 +110,8 @@ class AlarmBoard:
         alarms = []
         for _, alarm in in_order:
             others = ", ".join(what for what in not_watched if what != alarm.what)
-            told = f"{alarm.message} Not watched: {others}." if others else alarm.message
-            alarms.append(replace(alarm, message=told))
+            message = f"{alarm.message} Not watched: {others}." if others else alarm.message
+            alarms.append(replace(alarm, message=message))
         self.alarms |= {alarm.what: alarm for alarm in alarms}
         return tuple(alarms)
 
@@ -122,8 +122,8 @@ class AlarmBoard:
         for what, watch in self.watches.items():
             at = self.alarms[what].at if what in self.alarms else ""
             why = rest.pop(what, None)
-            told = watch.sentence() if why is None else f"not watched: {why}"
-            cells.append([what, self.evidence[what], 1 / watch.alpha, at, told])
+            status = watch.sentence() if why is None else f"not watched: {why}"
+            cells.append([what, self.evidence[what], 1 / watch.alpha, at, status])
         return cells + [[what, "", "", "", f"not watched: {why}"] for what, why in rest.items()]
 
     def state(self) -> dict[str, Any]:
@@ -139,8 +139,8 @@ class AlarmBoard:
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from the `state` of another one."""
         for what, watch in self.watches.items():
-            for mean, kept in zip(watch.means, state["evidence"][what], strict=True):
-                mean.evidence.restore(kept)
+            for mean, saved in zip(watch.means, state["evidence"][what], strict=True):
+                mean.evidence.restore(saved)
         self.alarms = {alarm["what"]: Alarm(**alarm) for alarm in state["alarms"]}
 
 

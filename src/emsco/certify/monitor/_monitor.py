@@ -19,7 +19,7 @@ from emsco.certify.monitor._statistics import DRAWN_ANSWERS, DRAWN_LABELS, LABEL
 from emsco.core.decisions import Decisions
 from emsco.exceptions import MonitorError, MonitorWarning, warn
 
-_FORMAT = 2  # of the state; changes if an older state can no longer be read
+_FORMAT = 2  # of the state
 _DRAWN = {
     DRAWN_ANSWERS: "the final model's answer",
     DRAWN_LABELS: "a label, which rejected rows need too",
@@ -293,8 +293,8 @@ class CertificateMonitor:
             Their labels.
         """
         named = listed_keys(keys)
-        given = listed_labels(labels, named, self._kind)
-        return self._learn_truth("labelled", (LABELS, DRAWN_LABELS), named, given)
+        truths = listed_labels(labels, named, self._kind)
+        return self._learn_truth("labelled", (LABELS, DRAWN_LABELS), named, truths)
 
     def answered(self, keys: Iterable[Any], answers: ArrayLike) -> tuple[Alarm, ...]:
         """Add the final model's answers on drawn rows, and return the alarms they raise.
@@ -310,8 +310,8 @@ class CertificateMonitor:
             The final model's answers on them.
         """
         named = listed_keys(keys)
-        given = listed_labels(answers, named, self._kind)
-        return self._learn_truth("answered", (DRAWN_ANSWERS,), named, given)
+        truths = listed_labels(answers, named, self._kind)
+        return self._learn_truth("answered", (DRAWN_ANSWERS,), named, truths)
 
     def give_up(self, keys: Iterable[Any]) -> tuple[Alarm, ...]:
         """Stop waiting for the truth of drawn rows, which then count as right.

@@ -88,8 +88,8 @@ class Promises:
         ]
         classes = [missed_name(label) for label in targets.max_missed]
         known = {*promised, "min_coverage", "max_cost"}
-        others = {name: told for name, told in targets.to_dict().items() if name not in known}
-        shown = {
+        others = {name: value for name, value in targets.to_dict().items() if name not in known}
+        details = {
             "without_watch": [name for other in others.items() for name in _names(*other)],
             "stages": len(certified.reached),
             "total": total,
@@ -101,7 +101,7 @@ class Promises:
                 name for one in left_out for name in (classes if one == "max_missed" else [one])
             ],
         }
-        return cls(**promised | shown | dict(options))
+        return cls(**promised | details | dict(options))
 
     def __post_init__(self) -> None:
         if self.exits is not None:
@@ -131,7 +131,7 @@ class Promises:
             raise MonitorError(f"`keep` must be at least 1, got {self.keep}.")
 
     def _check_promises(self) -> None:
-        if not self._given():
+        if not self._promised_names():
             raise MonitorError(
                 "Nothing is promised: give accuracy, agreement, max_missed, coverage, cost or "
                 "exits."
@@ -173,7 +173,7 @@ class Promises:
                 "`share` draws rows for `agreement` and `max_missed`, but neither is promised."
             )
 
-    def _given(self) -> list[str]:
+    def _promised_names(self) -> list[str]:
         """List the names of what is promised."""
         names = [name for name in ("accuracy", "agreement") if getattr(self, name) is not None]
         names += [missed_name(label) for label, _ in self.max_missed]
@@ -197,12 +197,12 @@ class Promises:
     def not_watched(self) -> dict[str, str]:
         """The reasons why promises are not watched, by name."""
         watched = {watch.what for watch in self.watches()}
-        unbreakable = {name: UNBREAKABLE for name in self._given() if name not in watched}
+        unbreakable = {name: UNBREAKABLE for name in self._promised_names() if name not in watched}
         return dict.fromkeys(self.left_out, LEFT_OUT) | unbreakable | self.lacking
 
     def watches(self) -> list[PromiseEvidence]:
         """Return a watch for each promise; `alpha` is divided evenly among them."""
-        n_watched = len(self._given()) - len(self._lacking_share)
+        n_watched = len(self._promised_names()) - len(self._lacking_share)
         alpha = self.alpha / max(n_watched, 1)
         # A false alarm needs a wrong estimate or false evidence: half of alpha for each.
         after_estimate = alpha if self.rows is None else alpha / 2
@@ -257,8 +257,8 @@ def _names(target: str, value: Any) -> list[str]:
 
 def _pairs(max_missed: Mapping[Any, float] | Iterable[Any]) -> tuple[tuple[Any, float], ...]:
     """Return pairs of a class and its share; classes must be all text or all numbers."""
-    given = max_missed.items() if isinstance(max_missed, Mapping) else max_missed
-    plain = [(c.item() if isinstance(c, np.generic) else c, share) for c, share in given]
+    pairs = max_missed.items() if isinstance(max_missed, Mapping) else max_missed
+    plain = [(c.item() if isinstance(c, np.generic) else c, share) for c, share in pairs]
     kind = None
     for label, _ in plain:
         kind = same_kind(label, kind)

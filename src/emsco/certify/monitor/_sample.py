@@ -32,21 +32,21 @@ import numpy as np
 
 from emsco.core.decisions import Decisions
 
-_COUNTS = ("asked", "counted", "given_up")
+_COUNTS = {"asked": "requested", "counted": "counted", "given_up": "given_up"}  # in the state
 
 
 @dataclass(slots=True)
 class AuditedRow:
     """A row that was drawn; if it is done without a truth, it was given up.
 
-    If it is not `asked`, its truth was known from the start.
+    If it is not `is_requested`, its truth was known from the start.
     """
 
     key: Any
     label: Any
     accepted: bool
     truth: Any = None
-    asked: bool = True
+    is_requested: bool = True
     done: bool = False
 
 
@@ -77,8 +77,8 @@ class AcceptedRows:
 
     def decided(self, decisions: Decisions, keys: Sequence[Any]) -> None:
         """Store the labels that accepted rows were given."""
-        told = zip(keys, decisions.label.tolist(), decisions.accepted.tolist(), strict=True)
-        for key, label, accepted in told:
+        rows = zip(keys, decisions.label.tolist(), decisions.accepted.tolist(), strict=True)
+        for key, label, accepted in rows:
             if key in self.waiting:  # decided again: the last decision is the one that counts
                 del self.waiting[key]
                 self.forgotten += 1
@@ -124,7 +124,7 @@ class AuditSample:
         self.seed = seed
         self.keep = keep
         self.needs = needs
-        self.asked = 0  # rows that were asked for their truth; `counted`: those that got it
+        self.requested = 0  # rows that were asked for their truth; `counted`: those that got it
         self.counted = 0
         self.given_up = 0
         self.waiting: dict[Any, AuditedRow] = {}
@@ -133,11 +133,11 @@ class AuditSample:
     @property
     def lacking(self) -> str:
         """What is lacking if fewer than half of the rows asked for have counted; else ""."""
-        if 2 * self.counted >= self.asked:
+        if 2 * self.counted >= self.requested:
             return ""
         return (
-            f"{self.counted:,} of {self.asked:,} drawn rows have counted; {len(self.waiting):,} "
-            f"wait for {self.needs}, and {self.given_up:,} were given up"
+            f"{self.counted:,} of {self.requested:,} drawn rows have counted; "
+            f"{len(self.waiting):,} wait for {self.needs}, and {self.given_up:,} were given up"
         )
 
     def decided(
@@ -160,10 +160,10 @@ class AuditSample:
         ):
             row = AuditedRow(keys[place], label, accepted)
             if stage == last:
-                row.truth, row.asked, row.done = label, False, True
+                row.truth, row.is_requested, row.done = label, False, True
             if row.key in self.waiting:  # decided again: the last decision is the one that counts
                 self._done(row.key)
-            self.asked += row.asked
+            self.requested += row.is_requested
             self._append(row)
             counted += self._take(place)
         return counted
@@ -195,7 +195,7 @@ class AuditSample:
             row = self._rows.popleft()
             if not row.done:
                 self._done(row.key)
-            self.counted += row.asked and row.truth is not None
+            self.counted += row.is_requested and row.truth is not None
             self.given_up += row.truth is None
             counted.append((place, row))
         return counted
@@ -203,13 +203,13 @@ class AuditSample:
     def state(self) -> dict[str, Any]:
         """Return everything that changes, as plain values."""
         return {
-            **{name: getattr(self, name) for name in _COUNTS},
+            **{key: getattr(self, name) for key, name in _COUNTS.items()},
             "rows": [list(astuple(row)) for row in self._rows],
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continue from the `state` of another one."""
-        for name in _COUNTS:
-            setattr(self, name, int(state[name]))
-        for kept in state["rows"]:
-            self._append(AuditedRow(*kept))
+        for key, name in _COUNTS.items():
+            setattr(self, name, int(state[key]))
+        for fields in state["rows"]:
+            self._append(AuditedRow(*fields))

@@ -199,9 +199,9 @@ class PromiseEvidence:
         for mean, state in zip(self.means, before, strict=True):
             mean.evidence.restore(state)
         self.follow([own[:first] for own in numbers])
-        told = self.sentence()
+        message = self.sentence()
         self.follow([own[first:] for own in numbers])
-        return first, float(path[first - 1]), told
+        return first, float(path[first - 1]), message
 
     def sentence(self) -> str:
         """Describe the mean with the most evidence."""

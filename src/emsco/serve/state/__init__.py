@@ -1,4 +1,4 @@
-"""What the processes of a service share: ids, money, breakers, audited rows."""
+"""The state that the processes of a service share: ids, money, breakers, audited rows."""
 
 from __future__ import annotations
 

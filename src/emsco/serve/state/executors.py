@@ -1,7 +1,7 @@
-"""How work reaches a database: a thread with one connection, or connections of an event loop.
+"""Executors of database work: a thread with one connection, or a pool of async connections.
 
-Work is a function of a connection. SQLite does what is asked at once in one transaction, so that
-the disk is waited for once. PostgreSQL does each work by itself, in one statement and thus in one
+Work is a function of a connection. SQLite runs concurrent work in one transaction, with one disk
+sync for all of it. PostgreSQL runs each piece of work separately, as one statement and thus in one
 round trip.
 """
 
@@ -26,46 +26,45 @@ if TYPE_CHECKING:
 
     Work: TypeAlias = Callable[[sa.Connection], Any]
 
-_CONNECTIONS = 16  # to PostgreSQL, for each process
-_OLDEST_SQLITE = (3, 35)  # the first that returns what a statement has written
-_PAUSE = 0.05  # seconds between attempts to get at a file that another process is just making
-# Two processes that make the same tables or accounts at once would fail; this lock is held
-# meanwhile.
+_CONNECTIONS = 16  # to PostgreSQL, per process
+_OLDEST_SQLITE = (3, 35)  # the first version with RETURNING
+_PAUSE = 0.05  # seconds between attempts to open a file that another process is creating
+# Two processes that create the same tables or accounts at once would fail; this lock prevents it.
 _MAKING = 0x656D73636F
-# Whatever the default of the server, the role or the address: statements lock what they change, and
-# a stricter isolation would refuse those that had to wait.
+# Overrides the default of the server, the role or the URL: statements lock the rows they change,
+# and a stricter isolation level would abort those that had to wait.
 _ISOLATION = "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED"
 
 
 class Executor(Protocol):
-    """Protocol of what does work on a database."""
+    """Protocol of executors of database work."""
 
     is_postgres: bool
 
     async def run(self, work: Work, left: Left | None = None) -> Any:
-        """Do some work, even if the caller leaves; `left` takes what comes of it then."""
+        """Run work, even if the caller is cancelled; `left` then receives the result."""
 
     async def make(self, work: Work) -> None:
-        """Do work in a transaction of its own, one at a time."""
+        """Run work in a separate transaction, one at a time."""
 
     async def finish(self) -> None:
-        """Wait for what is under way."""
+        """Wait for the work in progress."""
 
     async def close(self) -> None:
         """Disconnect."""
 
 
 class ThreadExecutor:
-    """A file of SQLite, in a thread of its own.
+    """Runs work on an SQLite file, in a thread.
 
     Parameters
     ----------
     path : Path
         The file.
     timeout : float
-        For how many seconds to wait for other processes that write.
+        Seconds to wait for other processes that write.
     writes : bool, default=True
-        Whether anything is to be written.
+        Whether to open the file for writing.
     """
 
     is_postgres = False
@@ -77,11 +76,11 @@ class ThreadExecutor:
         self._connection: sa.Connection | None = None
 
     async def run(self, work: Work, left: Left | None = None) -> Any:
-        """Do some work, even if the caller leaves; `left` takes what comes of it then."""
+        """Run work, even if the caller is cancelled; `left` then receives the result."""
         return await self._batches.run(work, left)
 
     async def make(self, work: Work) -> None:
-        """Do work in a transaction of its own, one at a time."""
+        """Run work in a separate transaction, one at a time."""
         await self.run(work)
 
     async def _do(self, works: Sequence[Work]) -> list[Any]:
@@ -100,14 +99,14 @@ class ThreadExecutor:
         except Exception as error:
             if len(works) == 1 or not has_begun:
                 return [error] * len(works)
-        # One of them has failed, and everything was taken back: each by itself.
+        # One of them failed and everything was rolled back: run each separately.
         return [outcome for work in works for outcome in self._transact([work])]
 
     def _connect(self) -> sa.Connection:
         sqlalchemy, driver = require("sqlalchemy", "live"), require("sqlite3")
         if driver.sqlite_version_info < _OLDEST_SQLITE:
             raise StateError(
-                f"This Python has SQLite {driver.sqlite_version}; a state needs 3.35 or later."
+                f"A state needs SQLite 3.35 or later, but this Python has {driver.sqlite_version}."
             )
         if self._writes:
             _keep_private(self._path)
@@ -123,7 +122,7 @@ class ThreadExecutor:
         return connection
 
     def _prepare(self, connection: Any, _: Any) -> None:
-        connection.isolation_level = None  # or the driver would begin transactions by itself
+        connection.isolation_level = None  # otherwise the driver begins transactions itself
         if not self._writes:
             return
         until = time.monotonic() + self._timeout
@@ -132,18 +131,18 @@ class ThreadExecutor:
                 connection.execute("PRAGMA journal_mode = WAL")
                 break
             except require("sqlite3").OperationalError:
-                # Another process does the same, for which SQLite itself does not wait.
+                # Another process is doing the same, and SQLite does not wait for it.
                 if time.monotonic() > until:
                     raise
                 time.sleep(_PAUSE)
-        connection.execute("PRAGMA synchronous = FULL")  # on disk when a transaction has ended
+        connection.execute("PRAGMA synchronous = FULL")  # transactions are on disk when committed
 
     def _begin(self, connection: sa.Connection) -> None:
-        # A transaction that reads first and then writes would fail if another one wrote meanwhile.
+        # A transaction that reads before it writes would fail if another one wrote in between.
         connection.exec_driver_sql("BEGIN IMMEDIATE" if self._writes else "BEGIN")
 
     async def finish(self) -> None:
-        """Wait for what is under way."""
+        """Wait for the work in progress."""
         await self._batches.finish()
 
     async def close(self) -> None:
@@ -155,32 +154,32 @@ class ThreadExecutor:
 
 
 def _keep_private(path: Path) -> None:
-    """Let only its owner read a file, which may not be there yet, and what SQLite has beside it."""
+    """Restrict a file, created if needed, and SQLite's files next to it to their owner."""
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
-    for beside in ("", "-wal", "-shm"):  # SQLite gives new ones the rights of the file
-        with suppress(OSError):  # it is not there, or somebody else's
+    for beside in ("", "-wal", "-shm"):  # SQLite creates them with the permissions of the file
+        with suppress(OSError):  # it does not exist, or belongs to another user
             os.chmod(f"{path}{beside}", 0o600)
 
 
 class PoolExecutor:
-    """PostgreSQL, with some connections.
+    """Runs work on PostgreSQL, with several connections.
 
-    Connections are kept and not given back to a pool of SQLAlchemy each time, which takes longer
-    than a statement.
+    Connections are kept here and not returned to a pool of SQLAlchemy each time, which would take
+    longer than a statement.
 
     Parameters
     ----------
     address : str
-        The address, as libpq and asyncpg read it.
-    told : str
-        The address without secrets, for messages.
+        The URL, as libpq and asyncpg read it.
+    safe_address : str
+        The URL without secrets, for messages.
     timeout : float
-        The maximum duration of some work, in seconds.
+        The maximum duration of one piece of work, in seconds.
     """
 
     is_postgres = True
 
-    def __init__(self, address: str, told: str, timeout: float) -> None:
+    def __init__(self, address: str, safe_address: str, timeout: float) -> None:
         engines = require("sqlalchemy.ext.asyncio", "live")
         sqlalchemy = require("sqlalchemy", "live")
         self._engine: AsyncEngine = engines.create_async_engine(
@@ -190,28 +189,28 @@ class PoolExecutor:
             isolation_level="AUTOCOMMIT",
             hide_parameters=True,
         )
-        self._address, self._told, self._timeout = address, told, timeout
+        self._address, self._safe_address, self._timeout = address, safe_address, timeout
         self._idle: list[AsyncConnection] = []
         self._slots = asyncio.Semaphore(_CONNECTIONS)
         self._running: set[asyncio.Task[Any]] = set()
 
     async def _dial(self) -> Any:
-        """Connect by the driver itself, which understands all options of an address."""
+        """Connect with the driver itself, which understands all options of a URL."""
         asyncpg = require("asyncpg", "live")
         try:
             connection = await asyncpg.connect(self._address, timeout=self._timeout)
             await connection.execute(_ISOLATION, timeout=self._timeout)
             return connection
-        except ValueError:  # whose text may show the address
+        except ValueError:  # its text may contain the URL
             raise StateError(
-                "The address of PostgreSQL cannot be used; it must be like "
+                "The URL of PostgreSQL is not valid; it must look like "
                 "postgresql://user@host:5432/database."
             ) from None
         except (asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-            raise unusable(self._told, error) from error
+            raise unusable(self._safe_address, error) from error
 
     async def run(self, work: Work, left: Left | None = None) -> Any:
-        """Do some work, even if the caller leaves; `left` takes what comes of it then."""
+        """Run work, even if the caller is cancelled; `left` then receives the result."""
         task = asyncio.ensure_future(self._run(work))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
@@ -222,13 +221,13 @@ class PoolExecutor:
             raise
 
     async def _run(self, work: Work) -> Any:
-        with _named(self._told):
+        with _named(self._safe_address):
             async with asyncio.timeout(self._timeout), self._slots:
                 connection = self._idle.pop() if self._idle else await self._engine.connect()
                 try:
                     outcome = await connection.run_sync(work)
                 except BaseException:
-                    # Those that idle may be broken too, if the server was restarted.
+                    # Idle connections may be broken, too, if the server was restarted.
                     idle, self._idle = self._idle, []
                     for one in [connection, *idle]:
                         await one.invalidate()
@@ -238,16 +237,16 @@ class PoolExecutor:
                 return outcome
 
     async def make(self, work: Work) -> None:
-        """Do work in a transaction of its own, one at a time."""
+        """Run work in a separate transaction, one at a time."""
         whole = self._engine.execution_options(isolation_level="READ COMMITTED")
         text = require("sqlalchemy", "live").text
-        with _named(self._told):
+        with _named(self._safe_address):
             async with asyncio.timeout(self._timeout), whole.begin() as connection:
                 await connection.execute(text(f"SELECT pg_advisory_xact_lock({_MAKING})"))
                 await connection.run_sync(work)
 
     async def finish(self) -> None:
-        """Wait for what is under way."""
+        """Wait for the work in progress."""
         await asyncio.gather(*self._running, return_exceptions=True)
 
     async def close(self) -> None:
@@ -259,19 +258,19 @@ class PoolExecutor:
 
 
 def _leave(done: asyncio.Task[Any], left: Left | None) -> None:
-    """Hand over what came of work whose caller has left; look at errors, or they are printed."""
+    """Pass on the result of work whose caller was cancelled; retrieve its error, if any."""
     if not done.cancelled() and done.exception() is None and left is not None:
         left(done.result())
 
 
 @contextmanager
 def _named(address: str) -> Iterator[None]:
-    """Name the state in whatever goes wrong with it."""
+    """Raise database errors as `StateError` with the URL of the state."""
     errors = require("sqlalchemy", "live").exc
     try:
         yield
     except TimeoutError:
-        raise StateError(f"The state at {address} does not answer in time.") from None
+        raise StateError(f"The state at {address} did not respond in time.") from None
     except errors.DBAPIError as error:
         raise unusable(address, error.orig or error) from error
     except (errors.SQLAlchemyError, OSError) as error:

@@ -1,4 +1,4 @@
-"""One service for a file of SQLite: a second one is refused, and readers are not."""
+"""A lock that lets only one service use an SQLite state; readers are not affected."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from emsco.exceptions import StateError
 
 @contextmanager
 def alone(file: Path, deployment: str) -> Iterator[None]:
-    """Hold the file of a state for one service, as long as its process lives.
+    """Lock the file of a state for one service.
 
-    A second file beside it, which ends in `.lock`, is locked: `emsco spend` can read meanwhile.
-    The system itself ends the lock with the process, however that ends.
+    The lock is on a second file next to it, which ends in `.lock`, so that `emsco spend` can still
+    read. The operating system releases the lock when the process exits, for whatever reason.
 
     Parameters
     ----------
     file : Path
         The file of the state.
     deployment : str
-        Who holds it, for the message to others.
+        The name of the service, for the message to others.
 
     Raises
     ------
@@ -41,7 +41,7 @@ def alone(file: Path, deployment: str) -> Iterator[None]:
     ...         print(*(path.name for path in Path(folder).iterdir()))
     state.sqlite.lock
     """
-    real = file.resolve()  # one file has one lock, by whatever name it is given
+    real = file.resolve()  # one lock per file, whatever its path
     path = real.with_name(f"{real.name}.lock")
     try:
         lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
@@ -53,8 +53,8 @@ def alone(file: Path, deployment: str) -> Iterator[None]:
         except BlockingIOError:
             raise StateError(
                 f"The state {file} is used by {_holder(lock)}. Several services cannot share a "
-                "file: give this one another --state or --folder, or give both a state that they "
-                "can share, redis://... or postgresql://..."
+                "file: use another --state or --folder for this one, or a shared state for both, "
+                "redis://... or postgresql://..."
             ) from None
         except OSError as error:
             raise StateError(f"The state {file} cannot be locked: {error.strerror}.") from error
@@ -66,9 +66,9 @@ def alone(file: Path, deployment: str) -> Iterator[None]:
 
 
 def _holder(lock: int) -> str:
-    """Name who holds a lock, as far as it has said so."""
+    """Return the name of the service that holds a lock, if it is known."""
     try:
-        told = json.loads(os.pread(lock, 1000, 0))
-        return f"the service {told['deployment']!r} (process {told['pid']})"
+        holder = json.loads(os.pread(lock, 1000, 0))
+        return f"the service {holder['deployment']!r} (process {holder['pid']})"
     except (ValueError, KeyError, TypeError):
         return "another service"

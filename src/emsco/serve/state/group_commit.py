@@ -1,4 +1,4 @@
-"""Much that is asked at once, done in one go: one transaction, or one round trip."""
+"""Group commit for concurrent operations: one transaction, or one round trip."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from typing import Any, Generic, TypeVar
 
 W = TypeVar("W")
 
-_MOST = 200  # in one batch, so that the first of them does not wait for long
+_MOST = 200  # operations per batch, so that the first does not wait for long
 
 Left = Callable[[Any], None]
 
 
 class GroupCommit(Generic[W]):
-    """Collects what is asked while a batch is under way, and does it all in the next one.
+    """Collects operations while a batch is running, and runs them all in the next batch.
 
-    Who is alone waits for nothing but the work itself. What was asked is done, even if who asked
-    for it has left.
+    A single operation does not wait for others. An operation is run even if its caller is
+    cancelled.
 
     Parameters
     ----------
     do : callable
-        Does a batch, and returns what came of each part: a result, or an exception.
+        Runs a batch, and returns the outcome of each operation: a result or an exception.
 
     Examples
     --------
@@ -45,7 +45,7 @@ class GroupCommit(Generic[W]):
         self._working: asyncio.Task[None] | None = None
 
     async def run(self, work: W, left: Left | None = None) -> Any:
-        """Do some work, and return what comes of it; `left` takes that if the caller has left."""
+        """Run an operation and return its result; `left` receives it if the caller is cancelled."""
         future = asyncio.get_running_loop().create_future()
         self._waiting.append((work, future, left))
         if self._working is None:
@@ -55,7 +55,7 @@ class GroupCommit(Generic[W]):
         except asyncio.CancelledError:
             is_done = future.done() and not future.cancelled()
             if left is not None and is_done and future.exception() is None:
-                left(future.result())  # it was done just before the caller left
+                left(future.result())  # it was done just before the cancellation
             raise
 
     async def _work(self) -> None:
@@ -68,19 +68,19 @@ class GroupCommit(Generic[W]):
                 except Exception as error:
                     outcomes = [error] * len(batch)
                 for (_, future, left), outcome in zip(batch, outcomes, strict=True):
-                    _tell(future, outcome, left)
+                    _set_outcome(future, outcome, left)
         finally:
             self._working = None
 
     async def finish(self) -> None:
-        """Wait until everything is done."""
+        """Wait until all operations are done."""
         while self._working is not None:
             await asyncio.wait([self._working])
 
 
-def _tell(future: asyncio.Future[Any], outcome: Any, left: Left | None) -> None:
+def _set_outcome(future: asyncio.Future[Any], outcome: Any, left: Left | None) -> None:
     failed = isinstance(outcome, Exception)
-    if future.done():  # who asked was cancelled
+    if future.done():  # the caller was cancelled
         if left is not None and not failed:
             left(outcome)
     elif failed:

@@ -1,4 +1,4 @@
-"""What every state of a service does alike: attempts at a request, and intents of calls."""
+"""The common part of all states: attempts at a request, and intents of calls."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from emsco.serve.state.protocol import DIED, NEW, Claim, RequestContext, asking
 
 VERSION = 2  # of the layout of a state
 
-_MOST_ATTEMPTS = 10_000  # that are remembered: only requests whose process died have more than one
+_MOST_ATTEMPTS = 10_000  # to remember: only requests whose process died have more than one
 _FIRST_DAY = date(1970, 1, 1)
 
 
 class IdempotentState:
-    """What every state of a service does alike.
+    """The common part of all states.
 
-    An attempt is a claim of a request's id: the first one, or one after a process died. What was
-    begun by another attempt is not bought again, also by a process that only seemed to be dead.
+    An attempt is a claim of a request's id: the first one, or one after a process died. A purchase
+    begun by another attempt is not repeated, even by a process that only seemed to be dead.
 
     Parameters
     ----------
     deployment : str
-        Whose ids, marks and labels are meant.
+        The deployment whose ids, marks and labels are used.
     """
 
-    key_file: Path | None = None  # of a state in a file: where its secret may be kept
+    key_file: Path | None = None  # the file for the secret of a state that is a file
 
     def __init__(self, deployment: str) -> None:
         self.deployment = deployment
@@ -56,16 +56,16 @@ class IdempotentState:
     def _attempt(self, id: str) -> int:  # noqa: A002
         return self._attempts.get(id, 1)
 
-    def _answered(self, id: str, kept: str | None) -> str:  # noqa: A002
-        if kept is None:
+    def _answered(self, id: str, answer: str | None) -> str:  # noqa: A002
+        if answer is None:
             raise StateError(
-                f"The answer to {id!r} cannot be kept: the state does not know this id. It must be "
-                "claimed first; if it was, the store has lost it."
+                f"The answer to {id!r} cannot be stored: the state does not know this id. It must "
+                "be claimed first; if it was, the store has lost it."
             )
-        return kept
+        return answer
 
     def _begin_apart(self, work: Coroutine[Any, Any, None]) -> None:
-        """Run something that nobody waits for, and hold it: the loop itself does not."""
+        """Run a background task, and keep a reference: the event loop does not."""
         task = asyncio.ensure_future(work)
         self._apart.add(task)
         task.add_done_callback(self._apart.discard)
@@ -74,8 +74,8 @@ class IdempotentState:
         await asyncio.gather(*self._apart, return_exceptions=True)
 
 
-def asked() -> RequestContext:
-    """Return whose request is being decided."""
+def current_request() -> RequestContext:
+    """Return the request being decided."""
     return asking.get() or RequestContext("")
 
 
@@ -91,14 +91,14 @@ def intent_of(
     granted: int | None,
     refused: str = ERROR,
 ) -> Intent:
-    """Return the intent of a call for which so many rows were granted; None: it was refused."""
+    """Return the intent of a call for the granted number of rows; None: it was refused."""
     if granted is None:
         return Intent(id, source, 0, 0.0, refused=refused)
     return Intent(id, source, granted, price * granted)
 
 
 def day_of(number: int) -> str:
-    """Return a day, counted from 1970 on, as text.
+    """Return a day, given as the number of days since 1970, as text.
 
     Examples
     --------
@@ -110,11 +110,11 @@ def day_of(number: int) -> str:
 
 
 def day_number(day: str) -> int:
-    """Count the days from 1970 to a day."""
+    """Return the number of days from 1970 to a day."""
     try:
         return (date.fromisoformat(day) - _FIRST_DAY).days
     except ValueError:
-        raise StateError(f"A day must be like {_today()}, got {day!r}.") from None
+        raise StateError(f"The day must look like {_today()}, got {day!r}.") from None
 
 
 def _today() -> str:
@@ -122,12 +122,12 @@ def _today() -> str:
 
 
 def to_text(label: Any) -> str:
-    """Write a label as JSON; numpy's are written as Python's."""
+    """Serialize a label as JSON; numpy scalars become Python values."""
     return json.dumps(label, default=lambda value: value.item())
 
 
 def without_secrets(address: str) -> str:
-    """Return an address for messages, without users, passwords and options.
+    """Return a URL for messages, without user, password and options.
 
     Examples
     --------
@@ -137,37 +137,37 @@ def without_secrets(address: str) -> str:
     """
     scheme, mark, rest = address.partition("://")
     user, _, place = rest.rpartition("@")
-    if "?" in user:  # it stands in an option, or in a password: who could tell?
+    if "?" in user:  # it may be part of an option or of a password
         return f"{scheme}://..."
     return scheme + mark + re.split("[?#]", place)[0]
 
 
 def check_encoded(address: str) -> None:
-    """Refuse a password that is not percent-encoded: a driver would take it for something else."""
+    """Refuse a password that is not percent-encoded: a driver would misread it."""
     place = re.split("[/?#]", address.partition("://")[2], maxsplit=1)
     if len(place) == 2 and "@" in place[1].partition("?")[0]:
         raise StateError(
-            "The address of the state has an @ after its host. If the password has one of / ? # @, "
-            "write %2F %3F %23 %40 instead."
+            "The URL of the state has an @ after its host. If the password contains / ? # @, write "
+            "%2F %3F %23 %40 instead."
         )
 
 
 def check_version(found: int, address: str) -> None:
-    """Refuse a state that another emsco has made."""
+    """Refuse a state created by another version of emsco."""
     if found < VERSION:
         raise StateError(
             f"The state at {address} has version {found}, of an earlier emsco; this one needs "
-            f"version {VERSION}. Give another state, or another ?prefix=NAME at the end of its "
-            "address, and keep the old one for `emsco spend` of the emsco that made it."
+            f"version {VERSION}. Use another state, or another ?prefix=NAME at the end of its "
+            "URL, and keep the old one for `emsco spend` of the emsco that created it."
         )
     if found > VERSION:
         raise StateError(
-            f"The state at {address} has version {found}; this emsco knows versions up to "
-            f"{VERSION}. Install the emsco that made it, or give another state."
+            f"The state at {address} has version {found}; this emsco supports versions up to "
+            f"{VERSION}. Install the emsco that created it, or use another state."
         )
 
 
 def unusable(address: str, error: BaseException) -> StateError:
-    """Return an error that names the state, with the first line of what is wrong with it."""
+    """Return an error with the URL of the state and the first line of another error."""
     line = (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
     return StateError(f"The state at {address} cannot be used: {line}.")

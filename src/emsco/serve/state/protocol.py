@@ -1,7 +1,8 @@
-"""The state of a service: what its processes share, and what must survive when one is killed.
+"""The state of a service: data that its processes share and that survives when one is killed.
 
-Whatever a method has returned is kept: the process that called it may die at any moment afterwards.
-A method that raises `StateError` may have done its work or not; nothing is repeated by itself.
+Once a method returns, its effect is durable: the calling process may die at any moment afterwards.
+A method that raises `StateError` may or may not have done its work; nothing is retried
+automatically.
 """
 
 from __future__ import annotations
@@ -18,20 +19,20 @@ NEW, DONE, OTHER, RUNNING, DIED = "new", "done", "other", "running", "died"
 
 KEEP_FOR = 7 * 86_400.0  # seconds for which ids are kept
 UNSEEN_FOR = 86_400.0  # seconds for which a label waits for the mark of its row
-INCARNATION = "incarnation:"  # and the deployment: the name under which it is kept
+INCARNATION = "incarnation:"  # prefix of its name, followed by the deployment
 PAUSE = 1.0  # seconds between trial calls to a failing source
 
 
 @dataclass(frozen=True)
 class RequestContext:
-    """Whose request is being decided, for the intents of its paid calls.
+    """The request being decided, for the intents of its paid calls.
 
     Parameters
     ----------
     id : str
         The id of the request.
     tenant : str, default=""
-        Who is charged for it.
+        The tenant that is charged.
     """
 
     id: str
@@ -43,16 +44,16 @@ asking: ContextVar[RequestContext | None] = ContextVar("asking", default=None)
 
 @dataclass(frozen=True)
 class Claim:
-    """What is known about the id of a request.
+    """The result of claiming the id of a request.
 
     Parameters
     ----------
     kind : {"new", "done", "other", "running", "died"}
-        "new": decide it. "done": `answer` is what was answered. "other": the id belongs to another
-        body. "running": another process decides it. "died": another process began to decide it and
-        has let its lease pass; decide it, and `begin` refuses what may have been bought already.
+        "new": decide it. "done": it was answered with `answer`. "other": the id belongs to another
+        body. "running": another process is deciding it. "died": another process began to decide it
+        and its lease has expired; decide it, and `begin` refuses what may have been bought already.
     answer : str, default=None
-        What was answered.
+        The stored answer.
     """
 
     kind: str
@@ -61,22 +62,22 @@ class Claim:
 
 @dataclass(frozen=True)
 class OpenIntent:
-    """A call that was begun and has no outcome: it is under way, or its process died.
+    """A call that was begun and has no outcome: it is in progress, or its process died.
 
     Parameters
     ----------
     id : str
         The id of the intent.
     source : str
-        What was asked.
+        The source.
     tenant : str
-        Who is charged for it.
+        The tenant that is charged.
     request : str
         The id of the request that it was made for.
     at : float
         When it was begun, in seconds since 1970.
     rows : int
-        For how many rows.
+        The number of rows.
     held : float
         Their full price.
     """
@@ -92,22 +93,22 @@ class OpenIntent:
 
 @dataclass(frozen=True)
 class DaySpending:
-    """What was spent on a source for a tenant in a day.
+    """The spending on a source for a tenant on one day.
 
     Parameters
     ----------
     source : str
-        What was asked.
+        The source.
     tenant : str
-        Who is charged for it.
+        The tenant that is charged.
     day : str
         The day (UTC), such as "2026-01-31".
     paid : float
-        What answers cost.
+        The amount paid for answers.
     unknown : float
-        What calls without an answer may have cost, those of `open` included.
+        The amount that calls without an answer may have cost, including those in `open`.
     open : tuple of OpenIntent
-        The calls that have no outcome.
+        The calls without an outcome.
     """
 
     source: str
@@ -120,14 +121,14 @@ class DaySpending:
 
 @dataclass(frozen=True)
 class Concern:
-    """Why a store may lose what it is given.
+    """A reason why a store may lose data.
 
     Parameters
     ----------
     text : str
-        A sentence that says so, and what to do.
+        The reason and what to do, as a sentence.
     loses : bool
-        Whether it is known to lose it; False: only where something goes wrong, or it is not known.
+        Whether the store is known to lose data; False: only after a failure, or it is unknown.
     """
 
     text: str
@@ -136,7 +137,7 @@ class Concern:
 
 @dataclass(frozen=True)
 class VersionedValue:
-    """A small value, and how often it was written."""
+    """A small value, and the number of times it was written."""
 
     text: str
     version: int
@@ -144,7 +145,7 @@ class VersionedValue:
 
 @dataclass(frozen=True)
 class AuditMark:
-    """A decision that was chosen for an audit.
+    """A decision that was drawn for the audit.
 
     Parameters
     ----------
@@ -155,15 +156,15 @@ class AuditMark:
     model : str
         The digest of the model.
     label : str, int, float, bool or None
-        The label that was given.
+        The decided label.
     accepted : bool
         Whether it was accepted.
     reason : str
-        Why it was not.
+        Why it was rejected.
     exit_stage : int
         The stage that decided it.
     truth : str, int, float, bool or None, default=None
-        The label that came back. None: none did.
+        The true label. None: not known.
     """
 
     id: str
@@ -177,69 +178,69 @@ class AuditMark:
 
 
 class State(Accounts, Protocol):
-    """Protocol of what the processes of a service share; one object per process.
+    """Protocol of the state that the processes of a service share; one object per process.
 
-    It keeps accounts too: `begin` holds the money of a call for all processes, per source and day
-    (UTC), and writes the intent, with the id and the tenant of `asking`, before it returns.
+    It also implements `Accounts`: `begin` reserves the money for a call across all processes, per
+    source and day (UTC), and writes the intent, with the id and the tenant of `asking`, before it
+    returns.
 
     Attributes
     ----------
     deployment : str
-        Whose ids, marks and labels are meant.
+        The deployment whose ids, marks and labels are used.
     incarnation : str or None
-        What must be kept as incarnation of the deployment, or `begin` grants nothing. None:
-        anything.
+        The incarnation that the state must have for `begin` to grant anything. None: any.
     secrets : dict of str to str
-        The secrets that this process has read, by name, to be put back where they are lost.
+        The secrets that this process has read, by name, to restore them if they are lost.
     """
 
     deployment: str
     incarnation: str | None
     secrets: dict[str, str]
-    key_file: Path | None  # where its secret may be kept; None: it has no place of its own
+    key_file: Path | None  # the file for its secret; None: the secret is stored in the state
 
     async def open(self) -> None:
-        """Connect, and make what is not there yet."""
+        """Connect, and create what does not exist yet."""
 
     async def close(self) -> None:
-        """Finish what is under way, and disconnect."""
+        """Finish operations in progress, and disconnect."""
 
     async def ping(self) -> None:
         """Raise `StateError` if the state cannot be written to."""
 
     async def server(self) -> str:
-        """Return what tells the server from another one and from itself before a restart."""
+        """Return an id of the server, which changes with every restart."""
 
     async def concerns(self) -> list[Concern]:
-        """Return why the store may lose what it is given."""
+        """Return the reasons why the store may lose data."""
 
     async def claim(self, id: str, body: str, lease: float) -> Claim:  # noqa: A002
-        """Claim the id of a request with this body, for so many seconds."""
+        """Claim the id of a request with this body for `lease` seconds."""
 
     async def renew(self, id: str, lease: float) -> bool:  # noqa: A002
-        """Claim it for so many seconds from now on; False: another process has it."""
+        """Extend a claim to `lease` seconds from now; False: another process has it."""
 
     async def answer(self, id: str, text: str) -> str:  # noqa: A002
-        """Keep the answer to a claimed id, and return what is kept: the first answer stays."""
+        """Store the answer to a claimed id; return the stored one, which is the first."""
 
     async def drop(self, id: str) -> None:  # noqa: A002
-        """Give up a claim: the id is new again, or "died" if something may have been bought."""
+        """Release a claim: the id is new again, or "died" if something may have been bought."""
 
     async def failing(self) -> set[str]:
-        """Return the sources that `is_well` has told to fail."""
+        """Return the sources that `is_well` has reported as failing."""
 
     async def spend(self, day: str | None = None) -> list[DaySpending]:
-        """Return what was spent, on one day (such as "2026-01-31") or on all."""
+        """Return the spending of one day (such as "2026-01-31") or of all days."""
 
     async def settle(self, source: str, day: str, charged: float) -> float:
-        """Settle what is unknown for a source on a day: so much of it was charged, the rest not.
+        """Settle the unknown charges of a source on a day: `charged` of them, the rest not.
 
-        An answer that comes later still counts as it is. Return how much was unknown; `StateError`
-        if that is less than what was charged.
+        An answer that arrives later still counts in full. Return the amount that was unknown; raise
+        `StateError` if it is less than `charged`.
         """
 
     async def keep(self, name: str, text: str, was: int | None = None) -> bool:
-        """Keep a small value.
+        """Store a small value.
 
         Parameters
         ----------
@@ -248,7 +249,7 @@ class State(Accounts, Protocol):
         text : str
             The value.
         was : int, default=None
-            Write only if this is the version that is kept (0: if none is). None: write anyway.
+            Write only if the stored version is this one (0: if there is none). None: always write.
 
         Returns
         -------
@@ -256,25 +257,25 @@ class State(Accounts, Protocol):
             Whether it was written.
         """
 
-    async def kept(self, name: str) -> VersionedValue | None:
+    async def get_value(self, name: str) -> VersionedValue | None:
         """Return a small value, or None."""
 
     async def mark(self, rows: Sequence[AuditMark]) -> None:
-        """Keep decisions for the audit; of two marks of an id the last one stays."""
+        """Store decisions for the audit; a second mark of the same id replaces the first."""
 
     async def marked(self, ids: Sequence[str]) -> list[AuditMark]:
-        """Return those of the decisions that are marked."""
+        """Return the marks of those decisions that are marked."""
 
     async def label(self, id: str, label: Any) -> bool:  # noqa: A002
-        """Keep the true label of a decision, marked or not; False: it has this label already.
+        """Store the true label of a decision, marked or not; False: it already has this label.
 
-        The last label counts. The label of a decision that is not marked waits a day for its mark.
+        The last label counts. The label of an unmarked decision waits a day for its mark.
         """
 
     async def due(
         self, before: float, since: float = 0.0, model: str | None = None
     ) -> list[AuditMark]:
-        """Return marked decisions made before a time, and not before another, oldest first."""
+        """Return marked decisions made between `since` and `before`, oldest first."""
 
     async def forget(self, before: float) -> None:
-        """Forget marked decisions made before a time."""
+        """Delete marked decisions made before a time."""

@@ -1,4 +1,4 @@
-"""Whether Redis keeps what it is given: known by its settings, or not told."""
+"""Checks whether the settings of Redis let it lose data."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from typing import Any
 
 from emsco.serve.state.protocol import Concern
 
-_LOST = "if it is restarted, ids, intents and spending are lost. Set `appendonly yes`."
+_LOST = "after a restart, ids, intents and spending are lost. Set `appendonly yes`."
 
 
-def redis_concerns(address: str, told: Mapping[str, Any], snapshots: str | None) -> list[Concern]:
-    """Return why Redis may lose what it is given.
+def redis_concerns(address: str, info: Mapping[str, Any], snapshots: str | None) -> list[Concern]:
+    """Return the reasons why Redis may lose data.
 
     Parameters
     ----------
     address : str
-        Its address without secrets.
-    told : mapping of str to value
-        What it tells of its persistence and memory; some of a provider tells nothing.
+        Its URL without secrets.
+    info : mapping of str to value
+        Its INFO on persistence and memory; empty with some providers.
     snapshots : str or None
-        When it writes snapshots; "": never. None: it does not tell.
+        Its snapshot setting; "": never. None: unknown.
 
     Examples
     --------
@@ -30,23 +30,23 @@ def redis_concerns(address: str, told: Mapping[str, Any], snapshots: str | None)
     >>> redis_concerns("redis://host", {"aof_enabled": 1}, "")
     []
     """
-    found = [] if told.get("aof_enabled") else [_unwritten(address, snapshots)]
-    policy = told.get("maxmemory_policy", "noeviction")
-    if told.get("maxmemory") and policy != "noeviction":
+    found = [] if info.get("aof_enabled") else [_unwritten(address, snapshots)]
+    policy = info.get("maxmemory_policy", "noeviction")
+    if info.get("maxmemory") and policy != "noeviction":
         text = (
-            f"Redis at {address} may forget what it is given, to save memory ({policy}). Set "
-            "`maxmemory-policy noeviction`."
+            f"Redis at {address} may evict data to save memory ({policy}). Set `maxmemory-policy "
+            "noeviction`."
         )
         found.append(Concern(text, loses=True))
     return found
 
 
 def _unwritten(address: str, snapshots: str | None) -> Concern:
-    """Say what is lost without an append-only file, by what is known of snapshots."""
+    """Return the concern about a missing append-only file, depending on snapshots."""
     if snapshots is None:
-        text = f"Redis at {address} does not tell whether it writes to disk: if not, and {_LOST}"
+        text = f"Redis at {address} hides whether it writes to disk; if it does not, {_LOST}"
         return Concern(text, loses=False)
     if snapshots:
-        lost = _LOST.replace("lost", "lost since its last snapshot")
+        lost = _LOST.replace("spending", "spending since its last snapshot")
         return Concern(f"Redis at {address} writes no append-only file: {lost}", loses=False)
     return Concern(f"Redis at {address} writes nothing to disk: {_LOST}", loses=True)

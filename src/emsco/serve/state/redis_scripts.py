@@ -1,8 +1,8 @@
-"""What Redis does at once for a state: scripts, each of which nothing interrupts.
+"""The Lua scripts of a state in Redis, each of which runs atomically.
 
-Every script takes two keys: the prefix of all names (p), and that of the names of one deployment
-(d). Numbers are passed as text with all their digits, since Redis would cut replies down to whole
-numbers, and Lua to fourteen digits.
+Every script takes two keys: the prefix of all names (p), and the prefix of the names of one
+deployment (d). Numbers are passed as text with all digits, because Redis truncates numeric replies
+to integers, and Lua prints only fourteen digits.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ local function count(deployment, request, source, attempt, had, has)
 end
 """
 
-# The version of the layout: set if there is none.
+# The version of the layout, set if there is none.
 VERSION = (
     _HEAD
     + """
@@ -120,7 +120,7 @@ redis.call('DEL', key)
 # An intent without an outcome is a field of `open`: day, rows, price, time, attempt, and as JSON
 # the request, the account and the deployment. An account is a source and a tenant, as JSON too.
 # `spent:` and the day holds what is paid (p) and unknown (u) by account, and both (c) by source,
-# for limits. Nothing is granted where the state lacks the incarnation that is expected.
+# for limits. Nothing is granted if the state lacks the expected incarnation.
 BEGIN = (
     _HEAD
     + """
@@ -158,7 +158,7 @@ return {granted}
 """
 )
 
-# What was counted as unknown may be answered late: it is kept for some time as `late:` and its id.
+# A call counted as unknown may be answered late: it is kept for some time as `late:` and its id.
 END = (
     _HEAD
     + """
@@ -192,8 +192,8 @@ count(deployment, request, source, attempt, had, paid + unknown > 0)
 """
 )
 
-# What is unknown for a source on a day is settled: a share of it was charged. Calls without an
-# outcome are kept as `late:` as well, so that an answer that comes later counts as it is.
+# Settles the unknown charges of a source on a day: a share of them was charged. Calls without an
+# outcome are kept as `late:` as well, so that an answer that arrives later counts in full.
 SETTLE = (
     _HEAD
     + """
@@ -258,7 +258,7 @@ return 1
 )
 
 # Marked decisions are fields of `marks`, their labels of `truths`, their times in `marked`; the
-# label of a decision that is not marked waits as `label:` and its id.
+# label of an unmarked decision waits as `label:` and its id.
 MARK = (
     _HEAD
     + """

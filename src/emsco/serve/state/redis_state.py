@@ -18,8 +18,8 @@ from emsco.serve.state.group_commit import GroupCommit
 from emsco.serve.state.idempotency import (
     VERSION,
     IdempotentState,
-    asked,
     check_version,
+    current_request,
     day_number,
     day_of,
     intent_of,
@@ -43,35 +43,34 @@ from emsco.serve.state.protocol import (
 from emsco.serve.state.redis_durability import redis_concerns
 from emsco.serve.state.settlement import share_of
 
-_LATE_FOR = 3600  # seconds for which the outcome of an unanswered call may still come
+_LATE_FOR = 3600  # seconds for which the outcome of an unanswered call may still arrive
 _LOST = "lost"  # instead of a number of rows: the state has another incarnation, or none
-_AT_ONCE = 1000  # ids in one command
+_AT_ONCE = 1000  # ids per command
 
 
 class RedisState(IdempotentState):
     """A state in Redis.
 
-    Redis must keep what it is given. It must write an append-only file (`appendonly yes`; with
-    `appendfsync everysec`, its default, a machine that fails loses up to a second, with `always`
-    nothing), and it must not evict (`maxmemory-policy noeviction`): where an id is lost, its
-    request is decided and paid for again, and where an intent is lost, so is what it may have cost.
-    `concerns` tells what it finds otherwise. All names are on one server: Redis Cluster is not
-    supported.
+    Redis must not lose data. It must write an append-only file (`appendonly yes`; with `appendfsync
+    everysec`, the default, a crash of the machine loses up to a second, with `always` nothing), and
+    it must not evict (`maxmemory-policy noeviction`): if an id is lost, its request is decided and
+    paid for again, and if an intent is lost, so is its possible cost. `concerns` reports settings
+    that violate this. All keys are on one server: Redis Cluster is not supported.
 
     Parameters
     ----------
     address : str
-        The address, such as redis://host:6379/0.
+        The URL, such as redis://host:6379/0.
     deployment : str
-        Whose ids, marks and labels are meant.
+        The deployment whose ids, marks and labels are used.
     prefix : str, default="emsco:"
-        What all names begin with.
+        The prefix of all keys.
     timeout : float, default=5.0
-        The maximum duration of a request, in seconds.
+        The maximum duration of a command, in seconds.
     clock : callable, default=None
-        Gives the seconds since 1970. None: the clock of Redis.
+        Returns the seconds since 1970. None: the clock of Redis.
     create : bool, default=True
-        Whether to begin a new state if there is none. False: nothing is written.
+        Whether to create the state if there is none. False: nothing is written.
     """
 
     def __init__(
@@ -86,7 +85,7 @@ class RedisState(IdempotentState):
     ) -> None:
         super().__init__(deployment)
         redis = require("redis.asyncio", "live")
-        # A client repeats nothing by itself: a script may have been run although no reply came.
+        # The client must not retry: a script may have run although no reply arrived.
         try:
             self._redis = redis.Redis.from_url(
                 address,
@@ -95,25 +94,25 @@ class RedisState(IdempotentState):
                 socket_timeout=timeout,
                 socket_connect_timeout=timeout,
             )
-        except (ValueError, TypeError):  # whose text may show the address
+        except (ValueError, TypeError):  # its text may contain the URL
             raise StateError(
-                "The address of Redis cannot be used; it must be like redis://host:6379/0."
+                "The URL of Redis is not valid; it must look like redis://host:6379/0."
             ) from None
         self._address = without_secrets(address)
         self._prefix, self._clock, self._create = prefix, clock, create
-        self._own = f"{prefix}of:{deployment}:"  # what names of this deployment begin with
+        self._own = f"{prefix}of:{deployment}:"  # the prefix of this deployment's keys
         self._errors = require("redis.exceptions", "live")
         self._batches: GroupCommit[tuple[Any, ...]] = GroupCommit(self._do)
 
     async def open(self) -> None:
-        """Connect, and begin a new state if there is none."""
+        """Connect, and create the state if there is none."""
         found = await self._run(redis_scripts.VERSION, VERSION, int(self._create))
         if found is None:
             raise StateError(f"There is no state at {self._address}.")
         check_version(int(found), self._address)
 
     async def close(self) -> None:
-        """Finish what is under way, and disconnect."""
+        """Finish operations in progress, and disconnect."""
         await self._batches.finish()
         await self._finish_apart()
         await self._redis.aclose()
@@ -123,25 +122,25 @@ class RedisState(IdempotentState):
         await self._ask("SET", f"{self._prefix}probe", 1, "EX", 60)
 
     async def server(self) -> str:
-        """Return what tells the server from another one and from itself before a restart."""
+        """Return an id of the server, which changes with every restart."""
         return str((await self._info("server")).get("run_id", ""))
 
     async def concerns(self) -> list[Concern]:
-        """Return why Redis may lose what it is given."""
-        told = await self._info("persistence") | await self._info("memory")
-        is_written = bool(told.get("aof_enabled"))
-        return redis_concerns(self._address, told, "" if is_written else await self._snapshots())
+        """Return the reasons why Redis may lose data."""
+        info = await self._info("persistence") | await self._info("memory")
+        is_written = bool(info.get("aof_enabled"))
+        return redis_concerns(self._address, info, "" if is_written else await self._snapshots())
 
     async def _snapshots(self) -> str | None:
-        """Return when Redis writes snapshots; None: it does not tell, as those of providers."""
+        """Return the snapshot setting of Redis; None if it is hidden, as with some providers."""
         try:
-            told: str = (await self._redis.config_get("save")).get("save", "")
+            snapshots: str = (await self._redis.config_get("save")).get("save", "")
         except self._errors.ResponseError:
             return None
-        return told
+        return snapshots
 
     async def _info(self, section: str) -> dict[str, Any]:
-        """Return what Redis tells of itself; some of a provider tells nothing."""
+        """Return a section of INFO; empty if Redis does not allow it, as with some providers."""
         with self._named():
             try:
                 found: dict[str, Any] = await self._redis.info(section)
@@ -149,7 +148,7 @@ class RedisState(IdempotentState):
                 return {}
         return found
 
-    # One command
+    # Commands
 
     async def _ask(self, *command: Any, left: Callable[[Any], None] | None = None) -> Any:
         """Run a command."""
@@ -163,7 +162,7 @@ class RedisState(IdempotentState):
     async def _do(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
         outcomes = await self._send(commands)
         unknown = [i for i, one in enumerate(outcomes) if self._lacks_script(one)]
-        if unknown:  # Redis is new, or was restarted
+        if unknown:  # Redis is new or was restarted
             await self._send([("SCRIPT LOAD", script) for script in redis_scripts.ALL])
             again = await self._send([commands[i] for i in unknown])
             for i, outcome in zip(unknown, again, strict=True):
@@ -171,7 +170,7 @@ class RedisState(IdempotentState):
         return [self._read(outcome) for outcome in outcomes]
 
     async def _send(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
-        """Send commands in one go; a pipeline for a single one would take twice as long."""
+        """Send commands in one pipeline; for a single command, that would take twice as long."""
         try:
             if len(commands) == 1:
                 return [await self._redis.execute_command(*commands[0])]
@@ -187,11 +186,11 @@ class RedisState(IdempotentState):
         return isinstance(outcome, self._errors.NoScriptError)
 
     def _read(self, outcome: Any) -> Any:
-        """Name the state in whatever went wrong."""
+        """Turn errors into `StateError` with the URL of the state."""
         if not isinstance(outcome, Exception):
             return outcome
         if isinstance(outcome, self._errors.TimeoutError):
-            return StateError(f"The state at {self._address} does not answer in time.")
+            return StateError(f"The state at {self._address} did not respond in time.")
         named = unusable(self._address, outcome)
         named.__cause__ = outcome
         return named
@@ -209,32 +208,32 @@ class RedisState(IdempotentState):
     # Requests
 
     async def claim(self, id: str, body: str, lease: float) -> Claim:  # noqa: A002
-        """Claim the id of a request with this body, for so many seconds."""
+        """Claim the id of a request with this body for `lease` seconds."""
         kind, *more = await self._run(
             redis_scripts.CLAIM, id, body, self._now(), float(lease), int(KEEP_FOR)
         )
         return self._claimed(id, int(more[0])) if kind == "claimed" else Claim(kind, *more)
 
     async def renew(self, id: str, lease: float) -> bool:  # noqa: A002
-        """Claim it for so many seconds from now on; False: another process has it."""
+        """Extend a claim to `lease` seconds from now; False: another process has it."""
         return bool(
             await self._run(redis_scripts.RENEW, id, self._attempt(id), self._now(), float(lease))
         )
 
     async def answer(self, id: str, text: str) -> str:  # noqa: A002
-        """Keep the answer to a claimed id, and return what is kept: the first answer stays."""
-        kept = await self._run(redis_scripts.ANSWER, id, text, int(KEEP_FOR))
-        return self._answered(id, None if kept is None else [*kept, text][0])
+        """Store the answer to a claimed id; return the stored one, which is the first."""
+        answer = await self._run(redis_scripts.ANSWER, id, text, int(KEEP_FOR))
+        return self._answered(id, None if answer is None else [*answer, text][0])
 
     async def drop(self, id: str) -> None:  # noqa: A002
-        """Give up a claim: the id is new again, or "died" if something may have been bought."""
+        """Release a claim: the id is new again, or "died" if something may have been bought."""
         await self._run(redis_scripts.DROP, id, self._attempt(id))
 
     # Accounts
 
     async def begin(self, source: str, n_rows: int, price: float, limit: float | None) -> Intent:
-        """Hold the money for a call, for as many rows as the limit of the day allows."""
-        whose, id_ = asked(), new_id()
+        """Reserve the money for a call, for as many rows as the daily limit allows."""
+        whose, id_ = current_request(), new_id()
         account = json.dumps([source, whose.tenant])
 
         def undo(granted: list[str]) -> None:
@@ -252,34 +251,34 @@ class RedisState(IdempotentState):
             return intent_of(id_, source, price, None, STATE_LOST)
         return intent_of(id_, source, price, int(granted[0]) if granted else None)
 
-    async def end(self, intent: Intent, spent: float, unknown: float) -> None:
-        """Count what a call cost, and what it may have cost; again if an answer comes late."""
+    async def end(self, intent: Intent, paid: float, unknown: float) -> None:
+        """Record what a call cost, or may have cost; called again if an answer arrives late."""
         await self._run(
-            redis_scripts.END, intent.id, float(spent), float(unknown), intent.source, _LATE_FOR
+            redis_scripts.END, intent.id, float(paid), float(unknown), intent.source, _LATE_FOR
         )
 
     async def may_try(self, source: str) -> bool:
-        """Return whether a trial call to a failing source may be made: one a second for all."""
+        """Return whether a trial call to a failing source may be made: one per second in all."""
         key = f"{self._prefix}try:{source}"
         return bool(await self._ask("SET", key, 1, "NX", "PX", int(1000 * PAUSE)))
 
     async def is_well(self, source: str, *, well: bool) -> None:
-        """Tell everybody that a source fails, or answers again."""
+        """Tell all processes that a source fails, or responds again."""
         await self._ask("SREM" if well else "SADD", f"{self._prefix}failing", source)
 
     async def failing(self) -> set[str]:
-        """Return the sources that `is_well` has told to fail."""
+        """Return the sources that `is_well` has reported as failing."""
         return set(await self._ask("SMEMBERS", f"{self._prefix}failing"))
 
     async def spend(self, day: str | None = None) -> list[DaySpending]:
-        """Return what was spent, on one day (such as "2026-01-31") or on all."""
+        """Return the spending of one day (such as "2026-01-31") or of all days."""
         wanted = None if day is None else day_number(day)
         found: dict[Any, list[OpenIntent]] = {}
         for id_, begun in (await self._hash("open")).items():
             number, intent = _open_intent(id_, begun)
             found.setdefault((number, intent.source, intent.tenant), []).append(intent)
         days = sorted(map(int, await self._ask("SMEMBERS", f"{self._prefix}days")))
-        spent = []
+        spending = []
         for number in days if wanted is None else [wanted]:
             totals = await self._hash(f"spent:{number}")
             accounts = {field[1:] for field in totals if field[0] in "pu"}
@@ -287,13 +286,13 @@ class RedisState(IdempotentState):
                 account = json.dumps([source, tenant])
                 paid, unknown = (float(totals.get(kind + account, 0)) for kind in "pu")
                 waits = sorted(found.get((number, source, tenant), ()), key=lambda one: one.at)
-                spent.append(
+                spending.append(
                     DaySpending(source, tenant, day_of(number), paid, unknown, tuple(waits))
                 )
-        return spent
+        return spending
 
     async def settle(self, source: str, day: str, charged: float) -> float:
-        """Settle what is unknown for a source on a day: so much of it was charged, the rest not."""
+        """Settle the unknown charges of a source on a day: `charged` of them, the rest not."""
         number, begin = day_number(day), f"{self._prefix}late:"
         with self._named():
             late = [key async for key in self._redis.scan_iter(f"{begin}*", count=_AT_ONCE)]
@@ -312,10 +311,10 @@ class RedisState(IdempotentState):
     # Small values
 
     async def keep(self, name: str, text: str, was: int | None = None) -> bool:
-        """Keep a small value; with `was`, only if that version is kept. Return whether it was."""
+        """Store a small value, with `was` only if that version is stored; return whether it was."""
         return bool(await self._run(redis_scripts.KEEP, name, text, "" if was is None else was))
 
-    async def kept(self, name: str) -> VersionedValue | None:
+    async def get_value(self, name: str) -> VersionedValue | None:
         """Return a small value, or None."""
         text, version = await self._ask("HMGET", f"{self._prefix}kept:{name}", "text", "version")
         return None if text is None else VersionedValue(text, int(version))
@@ -323,7 +322,7 @@ class RedisState(IdempotentState):
     # Audited rows
 
     async def mark(self, rows: Sequence[AuditMark]) -> None:
-        """Keep decisions for the audit; of two marks of an id the last one stays."""
+        """Store decisions for the audit; a second mark of the same id replaces the first."""
         for first in range(0, len(rows), _AT_ONCE):
             values: list[Any] = []
             for row in rows[first : first + _AT_ONCE]:
@@ -331,7 +330,7 @@ class RedisState(IdempotentState):
             await self._run(redis_scripts.MARK, *values)
 
     async def marked(self, ids: Sequence[str]) -> list[AuditMark]:
-        """Return those of the decisions that are marked."""
+        """Return the marks of those decisions that are marked."""
         found = []
         for first in range(0, len(ids), _AT_ONCE):
             some = ids[first : first + _AT_ONCE]
@@ -346,19 +345,19 @@ class RedisState(IdempotentState):
         return found
 
     async def label(self, id: str, label: Any) -> bool:  # noqa: A002
-        """Keep the true label of a decision, marked or not; False: it has this label already."""
+        """Store the true label of a decision, marked or not; False: it already has this label."""
         return bool(await self._run(redis_scripts.LABEL, id, to_text(label), int(UNSEEN_FOR)))
 
     async def due(
         self, before: float, since: float = 0.0, model: str | None = None
     ) -> list[AuditMark]:
-        """Return marked decisions made before a time, and not before another, oldest first."""
+        """Return marked decisions made between `since` and `before`, oldest first."""
         key = f"{self._own}marked"
         ids = await self._ask("ZRANGEBYSCORE", key, float(since), f"({float(before)!r}")
         return [row for row in await self.marked(ids) if model is None or row.model == model]
 
     async def forget(self, before: float) -> None:
-        """Forget marked decisions made before a time."""
+        """Delete marked decisions made before a time."""
         while await self._run(redis_scripts.FORGET, float(before)):
             pass
 

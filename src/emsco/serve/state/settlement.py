@@ -1,6 +1,6 @@
-"""Unknown charges, settled by what the vendor's bill says.
+"""Settlement of unknown charges by the vendor's bill.
 
-They never become known by themselves, however old they are: only a bill tells.
+Unknown charges stay unknown, however old they are, until a bill settles them.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ _MORE = 1e-6  # sums of prices are not exact
 
 
 def share_of(charged: float, unknown: float) -> float:
-    """Return the share of what is unknown that was charged.
+    """Return the share of the unknown amount that was charged.
 
     Raises
     ------
     StateError
-        If more was charged than is unknown, or less than nothing.
+        If more was charged than is unknown, or a negative amount.
 
     Examples
     --------
@@ -33,8 +33,8 @@ def share_of(charged: float, unknown: float) -> float:
     """
     if not 0 <= charged <= unknown + _MORE:
         raise StateError(
-            f"What was charged of the unknown must be from 0 to {money(unknown, '')}, got "
-            f"{charged!r}. If the bill has more, it is about calls that this state does not know."
+            f"The charged amount must be from 0 to {money(unknown, '')}, the unknown amount, got "
+            f"{charged!r}. If the bill has more, it includes calls that this state does not know."
         )
     return min(charged / unknown, 1.0) if unknown else 0.0
 
@@ -46,9 +46,9 @@ def settle_tables(
     day: int,
     charged: float,
 ) -> float:
-    """Settle what is unknown in the tables of a state, and return how much that was."""
+    """Settle the unknown charges in the tables of a state; return the unknown amount."""
     values = {"source": source, "day": day}
-    connection.execute(sql["hold"], values)  # writes first: nobody changes what is read now
+    connection.execute(sql["hold"], values)  # write first, so that no one changes what is read
     unknown = float(connection.execute(sql["unknown"], values).scalar_one())
     values |= {"share": share_of(charged, unknown)}
     for name in ("settle_cap", "settle_intents", "settle_spent"):

@@ -1,4 +1,4 @@
-"""A state in a database: a file of SQLite for processes on one machine, or PostgreSQL."""
+"""A state in a database: an SQLite file for processes on one machine, or PostgreSQL."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from emsco.serve.state.executors import Executor
 from emsco.serve.state.idempotency import (
     VERSION,
     IdempotentState,
-    asked,
     check_version,
+    current_request,
     day_number,
     day_of,
     intent_of,
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     import sqlalchemy as sa
 
 _TIDY_EVERY = 3600.0  # seconds
-_AT_ONCE = 1000  # ids in one query
-_NO_DAY = -1  # instead of a number of rows: nothing is counted under a limit today yet
+_AT_ONCE = 1000  # ids per query
+_NO_DAY = -1  # instead of a number of rows: the account of today's limit does not exist yet
 
 
 class SQLState(IdempotentState):
@@ -57,17 +57,17 @@ class SQLState(IdempotentState):
     Parameters
     ----------
     lane : Executor
-        How work reaches the database.
+        Runs work on the database.
     address : str
-        Its address without secrets, for messages.
+        Its URL without secrets, for messages.
     deployment : str
-        Whose ids, marks and labels are meant.
+        The deployment whose ids, marks and labels are used.
     prefix : str, default="emsco_"
-        What the names of tables begin with.
+        The prefix of table names.
     clock : callable, default=None
-        Gives the seconds since 1970. None: the clock of PostgreSQL, or of this machine.
+        Returns the seconds since 1970. None: the clock of PostgreSQL, or of this machine.
     create : bool, default=True
-        Whether to make the tables if they are not there. False: nothing is written.
+        Whether to create the tables if they do not exist. False: nothing is written.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class SQLState(IdempotentState):
         self._opening = asyncio.Lock()
 
     async def open(self) -> None:
-        """Connect, and make what is not there yet."""
+        """Connect, and create what does not exist yet."""
         found = await self._lane.run(self._find_version)
         if found is None:
             if not self._create:
@@ -111,7 +111,7 @@ class SQLState(IdempotentState):
         connection.execute(self._sql["set_version"], {"version": VERSION})
 
     async def close(self) -> None:
-        """Finish what is under way, and disconnect."""
+        """Finish operations in progress, and disconnect."""
         if self._tidying is not None:
             self._tidying.cancel()
             await asyncio.wait([self._tidying])
@@ -124,17 +124,17 @@ class SQLState(IdempotentState):
         await self._write_each("probe", "unprobe")
 
     async def server(self) -> str:
-        """Return what tells the server from another one and from itself before a restart."""
+        """Return an id of the server, which changes with every restart."""
         return str((await self._rows("server"))[0][0])
 
     async def concerns(self) -> list[Concern]:
-        """Return nothing: a database keeps what it is given."""
+        """Return no concerns: a database does not lose data."""
         return []
 
     # Statements
 
     async def _write_each(self, *names: str, **values: Any) -> None:
-        """Run some statements in one transaction."""
+        """Run several statements in one transaction."""
 
         def work(connection: sa.Connection) -> None:
             for name in names:
@@ -143,7 +143,7 @@ class SQLState(IdempotentState):
         await self._lane.run(work)
 
     async def _rows(self, name: str, /, **values: Any) -> list[Any]:
-        """Run a statement, and return its rows."""
+        """Run a statement and return its rows."""
 
         def work(connection: sa.Connection) -> Any:
             return connection.execute(self._sql[name], values).all()
@@ -165,7 +165,7 @@ class SQLState(IdempotentState):
     # Requests
 
     async def claim(self, id: str, body: str, lease: float) -> Claim:  # noqa: A002
-        """Claim the id of a request with this body, for so many seconds."""
+        """Claim the id of a request with this body for `lease` seconds."""
         values = {"id": id, "body": body, "lease": lease, "now": self._now()}
 
         def work(connection: sa.Connection) -> Any:
@@ -173,9 +173,9 @@ class SQLState(IdempotentState):
                 row = connection.execute(self._sql["claim"], values).first()
                 if row is not None:
                     return row.attempt
-                kept = connection.execute(self._sql["claimed"], {"id": id}).first()
-                if kept is not None:  # else it was dropped meanwhile
-                    return kept
+                row = connection.execute(self._sql["claimed"], {"id": id}).first()
+                if row is not None:  # otherwise it was dropped in between
+                    return row
 
         found = await self._lane.run(work)
         if isinstance(found, int):
@@ -185,23 +185,23 @@ class SQLState(IdempotentState):
         return Claim(RUNNING) if found.answer is None else Claim(DONE, found.answer)
 
     async def renew(self, id: str, lease: float) -> bool:  # noqa: A002
-        """Claim it for so many seconds from now on; False: another process has it."""
+        """Extend a claim to `lease` seconds from now; False: another process has it."""
         values = {"id": id, "attempt": self._attempt(id), "lease": lease, "now": self._now()}
         return bool(await self._rows("renew", **values))
 
     async def answer(self, id: str, text: str) -> str:  # noqa: A002
-        """Keep the answer to a claimed id, and return what is kept: the first answer stays."""
+        """Store the answer to a claimed id; return the stored one, which is the first."""
 
         def work(connection: sa.Connection) -> str | None:
             if connection.execute(self._sql["answer"], {"id": id, "text": text}).first():
                 return text
-            kept = connection.execute(self._sql["claimed"], {"id": id}).first()
-            return None if kept is None else kept.answer
+            row = connection.execute(self._sql["claimed"], {"id": id}).first()
+            return None if row is None else row.answer
 
         return self._answered(id, await self._lane.run(work))
 
     async def drop(self, id: str) -> None:  # noqa: A002
-        """Give up a claim: the id is new again, or "died" if something may have been bought."""
+        """Release a claim: the id is new again, or "died" if something may have been bought."""
         values = {"id": id, "attempt": self._attempt(id)}
 
         def work(connection: sa.Connection) -> None:
@@ -213,8 +213,8 @@ class SQLState(IdempotentState):
     # Accounts
 
     async def begin(self, source: str, n_rows: int, price: float, limit: float | None) -> Intent:
-        """Hold the money for a call, for as many rows as the limit of the day allows."""
-        whose, id_ = asked(), new_id()
+        """Reserve the money for a call, for as many rows as the daily limit allows."""
+        whose, id_ = current_request(), new_id()
         values = {
             "id": id_, "source": source, "tenant": whose.tenant, "request": whose.id,
             "attempt": self._attempt(whose.id), "rows": n_rows, "price": price, "limit": limit,
@@ -231,7 +231,7 @@ class SQLState(IdempotentState):
 
         granted = await self._lane.run(once, undo)
         if granted == _NO_DAY:
-            async with self._opening:  # one connection for it, however many find none at once
+            async with self._opening:  # only one connection creates the account
                 while (granted := await self._lane.run(once, undo)) == _NO_DAY:
                     await self._lane.make(lambda connection: self._open_day(connection, values))
         refused = STATE_LOST if granted is None and await self._is_lost() else ERROR
@@ -240,8 +240,8 @@ class SQLState(IdempotentState):
     async def _is_lost(self) -> bool:
         if self.incarnation is None:
             return False
-        kept = await self.kept(INCARNATION + self.deployment)
-        return kept is None or kept.text != self.incarnation
+        stored = await self.get_value(INCARNATION + self.deployment)
+        return stored is None or stored.text != self.incarnation
 
     def _begin(self, connection: sa.Connection, values: dict[str, Any]) -> int | None:
         granted: int | None = connection.execute(self._sql["begin"], values).scalar()
@@ -262,15 +262,15 @@ class SQLState(IdempotentState):
         return int(row.granted)
 
     def _open_day(self, connection: sa.Connection, values: dict[str, Any]) -> None:
-        """Begin to count under a limit, with what the source was paid today before."""
+        """Create the account of today's limit, with what was already paid to the source today."""
         if self._lane.is_postgres:
             connection.execute(self._sql["alone"])
         if connection.execute(self._sql["open_day"], values).rowcount:
             connection.execute(self._sql["adopt"], values)
 
-    async def end(self, intent: Intent, spent: float, unknown: float) -> None:
-        """Count what a call cost, and what it may have cost; again if an answer comes late."""
-        values = {"id": intent.id, "paid": spent, "unknown": unknown}
+    async def end(self, intent: Intent, paid: float, unknown: float) -> None:
+        """Record what a call cost, or may have cost; called again if an answer arrives late."""
+        values = {"id": intent.id, "paid": paid, "unknown": unknown}
 
         def work(connection: sa.Connection) -> None:
             if not self._lane.is_postgres:
@@ -280,19 +280,19 @@ class SQLState(IdempotentState):
         await self._lane.run(work)
 
     async def may_try(self, source: str) -> bool:
-        """Return whether a trial call to a failing source may be made: one a second for all."""
+        """Return whether a trial call to a failing source may be made: one per second in all."""
         return bool(await self._rows("may_try", source=source, pause=PAUSE, now=self._now()))
 
     async def is_well(self, source: str, *, well: bool) -> None:
-        """Tell everybody that a source fails, or answers again."""
+        """Tell all processes that a source fails, or responds again."""
         await self._write("is_well" if well else "is_failing", source=source)
 
     async def failing(self) -> set[str]:
-        """Return the sources that `is_well` has told to fail."""
+        """Return the sources that `is_well` has reported as failing."""
         return {row.source for row in await self._rows("failing")}
 
     async def spend(self, day: str | None = None) -> list[DaySpending]:
-        """Return what was spent, on one day (such as "2026-01-31") or on all."""
+        """Return the spending of one day (such as "2026-01-31") or of all days."""
         values = {"day": None if day is None else day_number(day)}
 
         def work(connection: sa.Connection) -> Any:
@@ -310,7 +310,7 @@ class SQLState(IdempotentState):
         ]
 
     async def settle(self, source: str, day: str, charged: float) -> float:
-        """Settle what is unknown for a source on a day: so much of it was charged, the rest not."""
+        """Settle the unknown charges of a source on a day: `charged` of them, the rest not."""
         number, found = day_number(day), []
 
         def work(connection: sa.Connection) -> None:
@@ -322,7 +322,7 @@ class SQLState(IdempotentState):
     # Small values
 
     async def keep(self, name: str, text: str, was: int | None = None) -> bool:
-        """Keep a small value; with `was`, only if that version is kept. Return whether it was."""
+        """Store a small value, with `was` only if that version is stored; return whether it was."""
         if was is None:
             await self._write("keep", name=name, text=text)
             return True
@@ -330,7 +330,7 @@ class SQLState(IdempotentState):
             return bool(await self._rows("keep_first", name=name, text=text))
         return bool(await self._rows("keep_if", name=name, text=text, was=was))
 
-    async def kept(self, name: str) -> VersionedValue | None:
+    async def get_value(self, name: str) -> VersionedValue | None:
         """Return a small value, or None."""
         rows = await self._rows("kept", name=name)
         return VersionedValue(*rows[0]) if rows else None
@@ -338,7 +338,7 @@ class SQLState(IdempotentState):
     # Audited rows
 
     async def mark(self, rows: Sequence[AuditMark]) -> None:
-        """Keep decisions for the audit; of two marks of an id the last one stays."""
+        """Store decisions for the audit; a second mark of the same id replaces the first."""
         values = [
             {
                 "id": row.id, "at": row.at, "model": row.model, "label": to_text(row.label),
@@ -351,33 +351,33 @@ class SQLState(IdempotentState):
             await self._lane.run(lambda connection: connection.execute(self._sql["mark"], values))
 
     async def marked(self, ids: Sequence[str]) -> list[AuditMark]:
-        """Return those of the decisions that are marked."""
+        """Return the marks of those decisions that are marked."""
         found = []
         for first in range(0, len(ids), _AT_ONCE):
             found += await self._rows("marked", ids=list(ids[first : first + _AT_ONCE]))
         return [_marked(row) for row in found]
 
     async def label(self, id: str, label: Any) -> bool:  # noqa: A002
-        """Keep the true label of a decision, marked or not; False: it has this label already."""
+        """Store the true label of a decision, marked or not; False: it already has this label."""
         values = {"id": id, "label": to_text(label), "now": self._now()}
         return bool(await self._rows("label", **values))
 
     async def due(
         self, before: float, since: float = 0.0, model: str | None = None
     ) -> list[AuditMark]:
-        """Return marked decisions made before a time, and not before another, oldest first."""
+        """Return marked decisions made between `since` and `before`, oldest first."""
         return [
             _marked(row) for row in await self._rows("due", before=before, since=since, model=model)
         ]
 
     async def forget(self, before: float) -> None:
-        """Forget marked decisions made before a time."""
+        """Delete marked decisions made before a time."""
         await self._write_each("forget_labels", "forget_marks", before=before)
 
-    # What is old
+    # Clean-up
 
     async def tidy(self) -> None:
-        """Forget ids after a week, and labels without a mark after a day; add up old intents."""
+        """Delete ids after a week and unmarked labels after a day; add up old intents."""
         values = {"now": self._now(), "keep": KEEP_FOR, "unseen": UNSEEN_FOR}
         adding = () if self._lane.is_postgres else ("add_up",)
         tidying = ("tidy_intents", "tidy_claims", "tidy_labels", "tidy_caps")
@@ -385,9 +385,9 @@ class SQLState(IdempotentState):
 
     async def _keep_tidy(self) -> None:
         while True:
-            # At some other time in each process; not at once, while the service starts.
+            # At a random time in each process, and not while the service starts.
             await asyncio.sleep(random.uniform(0.5, 1.0) * _TIDY_EVERY)
-            with suppress(StateError):  # the next time, then
+            with suppress(StateError):  # retried next time
                 await self.tidy()
 
 

@@ -1,4 +1,4 @@
-"""The tables of a state in a database, and every statement on them, for SQLite and PostgreSQL."""
+"""The tables and SQL statements of a state in a database, for SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -62,17 +62,17 @@ CREATE TABLE IF NOT EXISTS {p}labels (
 
 _OWN = "deployment = CAST(:deployment AS TEXT)"
 
-# How many rows the money is enough for, as `granted_rows` counts them.
+# How many rows the remaining money is enough for, counted as in `granted_rows`.
 _ROOM = "(({limit} - cap.counted) / {price} + 1e-6)"
 _GRANTED = """
   CASE WHEN {room} < 1 THEN 0 WHEN {room} >= {rows} THEN {rows}
   ELSE CAST({whole} AS INTEGER) END
 """
 
-# Whether a call may be made: no other attempt has the request, or has bought of the source, and the
-# state has the incarnation that is expected. The claim is locked, so that another attempt begins
-# before or after this, and not meanwhile; where the attempt is part of a condition on the claim,
-# PostgreSQL locks only claims of other attempts.
+# Whether a call may be made: no other attempt has the request or has bought from the source, and
+# the state has the expected incarnation. The claim is locked, so that another attempt begins before
+# or after this, but not in between; if the attempt is part of a condition on the claim, PostgreSQL
+# locks only claims of other attempts.
 _FREE = r"""
   COALESCE((SELECT attempt FROM {p}claims WHERE {own} AND id = :request {share}), :attempt)
     = :attempt
@@ -86,8 +86,8 @@ _FREE = r"""
   ))
 """
 
-# The account of a source for a day with a limit. It begins with what was held or spent while there
-# was no limit, which counts under the limit and is given back under it too.
+# The account of a source for a day with a limit. It starts with what was reserved or spent while
+# there was no limit, which counts towards the limit and is also refunded to it.
 _OPEN_DAY = """
   INSERT INTO {p}caps (source, day, counted, granted)
   SELECT :source, {day}, COALESCE(SUM(paid + unknown), 0.0), 0
@@ -144,7 +144,7 @@ _SHARED = {
       WHERE c.answer IS NULL AND c.body = excluded.body AND c.until <= {now}
       RETURNING attempt
     """,
-    # Whether there is room: an id that no request can have comes and goes.
+    # Tests whether the state can be written to: inserts and deletes an id that no request can have.
     "probe": """
       INSERT INTO {p}claims (deployment, id, body, attempt, until, at)
       VALUES ({deployment}, '', '', 0, 0, 0) ON CONFLICT DO NOTHING
@@ -303,7 +303,7 @@ _POSTGRES = {
       WITH cap AS ({_CAP}), made AS ({_INTENT_CAPPED} FROM cap WHERE cap.granted > 0)
       SELECT (SELECT granted FROM cap) AS granted, {_HAS_DAY} AS has_day
     """,
-    # Calls that end meanwhile wait, and then find their intents adopted.
+    # Calls that end in the meantime wait, and then find their intents adopted.
     "alone": _ALONE,
     "hold": _ALONE,
     "end": f"WITH cap AS ({_END_CAP}) {_END}",
@@ -317,12 +317,12 @@ _SERVERS_NOW = (  # the same for all processes, whatever their clocks say
 
 
 def tables(prefix: str) -> list[str]:
-    """Return the statements that make the tables."""
+    """Return the statements that create the tables."""
     return [part for part in _TABLES.format(p=prefix).split(";") if part.strip()]
 
 
 def statements(prefix: str, deployment: str, *, is_postgres: bool) -> dict[str, sa.TextClause]:
-    """Return every statement by its name, with the deployment filled in."""
+    """Return all statements by name, with the deployment filled in."""
     sqlalchemy = require("sqlalchemy", "live")
     now = _SERVERS_NOW if is_postgres else _NOW
     whole = "FLOOR({0})" if is_postgres else "{0}"  # a cast rounds there, and cuts off here

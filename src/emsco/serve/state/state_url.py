@@ -1,4 +1,4 @@
-"""The state at an address: Redis, PostgreSQL, or a file of SQLite."""
+"""Opens the state at a URL: Redis, PostgreSQL, or an SQLite file."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ async def open_state(
     timeout: float = _TIMEOUT,
     clock: Callable[[], float] | None = None,
 ) -> State:
-    """Open the state at an address.
+    """Open the state at a URL.
 
     Parameters
     ----------
     address : str
-        redis://host:6379/0, postgresql://user@host/database, or the path of a file for SQLite.
-        With `?prefix=...` at its end, everything has names that begin so.
+        redis://host:6379/0, postgresql://user@host/database, or the path of an SQLite file. With
+        `?prefix=...` at its end, all names in the store have this prefix.
     deployment : str, default="emsco"
-        The deployment whose ids, marks and labels are meant. What is spent, and which sources
-        fail, all deployments of a state have in common.
+        The deployment whose ids, marks and labels are used. Spending and failing sources are shared
+        by all deployments of a state.
     create : bool, default=True
-        Whether to make it if it is not there. False: only what is there is read.
+        Whether to create the state if it does not exist. False: read only.
     timeout : float, default=5.0
-        How many seconds the store may take to answer.
+        The maximum seconds that the store may take to respond.
     clock : callable, default=None
-        Gives the seconds since 1970. None: the clock of the store.
+        Returns the seconds since 1970. None: the clock of the store.
 
     Returns
     -------
@@ -62,11 +62,11 @@ async def open_state(
     ...     print((await state.claim("order-7", "digest of the body", lease=30.0)).kind)
     ...     asking.set(RequestContext("order-7", tenant="shop"))
     ...     intent = await state.begin("whois", 3, price=2.0, limit=5.0)
-    ...     await state.end(intent, spent=4.0, unknown=0.0)
+    ...     await state.end(intent, paid=4.0, unknown=0.0)
     ...     await state.answer("order-7", "the answer")
     ...     print((await state.claim("order-7", "digest of the body", lease=30.0)).answer)
-    ...     (spent,) = await state.spend()
-    ...     print(spent.source, spent.tenant, spent.paid)
+    ...     (spending,) = await state.spend()
+    ...     print(spending.source, spending.tenant, spending.paid)
     ...     await state.close()
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     asyncio.run(main(folder))
@@ -112,10 +112,10 @@ def _postgres(address: str, deployment: str, create: bool, timeout: float, clock
 
     address, prefix = _without_prefix(address)
     address = "postgresql://" + address.partition("://")[2]  # without the name of a driver
-    told = without_secrets(address)
-    lane = PoolExecutor(address, told, timeout)
+    safe_address = without_secrets(address)
+    lane = PoolExecutor(address, safe_address, timeout)
     return SQLState(
-        lane, told, deployment=deployment, prefix=f"{prefix}_", clock=clock, create=create
+        lane, safe_address, deployment=deployment, prefix=f"{prefix}_", clock=clock, create=create
     )
 
 
@@ -135,14 +135,14 @@ def _sqlite(address: str, deployment: str, create: bool, timeout: float, clock: 
 
 
 def state_file(address: str) -> Path:
-    """Return the file of SQLite that an address means."""
+    """Return the path of an SQLite state."""
     address, _ = _without_prefix(address)
     if "://" in address:
         scheme, _, rest = address.partition("://")
         if scheme not in SQLITE:
             raise StateError(
-                "A state must be redis://..., postgresql://... or the path of a file for SQLite, "
-                f"got an address that begins with {scheme}://."
+                "A state must be redis://..., postgresql://... or the path of an SQLite file, got "
+                f"a URL that begins with {scheme}://."
             )
         address = rest.removeprefix("/")
     path = Path(address)
@@ -152,7 +152,7 @@ def state_file(address: str) -> Path:
 
 
 def _without_prefix(address: str) -> tuple[str, str]:
-    """Take the prefix off an address."""
+    """Split a URL into the URL without its prefix, and the prefix."""
     head, mark, query = address.partition("?")
     options = dict(parse_qsl(query, keep_blank_values=True))
     if not mark or "prefix" not in options:
@@ -160,7 +160,7 @@ def _without_prefix(address: str) -> tuple[str, str]:
     prefix = options.pop("prefix")
     if not _PREFIX.fullmatch(prefix):
         raise StateError(
-            "The prefix of a state must begin with a letter and consist of at most 40 of a-z, 0-9 "
-            f"and _, got {prefix!r}."
+            "The prefix of a state must begin with a letter and consist of at most 40 characters "
+            f"a-z, 0-9 and _, got {prefix!r}."
         )
     return f"{head}?{urlencode(options)}" if options else head, prefix
