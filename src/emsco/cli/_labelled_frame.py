@@ -109,7 +109,7 @@ def read_names(path: Path, column: str) -> NDArray[Any]:
 def _values(
     column: pa.Array, name: str, reader: ColumnReader | None, respell: Respell
 ) -> NDArray[Any]:
-    """Read a column as a model knows it; where none does, as numbers if all of it are."""
+    """Read a column with the type that the model knows, or else as numbers if all cells are."""
     if reader is not None:
         return as_given(column, reader, respell)
     values = read_unknown(column)
