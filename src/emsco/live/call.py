@@ -322,8 +322,11 @@ class Call:
                 if kind_of(reason) == INVALID_VALUE:
                     odd[place] = reason
         for name in got.keys() - self._known:
+            caller = self._gates[name].caller
+            if not (odd or caller.breaker.has_invalid):
+                continue
             its = {reason_for(INVALID_VALUE, f) for f in self._terms.features[name]} if odd else ()
-            self._gates[name].caller.judged(
+            caller.judged(
                 [(key_text(self._keys[rows[place]]), odd.get(place) in its) for place in last]
             )
 

@@ -170,9 +170,9 @@ class SourceCaller:
                 )
             except InvalidKeyError:
                 batch, answered = await self._refused(job, keys, values), True
-            was_open = self.breaker.is_open
+            was_open = self._is_shared and self.breaker.is_open
             self.breaker.note(answered=answered)
-            if self._is_shared and (was_open or self.breaker.is_open):
+            if was_open or (self._is_shared and self.breaker.is_open):
                 await self._accounts.is_well(self.name, well=answered)
             if answered:
                 if INVALID_VALUE in batch.reasons:

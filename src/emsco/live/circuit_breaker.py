@@ -67,6 +67,11 @@ class Breaker:
         return self._tried is not None
 
     @property
+    def has_invalid(self) -> bool:
+        """Whether one of the last requests got invalid values."""
+        return bool(self._judged)
+
+    @property
     def is_blocked(self) -> bool:
         """Whether not even a trial call may be made now."""
         return self._tried is not None and self._clock() - self._tried < _PAUSE
@@ -102,8 +107,11 @@ class Breaker:
         A request counts once, however often it is made: one bad row must not open the breaker for
         all.
         """
+        # Valid requests matter only after an invalid one, because they displace it.
         judged, any_invalid = self._judged, False
         for request, invalid in requests:
+            if not (invalid or judged):
+                continue
             judged.pop(request, None)
             judged[request] = invalid
             any_invalid |= invalid
@@ -112,6 +120,8 @@ class Breaker:
         if any_invalid and sum(judged.values()) >= _MOST_INVALID:
             judged.clear()
             self.open()
+        elif not any(judged.values()):
+            judged.clear()
 
     def succeeded(self) -> None:
         """Record a call that was answered."""

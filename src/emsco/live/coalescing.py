@@ -167,7 +167,8 @@ class CoalescingGate:
             for request in fresh
             if request in late
         ]
-        for chunk in self._chunks([request for request in fresh if request not in late]):
+        requests = [request for request in fresh if request not in late]
+        for chunk in [requests] if len(requests) == 1 else self._chunks(requests):
             places = [fresh[request] for request in chunk]
             used = {name: [values[name][i] for i in places] for name in self._needs}
             flight = _Flight({request: i for i, request in enumerate(chunk)})
