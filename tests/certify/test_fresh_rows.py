@@ -90,14 +90,6 @@ def test_a_few_copies_are_left_out_and_told():
     assert Certificate.from_data(certificate.to_data()) == certificate
 
 
-def test_a_file_of_before_left_out_no_row():
-    X, y, costs = made(800)
-    model = CascadeClassifier(costs=costs).fit(X[:400], y[:400])
-    data = certify(model, X[400:], y[400:], accuracy=0.8).to_data()
-    del data["left_out"]
-    assert Certificate.from_data(data).left_out == 0
-
-
 def test_fresh_rows_tripled_under_keys_of_their_own_are_refused():
     X, y, costs = made(800)
     model = CascadeClassifier(costs=costs).fit(X[:400], y[:400])
