@@ -287,7 +287,7 @@ def test_many_classes_come_worst_first_and_the_rest_is_opened(browser, ten, tmp_
 
 
 def test_precision_is_left_out_where_it_is_not_known(browser, three, tmp_path):
-    """As of a file that was written before counts by label were kept."""
+    """As of a front whose evaluations have no counts by label."""
 
     def forget(known):
         evaluation = replace(known.evaluation, label_accepted=None)
@@ -297,7 +297,7 @@ def test_precision_is_left_out_where_it_is_not_known(browser, three, tmp_path):
     front = ParetoFront(map(forget, three.front_), three.costs_, "", luck=None, repeats=3.0)
     search.found_ = replace(three.found_, front=front)
     search.choice_ = replace(three.choice_, candidate=forget(three.best_candidate_), rule="")
-    browser.get(report(search, tmp_path / "older.html").as_uri())
+    browser.get(report(search, tmp_path / "unknown.html").as_uri())
     assert {told["precision"][0] for told in class_table(browser).values()} == {"\u2013"}
     assert not browser.find_elements(By.ID, "min_precision_0")
     assert browser.find_elements(By.ID, "max_rejected_0")
