@@ -92,8 +92,8 @@ class Driver:
             at = int(np.argmax(bad))
             value = values[at : at + 1] if places is None else values[places[at : at + 1]]
             seen, row = reader.missing_seen, int(rows[at])
-            given = python_values(column.slice(at, 1))
-            refuse_invalid(value, name, missing_seen=seen, first_row=row, raw=given)
+            raw = python_values(column.slice(at, 1))
+            refuse_invalid(value, name, missing_seen=seen, first_row=row, raw=raw)
         if isinstance(encoding, Category):
             return encoding.codes(values)[places].view(Codes)
         return values

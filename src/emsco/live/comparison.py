@@ -199,7 +199,7 @@ def _compared(
     there = [i for i, row in enumerate(rows) if row is not None and row.values is not None]
     if not there:
         return ColumnDrift(0, 0, _NO_ANSWER)
-    live = [rows[i].values[place] for i in there]  # type: ignore[union-attr,index]  # as asked
+    live = [rows[i].values[place] for i in there]  # type: ignore[union-attr,index]  # checked above
     then = [table[feature][i] for i in there]
     return difference(live, then, decider.readers[feature], spelled=sources[name].is_spelled)
 
