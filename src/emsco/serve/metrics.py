@@ -123,7 +123,7 @@ class Metrics:
             counted.add_one(decisions)
         else:
             counted.add_many(decisions)
-        for call in getattr(decisions.receipts, "asked", ()):
+        for call in getattr(decisions.receipts, "answers", ()):
             if FETCHED in call.batch.how:
                 observe = self._latencies.get(call.source)
                 if observe is None:

@@ -84,7 +84,7 @@ class Tracing:
             },
         )
         within = self._within(whole)
-        calls = sorted(getattr(decisions.receipts, "asked", ()), key=lambda one: one.stage)
+        calls = sorted(getattr(decisions.receipts, "answers", ()), key=lambda one: one.stage)
         for stage, group in groupby(calls, key=lambda one: one.stage):
             own = list(group)
             failed = Counter(
