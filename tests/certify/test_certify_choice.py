@@ -490,7 +490,7 @@ def test_a_chosen_one_that_covers_less_than_nobody_has_asked_for_is_tested(searc
 
 def test_where_all_are_left_out_nothing_is_asked(search, fresh):
     search.choose(covering_few(search))
-    object.__setattr__(search.choice_, "asked", {"min_coverage": 0.9999})
+    object.__setattr__(search.choice_, "bounds", {"min_coverage": 0.9999})
     with pytest.raises(CertificateError, match="No candidate has selected figures that show"):
         certify(search, *fresh, **ASKED)
     assert certify(search.choose(by="accuracy"), *fresh, **ASKED).certified, "rows are fresh"

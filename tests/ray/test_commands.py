@@ -73,7 +73,7 @@ def test_decisions_on_ray_are_those_made_here(nodes, folder):
 
 def test_decisions_on_ray_need_a_folder_and_files(folder):
     for more, told in (
-        ((folder / "rows.parquet",), "name it by --out"),
+        ((folder / "rows.parquet",), "name it with --out"),
         (("-", "--out", folder / "out"), "reads Parquet files"),
         ((folder, "--out", folder / "inside"), "is inside"),
     ):

@@ -160,7 +160,7 @@ def test_luck_rules_and_what_was_asked_are_kept_in_files(tmp_path):
     assert again.front_.repeats == 2.0
     assert again.max_rejected == {"sick": 0.9}
     assert again.choice_.rule == search.choice_.rule
-    assert again.choice_.asked == search.choice_.asked
+    assert again.choice_.bounds == search.choice_.bounds
     for one, other in zip(again.front_, search.front_, strict=True):
         assert one.evaluation.class_both == other.evaluation.class_both != {}
         assert one.evaluation.class_reference == other.evaluation.class_reference

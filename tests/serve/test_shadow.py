@@ -207,7 +207,7 @@ def test_a_log_is_searched_for_better_stages(tmp_path, sources):
     assert "at least 90%" in found.out
     assert "_id" not in found.err
     both = call("savings", tmp_path / "log.csv", "--log", log, *options)
-    assert (both.code, "Give either a file of rows, or --log" in both.err) == (2, True)
+    assert (both.code, "Give either a file of rows or --log" in both.err) == (2, True)
     alone = call("savings", "--log", log, "--out", out)
     assert (alone.code, "--log takes --out only together with --costs" in alone.err) == (2, True)
 

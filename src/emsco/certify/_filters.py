@@ -47,7 +47,7 @@ class Floors(NamedTuple):
         if coverage is None and isinstance(search.select, Mapping):
             coverage = search.select.get("min_coverage")
         own = Bounds(max_missed=search.max_missed, max_rejected=search.max_rejected)
-        bounds = dict.fromkeys([*own.asked(), *Bounds(**chosen_by).asked()])
+        bounds = dict.fromkeys([*own.as_list(), *Bounds(**chosen_by).as_list()])
         if targets.min_coverage == 0:
             return cls(tuple(bounds))
         if coverage is not None:
@@ -59,7 +59,7 @@ class Floors(NamedTuple):
     def passed_by(self, candidates: Sequence[Candidate]) -> NDArray[np.bool_]:
         """Return which candidates are to be tested."""
         figures = Figures([candidate.evaluation for candidate in candidates])
-        bounds = [*self.bounds, *Bounds(min_coverage=self.coverage or None).asked()]
+        bounds = [*self.bounds, *Bounds(min_coverage=self.coverage or None).as_list()]
         mask = np.ones(len(candidates), dtype=np.bool_)
         for bound in bounds:
             mask &= bound.shortfalls(figures, 0.0, 1.0) == 0
@@ -71,7 +71,7 @@ class Floors(NamedTuple):
         The default coverage does not apply to it, because the user knows the chosen coverage.
         """
         figures = Figures([candidate.evaluation])
-        coverage = Bounds(min_coverage=self.coverage or None).asked() if self.is_said else []
+        coverage = Bounds(min_coverage=self.coverage or None).as_list() if self.is_said else []
         bounds = [*self.bounds, *coverage]
         return [str(bound) for bound in bounds if bound.shortfalls(figures, 0.0, 1.0)[0]]
 
@@ -88,6 +88,6 @@ class Floors(NamedTuple):
 def _bounds_of_choice(search: CascadeSearchCV) -> dict[str, Any]:
     """Return the bounds by which the candidate was chosen."""
     choice = search.__dict__.get("choice_")
-    bounds = {} if choice is None else choice.asked
+    bounds = {} if choice is None else choice.bounds
     names = {field.name for field in fields(Bounds)} - _NO_BOUNDS
     return {name: bound for name, bound in bounds.items() if name in names and bound is not None}

@@ -153,7 +153,7 @@ class Bounds:
             if getattr(self, name) is not None:
                 _check_number(name, getattr(self, name))
 
-    def asked(self) -> list[_Bound]:
+    def as_list(self) -> list[_Bound]:
         """List the bounds."""
         found = [
             _Bound(word, bound, sign)
@@ -176,7 +176,7 @@ class Bounds:
 
     def choose(self, figures: Figures, costs: Costs, z: float, repeats: float) -> int | None:
         """Return the position of the best candidate within the bounds; None if there is none."""
-        met = [bound.shortfalls(figures, z, repeats) == 0 for bound in self.asked()]
+        met = [bound.shortfalls(figures, z, repeats) == 0 for bound in self.as_list()]
         within = np.flatnonzero(_all_of(met, len(figures)))
         if not within.size:
             return None
@@ -203,7 +203,7 @@ class Bounds:
 
     def sentence(self, z: float, n_front: int) -> str:
         """Describe the rule by which a candidate is chosen."""
-        bounds = self.asked()
+        bounds = self.as_list()
         within = f" with {' and '.join(map(str, bounds))}" if bounds else ""
         text = f"Rule: {BEST[self.by]} of {n_front:,} candidates{within}"
         if any(bound.margin(z) for bound in bounds) or (self.by == "accuracy" and z):
@@ -226,7 +226,7 @@ def why_not(
     For each bound, the explanation has the best value with the other bounds as given. `name_of`
     describes the candidate at a position.
     """
-    limits = bounds.asked()
+    limits = bounds.as_list()
     short = [bound.shortfalls(figures, z, repeats) for bound in limits]
     longest = np.where(figures.worst_latency > 0, figures.worst_latency, 1.0)
     units: dict[str, Any] = {"cost": costs.total or 1.0, "worst_latency": longest}

@@ -175,14 +175,14 @@ def _choice_to(search: CascadeSearchCV) -> Data:
     choice = getattr(search, "choice_", None)
     if choice is None:
         return {}
-    return {"rule": choice.rule, "asked": to_plain(dict(choice.asked), "the bounds of the choice")}
+    return {"rule": choice.rule, "asked": to_plain(dict(choice.bounds), "the bounds of the choice")}
 
 
 def _choice_from(data: Data) -> Data:
     """Read them back."""
     bounds = from_plain(data["asked"])
     check_bounds(expect(bounds, dict))
-    return {"rule": expect(data["rule"], str), "asked": bounds}
+    return {"rule": expect(data["rule"], str), "bounds": bounds}
 
 
 def _check_candidates(candidates: Sequence[Candidate], classes: list[Any]) -> None:

@@ -82,7 +82,7 @@ class ChoosingMixin(FreshRowsMixin):
             None if cascade is None else cascade.decider_,
             is_refitted=bool(refit) or found.evaluated is None,
             rule=rule,
-            asked=bounds,
+            bounds=bounds,
         )
         self.found_, self.choice_ = found, choice  # last, so that an error changes nothing
 

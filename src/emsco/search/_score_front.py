@@ -97,7 +97,7 @@ class FreshRowsMixin(ResultMixin):
         self._check_is_chosen()
         choice, front = self.choice_, self.front_
         summary = sentences_of_choice(
-            choice.candidate, self.all_sources_, front, self.classes_, choice.rule, choice.asked
+            choice.candidate, self.all_sources_, front, self.classes_, choice.rule, choice.bounds
         )
         if X is None:
             if y is not None or population is not None:
@@ -121,7 +121,7 @@ class FreshRowsMixin(ResultMixin):
                 within_classes=population is not None,
             ),
             self.costs_,
-            choice.asked,
+            choice.bounds,
             population,
         )
         return f"{summary}\n{fresh}"

@@ -245,7 +245,7 @@ class Choice:
         Whether it was fitted on all rows; otherwise it is the one that was evaluated.
     rule : str
         The rule by which it was chosen, as a sentence.
-    asked : mapping
+    bounds : mapping
         The bounds by which it was chosen, as keywords of `ParetoFront.select`; none by default.
     """
 
@@ -254,7 +254,7 @@ class Choice:
     decider: Decider | None = None
     is_refitted: bool = True
     rule: str = ""
-    asked: Mapping[str, Any] = field(default_factory=dict)
+    bounds: Mapping[str, Any] = field(default_factory=dict)
 
 
 def check_lengths(n_rows: int, n_labels: int) -> None:
