@@ -103,7 +103,7 @@ def _start(front: ParetoFront, chosen: Candidate | None) -> int:
 def _choice(search: Any, labels: Sequence[Any]) -> Plain:
     """Tell the rule of the choice, and the bounds of it where the page has sliders for them all."""
     choice = getattr(search, "choice_", None)
-    bounds_asked = {} if choice is None else choice.asked
+    bounds_asked = {} if choice is None else choice.bounds
     options = {name: value for name, value in bounds_asked.items() if value is not None}
     caution, by, errors = (
         options.pop(name, unsaid)

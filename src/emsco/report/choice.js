@@ -21,7 +21,7 @@ const emscoChoice = (function () {
   }
 
   // The figures that can have bounds, for each candidate; shares of rows are computed from counts.
-  // `sign` is 1 if more is worse. The order is that of `Bounds.asked`.
+  // `sign` is 1 if more is worse. The order is that of `Bounds.as_list`.
   function boundable(selected, labels, repeats) {
     const every = selected.accepted.map((_, i) => i);
     const once = (z) => (z ? repeats : 1); // without a margin, counts are used unchanged
