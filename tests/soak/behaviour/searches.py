@@ -237,7 +237,8 @@ def _search(problem: str, kind: str, n_jobs: int) -> Iterator[Part]:
     yield "cascade", lambda: repr(search.best_cascade_)
     yield "fingerprint", lambda: fingerprint(search.best_cascade_)
     yield from _decisions(search, data)
-    yield "certificate", lambda: _certified(search, data, labels)
+    certified = partial(_certified, search, data, labels)
+    yield "certificate", partial(tell_outcome, certified)  # a front may show too little for one
     yield "fresh figures", lambda: search.score_front(data.X_fresh, labels)
     yield "score", lambda: search.score(data.X_fresh, labels)
     yield "choices made anew", lambda: [_chosen(search, data, number) for number in range(4)]
