@@ -84,7 +84,7 @@ class Memory:
             self._kept[name] = VersionedValue(text, version + 1)
         return was is None or was == version
 
-    async def kept(self, name: str) -> VersionedValue | None:
+    async def get_value(self, name: str) -> VersionedValue | None:
         """Return a value."""
         return self._kept.get(name)
 
