@@ -116,7 +116,7 @@ def _content(path: Path) -> Any:
     if path.suffix == ".emsco":
         return tell_file(path)
     text = path.read_text(encoding="utf-8")
-    return without_chance(text) if "ledger" in path.name else text
+    return without_chance(text)
 
 
 def _write_tables(folder: Path) -> None:
