@@ -14,13 +14,7 @@ _MOST_REASONS = 5
 
 @dataclass
 class LiveCounters:
-    """Totals of live decisions, added block by block.
-
-    Parameters
-    ----------
-    unit : str, default=""
-        The unit of prices.
-    """
+    """Totals of live decisions, added block by block."""
 
     unit: str = ""
     rows: int = 0

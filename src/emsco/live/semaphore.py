@@ -10,10 +10,7 @@ from collections.abc import Callable
 class AdjustableSemaphore:
     """A semaphore whose limit may change while callers wait.
 
-    Parameters
-    ----------
-    limit : callable
-        Returns the current limit.
+    `limit` returns the current limit. `running` is the number of callers that hold it.
 
     Examples
     --------
@@ -36,29 +33,36 @@ class AdjustableSemaphore:
 
     def __init__(self, limit: Callable[[], int]) -> None:
         self._limit = limit
-        self._taken = 0
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self.running = 0
+        self._places: deque[asyncio.Future[None]] = deque()
+
+    @property
+    def waiting(self) -> int:
+        """The number of callers that wait."""
+        return len(self._places)
 
     async def __aenter__(self) -> None:
-        if not self._waiting and self._taken < self._limit():
-            self._taken += 1
+        if not self._places and self.running < self._limit():
+            self.running += 1
             return
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append(place)
+        self._places.append(place)
         try:
             await place
         except asyncio.CancelledError:
             if place.done() and not place.cancelled():  # acquired just now: pass it on
                 self._free()
+            elif place in self._places:  # otherwise `_free` has removed it already
+                self._places.remove(place)
             raise
 
     async def __aexit__(self, *_: object) -> None:
         self._free()
 
     def _free(self) -> None:
-        self._taken -= 1
-        while self._waiting and self._taken < self._limit():
-            place = self._waiting.popleft()
+        self.running -= 1
+        while self._places and self.running < self._limit():
+            place = self._places.popleft()
             if not place.done():
-                self._taken += 1
+                self.running += 1
                 place.set_result(None)

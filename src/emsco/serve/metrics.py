@@ -124,7 +124,7 @@ class Metrics:
         else:
             counted.add_many(decisions)
         for call in getattr(decisions.receipts, "answers", ()):
-            if FETCHED in call.batch.how:
+            if FETCHED in call.how:
                 observe = self._latencies.get(call.source)
                 if observe is None:
                     observe = self._one("emsco_source_seconds", call.source).observe
