@@ -45,11 +45,11 @@ class Message(str):
         return Message(*[part for text in texts for part in (self, text)][1:])
 
 
-class Call(Message):
-    """A call of the library in a message, such as `choose(caution=0)`."""
+class Code(Message):
+    """Python code in a message, such as `choose(caution=0)`."""
 
     def __new__(cls, code: str) -> Self:
-        """Name it as it is written in Python."""
+        """Write it as in Python."""
         self = super().__new__(cls, code)
         self.parts = (self,)
         return self
@@ -58,7 +58,7 @@ class Call(Message):
         return type(self), (str(self),)
 
 
-class Parameter(Call):
+class Parameter(Code):
     """A parameter in a message, such as `max_rows`."""
 
     name: str
@@ -88,7 +88,7 @@ class Keyword(Parameter):
     def __new__(cls, name: str, *value: Any) -> Self:
         """Name it as it is passed."""
         texts = [f"{one:.10g}" if isinstance(one, float) else repr(one) for one in value]
-        self = Call.__new__(cls, f"{name}={''.join(texts)}")
+        self = Code.__new__(cls, f"{name}={''.join(texts)}")
         self.name, self.value = name, value
         return self
 
@@ -96,18 +96,18 @@ class Keyword(Parameter):
         return type(self), (self.name, *self.value)
 
 
-class _Reported(Exception):  # noqa: N818 - of warnings as well
+class _Reported:
     """What errors and warnings have: a message, and the parameter and the value it is about."""
 
     def __init__(self, message: str = "", *, parameter: str | None = None, value: Any = None):
-        super().__init__(message)
+        super().__init__(message)  # type: ignore[call-arg]  # of the exception beside it
         named = [part.name for part in getattr(message, "parts", ()) if isinstance(part, Parameter)]
         self.message = message
         self.parameter = named[0] if named and parameter is None else parameter
         self.value = value
 
 
-class EmscoError(_Reported):
+class EmscoError(_Reported, Exception):
     """The base class of every error that emsco raises on purpose.
 
     Parameters
