@@ -150,3 +150,16 @@ class SpendingLimit:
         """Count an amount that was paid, or may have been."""
         self.spending += amount
         self.unknown += 0.0 if billed else amount
+
+
+def money(amount: float, unit: str) -> str:
+    """Format an amount with its unit.
+
+    Examples
+    --------
+    >>> from emsco.live.accounts import money
+    >>> money(1234567.891, "EUR"), money(0.00012346, ""), money(3, "EUR")
+    ('1,234,567.89 EUR', '0.0001235', '3 EUR')
+    """
+    number = f"{amount:,.2f}".removesuffix(".00") if abs(amount) >= 100 else f"{amount:.4g}"
+    return f"{number} {unit}".rstrip()

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from emsco.exceptions import StateError
-from emsco.live.counters import money
+from emsco.live.accounts import money
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
