@@ -320,6 +320,7 @@ fields = { length = "len" }
 most = 2
 timeout = "2s"
 """
+RENAMED = FILE.replace('length = "len"', 'x0 = "len", x1 = "links"')
 PAGES = {f"p{i}": {"length": float(i), "links": float(i % 3)} for i in range(6)}
 
 
@@ -338,6 +339,14 @@ def toy(monkeypatch, tmp_path):
     return read
 
 
+def of_pages():
+    """Fit a cascade that buys pages."""
+    X = np.array([[*page.values()] for page in PAGES.values()] * 20)
+    page = emsco.Source("page", cost=1, features=["x0", "x1"])
+    cascade = emsco.CascadeClassifier(design=emsco.StageDesign([0]), costs=emsco.Costs([page]))
+    return X, cascade.fit(X, X[:, 0] > 2)
+
+
 def test_a_kind_of_source_of_ones_own_plugs_in(toy):
     """By one line of the table of kinds: a file names it, a cascade is decided with it."""
     sources = toy()
@@ -346,12 +355,8 @@ def test_a_kind_of_source_of_ones_own_plugs_in(toy):
     )
     assert toy(sources.to_toml()) == sources
     check_source(sources["page"], PAGES)
-    X = np.array([[*page.values()] for page in PAGES.values()] * 20)
-    page = emsco.Source("page", cost=1, features=["x0", "x1"])
-    cascade = emsco.CascadeClassifier(design=emsco.StageDesign([0]), costs=emsco.Costs([page])).fit(
-        X, X[:, 0] > 2
-    )
-    live = LiveCascade(cascade, toy(FILE.replace('length = "len"', 'x0 = "len", x1 = "links"')))
+    X, cascade = of_pages()
+    live = LiveCascade(cascade, toy(RENAMED))
     decisions = live.decide_now([*PAGES, "p9"])
     live.close_now()
     assert np.array_equal(decisions.label[:6], cascade.predict(X[:6]))
@@ -380,23 +385,20 @@ def test_its_fields_are_checked_as_they_say(toy, old, new, said):
 
 def test_its_secret_is_never_shown(toy, monkeypatch, caplog):
     """Neither by itself, nor in a file, nor in errors, nor by what its driver logs."""
-    direct = Sources({"page": ToySource(collection="pages", url=URL)})
+    fields = {"x0": "len", "x1": "links"}
+    direct = Sources({"page": ToySource(collection="pages", url=URL, fields=fields)})
+    _, cascade = of_pages()
     assert "hunter2" not in repr(direct)
     with pytest.raises(SourcesError, match="use `url_env`") as refused:
         direct.to_toml()
     assert "hunter2" not in str(refused.value)
-    page = emsco.Source("page", cost=1, features=["length", "links"])
-    X = np.array([[*page.values()] for page in PAGES.values()] * 20)
-    cascade = emsco.CascadeClassifier(design=emsco.StageDesign([0]), costs=emsco.Costs([page])).fit(
-        dict(zip(["length", "links"], X.T, strict=True)), X[:, 0] > 2
-    )
     with caplog.at_level(logging.DEBUG):
-        for sources in (direct, toy()):
+        for sources in (direct, toy(RENAMED)):
             live = LiveCascade(cascade, sources)
             assert live.decide_now([*PAGES]).receipts[0].paid == 1
             live.close_now()
         monkeypatch.setenv("TOY_URL", URL + "0")
-        live = LiveCascade(cascade, toy())
+        live = LiveCascade(cascade, toy(RENAMED))
         with pytest.raises(
             SourcesError, match=r"Source 'page': nobody answers at \*\*\*"
         ) as refused:

@@ -46,15 +46,16 @@ def with_latencies(text: str, latencies: Mapping[str, float]) -> str:
 def _set_latency(tomlkit: Any, sources: Any, name: str, latency: float) -> None:
     """Set the latency of a source, in the way in which the file writes the source."""
     source: Any = sources[name]
-    is_table, written = isinstance(source, Mapping), source.as_string()
-    if is_table and (_LATENCY in source or written[:1] != "{"):
+    is_inline = isinstance(source, tomlkit.items.InlineTable)
+    if isinstance(source, Mapping) and (_LATENCY in source or not is_inline):
         item = tomlkit.item(latency)
         for first in source.values():
             item.trivia.indent = first.trivia.indent
             break
         source[_LATENCY] = item
         return
-    if is_table:  # page = { cost = 3 }: the spaces before the brace stay
+    written = source.as_string()
+    if is_inline:  # page = { cost = 3 }: the spaces before the brace stay
         inner = written[:-1].rstrip()
         whole = f"{inner}, {_LATENCY} = {latency!r}{written[len(inner) :]}"
     else:  # page = 3

@@ -124,14 +124,14 @@ async def measure(
         for number in range(rounds):
             place = places[number % len(places)]
             have = {name: [column[place]] for name, column in inputs.items()}
-            await clock.time_one(keys[place], have, number)
+            await clock.time_all([keys[place]], have, number, at_once=False)
         many = [keys[place] for place in places[:MOST_ROWS]]
         if len(many) > 1:
             have = {
                 name: [column[p] for p in places[:MOST_ROWS]] for name, column in inputs.items()
             }
             for number in range(rounds):
-                await clock.time_many(many, have, number)
+                await clock.time_all(many, have, number, at_once=True)
     timings = tuple(clock.timings[name] for name in costs.names if name in clock.timings)
     return LatencyMeasurement(timings, clock.budget.spending, clock.budget.unknown)
 
@@ -159,31 +159,25 @@ class _Clock:
                 total = self._prices[name] * rounds
                 self.timings[name].why = f"it is paid; max_spend={total:.10g} allows {rounds} rows"
 
-    async def time_one(self, key: Key, have: dict[str, list[Any]], number: int) -> None:
-        """Time every source for one row."""
+    async def time_all(
+        self, keys: Sequence[Key], have: dict[str, list[Any]], number: int, *, at_once: bool
+    ) -> None:
+        """Time every source for one row, or for many at once; a paid one for many only once."""
         for place, name in enumerate(self._survey.names):
-            tell("time single rows", (number + place / len(self._survey.names)) / self._rounds)
+            what = "time batches" if at_once else "time single rows"
+            tell(what, (number + place / len(self._survey.names)) / self._rounds)
             timing = self.timings[name]
-            if timing.why:
-                continue
-            if not self.budget.affords(1, self._prices[name]):
-                timing.why = f"max_spend={self.budget.limit:.10g}{self._unit} is used up"
-                continue
-            await self._time(name, [key], have, timing.one)
-
-    async def time_many(self, keys: Sequence[Key], have: dict[str, list[Any]], number: int) -> None:
-        """Time every source for many rows at once; a paid one only the first time."""
-        for place, name in enumerate(self._survey.names):
-            tell("time batches", (number + place / len(self._survey.names)) / self._rounds)
-            timing = self.timings[name]
-            if timing.why or (number and name in self._paid):
-                continue
-            if quantile(timing.one, 0.5) is None:  # it fails
+            is_timed = at_once and number and name in self._paid
+            is_failing = at_once and quantile(timing.one, 0.5) is None
+            if timing.why or is_timed or is_failing:
                 continue
             if self.budget.affords(len(keys), self._prices[name]) < len(keys):
+                if not at_once:
+                    timing.why = f"max_spend={self.budget.limit:.10g}{self._unit} is used up"
                 continue
-            timing.rows = len(keys)
-            await self._time(name, keys, have, timing.many)
+            if at_once:
+                timing.rows = len(keys)
+            await self._time(name, keys, have, timing.many if at_once else timing.one)
 
     async def _time(
         self, name: str, keys: Sequence[Key], have: dict[str, list[Any]], times: list[float]
