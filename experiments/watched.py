@@ -23,7 +23,7 @@ from scipy import stats  # type: ignore[import-untyped]  # scipy ships no types
 from emsco import Decisions
 from emsco.certify.monitor import Alarm, CertificateMonitor
 from emsco.serve.audit_watch import AuditWatch
-from emsco.serve.state.protocol import AuditMark, State, VersionedValue
+from emsco.serve.state.base import AuditMark, State, VersionedValue
 from experiments.monitor import ALPHA, CALIBRATION_ROWS, COSTS, SURELY, World
 from experiments.results import write
 from experiments.tables import markdown

@@ -19,21 +19,11 @@ from emsco.serve.problem_json import RequestProblem, problem
 from emsco.serve.rejection_causes import sent_invalid
 from emsco.serve.request_bodies import DecideBody
 from emsco.serve.shadow import ShadowAnswer
-from emsco.serve.state.protocol import RequestContext, asking
+from emsco.serve.state.base import RequestContext, asking
 
 
 class Models:
-    """The models that decide, with their watch, metrics and tracing.
-
-    Parameters
-    ----------
-    deployed : Deployment
-        The model in use.
-    canary : Canary, default=None
-        Another model, which decides some of the keys. None: no canary.
-    watch, metrics, tracing : Watch, Metrics, Tracing, default=None
-        Audit, count and trace decisions. None: this is not done.
-    """
+    """The models that decide, with their watch, metrics and tracing."""
 
     def __init__(
         self,

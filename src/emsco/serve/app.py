@@ -28,16 +28,7 @@ _USES = {"/v1/feedback": FEEDBACK}  # all other routes need the token for decisi
 
 
 def make_app(service: Service, tokens: Tokens | None = None) -> FastAPI:
-    """Create the ASGI application of a service.
-
-    Parameters
-    ----------
-    service : Service
-        The service. Servers that support ASGI's lifespan start it before the first request and stop
-        it after the last.
-    tokens : Tokens, default=None
-        The tokens to require. None: read them from the environment.
-    """
+    """Create the ASGI application of a service."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -116,19 +107,7 @@ def _add_routes(app: FastAPI, service: Service, bodies: BodyReader) -> None:
 
 
 class Door:
-    """Middleware that checks every request's token and routes decisions on a fast path.
-
-    Parameters
-    ----------
-    app : ASGI application or None
-        Handles everything but decisions.
-    tokens : Tokens
-        The tokens to require.
-    service : Service
-        The service whose metrics count refused requests.
-    decide : DecideEndpoint
-        Handles `POST /v1/decide`.
-    """
+    """Middleware that checks every request's token and routes decisions on a fast path."""
 
     def __init__(self, app: Any, tokens: Tokens, service: Service, decide: DecideEndpoint) -> None:
         self._app, self._tokens, self._service, self._decide = app, tokens, service, decide

@@ -22,7 +22,7 @@ from emsco.certify.monitor import Alarm, CertificateMonitor
 from emsco.core.decisions import Decisions
 from emsco.exceptions import MonitorError
 from emsco.serve.rejection_causes import is_failure
-from emsco.serve.state.protocol import AuditMark
+from emsco.serve.state.base import AuditMark
 
 _FORMAT = 1
 _MOST_RECENT = 50  # cohorts that are reported individually
@@ -32,23 +32,6 @@ _MOST_RECENT = 50  # cohorts that are reported individually
 class Cohort:
     """Audited rows that were counted together.
 
-    Parameters
-    ----------
-    begin, end : float
-        The period of the decisions, in seconds since 1970.
-    accepted : int
-        Accepted rows.
-    labelled : int
-        Accepted rows with a true label.
-    right : int
-        Accepted rows that were labelled correctly.
-    rejected : int
-        Rows that the cascade rejected.
-    rejected_labelled : int
-        Rejected rows with a true label.
-    failed : int
-        Rows that were rejected because a source failed.
-
     Examples
     --------
     >>> from emsco.serve.audit_cohorts import Cohort
@@ -57,14 +40,14 @@ class Cohort:
     (10, '0.956', '0.860')
     """
 
-    begin: float = 0.0
+    begin: float = 0.0  # of the period of the decisions, in seconds since 1970
     end: float = 0.0
     accepted: int = 0
-    labelled: int = 0
-    right: int = 0
-    rejected: int = 0
+    labelled: int = 0  # accepted rows with a true label
+    right: int = 0  # labelled correctly
+    rejected: int = 0  # by the cascade
     rejected_labelled: int = 0
-    failed: int = 0
+    failed: int = 0  # rejected because a source failed
 
     @property
     def unlabelled(self) -> int:
@@ -107,23 +90,13 @@ class Cohort:
 
 
 class Cohorts:
-    """The counted audited rows of a model, and the monitor that they feed.
-
-    Parameters
-    ----------
-    monitor : CertificateMonitor, default=None
-        The monitor fed by labels (`monitor_split.by_labels`). None: rows are only counted.
-    length : float, default=3600.0
-        The length of a cohort in seconds.
-    classes : sequence, default=None
-        The classes; any other label is ignored. None: any label of the same type as the decision's.
-    """
+    """The counted audited rows of a model, and the monitor that they feed."""
 
     def __init__(
         self,
         monitor: CertificateMonitor | None = None,
         length: float = 3600.0,
-        classes: Sequence[Any] | None = None,
+        classes: Sequence[Any] | None = None,  # None: any of the type of the decided label
     ) -> None:
         self.monitor, self.length, self.classes = monitor, length, classes
         self.closed = 0.0  # all rows decided before this time have been counted
@@ -140,13 +113,7 @@ class Cohorts:
         return max(floor(before / self.length) * self.length, self.closed)
 
     def close(self, rows: Sequence[AuditMark], until: float) -> tuple[Alarm, ...]:
-        """Count the rows that were decided since the last call and before `until`.
-
-        Returns
-        -------
-        tuple of Alarm
-            The alarms raised.
-        """
+        """Count the rows decided since the last call and before `until`; return new alarms."""
         due = (self._checked(row) for row in rows if self.closed <= row.at < until)
         fresh = sorted(due, key=lambda row: (row.at, row.id))
         raised: tuple[Alarm, ...] = ()

@@ -24,13 +24,6 @@ class Audit:
 
     An id consists of the id of a call, a hyphen and the number of the row in the call.
 
-    Parameters
-    ----------
-    share : float
-        The share to draw, from 0 to 1.
-    key : bytes
-        The secret for the draw. With it, one could choose ids that are not drawn.
-
     Examples
     --------
     >>> from emsco.serve.audit_draw import Audit

@@ -25,12 +25,14 @@ from emsco.serve.audit_draw import Audit
 from emsco.serve.cas_value import shared_secret
 from emsco.serve.events import WARNING, log_event, where
 from emsco.serve.model_monitor import ModelMonitor
-from emsco.serve.state.protocol import AuditMark, State
+from emsco.serve.state.base import AuditMark, State
 
 Label: TypeAlias = str | int | float | bool
 
 MONTH = 30 * 86_400.0
 # Possible outcomes of a label that is sent.
+# "late": after their cohort was closed. "unknown": they wait for a day, because their decision may
+# not have been written yet. "unknown label": no model has it.
 OUTCOMES = ("used", "not audited", "repeated", "late", "unknown", "unknown label")
 _PAUSE = 0.05  # seconds before marks are written, so that many are written together
 _COUNT_EVERY = 5.0  # seconds
@@ -40,30 +42,6 @@ _RETENTION = 7 * 86_400.0  # minimum seconds for which audited rows are kept
 
 class AuditWatch:
     """Marks rows for the audit, and feeds the monitor of each model.
-
-    Parameters
-    ----------
-    monitor : CertificateMonitor or None
-        A new monitor of the model's certificate (`monitor_split.monitor_of`). None: there is no
-        certificate; rows are audited and reported, but no alarm is raised.
-    state : State
-        The state that the processes of the service share.
-    model : str
-        The digest of the model.
-    classes : sequence, default=None
-        Its classes: other labels are refused. None: any label of the right type is accepted.
-    deployment : str, default="emsco"
-        The name of the deployment: each has its own monitors.
-    audit : float, default=0.02
-        The share of rows to mark.
-    label_after : float, default=2_592_000.0
-        Seconds after a decision until its label is final; 30 days.
-    cohort : float, default=None
-        The length of a cohort in seconds. None: a tenth of `label_after`, from a second to an hour.
-    seed : int, default=None
-        The seed for drawing rows. None: a secret stored in the state.
-    clock : callable, default=time.time
-        Returns the time, in seconds since 1970.
 
     Examples
     --------
@@ -176,20 +154,6 @@ class AuditWatch:
 
         Call it once for every decision, after its answer was stored: a decision that is repeated
         after a crash must not count twice.
-
-        Parameters
-        ----------
-        decisions : Decisions
-            The decisions of one call.
-        ids : sequence of str
-            Their ids.
-        model : str
-            The digest of the model that made them.
-        answers : sequence, default=None
-            The answers of the final model, if known. They are used to watch promises of agreement.
-        left_out : sequence of int, default=()
-            The positions of rows that say nothing about the model
-            (`emsco.serve.rejection_causes`).
         """
         if left_out:
             kinds = Counter(kind_of(reason) for reason in decisions.reason[list(left_out)].tolist())
@@ -239,21 +203,7 @@ class AuditWatch:
     async def feedback(
         self, labels: Mapping[str, Label] | Iterable[tuple[str, Label]]
     ) -> dict[str, int]:
-        """Take labels by decision id; they may be late, repeated and in any order.
-
-        Returns
-        -------
-        dict of str to int
-            The number of labels by outcome. "used"; "not audited": ignored; "repeated"; "late":
-            after their cohort was closed; "unknown": they wait for a day, because their decision
-            may not have been written yet; "unknown label": no model has it, ignored. Show this to
-            operators only: it reveals which rows are audited.
-
-        Raises
-        ------
-        MonitorError
-            If a label is neither text nor a number; no label is taken then.
-        """
+        """Take labels by decision id; they may be late, repeated and in any order."""
         by_id = dict(labels)
         for label in by_id.values():
             _check(label)

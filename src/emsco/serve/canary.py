@@ -25,7 +25,7 @@ from emsco.serve.cas_value import shared_secret
 from emsco.serve.deployment import Deployment, cascade_of
 from emsco.serve.events import WARNING, log_event, now_text, where
 from emsco.serve.settings import Settings
-from emsco.serve.state.protocol import State
+from emsco.serve.state.base import State
 
 T = TypeVar("T")
 
@@ -34,17 +34,7 @@ _DIGITS = 8  # bytes of an HMAC that are compared with the share
 
 @dataclass(frozen=True)
 class Withdrawal:
-    """Why and when a canary was withdrawn.
-
-    Parameters
-    ----------
-    at : str
-        The time, in UTC.
-    promise : str
-        The promise that no longer holds.
-    message : str
-        The message of the alarm.
-    """
+    """Why and when a canary was withdrawn."""
 
     at: str
     promise: str
@@ -53,15 +43,6 @@ class Withdrawal:
 
 class KeyDraw:
     """Draws keys by their HMAC; a larger share includes all keys of a smaller one.
-
-    Parameters
-    ----------
-    share : float
-        The share of keys to draw.
-    secret : bytes
-        The key of the HMAC. With it, one can find out which keys are drawn.
-    name : str
-        The purpose; a different name draws different keys.
 
     Examples
     --------
@@ -84,24 +65,7 @@ class KeyDraw:
 
 
 class Canary:
-    """Another model that decides a share of the keys.
-
-    Parameters
-    ----------
-    deployed : Deployment
-        The model.
-    draw : KeyDraw
-        Draws the keys that it decides.
-    state : State
-        The state that records its withdrawal.
-    deployment : str
-        The name of the deployment.
-
-    Attributes
-    ----------
-    withdrawn : Withdrawal or None
-        Why it was withdrawn; None while it decides.
-    """
+    """Another model that decides a share of the keys."""
 
     def __init__(self, deployed: Deployment, draw: KeyDraw, state: State, deployment: str) -> None:
         self.deployed, self.draw = deployed, draw
@@ -126,18 +90,7 @@ class Canary:
         return [place for place, key in enumerate(keys) if self.draw(key)]
 
     async def look(self, alarms: Sequence[Alarm]) -> None:
-        """Withdraw it if there is an alarm about it, in this process or another.
-
-        Parameters
-        ----------
-        alarms : sequence of Alarm
-            The alarms about it in this process.
-
-        Raises
-        ------
-        StateError
-            If the state does not respond; an alarm in this process withdraws the canary anyway.
-        """
+        """Withdraw it if there is an alarm about it, here or, by the state, in another process."""
         if alarms and self.withdrawn is None:
             self._withdraw(Withdrawal(now_text(), alarms[0].what, alarms[0].message))
         if self.withdrawn is not None:
@@ -174,19 +127,7 @@ async def load_models(
 ) -> tuple[Deployment, Canary | None]:
     """Load the model and the canary, if any; check them and warm up.
 
-    Parameters
-    ----------
-    settings : Settings
-        The settings with the paths of the files.
-    state : State
-        The state that processes share.
-    again : bool, default=False
-        Whether this is a reload: if the canary's file is gone, the canary has then ended.
-
-    Raises
-    ------
-    EmscoError
-        If one of them is refused; the other is closed then.
+    On a reload (`again`), a canary whose file is gone has ended.
     """
     if settings.canary is None:
         return await Deployment.load(settings, state), None
@@ -218,12 +159,9 @@ async def load_models(
 async def make_canary(
     other: Deployment, deployed: Deployment, settings: Settings, state: State
 ) -> Canary | None:
-    """Create the canary of a loaded model; None if it is the same as the model in use.
+    """Create the canary of a loaded model, if clients of the model in use can rely on it.
 
-    Raises
-    ------
-    ServiceError
-        If it cannot answer clients of the model in use.
+    None: it is the same as the model in use.
     """
     if other.digest == deployed.digest:
         log_event("canary", text="The canary is identical to the model in use and is ignored.")
@@ -307,17 +245,7 @@ async def together(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
 async def keep_looking(
     canary: Canary, alarms: Callable[[str], Awaitable[Sequence[Alarm]]], seconds: float = 1.0
 ) -> None:
-    """Check every second whether a canary must be withdrawn.
-
-    Parameters
-    ----------
-    canary : Canary
-        The canary.
-    alarms : async callable
-        Returns the alarms that count against it.
-    seconds : float, default=1.0
-        The interval between checks.
-    """
+    """Check every second whether a canary must be withdrawn."""
     while not canary.is_settled:
         try:
             await canary.look(await alarms(canary.deployed.digest))

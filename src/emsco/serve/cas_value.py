@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Generic, Protocol, Self, TypeVar
 
 from emsco.exceptions import MonitorError, StateError
-from emsco.serve.state.protocol import State
+from emsco.serve.state.base import State
 
 _TRIES = 20  # losing the race more often than this is not chance
 
@@ -28,17 +28,7 @@ R = TypeVar("R")
 
 
 class CasValue(Generic[T]):
-    """A value in the state of a service, as last seen by this process.
-
-    Parameters
-    ----------
-    state : State
-        The state that stores it.
-    name : str
-        Its name there.
-    new : TextState
-        The initial value, if nothing is stored yet; it is never changed itself.
-    """
+    """A value in the state of a service, as last seen by this process."""
 
     def __init__(self, state: State, name: str, new: T) -> None:
         self._state, self._name, self._new = state, name, new

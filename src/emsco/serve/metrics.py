@@ -83,15 +83,7 @@ class Metrics:
         return found
 
     def model(self, live: LiveCascade, model: str | None = None) -> None:
-        """Register a model: its prices, to count savings, and its sources.
-
-        Parameters
-        ----------
-        live : LiveCascade
-            The live cascade.
-        model : str, default=None
-            The digest to report. None: the digest of the live cascade.
-        """
+        """Register a model: its prices, to count savings, and its sources."""
         costs, model = live.terms.decider.plan.costs, live.model if model is None else model
         self._models[model] = _Model(self._one, model, (costs[-1] - costs).tolist())
         for source in live.terms.bought:
@@ -101,17 +93,7 @@ class Metrics:
             self._one("emsco_breaker_open", source).set(0)
 
     def decided(self, decisions: Decisions, seconds: float, model: str = "") -> None:
-        """Count the decisions of one call.
-
-        Parameters
-        ----------
-        decisions : Decisions
-            The decisions.
-        seconds : float
-            The duration of the call.
-        model : str, default=""
-            The digest of the model.
-        """
+        """Count the decisions of one call."""
         n_rows = len(decisions)
         if not n_rows:
             return
@@ -220,32 +202,12 @@ class Metrics:
         series.inc(value - before if value >= before else value)
 
     def serve(self, port: int, host: str = "127.0.0.1", token: str | None = None) -> MetricsServer:
-        """Serve the metrics at http://host:port/metrics in a thread; `close` stops it.
-
-        Parameters
-        ----------
-        port : int
-            The port; 0 chooses a free one.
-        host : str, default="127.0.0.1"
-            The address.
-        token : str, default=None
-            The bearer token that Prometheus must send. None: no token is required.
-        """
+        """Serve the metrics at http://host:port/metrics in a thread; `close` stops it."""
         return MetricsServer(self.registry, port, host, token)
 
 
 class _Model:
-    """The series of one model.
-
-    Parameters
-    ----------
-    one : callable
-        Returns a series.
-    model : str
-        The digest of the model.
-    savings : list of float, default=()
-        The savings of a row that exits at each stage; empty if prices are unknown.
-    """
+    """The series of one model."""
 
     def __init__(self, one: Callable[..., Any], model: str, savings: Sequence[float] = ()) -> None:
         self._one, self._name, self._savings = one, model[:_DIGITS], savings

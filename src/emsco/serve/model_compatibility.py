@@ -13,13 +13,6 @@ from emsco.serve.settings import Settings
 class ModelTerms:
     """The properties of a model that clients rely on.
 
-    Parameters
-    ----------
-    labels : tuple
-        The labels of answers.
-    is_certified : bool
-        Whether the model has a valid certificate.
-
     Examples
     --------
     >>> from emsco.serve.settings import Settings
@@ -37,13 +30,7 @@ class ModelTerms:
     def check_after(
         self, before: ModelTerms, settings: Settings, *, who: str = "The new model"
     ) -> None:
-        """Refuse different labels, and the loss of a certificate unless that is allowed.
-
-        Raises
-        ------
-        ServiceError
-            If the model cannot replace the one before.
-        """
+        """Refuse different labels, and the loss of a certificate unless that is allowed."""
         if self.labels != before.labels:
             raise ServiceError(
                 f"{who} has the labels {quoted(self.labels)}, but the model in use has "

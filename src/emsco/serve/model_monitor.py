@@ -13,37 +13,14 @@ from emsco.core.decisions import Decisions
 from emsco.serve.audit_cohorts import Cohort, Cohorts
 from emsco.serve.cas_value import CasValue
 from emsco.serve.monitor_split import by_decisions, by_labels
-from emsco.serve.state.protocol import State
+from emsco.serve.state.base import State
 from emsco.serve.traffic_monitor import PendingDecisions, TrafficMonitor
 
 _MOST_ROWS = 1_000_000  # waiting while the state does not respond
 
 
 class ModelMonitor:
-    """The monitoring of one model.
-
-    Parameters
-    ----------
-    state : State
-        The state that the processes of the service share.
-    name : str
-        Its name there.
-    model : str
-        The digest of the model.
-    monitor : CertificateMonitor or None
-        A new monitor of its certificate.
-    length : float
-        The length of a cohort in seconds.
-    classes : sequence or None
-        Its classes.
-
-    Attributes
-    ----------
-    cohorts : CasValue of Cohorts
-        Its audited rows, and the monitor fed by labels.
-    traffic : CasValue of TrafficMonitor
-        All its rows, and the monitor fed by decisions.
-    """
+    """The monitoring of one model."""
 
     def __init__(
         self,

@@ -20,22 +20,7 @@ _BY_DECISIONS: dict[str, Any] = {"coverage": None, "cost": None, "exits": None}
 
 
 def monitor_of(certificate: Any, cascade: Any, *, alpha: float = 0.01) -> CertificateMonitor | None:
-    """Return the monitor of a cascade's certificate, for rows drawn by the service.
-
-    Parameters
-    ----------
-    certificate : Certificate or None
-        The certificate.
-    cascade : CascadeClassifier or CascadeSearchCV
-        The cascade in use.
-    alpha : float, default=0.01
-        The maximum probability of any alarm, ever, while the promises hold.
-
-    Returns
-    -------
-    CertificateMonitor or None
-        None: nothing is certified, or nothing of it can be watched.
-    """
+    """Return the monitor of a cascade's certificate, for rows drawn by the service."""
     if not isinstance(certificate, Certificate) or not certificate.certified:
         return None
     targets = certificate.targets

@@ -202,15 +202,7 @@ _EXPECTED = {
 
 
 def decide_examples(needed: dict[str, Any], known: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return example bodies for `POST /v1/decide` that work as they are.
-
-    Parameters
-    ----------
-    needed : dict of str to value
-        Values that source requests use and no source returns, so every client must send them.
-    known : dict of str to value
-        The values of one source.
-    """
+    """Return example bodies for `POST /v1/decide` that work as they are."""
     keys = ["a81f", "77c0"]
     one: dict[str, Any] = {"key": keys[0], "known": needed} if needed else {"key": keys[0]}
     many: dict[str, Any] = {"keys": keys}

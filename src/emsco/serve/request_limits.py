@@ -54,13 +54,6 @@ class TaskCancellation:
 class Queue:
     """Limits how many requests run and how many wait; any further request is refused at once.
 
-    Parameters
-    ----------
-    running : int
-        The maximum number of requests that run.
-    waiting : int
-        The maximum number of requests that wait.
-
     Examples
     --------
     >>> import asyncio
@@ -122,15 +115,7 @@ class Queue:
 
 
 class BodyReader:
-    """Reads request bodies, and refuses those that are too large, too slow or nested too deep.
-
-    Parameters
-    ----------
-    most : int
-        The maximum number of bytes.
-    seconds : float
-        The time limit for receiving a body.
-    """
+    """Reads request bodies, and refuses those that are too large, too slow or nested too deep."""
 
     def __init__(self, most: int, seconds: float) -> None:
         self._most, self._seconds = most, seconds
@@ -140,17 +125,7 @@ class BodyReader:
     async def read(
         self, headers: Mapping[bytes, bytes], receive: Receive, *, is_here: bool = False
     ) -> bytes:
-        """Read a JSON body, or raise a problem.
-
-        Parameters
-        ----------
-        headers : mapping of bytes to bytes
-            The headers of the request.
-        receive : async callable
-            ASGI's `receive`, which returns the next part.
-        is_here : bool, default=False
-            Whether the whole body has arrived, so that reading it needs no time limit.
-        """
+        """Read a JSON body, or raise a problem."""
         self._check(headers)
         if is_here:
             body: bytes = (await receive()).get("body", b"")

@@ -26,25 +26,14 @@ from emsco.serve.model_compatibility import ModelTerms
 from emsco.serve.service import Service
 from emsco.serve.settings import Settings
 from emsco.serve.state import State, open_state
-from emsco.serve.state.file_lock import alone
-from emsco.serve.state.state_url import state_file
+from emsco.serve.state.state_url import alone, state_file
 from emsco.serve.tracing import make_tracing
 
 _LAST_CALL = 1.0  # seconds in which open connections are told to close
 
 
 class Server(uvicorn.Server):
-    """A uvicorn server that can be drained and closes idle connections.
-
-    Parameters
-    ----------
-    config : uvicorn.Config
-        Its configuration.
-    service : Service
-        The service.
-    ready : callable
-        Called once the server answers requests.
-    """
+    """A uvicorn server that can be drained and closes idle connections."""
 
     def __init__(self, config: uvicorn.Config, service: Service, ready: Callable[[], None]) -> None:
         super().__init__(config)
@@ -121,26 +110,7 @@ async def serve(
     before: ModelTerms | None = None,
     taken: Callable[[ModelTerms], None] = lambda _: None,
 ) -> None:
-    """Serve until a signal ends it.
-
-    Parameters
-    ----------
-    settings : Settings
-        The settings of the service.
-    tokens : Tokens
-        The tokens to require.
-    sockets : list of socket
-        The sockets to listen on.
-    ready : callable
-        Called once requests are answered.
-    parent : int, default=None
-        A file descriptor that is closed when the parent process exits; this process then exits,
-        too.
-    before : ModelTerms, default=None
-        The terms of the model that other processes of the service use. None: there are none yet.
-    taken : callable, default=None
-        Called with the terms of the model in use, before `ready` and after each reload.
-    """
+    """Serve until a signal ends it."""
     async with _opened(settings) as state:
         with _starting():
             deployed, canary = await load_models(settings, state)

@@ -30,7 +30,7 @@ from emsco.serve.problem_json import RequestProblem, problem
 from emsco.serve.request_bodies import DecideBody, FeedbackBody
 from emsco.serve.request_limits import Queue
 from emsco.serve.settings import Settings
-from emsco.serve.state.protocol import DONE, OTHER, RUNNING, State
+from emsco.serve.state.base import DONE, OTHER, RUNNING, State
 from emsco.serve.state_key import state_key
 
 LEASE = 10.0  # seconds for which a request is claimed; the claim is renewed while it is decided
@@ -49,27 +49,7 @@ class _Running:
 
 
 class Service:
-    """Decides with a deployed model, once per id, within limits.
-
-    Parameters
-    ----------
-    settings : Settings
-        The settings of the service.
-    deployed : Deployment
-        The model.
-    state : State
-        The state that processes share and that outlives them.
-    canary : Canary, default=None
-        Another model, which decides some of the keys. None: no canary.
-    watch : Watch, default=None
-        Audits decisions and takes labels. None: no audit.
-    metrics : Metrics, default=None
-        Counts decisions and requests. None: no metrics.
-    tracing : Tracing, default=None
-        Creates spans for decisions. None: no spans.
-    witness : Witness, default=None
-        Detects that the state has lost its data. None: this is not checked.
-    """
+    """Decides with a deployed model, once per id, within limits."""
 
     def __init__(
         self,

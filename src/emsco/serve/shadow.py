@@ -29,18 +29,10 @@ from emsco.serve.settings import Settings
 
 
 class ShadowAnswer(NamedTuple):
-    """The answers of the final model, and the decisions that the cascade would have made.
+    """The answers of the final model, and the decisions that the cascade would have made."""
 
-    Parameters
-    ----------
-    answered : Decisions
-        The answers of the final model.
-    would_be : Decisions
-        The decisions that the cascade would have made. A row that failed is rejected here, too.
-    """
-
-    answered: Decisions
-    would_be: Decisions
+    answered: Decisions  # by the final model
+    would_be: Decisions  # by the cascade; a row that failed is rejected here, too
 
     @property
     def saved(self) -> NDArray[np.float64]:
@@ -56,13 +48,7 @@ class ShadowAnswer(NamedTuple):
 
 
 def all_at_once(decider: Decider) -> Decider:
-    """Return a decider that fetches all sources at once and lets the final model answer.
-
-    Raises
-    ------
-    ServiceError
-        If the cascade has no final model.
-    """
+    """Return a decider that fetches all sources at once and lets the final model answer."""
     if decider.final is None:
         raise ServiceError(
             "--shadow needs a model whose last stage is a final model, which answers while the "
@@ -79,21 +65,7 @@ def all_at_once(decider: Decider) -> Decider:
 
 
 class ShadowMode:
-    """Answers with a final model, and records what the cascade before it would have decided.
-
-    Parameters
-    ----------
-    decider : Decider
-        The cascade.
-    sources : Sources
-        How its sources are fetched.
-    settings : Settings
-        How it decides, and where it logs.
-    digest : str
-        The digest of the cascade.
-    accounts : Accounts, default=None
-        Counts spending.
-    """
+    """Answers with a final model, and records what the cascade before it would have decided."""
 
     def __init__(
         self,

@@ -17,25 +17,14 @@ from emsco.exceptions import SourcesError, StateError
 from emsco.live.source import long_secret
 from emsco.serve.cas_value import shared_secret
 from emsco.serve.events import WARNING, log_event
-from emsco.serve.state.protocol import State
+from emsco.serve.state.base import State
 
 VARIABLE = "EMSCO_STATE_KEY"
 _OWN, _CHECK = "key:own:", "key:check:"  # prefixes of the names of values in a state
 
 
 async def state_key(state: State) -> bytes:
-    """Return the secret of a state; create one if it has none.
-
-    Parameters
-    ----------
-    state : State
-        The state, open.
-
-    Raises
-    ------
-    StateError
-        If the state was created with another secret, or if this one is too short.
-    """
+    """Return the secret of a state; create one if it has none."""
     own, checked = f"{_OWN}{state.deployment}", f"{_CHECK}{state.deployment}"
     file, is_new = state.key_file, await state.get_value(checked) is None
     if os.environ.get(VARIABLE):

@@ -53,13 +53,7 @@ class PendingDecisions:
 
 
 class TrafficMonitor:
-    """The decisions of all processes of a deployment with a model.
-
-    Parameters
-    ----------
-    monitor : CertificateMonitor, default=None
-        The monitor fed by decisions (`monitor_split.by_decisions`). None: rows are only counted.
-    """
+    """The decisions of all processes of a deployment with a model."""
 
     def __init__(self, monitor: CertificateMonitor | None = None) -> None:
         self.monitor = monitor
@@ -79,19 +73,7 @@ class TrafficMonitor:
     def take(
         self, load: PendingDecisions, worker: str, number: int, rng: np.random.Generator
     ) -> tuple[Alarm, ...]:
-        """Count a batch unless it was counted before; return the alarms raised.
-
-        Parameters
-        ----------
-        load : PendingDecisions
-            The decisions.
-        worker : str
-            The process that made them.
-        number : int
-            The number of this batch of the process, from 1.
-        rng : Generator
-            Draws the exit stages of rows that failed.
-        """
+        """Count a batch unless it was counted before; return the alarms raised."""
         if self.taken.get(worker, 0) >= number:
             return ()
         self.taken.pop(worker, None)  # the most recent writer goes last

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from emsco.serve.state.protocol import (
+from emsco.serve.state.base import (
     AuditMark,
     Claim,
     Concern,
