@@ -18,9 +18,9 @@ from stores import POSTGRES, REDIS
 from emsco import Decisions
 from emsco.certify.monitor import CertificateMonitor
 from emsco.exceptions import MonitorError, StateError
-from emsco.serve.audit_draw import Audit
+from emsco.serve.audit_cohorts import Audit
 from emsco.serve.audit_watch import AuditWatch
-from emsco.serve.monitor_split import by_decisions, by_labels
+from emsco.serve.model_monitor import by_decisions, by_labels
 from emsco.serve.state import open_state
 
 DAY = 86_400.0

@@ -20,8 +20,8 @@ from emsco.live.decision_log import DecisionLog
 from emsco.serve.audit_watch import AuditWatch
 from emsco.serve.metrics import Metrics
 from emsco.serve.request_bodies import DecideBody
+from emsco.serve.shared_values import state_key
 from emsco.serve.state import open_state
-from emsco.serve.state_key import state_key
 
 SECRET = "a secret of the tests, long enough"
 

@@ -12,14 +12,12 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 
 from emsco.serve.bearer_tokens import DECIDE, FEEDBACK, Tokens, is_forwarded, is_loopback
-from emsco.serve.connection_timeouts import SCOPE
-from emsco.serve.decision_json import dumped
 from emsco.serve.events import ERROR, log_event, where
 from emsco.serve.openapi import description
 from emsco.serve.problem_json import MEDIA_TYPE, RequestProblem, problem
 from emsco.serve.request_bodies import BodyParser, DecideBody, FeedbackBody
-from emsco.serve.request_limits import BodyReader, ClientGone, TaskCancellation
-from emsco.serve.service import Service
+from emsco.serve.request_limits import SCOPE, BodyReader, ClientGone, TaskCancellation
+from emsco.serve.service import Service, dumped
 
 _JSON = "application/json"
 _DECIDE = "/v1/decide"

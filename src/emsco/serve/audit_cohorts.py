@@ -1,4 +1,8 @@
-"""Audited rows in cohorts: rows decided in the same period are counted together, once it is time.
+"""Audited rows: drawn at random, and counted in cohorts of the same period, once it is time.
+
+Whether a decision is drawn depends only on its id and a secret key, not on the row. So a decision
+that is repeated after a crash is drawn again if it was drawn before, all processes draw the same
+decisions, and a label of a decision that was never drawn is recognized without a query.
 
 Labels do not arrive evenly. A fraud is reported within days, while its absence is certain only
 after a month: among the labels so far, frauds are overrepresented. So labels are not counted as
@@ -11,6 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, astuple, dataclass, replace
+from hashlib import blake2b
 from itertools import groupby
 from math import floor
 from typing import Any
@@ -21,11 +26,68 @@ from numpy.typing import NDArray
 from emsco.certify.monitor import Alarm, CertificateMonitor
 from emsco.core.decisions import Decisions
 from emsco.exceptions import MonitorError
+from emsco.rows.row_hashes import finalise
 from emsco.serve.rejection_causes import is_failure
 from emsco.serve.state.base import AuditMark
 
 _FORMAT = 1
 _MOST_RECENT = 50  # cohorts that are reported individually
+_STEP = np.uint64(0x9E3779B97F4A7C15)  # of the counter that SplitMix64 mixes
+
+
+class Audit:
+    """Draws a random share of decisions by their ids.
+
+    An id consists of the id of a call, a hyphen and the number of the row in the call.
+
+    Examples
+    --------
+    >>> from emsco.serve.audit_cohorts import Audit
+    >>> audit = Audit(0.02, b"secret")
+    >>> drawn = audit.drawn([f"call-{row}" for row in range(10_000)])
+    >>> len(drawn)
+    223
+    >>> audit.is_drawn(f"call-{drawn[0]}"), audit.is_drawn("call-0")
+    (True, False)
+    """
+
+    def __init__(self, share: float, key: bytes) -> None:
+        if not 0 <= share <= 1:
+            raise MonitorError(f"`audit` must be between 0 and 1, got {share!r}.")
+        self.share = share
+        self._key = blake2b(key).digest()  # with it, one could choose ids that are not drawn
+        self._limit = round(share * 2**64)  # numbers below it are drawn
+
+    def is_drawn(self, id: str) -> bool:  # noqa: A002
+        """Return whether a decision is drawn."""
+        call, row = _parts(id)
+        return bool(self._draw(call, np.array([row], dtype=np.uint64)))
+
+    def drawn(self, ids: Sequence[str]) -> list[int]:
+        """Return the positions of the decisions of one call that are drawn."""
+        if not ids:
+            return []
+        call, first = _parts(ids[0])
+        if first or ids[-1] != f"{call}-{len(ids) - 1}":  # not the rows of a whole call
+            return [place for place, one in enumerate(ids) if self.is_drawn(one)]
+        return self._draw(call, np.arange(len(ids), dtype=np.uint64))
+
+    def _draw(self, call: str, rows: NDArray[np.uint64]) -> list[int]:
+        if not self._limit:
+            return []
+        found = blake2b(call.encode("utf-8", "surrogatepass"), key=self._key, digest_size=8)
+        start = np.uint64(int.from_bytes(found.digest(), "little"))
+        numbers = finalise(rows * _STEP + start)
+        places: list[int] = np.flatnonzero(numbers <= np.uint64(self._limit - 1)).tolist()
+        return places
+
+
+def _parts(id: str) -> tuple[str, int]:  # noqa: A002
+    """Split the id of a decision into the id of its call and its row number."""
+    call, _, row = id.rpartition("-")
+    if call and len(row) < 16 and row.isascii() and row.isdigit():
+        return call, int(row)
+    return id, 0
 
 
 @dataclass(frozen=True)

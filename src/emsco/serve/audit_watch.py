@@ -21,10 +21,10 @@ import numpy as np
 from emsco.certify.monitor import Alarm, CertificateMonitor
 from emsco.core.decisions import Decisions, kind_of
 from emsco.exceptions import MonitorError
-from emsco.serve.audit_draw import Audit
-from emsco.serve.cas_value import shared_secret
+from emsco.serve.audit_cohorts import Audit
 from emsco.serve.events import WARNING, log_event, where
 from emsco.serve.model_monitor import ModelMonitor
+from emsco.serve.shared_values import shared_secret
 from emsco.serve.state.base import AuditMark, State
 
 Label: TypeAlias = str | int | float | bool

@@ -21,10 +21,10 @@ from emsco.exceptions import ServiceError, quoted
 from emsco.io import load
 from emsco.live import Sources
 from emsco.live.fetch_result import Key, key_text
-from emsco.serve.cas_value import shared_secret
 from emsco.serve.deployment import Deployment, cascade_of
 from emsco.serve.events import WARNING, log_event, now_text, where
 from emsco.serve.settings import Settings
+from emsco.serve.shared_values import shared_secret
 from emsco.serve.state.base import State
 
 T = TypeVar("T")

@@ -24,7 +24,7 @@ from emsco.live.source import APART
 from emsco.rows.column_reader import ColumnReader
 from emsco.serve.events import WARNING, log_event, tell_loss
 from emsco.serve.model_compatibility import ModelTerms
-from emsco.serve.monitor_split import monitor_of
+from emsco.serve.model_monitor import monitor_of
 from emsco.serve.problem_json import RequestProblem
 from emsco.serve.settings import Settings
 from emsco.serve.shadow import ShadowMode

@@ -16,13 +16,13 @@ from emsco.serve.app import make_app
 from emsco.serve.audit_watch import AuditWatch
 from emsco.serve.bearer_tokens import METRICS, Tokens
 from emsco.serve.canary import load_models
-from emsco.serve.connection_timeouts import Connection
 from emsco.serve.deployment import Deployment
 from emsco.serve.events import log_event
 from emsco.serve.incarnation import witness_of
 from emsco.serve.metrics import Metrics
 from emsco.serve.metrics_server import MetricsServer
 from emsco.serve.model_compatibility import ModelTerms
+from emsco.serve.request_limits import Connection
 from emsco.serve.service import Service
 from emsco.serve.settings import Settings
 from emsco.serve.state import State, open_state

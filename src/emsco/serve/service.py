@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 
 from emsco.exceptions import (
     EmscoError,
@@ -22,7 +22,6 @@ from emsco.exceptions import (
 from emsco.live.decision_log import held_back
 from emsco.serve.active_models import Models, no_state
 from emsco.serve.canary import Canary, load_models
-from emsco.serve.decision_json import dumped
 from emsco.serve.deployment import Deployment, tell_sources
 from emsco.serve.events import ERROR, log_event, now_text, where
 from emsco.serve.incarnation import Witness
@@ -30,8 +29,8 @@ from emsco.serve.problem_json import RequestProblem, problem
 from emsco.serve.request_bodies import DecideBody, FeedbackBody
 from emsco.serve.request_limits import Queue
 from emsco.serve.settings import Settings
+from emsco.serve.shared_values import state_key
 from emsco.serve.state.base import DONE, OTHER, RUNNING, State
-from emsco.serve.state_key import state_key
 
 LEASE = 10.0  # seconds for which a request is claimed; the claim is renewed while it is decided
 _POLL = 0.25  # seconds between checks for sources that fail in other processes
@@ -373,3 +372,13 @@ async def _end(tasks: Sequence[asyncio.Task[Any]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def dumped(answer: Any) -> bytes:
+    """Serialize an answer as JSON."""
+    return to_json(answer, inf_nan_mode="null", fallback=_plain)
+
+
+def _plain(value: Any) -> Any:
+    item = getattr(value, "item", None)  # of numpy
+    return str(value) if item is None else item()
