@@ -165,11 +165,6 @@ class Cohorts:
         self.total = Cohort()
         self.recent: tuple[Cohort, ...] = ()
 
-    @property
-    def alarms(self) -> tuple[Alarm, ...]:
-        """The alarms raised by labels."""
-        return () if self.monitor is None else self.monitor.alarms
-
     def closes(self, before: float) -> float:
         """Return the end of the last cohort that ended before a time."""
         return max(floor(before / self.length) * self.length, self.closed)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -19,12 +18,13 @@ from emsco.certify import Certificate
 from emsco.certify.monitor import Alarm, CertificateMonitor
 from emsco.core.decisions import Decisions
 from emsco.exceptions import MonitorError, MonitorWarning
-from emsco.serve.audit_cohorts import Cohort, Cohorts
+from emsco.serve.audit_cohorts import Cohorts
 from emsco.serve.shared_values import CasValue
 from emsco.serve.state.base import State
 from emsco.serve.traffic_monitor import PendingDecisions, TrafficMonitor
 
 _MOST_ROWS = 1_000_000  # waiting while the state does not respond
+_ALPHA = 0.01  # the maximum probability of any alarm, ever, while the promises hold
 _BY_LABELS = {"accuracy": None, "agreement": None, "max_missed": ()}
 _BY_DECISIONS: dict[str, Any] = {"coverage": None, "cost": None, "exits": None}
 
@@ -74,31 +74,9 @@ class ModelMonitor:
         return tuple(alarm for monitor in self.monitors for alarm in monitor.alarms)
 
     @property
-    def not_watched(self) -> dict[str, str]:
-        """The reasons why promises are not watched, by name."""
-        return {what: why for one in self.monitors for what, why in one.not_watched.items()}
-
-    @property
     def evidence(self) -> dict[str, float]:
         """The evidence against each promise."""
         return {what: found for one in self.monitors for what, found in one.evidence.items()}
-
-    def summary(self) -> dict[str, Any]:
-        """Return all of this as JSON data."""
-        cohorts, traffic = self.cohorts.value, self.traffic.value
-        return {
-            "alarms": [asdict(alarm) for alarm in self.alarms],
-            "evidence": self.evidence,
-            "not_watched": self.not_watched,
-            "decided": {
-                "rows": traffic.rows,
-                "accepted": traffic.accepted,
-                "rejected": traffic.rejected,
-                "failed": traffic.failed,
-            },
-            "audited": _cohort_fields(cohorts.total),
-            "cohorts": [_cohort_fields(cohort) for cohort in cohorts.recent],
-        }
 
     def note(self, decisions: Decisions) -> bool:
         """Record decisions; return False if too many are waiting to be counted."""
@@ -131,16 +109,11 @@ class ModelMonitor:
         return await self.cohorts.change(lambda cohorts: cohorts.close(rows, until))
 
 
-def _cohort_fields(cohort: Cohort) -> dict[str, Any]:
-    return asdict(cohort) | {
-        "unlabelled": cohort.unlabelled,
-        "accuracy": cohort.accuracy,
-        "accuracy_at_worst": cohort.accuracy_at_worst,
-    }
+def monitor_of(certificate: Any, cascade: Any) -> CertificateMonitor | None:
+    """Return the monitor of a cascade's certificate, for rows drawn by the service.
 
-
-def monitor_of(certificate: Any, cascade: Any, *, alpha: float = 0.01) -> CertificateMonitor | None:
-    """Return the monitor of a cascade's certificate, for rows drawn by the service."""
+    None: nothing is certified, or nothing of it can be watched.
+    """
     if not isinstance(certificate, Certificate) or not certificate.certified:
         return None
     targets = certificate.targets
@@ -151,7 +124,7 @@ def monitor_of(certificate: Any, cascade: Any, *, alpha: float = 0.01) -> Certif
         # Promises that cannot be watched are reported by `not_watched`.
         warnings.simplefilter("ignore", MonitorWarning)
         try:
-            return CertificateMonitor.of(certificate, cascade, alpha=alpha, **drawn)
+            return CertificateMonitor.of(certificate, cascade, alpha=_ALPHA, **drawn)
         except MonitorError:
             return None
 

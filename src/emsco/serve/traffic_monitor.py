@@ -60,16 +60,6 @@ class TrafficMonitor:
         self.rows = self.accepted = self.failed = 0
         self.taken: dict[str, int] = {}  # the number of the last batch of each process
 
-    @property
-    def rejected(self) -> int:
-        """Rows that the cascade rejected."""
-        return self.rows - self.accepted - self.failed
-
-    @property
-    def alarms(self) -> tuple[Alarm, ...]:
-        """The alarms raised by decisions."""
-        return () if self.monitor is None else self.monitor.alarms
-
     def take(
         self, load: PendingDecisions, worker: str, number: int, rng: np.random.Generator
     ) -> tuple[Alarm, ...]:

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode
 
 from emsco.exceptions import StateError
+from emsco.serve.settings import POSTGRES, REDIS
 
 if TYPE_CHECKING:
     from emsco.serve.state.base import State
 
-REDIS = ("redis", "rediss", "unix")
-POSTGRES = ("postgresql", "postgres", "postgresql+asyncpg")
 SQLITE = ("sqlite", "sqlite+aiosqlite")
 
 _TIMEOUT = 5.0  # seconds
