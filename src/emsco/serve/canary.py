@@ -11,7 +11,7 @@ import asyncio
 import hmac
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -129,28 +129,23 @@ async def load_models(
 
     On a reload (`again`), a canary whose file is gone has ended.
     """
-    if settings.canary is None:
-        return await Deployment.load(settings, state), None
-    if again and not settings.canary.exists():
+    is_gone = again and settings.canary is not None and not settings.canary.exists()
+    if is_gone:
         log_event("canary", text=f"{settings.canary} was removed, so the canary has ended.")
+    if settings.canary is None or is_gone:
         return await Deployment.load(settings, state), None
     sources = await asyncio.to_thread(Sources.from_toml, settings.sources)
     files = (settings.model, settings.canary)
     models = [await asyncio.to_thread(load, file, trusted=settings.trust) for file in files]
     known = [set(cascade_of(model).decider_.costs.names) for model in models]
-    own, others = _own(sources, *known), _own(sources, *reversed(known))
-    deployed = await Deployment.make(models[0], own, settings, state)
-    try:
+    async with AsyncExitStack() as refused:  # closes what was loaded before
+        own, others = _own(sources, *known), _own(sources, *reversed(known))
+        deployed = await Deployment.make(models[0], own, settings, state)
+        refused.push_async_callback(deployed.close)
         other = await Deployment.make(models[1], others, settings, state)
-    except BaseException:
-        await deployed.close()
-        raise
-    try:
+        refused.push_async_callback(other.close)
         canary = await make_canary(other, deployed, settings, state)
-    except BaseException:
-        with suppress(Exception):
-            await asyncio.gather(deployed.close(), other.close())
-        raise
+        refused.pop_all()
     if canary is None:
         await other.close()
     return deployed, canary

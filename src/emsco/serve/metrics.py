@@ -21,7 +21,6 @@ from emsco.live.decision_log import DECISIONS, LABELS, DecisionLog
 from emsco.live.purchases import FETCHED
 from emsco.serve.audit_watch import OUTCOMES, AuditWatch
 from emsco.serve.incarnation import Witness
-from emsco.serve.metrics_server import MetricsServer
 from emsco.serve.rejection_causes import FAILURES, is_failure
 from emsco.serve.shadow import ShadowAnswer
 
@@ -201,13 +200,9 @@ class Metrics:
         series = self._one(name, label) if label else self._one(name)
         series.inc(value - before if value >= before else value)
 
-    def serve(self, port: int, host: str = "127.0.0.1", token: str | None = None) -> MetricsServer:
-        """Serve the metrics at http://host:port/metrics in a thread; `close` stops it."""
-        return MetricsServer(self.registry, port, host, token)
-
 
 class _Model:
-    """The series of one model."""
+    """The series of one model, and what a row saves that exits at each stage, if that is known."""
 
     def __init__(self, one: Callable[..., Any], model: str, savings: Sequence[float] = ()) -> None:
         self._one, self._name, self._savings = one, model[:_DIGITS], savings

@@ -17,7 +17,7 @@ from emsco.serve.audit_watch import AuditWatch
 from emsco.serve.bearer_tokens import METRICS, Tokens
 from emsco.serve.canary import load_models
 from emsco.serve.deployment import Deployment
-from emsco.serve.events import log_event
+from emsco.serve.events import ERROR, log_event, where
 from emsco.serve.incarnation import witness_of
 from emsco.serve.metrics import Metrics
 from emsco.serve.metrics_server import MetricsServer
@@ -106,11 +106,15 @@ async def serve(
     sockets: list[socket.socket],
     *,
     ready: Callable[[], None],
-    parent: int | None = None,
-    before: ModelTerms | None = None,
-    taken: Callable[[ModelTerms], None] = lambda _: None,
+    taken: Callable[[ModelTerms], None],
+    parent: int | None,
+    before: ModelTerms | None,
 ) -> None:
-    """Serve until a signal ends it."""
+    """Serve until a signal ends it, or until the parent process closes its file descriptor.
+
+    `ready` is called once requests are answered, `taken` with the terms of the model in use, before
+    `ready` and after each reload. `before` are the terms of the model that other processes use.
+    """
     async with _opened(settings) as state:
         with _starting():
             deployed, canary = await load_models(settings, state)
@@ -183,9 +187,9 @@ def make_metrics(settings: Settings, tokens: Tokens) -> tuple[Metrics | None, Me
     metrics = Metrics()
     if settings.workers > 1:
         return metrics, None
-    token = tokens.by_use.get(METRICS)
-    exporter = metrics.serve(settings.metrics_port, settings.metrics_host, token)
-    log_event("metrics", host=settings.metrics_host, port=exporter.port)
+    token, host = tokens.by_use.get(METRICS), settings.metrics_host
+    exporter = MetricsServer(metrics.registry, settings.metrics_port, host, token)
+    log_event("metrics", host=host, port=exporter.port)
     return metrics, exporter
 
 
@@ -207,17 +211,25 @@ def _signals(
     """Drain on SIGTERM and SIGINT, or when the parent has exited; reload on SIGHUP."""
     loop = asyncio.get_running_loop()
 
-    async def load() -> None:
-        # `set_aside` is not called again: scanning all objects would block every request, and a
-        # model and its cascade are few objects.
-        if await service.reload():
-            taken(service.deployed.standing)
+    wanted = asyncio.Event()  # a reload; those asked for during another are one
 
-    reload = _Again(load)
+    async def reload() -> None:
+        while True:
+            await wanted.wait()
+            wanted.clear()
+            # `set_aside` is not called again: scanning all objects would block every request, and
+            # a model and its cascade are few objects.
+            try:
+                if await service.reload():
+                    taken(service.deployed.standing)
+            except Exception as error:
+                log_event("unexpected", ERROR, error=where(error))
+
+    reloading = asyncio.ensure_future(reload())
     handlers: dict[signal.Signals, Callable[[], None]] = {
         signal.SIGTERM: server.drain,
         signal.SIGINT: server.drain,
-        signal.SIGHUP: reload.wanted,
+        signal.SIGHUP: wanted.set,
     }
     for name, handler in handlers.items():
         loop.add_signal_handler(name, handler)
@@ -230,29 +242,4 @@ def _signals(
             loop.remove_reader(parent)
         for name in handlers:
             loop.remove_signal_handler(name)
-        reload.stop()
-
-
-class _Again:
-    """Runs a task, and once more if it was requested any number of times meanwhile."""
-
-    def __init__(self, work: Callable[[], Any]) -> None:
-        self._work = work
-        self._is_wanted = False
-        self._task: asyncio.Task[None] | None = None
-
-    def wanted(self) -> None:
-        """Run the task, or run it again."""
-        self._is_wanted = True
-        if self._task is None or self._task.done():
-            self._task = asyncio.ensure_future(self._run())
-
-    async def _run(self) -> None:
-        while self._is_wanted:
-            self._is_wanted = False
-            await self._work()
-
-    def stop(self) -> None:
-        """Cancel the task."""
-        if self._task is not None:
-            self._task.cancel()
+        reloading.cancel()

@@ -15,7 +15,6 @@ from pydantic_core import from_json, to_json
 from emsco.exceptions import (
     EmscoError,
     LateStateError,
-    MonitorError,
     ServiceError,
     StateError,
 )
@@ -263,9 +262,6 @@ class Service:
             return result  # agreement is watched, and the answers of the final model are known
         try:
             await self.watch.feedback(labels)
-        except MonitorError as error:
-            expected = str(error).partition(", got ")[0]  # without the label that was sent
-            raise RequestProblem(422, "labels", f"{expected}.") from None
         except StateError as error:
             raise no_state(error) from None
         return result
