@@ -11,6 +11,7 @@ from typing import Any
 from emsco.certify.monitor import Alarm
 from emsco.core.decisions import ACCEPTED, Decisions
 from emsco.exceptions import LateStateError, SourcesError, StateError
+from emsco.live.decision_log import HeldWrites
 from emsco.serve.canary import Canary, keep_looking, split, together
 from emsco.serve.deployment import Deployment
 from emsco.serve.events import WARNING, log_event, where
@@ -92,17 +93,25 @@ class Models:
         self.deployed.check_known(names, None if self.canary is None else self.canary.deployed)
 
     async def decide(
-        self, name: str, body: DecideBody, keys: list[Any], known: dict[str, list[Any]] | None
+        self,
+        name: str,
+        body: DecideBody,
+        keys: list[Any],
+        known: dict[str, list[Any]] | None,
+        held: HeldWrites | None = None,
     ) -> tuple[dict[str, Any], Callable[[], None]]:
-        """Decide rows; return the answer and a callback that counts it once it is final."""
+        """Decide rows; return the answer and a callback that counts it once it is final.
+
+        `held` receives what writes the log, which is then not written yet.
+        """
         canary = self.canary
         if canary is None:
             deployed = self.deployed
-            rows, count = await self._decided_by(deployed, name, None, body, keys, known)
+            rows, count = await self._decided_by(deployed, name, None, body, keys, known, held)
             return {"id": name, "model": deployed.digest, "decisions": rows}, count
         parts = split(keys, known, self.deployed, canary)
         work = [
-            self._decided_by(part.deployed, name, part.places, body, part.keys, part.known)
+            self._decided_by(part.deployed, name, part.places, body, part.keys, part.known, held)
             for part in parts
         ]
         found = await together(work)
@@ -127,6 +136,7 @@ class Models:
         body: DecideBody,
         keys: list[Any],
         known: dict[str, list[Any]] | None,
+        held: HeldWrites | None,
     ) -> tuple[list[dict[str, Any]], Callable[[], None]]:
         """Decide rows with one model; `places` are their positions in the request, None: all."""
         begin = time.perf_counter()
@@ -137,9 +147,13 @@ class Models:
         token = asking.set(RequestContext(name, body.tenant)) if deployed.is_counted else None
         try:
             if deployed.shadow is None:
-                decisions = await deployed.live.decide(keys, known, call=call, factors=body.factors)
+                decisions = await deployed.live.decide(
+                    keys, known, call=call, factors=body.factors, held=held
+                )
             else:
-                shadowed = await deployed.shadow.decide(keys, known, call, factors=body.factors)
+                shadowed = await deployed.shadow.decide(
+                    keys, known, call, factors=body.factors, held=held
+                )
                 decisions = shadowed.answered
         except SourcesError as error:
             raise RequestProblem(422, "known", str(error)) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hmac
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -18,7 +18,7 @@ from emsco.exceptions import (
     ServiceError,
     StateError,
 )
-from emsco.live.decision_log import held_back
+from emsco.live.decision_log import HeldWrites
 from emsco.serve.active_models import Models, no_state
 from emsco.serve.canary import Canary, load_models
 from emsco.serve.deployment import Deployment, tell_sources
@@ -224,10 +224,9 @@ class Service:
         self, name: str, body: DecideBody, keys: list[Any], known: dict[str, list[Any]] | None
     ) -> dict[str, Any]:
         # A decision that is repeated after a crash must not be logged twice.
-        held: list[Callable[[], Awaitable[bool]]] = []
-        held_back.set(held)  # for this task alone
+        held: HeldWrites = []
         try:
-            answer, count = await self.models.decide(name, body, keys, known)
+            answer, count = await self.models.decide(name, body, keys, known, held)
             text = dumped(answer).decode()
             stored = await self.state.answer(name, text)
         except BaseException:

@@ -22,7 +22,7 @@ from emsco.core.decisions import ACCEPTED, INVALID_VALUE, Decisions, reason_for
 from emsco.exceptions import ServiceError
 from emsco.live import LiveCascade, Sources
 from emsco.live.accounts import Accounts
-from emsco.live.decision_log import NO_LOG, DecisionLog
+from emsco.live.decision_log import NO_LOG, DecisionLog, HeldWrites
 from emsco.live.fetch_result import Key
 from emsco.live.receipt import Receipt
 from emsco.live.typed_columns import to_column
@@ -97,8 +97,9 @@ class ShadowMode:
         ]
 
     async def decide(
-        self, keys: Sequence[Key], known: Any, call: str | Sequence[str], *, factors: bool = False
-    ) -> ShadowAnswer:
+        self, keys: Sequence[Key], known: Any, call: str | Sequence[str], *,
+        factors: bool = False, held: HeldWrites | None = None,
+    ) -> ShadowAnswer:  # fmt: skip
         """Answer with the final model, and record what the cascade would have decided."""
         values: list[dict[str, Any]] = []
         async with self.log.room(len(keys)) as is_there:
@@ -109,7 +110,8 @@ class ShadowMode:
             shadowed = ShadowAnswer(answered, self._would_be(answered, values, set(known or ())))
             if refused:
                 return shadowed
-            is_logged = await self.log.write(answered, values, self._entries(shadowed, values))
+            entries = self._entries(shadowed, values)
+            is_logged = await self.log.write(answered, values, entries, held=held)
         if not is_logged and self.log.rejects:
             return shadowed._replace(answered=answered.rejected(NO_LOG))
         return shadowed
