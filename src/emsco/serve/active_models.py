@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, NamedTuple
 
 from emsco.certify.monitor import Alarm
 from emsco.core.decisions import ACCEPTED, Decisions
 from emsco.exceptions import LateStateError, SourcesError, StateError
 from emsco.live.decision_log import HeldWrites
-from emsco.serve.canary import Canary, keep_looking, split, together
+from emsco.serve.canary import Canary, ModelRows, keep_looking, split, together
 from emsco.serve.deployment import Deployment
 from emsco.serve.events import WARNING, log_event, where
 from emsco.serve.model_monitor import by_rows
@@ -21,6 +21,22 @@ from emsco.serve.rejection_causes import is_passing, sent_invalid
 from emsco.serve.request_bodies import DecideBody
 from emsco.serve.shadow import ShadowAnswer
 from emsco.serve.state.base import RequestContext, asking
+
+
+class DecidedRows(NamedTuple):
+    """The rows of a request that one model has decided."""
+
+    part: ModelRows
+    ids: list[str]
+    decisions: Decisions
+    shadowed: ShadowAnswer | None
+    rows: list[dict[str, Any]]  # as JSON data
+    seconds: float
+
+    @property
+    def model(self) -> str:
+        """The digest of the model."""
+        return self.part.deployed.digest
 
 
 class Models:
@@ -99,61 +115,41 @@ class Models:
         keys: list[Any],
         known: dict[str, list[Any]] | None,
         held: HeldWrites | None = None,
-    ) -> tuple[dict[str, Any], Callable[[], None]]:
-        """Decide rows; return the answer and a callback that counts it once it is final.
+    ) -> tuple[dict[str, Any], list[DecidedRows]]:
+        """Decide rows; return the answer, and what `count` takes once the answer is final.
 
         `held` receives what writes the log, which is then not written yet.
         """
         canary = self.canary
-        if canary is None:
-            deployed = self.deployed
-            rows, count = await self._decided_by(deployed, name, None, body, keys, known, held)
-            return {"id": name, "model": deployed.digest, "decisions": rows}, count
         parts = split(keys, known, self.deployed, canary)
-        work = [
-            self._decided_by(part.deployed, name, part.places, body, part.keys, part.known, held)
-            for part in parts
-        ]
-        found = await together(work)
-        by_place: dict[int, dict[str, Any]] = {}
-        for part, (rows, _) in zip(parts, found, strict=True):
-            of = {"model": part.deployed.digest}
-            by_place |= {place: row | of for place, row in zip(part.places, rows, strict=True)}
-        model = parts[0].deployed.digest if len(parts) == 1 else None
-
-        def count_all() -> None:
-            for _, count in found:
-                count()
-
+        found = await together([self._decide(part, name, body, held) for part in parts])
+        if canary is None:
+            return {"id": name, "model": found[0].model, "decisions": found[0].rows}, found
+        by_place = {
+            place: row | {"model": one.model}
+            for one in found
+            for place, row in zip(one.part.places, one.rows, strict=True)
+        }
         in_order = [by_place[place] for place in range(len(keys))]
-        return {"id": name, "model": model, "decisions": in_order}, count_all
+        model = found[0].model if len(found) == 1 else None
+        return {"id": name, "model": model, "decisions": in_order}, found
 
-    async def _decided_by(
-        self,
-        deployed: Deployment,
-        name: str,
-        places: Sequence[int] | None,
-        body: DecideBody,
-        keys: list[Any],
-        known: dict[str, list[Any]] | None,
-        held: HeldWrites | None,
-    ) -> tuple[list[dict[str, Any]], Callable[[], None]]:
-        """Decide rows with one model; `places` are their positions in the request, None: all."""
+    async def _decide(
+        self, part: ModelRows, name: str, body: DecideBody, held: HeldWrites | None
+    ) -> DecidedRows:
+        """Decide rows with one model."""
         begin = time.perf_counter()
-        ids = [f"{name}-{place}" for place in (range(len(keys)) if places is None else places)]
-        call = name if places is None else ids
+        deployed, keys, known = part.deployed, part.keys, part.known
+        ids = [f"{name}-{place}" for place in part.places]
+        options: dict[str, Any] = {"call": ids, "factors": body.factors, "held": held}
         shadowed = None
         deployed.begin()
         token = asking.set(RequestContext(name, body.tenant)) if deployed.is_counted else None
         try:
             if deployed.shadow is None:
-                decisions = await deployed.live.decide(
-                    keys, known, call=call, factors=body.factors, held=held
-                )
+                decisions = await deployed.live.decide(keys, known, **options)
             else:
-                shadowed = await deployed.shadow.decide(
-                    keys, known, call, factors=body.factors, held=held
-                )
+                shadowed = await deployed.shadow.decide(keys, known, **options)
                 decisions = shadowed.answered
         except SourcesError as error:
             raise RequestProblem(422, "known", str(error)) from None
@@ -164,36 +160,24 @@ class Models:
                 asking.reset(token)
             deployed.end()
         rows = decision_rows(ids, decisions, receipt=body.receipt)
-        seconds = time.perf_counter() - begin
+        return DecidedRows(part, ids, decisions, shadowed, rows, time.perf_counter() - begin)
 
-        def count() -> None:
-            self._count(ids, decisions, seconds, deployed, shadowed, known or ())
-
-        return rows, count
-
-    def _count(
-        self,
-        ids: Sequence[str],
-        decisions: Decisions,
-        seconds: float,
-        deployed: Deployment,
-        shadowed: ShadowAnswer | None,
-        known: Collection[str],
-    ) -> None:
+    def count(self, found: Iterable[DecidedRows]) -> None:
         """Report to watch, metrics and tracing; in shadow, watch what the cascade would decide."""
-        model = deployed.digest
-        if self.watch is not None:
-            watched = decisions if shadowed is None else shadowed.would_be
-            answers = None if shadowed is None else decisions.label.tolist()
-            left_out = sent_invalid(watched, known, deployed.needs)
-            self.watch.decided(watched, ids, model, answers, left_out=left_out)
-        if self.metrics is not None:
-            self.metrics.decided(decisions, seconds, model)
-            if shadowed is not None:
-                self.metrics.shadowed(shadowed, model)
-        if self.tracing is not None:
-            now = time.time()
-            self.tracing.decided(decisions, now - seconds, now, model)
+        for part, ids, decisions, shadowed, _, seconds in found:
+            model = part.deployed.digest
+            if self.watch is not None:
+                watched = decisions if shadowed is None else shadowed.would_be
+                answers = None if shadowed is None else decisions.label.tolist()
+                left_out = sent_invalid(watched, part.known or (), part.deployed.needs)
+                self.watch.decided(watched, ids, model, answers, left_out=left_out)
+            if self.metrics is not None:
+                self.metrics.decided(decisions, seconds, model)
+                if shadowed is not None:
+                    self.metrics.shadowed(shadowed, model)
+            if self.tracing is not None:
+                now = time.time()
+                self.tracing.decided(decisions, now - seconds, now, model)
 
 
 def decision_rows(

@@ -199,18 +199,21 @@ class ModelRows(NamedTuple):
     """The rows of a request that one model decides."""
 
     deployed: Deployment
-    places: list[int]  # positions of the rows in the request
+    places: Sequence[int]  # positions of the rows in the request
     keys: list[Any]
     known: dict[str, list[Any]] | None
 
 
 def split(
-    keys: list[Any], known: dict[str, list[Any]] | None, deployed: Deployment, canary: Canary
+    keys: list[Any],
+    known: dict[str, list[Any]] | None,
+    deployed: Deployment,
+    canary: Canary | None,
 ) -> list[ModelRows]:
     """Split the rows of a request by the model that decides them."""
-    drawn = canary.drawn(keys)
-    if not drawn:
-        return [ModelRows(deployed, list(range(len(keys))), keys, known)]
+    drawn = [] if canary is None else canary.drawn(keys)
+    if canary is None or not drawn:
+        return [ModelRows(deployed, range(len(keys)), keys, known)]
     if len(drawn) == len(keys):
         return [ModelRows(canary.deployed, drawn, keys, known)]
     others = sorted(set(range(len(keys))) - set(drawn))

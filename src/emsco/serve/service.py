@@ -132,8 +132,8 @@ class Service:
         keys, known = self._rows(body)
         if body.id is None:
             async with self.queue:
-                answer, count = await self.models.decide(secrets.token_hex(16), body, keys, known)
-            count()
+                answer, found = await self.models.decide(secrets.token_hex(16), body, keys, known)
+            self.models.count(found)
             return answer
         digest = hmac.digest(self._key, body.digest.encode(), "sha256").hex()
         running = self._running.get(body.id)
@@ -226,7 +226,7 @@ class Service:
         # A decision that is repeated after a crash must not be logged twice.
         held: HeldWrites = []
         try:
-            answer, count = await self.models.decide(name, body, keys, known, held)
+            answer, found = await self.models.decide(name, body, keys, known, held)
             text = dumped(answer).decode()
             stored = await self.state.answer(name, text)
         except BaseException:
@@ -236,7 +236,7 @@ class Service:
         if stored != text:  # another process has answered it in the meantime
             other: dict[str, Any] = from_json(stored)
             return other
-        count()
+        self.models.count(found)
         for write in held:
             await write()
         return answer
