@@ -18,7 +18,7 @@ from emsco.serve.events import WARNING, log_event, where
 from emsco.serve.model_monitor import by_rows
 from emsco.serve.problem_json import RequestProblem, problem
 from emsco.serve.rejection_causes import is_passing, sent_invalid
-from emsco.serve.request_bodies import DecideBody
+from emsco.serve.request_bodies import DecideRequest
 from emsco.serve.shadow import ShadowAnswer
 from emsco.serve.state.base import RequestContext, asking
 
@@ -109,42 +109,37 @@ class Models:
         self.deployed.check_known(names, None if self.canary is None else self.canary.deployed)
 
     async def decide(
-        self,
-        name: str,
-        body: DecideBody,
-        keys: list[Any],
-        known: dict[str, list[Any]] | None,
-        held: HeldWrites | None = None,
+        self, request: DecideRequest, held: HeldWrites | None = None
     ) -> tuple[dict[str, Any], list[DecidedRows]]:
         """Decide rows; return the answer, and what `count` takes once the answer is final.
 
         `held` receives what writes the log, which is then not written yet.
         """
         canary = self.canary
-        parts = split(keys, known, self.deployed, canary)
-        found = await together([self._decide(part, name, body, held) for part in parts])
+        parts = split(request, self.deployed, canary)
+        found = await together([self._decide(part, request, held) for part in parts])
         if canary is None:
-            return {"id": name, "model": found[0].model, "decisions": found[0].rows}, found
+            return {"id": request.id, "model": found[0].model, "decisions": found[0].rows}, found
         by_place = {
             place: row | {"model": one.model}
             for one in found
             for place, row in zip(one.part.places, one.rows, strict=True)
         }
-        in_order = [by_place[place] for place in range(len(keys))]
+        in_order = [by_place[place] for place in range(len(request.keys))]
         model = found[0].model if len(found) == 1 else None
-        return {"id": name, "model": model, "decisions": in_order}, found
+        return {"id": request.id, "model": model, "decisions": in_order}, found
 
     async def _decide(
-        self, part: ModelRows, name: str, body: DecideBody, held: HeldWrites | None
+        self, part: ModelRows, request: DecideRequest, held: HeldWrites | None
     ) -> DecidedRows:
         """Decide rows with one model."""
         begin = time.perf_counter()
-        deployed, keys, known = part.deployed, part.keys, part.known
-        ids = [f"{name}-{place}" for place in part.places]
+        deployed, keys, known, body = part.deployed, part.keys, part.known, request.body
+        ids = [f"{request.id}-{place}" for place in part.places]
         options: dict[str, Any] = {"call": ids, "factors": body.factors, "held": held}
         shadowed = None
         deployed.begin()
-        token = asking.set(RequestContext(name, body.tenant)) if deployed.is_counted else None
+        token = asking.set(RequestContext(request.id, body.tenant)) if deployed.is_counted else None
         try:
             if deployed.shadow is None:
                 decisions = await deployed.live.decide(keys, known, **options)

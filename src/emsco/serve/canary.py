@@ -23,6 +23,7 @@ from emsco.live import Sources
 from emsco.live.fetch_result import Key, key_text
 from emsco.serve.deployment import Deployment, cascade_of
 from emsco.serve.events import WARNING, log_event, now_text, where
+from emsco.serve.request_bodies import DecideRequest
 from emsco.serve.settings import Settings
 from emsco.serve.shared_values import shared_secret
 from emsco.serve.state.base import State
@@ -204,13 +205,9 @@ class ModelRows(NamedTuple):
     known: dict[str, list[Any]] | None
 
 
-def split(
-    keys: list[Any],
-    known: dict[str, list[Any]] | None,
-    deployed: Deployment,
-    canary: Canary | None,
-) -> list[ModelRows]:
+def split(request: DecideRequest, deployed: Deployment, canary: Canary | None) -> list[ModelRows]:
     """Split the rows of a request by the model that decides them."""
+    keys, known = request.keys, request.known
     drawn = [] if canary is None else canary.drawn(keys)
     if canary is None or not drawn:
         return [ModelRows(deployed, range(len(keys)), keys, known)]

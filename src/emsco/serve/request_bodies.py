@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import hashlib
 import json
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import from_json, to_json
@@ -79,6 +79,15 @@ class DecideBody(_Body):
         known = sorted(self.known.items())
         fields = [self.key, self.keys, known, self.tenant, self.receipt, self.factors]
         return hashlib.sha256(to_json(fields)).hexdigest()
+
+
+class DecideRequest(NamedTuple):
+    """A request for decisions, whose rows are lists whatever its body was."""
+
+    id: str  # of the body, or a random one
+    body: DecideBody
+    keys: list[Any]
+    known: dict[str, list[Any]] | None
 
 
 class FeedbackLabel(_Body):

@@ -25,7 +25,7 @@ from emsco.serve.deployment import Deployment, tell_sources
 from emsco.serve.events import ERROR, log_event, now_text, where
 from emsco.serve.incarnation import Witness
 from emsco.serve.problem_json import RequestProblem, problem
-from emsco.serve.request_bodies import DecideBody, FeedbackBody
+from emsco.serve.request_bodies import DecideBody, DecideRequest, FeedbackBody
 from emsco.serve.request_limits import Queue
 from emsco.serve.settings import Settings
 from emsco.serve.shared_values import state_key
@@ -129,22 +129,21 @@ class Service:
         Without an id, cancelling this cancels the decision, and nothing more is bought. With an
         id, the decision continues, and its answer is stored for repeated requests.
         """
-        keys, known = self._rows(body)
+        request = self._read(body)
         if body.id is None:
             async with self.queue:
-                answer, found = await self.models.decide(secrets.token_hex(16), body, keys, known)
+                answer, found = await self.models.decide(request)
             self.models.count(found)
             return answer
         digest = hmac.digest(self._key, body.digest.encode(), "sha256").hex()
-        running = self._running.get(body.id)
+        running = self._running.get(request.id)
         if running is None:
             if self.queue.is_full:
                 raise problem("queue-full")
             heard = asyncio.get_running_loop().create_future()
-            work = self._decide_once(body.id, digest, body, keys, known, heard)
-            task = asyncio.ensure_future(work)
-            running = self._running[body.id] = _Running(digest, task, heard)
-            task.add_done_callback(lambda done: self._forget(str(body.id), done))
+            task = asyncio.ensure_future(self._decide_once(request, digest, heard))
+            running = self._running[request.id] = _Running(digest, task, heard)
+            task.add_done_callback(lambda done: self._forget(request.id, done))
         elif running.digest != digest:
             raise problem("other-body")
         return await asyncio.shield(running.heard)
@@ -162,9 +161,9 @@ class Service:
         else:
             _fail(heard, error)
 
-    def _rows(self, body: DecideBody) -> tuple[list[Any], dict[str, list[Any]] | None]:
-        """Return keys and known values, or raise a problem."""
-        settings = self.settings
+    def _read(self, body: DecideBody) -> DecideRequest:
+        """Check the keys and the known values of a body, or raise a problem."""
+        settings, name = self.settings, body.id or secrets.token_hex(16)
         if (body.key is None) == (body.keys is None):
             raise RequestProblem(422, "keys", "Send either `key` or `keys`.")
         keys = [body.key] if body.keys is None else body.keys
@@ -176,7 +175,7 @@ class Service:
                     422, "keys", f"A key may have at most {settings.max_key:,} characters."
                 )
         if not body.known:
-            return keys, None
+            return DecideRequest(name, body, keys, None)
         self.models.check_known(body.known)
         single = body.keys is None
         for values in body.known.values():
@@ -187,18 +186,13 @@ class Service:
                     "With `key`, `known` must have one value per feature; with `keys`, a list with "
                     "one value per key.",
                 )
+        known: dict[str, Any] = dict(body.known)
         if single:
-            return keys, {name: [value] for name, value in body.known.items()}
-        return keys, dict(body.known)  # type: ignore[arg-type]
+            known = {feature: [value] for feature, value in known.items()}
+        return DecideRequest(name, body, keys, known)
 
     async def _decide_once(
-        self,
-        name: str,
-        digest: str,
-        body: DecideBody,
-        keys: list[Any],
-        known: dict[str, list[Any]] | None,
-        heard: asyncio.Future[dict[str, Any]],
+        self, request: DecideRequest, digest: str, heard: asyncio.Future[dict[str, Any]]
     ) -> dict[str, Any]:
         """Decide a request with an id, unless it is already decided or in progress elsewhere."""
         async with self.queue:
@@ -208,7 +202,7 @@ class Service:
                 timer = asyncio.get_running_loop().call_later(seconds, _give_up, heard)
                 heard.add_done_callback(lambda _: timer.cancel())
             try:
-                claim = await self.state.claim(name, digest, LEASE)
+                claim = await self.state.claim(request.id, digest, LEASE)
                 if claim.kind == DONE:
                     answer: dict[str, Any] = from_json(str(claim.answer))
                     return answer
@@ -216,22 +210,20 @@ class Service:
                     raise problem("other-body")
                 if claim.kind == RUNNING:
                     raise problem("running")
-                return await self._decide_claimed(name, body, keys, known)
+                return await self._decide_claimed(request)
             except StateError as error:
                 raise no_state(error) from None
 
-    async def _decide_claimed(
-        self, name: str, body: DecideBody, keys: list[Any], known: dict[str, list[Any]] | None
-    ) -> dict[str, Any]:
+    async def _decide_claimed(self, request: DecideRequest) -> dict[str, Any]:
         # A decision that is repeated after a crash must not be logged twice.
         held: HeldWrites = []
         try:
-            answer, found = await self.models.decide(name, body, keys, known, held)
+            answer, found = await self.models.decide(request, held)
             text = dumped(answer).decode()
-            stored = await self.state.answer(name, text)
+            stored = await self.state.answer(request.id, text)
         except BaseException:
             with suppress(StateError):
-                await asyncio.shield(self.state.drop(name))
+                await asyncio.shield(self.state.drop(request.id))
             raise
         if stored != text:  # another process has answered it in the meantime
             other: dict[str, Any] = from_json(stored)
