@@ -30,7 +30,6 @@ from emsco.rows.row_hashes import finalise
 from emsco.serve.rejection_causes import is_failure
 from emsco.serve.state.base import AuditMark
 
-_FORMAT = 1
 _MOST_RECENT = 50  # cohorts that are reported individually
 _STEP = np.uint64(0x9E3779B97F4A7C15)  # of the counter that SplitMix64 mixes
 
@@ -195,28 +194,20 @@ class Cohorts:
             return row
         return replace(row, truth=None)
 
-    def to_text(self) -> str:
-        """Return the state that changes, as text."""
-        return json.dumps(
-            {
-                "format": _FORMAT,
-                "closed": self.closed,
-                "total": asdict(self.total),
-                "recent": [list(astuple(cohort)) for cohort in self.recent],
-                "monitor": None if self.monitor is None else self.monitor.state(),
-            }
-        )
+    def to_data(self) -> dict[str, Any]:
+        """Return the state that changes, as JSON data."""
+        return {
+            "closed": self.closed,
+            "total": asdict(self.total),
+            "recent": [list(astuple(cohort)) for cohort in self.recent],
+            "monitor": None if self.monitor is None else self.monitor.state(),
+        }
 
-    def after(self, text: str) -> Cohorts:
-        """Return a copy that continues from stored text.
+    def after(self, data: dict[str, Any]) -> Cohorts:
+        """Return a copy that continues from stored data.
 
         If the stored one watched other promises, the monitor restarts with rows not counted yet.
         """
-        data = json.loads(text)
-        if data["format"] != _FORMAT:
-            raise MonitorError(
-                f"The stored cohorts must have format {_FORMAT}, got {data['format']!r}."
-            )
         later = Cohorts(go_on(self.monitor, data["monitor"]), self.length, self.classes)
         later.closed = float(data["closed"])
         later.total = Cohort(**data["total"])

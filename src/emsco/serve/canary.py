@@ -162,8 +162,13 @@ async def make_canary(
     if other.digest == deployed.digest:
         log_event("canary", text="The canary is identical to the model in use and is ignored.")
         return None
-    _check(other, deployed)
     other.standing.check_after(deployed.standing, settings, who="The canary")
+    missing = [name for name in other.needed if name not in deployed.needed]
+    if missing:
+        raise ServiceError(
+            f"The canary needs {quoted(missing)} in `known`, but clients of the model in use do "
+            "not send it."
+        )
     secret = await shared_secret(state, f"canary:{settings.deployment}:secret")
     draw = KeyDraw(settings.share, secret, other.digest)
     canary = Canary(other, draw, state, settings.deployment)
@@ -178,22 +183,6 @@ async def make_canary(
 def _own(sources: Sources, own: set[str], others: set[str]) -> Sources:
     """Drop sources that only the other model buys; those that neither has stay and are refused."""
     return Sources({n: one for n, one in sources.items() if n in own or n not in others})
-
-
-def _check(canary: Deployment, deployed: Deployment) -> None:
-    """Refuse a canary with different labels, or one that needs values that clients do not send."""
-    labels, before = canary.decider.classes.tolist(), deployed.decider.classes.tolist()
-    if labels != before:
-        raise ServiceError(
-            f"The canary has the labels {quoted(labels)}, but the model in use has "
-            f"{quoted(before)}, which clients rely on."
-        )
-    missing = [name for name in canary.needed if name not in deployed.needed]
-    if missing:
-        raise ServiceError(
-            f"The canary needs {quoted(missing)} in `known`, but clients of the model in use do "
-            "not send it."
-        )
 
 
 class ModelRows(NamedTuple):

@@ -26,7 +26,6 @@ from emsco.serve.shadow import ShadowAnswer
 
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _DIGITS = 12  # of a digest, in the label `model`
-_MOST_REASONS = 10_000  # to cache; a model has no more columns and sources
 
 
 class Metrics:
@@ -52,7 +51,6 @@ class Metrics:
         self._families: dict[str, Any] = {}
         self._seen: WeakKeyDictionary[Any, dict[str, float]] = WeakKeyDictionary()
         self._models: dict[str, _Model] = {}
-        self._latencies: dict[str, Any] = {}
         self._make(client)
         self._decide_seconds = self._one("emsco_decide_seconds").observe
         self._queue = self._one("emsco_queue_length").set
@@ -100,17 +98,10 @@ class Metrics:
         if counted is None:
             counted = self._models[model] = _Model(self._one, model)
         self._decide_seconds(seconds)
-        if n_rows == 1:
-            counted.add_one(decisions)
-        else:
-            counted.add_many(decisions)
+        counted.add(decisions)
         for call in getattr(decisions.receipts, "answers", ()):
             if FETCHED in call.batch.how:
-                observe = self._latencies.get(call.source)
-                if observe is None:
-                    observe = self._one("emsco_source_seconds", call.source).observe
-                    self._latencies[call.source] = observe
-                observe(call.waited)
+                self._one("emsco_source_seconds", call.source).observe(call.waited)
 
     def shadowed(self, shadowed: ShadowAnswer, model: str) -> None:
         """Count what a cascade in shadow would have decided, changed and saved."""
@@ -209,37 +200,17 @@ class _Model:
         self._accepted = one("emsco_accepted_total", self._name).inc
         self._paid = one("emsco_paid_total", self._name).inc
         self._saved = one("emsco_saved_total", self._name).inc
-        self._stages = [self._stage(stage) for stage in range(len(savings))]
-        self._reasons: dict[str, tuple[Any, ...]] = {}
+        for stage in range(len(savings)):
+            one("emsco_decisions_total", self._name, str(stage))
 
-    def _stage(self, stage: int) -> Any:
-        return self._one("emsco_decisions_total", self._name, str(stage)).inc
-
-    def add_one(self, decisions: Decisions) -> None:
-        """Count the decision of a call with a single row, the most common case."""
-        (stage,), (accepted,) = decisions.exit_stage.tolist(), decisions.accepted.tolist()
-        (cost,) = decisions.cost.tolist()
-        if stage < len(self._stages):
-            self._stages[stage]()
-        else:
-            self._stage(stage)()
-        if cost:
-            self._paid(cost)
-        if accepted:
-            self._accepted()
-        elif self._rejected(decisions.reason.tolist()[0], 1):
-            return  # a failing source saves nothing
-        if stage < len(self._savings) and self._savings[stage]:
-            self._saved(self._savings[stage])
-
-    def add_many(self, decisions: Decisions) -> None:
+    def add(self, decisions: Decisions) -> None:
         """Count the rows of a call."""
         rows = np.bincount(decisions.exit_stage).tolist()
         self._paid(float(decisions.cost.sum()))
         self._accepted(int(np.count_nonzero(decisions.accepted)))
         for stage, number in enumerate(rows):
             if number:
-                self._stage(stage)(number)
+                self._one("emsco_decisions_total", self._name, str(stage)).inc(number)
         rejected = ~decisions.accepted
         if rejected.any():
             for reason, number in Counter(decisions.reason[rejected].tolist()).items():
@@ -250,23 +221,12 @@ class _Model:
 
     def _rejected(self, reason: str, rows: int) -> bool:
         """Count rejected rows; return whether a failing source is the cause."""
-        series = self._reasons.get(reason)
-        if series is None:
-            series = self._reason(reason)
-        for one in series:
-            one.inc(rows)
-        return len(series) > 1
-
-    def _reason(self, reason: str) -> tuple[Any, ...]:
-        """Return the series of a reason: two if a source failed, otherwise one."""
         kind, _, source = reason.partition(": ")
         by = "failure" if is_failure(reason) else "cascade"
-        series = [self._one("emsco_rejected_total", self._name, kind, by)]
+        self._one("emsco_rejected_total", self._name, kind, by).inc(rows)
         if by == "failure":
-            series.append(self._one("emsco_source_errors_total", source, kind))
-        if len(self._reasons) < _MOST_REASONS:
-            self._reasons[reason] = tuple(series)
-        return tuple(series)
+            self._one("emsco_source_errors_total", source, kind).inc(rows)
+        return by == "failure"
 
 
 _COUNTERS = (

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from emsco.live.semaphore import AdjustableSemaphore
 from emsco.serve.problem_json import RequestProblem, problem
 
 MOST_HEADERS = 65_536  # bytes
@@ -137,7 +137,7 @@ class TaskCancellation:
         return self._is_ended
 
 
-class Queue:
+class Queue(AdjustableSemaphore):
     """Limits how many requests run and how many wait; any further request is refused at once.
 
     Examples
@@ -157,47 +157,18 @@ class Queue:
     """
 
     def __init__(self, running: int, waiting: int) -> None:
+        super().__init__(lambda: running)
         self._most_running, self._most_waiting = running, waiting
-        self.running = 0
-        self._places: deque[asyncio.Future[None]] = deque()
-
-    @property
-    def waiting(self) -> int:
-        """The number of requests that wait."""
-        return len(self._places)
 
     @property
     def is_full(self) -> bool:
         """Whether the next request is refused."""
-        return len(self._places) >= self._most_waiting and self.running >= self._most_running
+        return self.waiting >= self._most_waiting and self.running >= self._most_running
 
     async def __aenter__(self) -> None:
-        if self.running < self._most_running:
-            self.running += 1
-            return
         if self.is_full:
             raise problem("queue-full")
-        place = asyncio.get_running_loop().create_future()
-        self._places.append(place)
-        try:
-            await place
-        except asyncio.CancelledError:
-            if place.done() and not place.cancelled():
-                self._pass_on()  # its turn came, but it was cancelled
-            elif place in self._places:  # otherwise `_pass_on` has removed it already
-                self._places.remove(place)
-            raise
-
-    async def __aexit__(self, *_: object) -> None:
-        self._pass_on()
-
-    def _pass_on(self) -> None:
-        while self._places:
-            place = self._places.popleft()
-            if not place.done():
-                place.set_result(None)  # the request that has waited longest is next
-                return
-        self.running -= 1
+        await super().__aenter__()
 
 
 class BodyReader:

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import json
 import os
 import secrets
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from emsco.exceptions import MonitorError, SourcesError, StateError
 from emsco.live.source import long_secret
@@ -24,20 +25,21 @@ from emsco.serve.state.base import State
 
 VARIABLE = "EMSCO_STATE_KEY"
 _OWN, _CHECK = "key:own:", "key:check:"  # prefixes of the names of values in a state
+_FORMAT = 1  # of values changed by compare-and-set
 _TRIES = 20  # losing the race more often than this is not chance
 
 
-class TextState(Protocol):
-    """Protocol of values that can be stored as text."""
+class StoredState(Protocol):
+    """Protocol of values that can be stored as JSON."""
 
-    def to_text(self) -> str:
-        """Return the state that changes, as text."""
+    def to_data(self) -> dict[str, Any]:
+        """Return the state that changes, as JSON data."""
 
-    def after(self, text: str) -> Self:
-        """Return a copy that continues from stored text."""
+    def after(self, data: dict[str, Any]) -> Self:
+        """Return a copy that continues from stored data."""
 
 
-T = TypeVar("T", bound=TextState)
+T = TypeVar("T", bound=StoredState)
 R = TypeVar("R")
 
 
@@ -46,16 +48,16 @@ class CasValue(Generic[T]):
 
     def __init__(self, state: State, name: str, new: T) -> None:
         self._state, self._name, self._new = state, name, new
-        self._first = new.to_text()
+        self._first = _to_text(new)
         self._version = -1  # of the value; -1: not read yet
-        self.value: T = new.after(self._first)
+        self.value: T = self._after(self._first)
 
     async def read(self) -> T:
         """Return the stored value."""
         stored = await self._state.get_value(self._name)
         version = 0 if stored is None else stored.version
         if version != self._version:
-            self.value = self._new.after(self._first if stored is None else stored.text)
+            self.value = self._after(self._first if stored is None else stored.text)
             self._version = version
         return self.value
 
@@ -79,9 +81,21 @@ class CasValue(Generic[T]):
         )
 
     def _changed(self, before: str, change: Callable[[T], R]) -> tuple[T, R, str]:
-        value = self._new.after(before)
+        value = self._after(before)
         outcome = change(value)
-        return value, outcome, value.to_text()
+        return value, outcome, _to_text(value)
+
+    def _after(self, text: str) -> T:
+        data = json.loads(text)
+        if data["format"] != _FORMAT:
+            raise MonitorError(
+                f"{self._name} must have format {_FORMAT}, but is stored with {data['format']!r}."
+            )
+        return self._new.after(data)
+
+
+def _to_text(value: StoredState) -> str:
+    return json.dumps({"format": _FORMAT, **value.to_data()})
 
 
 async def shared_secret(state: State, name: str) -> bytes:
