@@ -24,10 +24,10 @@ from emsco.core.pricing import resolve_costs
 from emsco.core.threshold import Threshold
 from emsco.exceptions import ColumnsError
 from emsco.learners import learner_of
-from emsco.learners.final_stage import check_final
-from emsco.learners.fit_input import read_given
+from emsco.learners.final_model import check_final
 from emsco.learners.logistic import refuse_params
 from emsco.learners.protocol import Stages
+from emsco.learners.training import read_given
 from emsco.rows.columns import is_dataset
 from emsco.rows.fitted_rows import MOST_REMEMBERED, FittedRows
 from emsco.rows.rows import Layout, Rows

@@ -19,7 +19,7 @@ from emsco.core.design import StageDesign
 from emsco.core.factors import Factors
 from emsco.core.threshold import Threshold, resolve
 from emsco.exceptions import DesignError, ModelError, quoted
-from emsco.learners.final_stage import FinalStage, logged
+from emsco.learners.final_model import FinalStage, logged
 from emsco.learners.logistic import SelfEncodingStage, encodings_of
 from emsco.learners.protocol import Judge, Stages
 from emsco.rows.column_reader import ColumnReader
@@ -136,15 +136,9 @@ class Decider:
         if self.guard is not None:
             return Answer(list(values.values()), self.reasons(values))
         for name, column in columns.items():
-            reader = self.readers.get(name)
-            if reader is None:
-                continue
-            bad = reader.invalid(reader.plain(values[name]))
-            if bad is not None:
-                at = int(np.argmax(bad))
-                row = at if rows is None else int(rows[at])
-                one = slice(at, at + 1)
-                reader.refuse_invalid(values[name][one], name, column[one], first_row=row)
+            if name in self.readers:
+                numbers = 0 if rows is None else rows
+                self.readers[name].refuse_invalid(values[name], name, column, numbers)
         taken = values if self.final is None else columns
         return Answer([taken[name] for name in columns])
 
@@ -256,7 +250,7 @@ class Decider:
             if not all_finite(rows):
                 first = number * size
                 raw = MatrixColumns(matrix[first : first + size], names)
-                self._refuse_invalid(columns, raw, first_row=first)
+                self._refuse_invalid(columns, raw, first)
             yield columns
 
     @cached_property
@@ -264,7 +258,7 @@ class Decider:
         """Whether the default classifier is used, which encodes its columns."""
         return any(reader.encoding is not None for reader in self.readers.values())
 
-    def _refuse_invalid(self, values: Columns, raw: Columns, *, first_row: int = 0) -> None:
+    def _refuse_invalid(self, values: Columns, raw: Columns, first_row: int = 0) -> None:
         """Refuse values that cannot be judged; with a guard, their rows are rejected instead."""
         if self.guard is not None:
             return

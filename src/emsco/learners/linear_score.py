@@ -14,7 +14,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 from emsco.learners.estimator_learner import EstimatorStage
-from emsco.learners.final_stage import FinalStage
+from emsco.learners.final_model import FinalStage
 from emsco.learners.logistic import LinearStage, SelfEncodingStage, weights_by_feature
 from emsco.learners.protocol import Encodings, Judge
 from emsco.rows.columns import Column, plain

@@ -20,7 +20,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from emsco.exceptions import ClassesError, ColumnsError
-from emsco.learners.probabilities import read_probabilities
+from emsco.learners.estimator_learner import read_probabilities
 from emsco.rows.rows import read_matrix
 
 if TYPE_CHECKING:

@@ -12,8 +12,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import _check_method_params
 
 from emsco.learners.estimator_learner import EstimatorLearner, EstimatorStage
-from emsco.learners.folds import Fold, refuse_missing_class
-from emsco.learners.protocol import Learner, Outcomes, SetFits
+from emsco.learners.protocol import Fold, Learner, Outcomes, SetFits
 from emsco.learners.training import Training
 from emsco.rows.columns import Columns, assemble
 
@@ -74,16 +73,14 @@ class MaskedFits:
     @classmethod
     def learn(cls, training: Training, folds: Sequence[Fold]) -> MaskedFits:
         """Fit one clone per fold, and pass it the sources."""
-        refuse_missing_class(training.labels, folds, training.params.get("sample_weight"))
+        training.refuse_missing_class(folds)
         columns, labels, names = training.columns, training.labels, tuple(training.columns)
         fitted, test = [], []
         for fold in folds:
             own = dict(_check_method_params(labels, training.params, indices=fold.train))
             train = {name: column[fold.train] for name, column in columns.items()}
             fitted.append(_fit_one(training, train, labels[fold.train], own))
-            tested = fold.test_columns or columns
-            rows = {f: tested[f][fold.test] for f in names}
-            test.append(assemble(training.container, names, rows))
+            test.append(assemble(training.container, names, fold.tested(columns, names)))
         return cls(tuple(fitted), tuple(test), sum(len(fold.test) for fold in folds))
 
     @property

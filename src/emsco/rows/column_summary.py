@@ -58,7 +58,7 @@ class NumberSummary:
     def of(cls, column: pa.Array, name: str, weight: Array | None, first_row: int) -> NumberSummary:
         """Sum up a block; infinity raises an error."""
         values = as_numbers(column)
-        refuse_invalid(values, name, missing_seen=True, first_row=first_row)
+        refuse_invalid(values, name, missing_seen=True, rows=first_row)
         absent = np.isnan(values)
         has_missing = bool(absent.any())
         weights = np.ones(len(values)) if weight is None else weight

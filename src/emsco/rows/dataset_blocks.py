@@ -103,19 +103,7 @@ class DatasetSample(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """A data set to fit on, in chunks of parts.
-
-    Parameters
-    ----------
-    chunks : tuple of tuple of DatasetPart
-        The parts, in order.
-    schema : pyarrow.Schema
-        The columns.
-    roles : ColumnRoles
-        Which columns hold labels and weights.
-    engine : object with map(function, chunks, shared=...)
-        What computes sums of chunks.
-    """
+    """A data set to fit on, in chunks of parts, of which an engine computes sums."""
 
     chunks: tuple[Chunk, ...]
     schema: pa.Schema
@@ -239,6 +227,46 @@ class Blocks:
                     medians[name] = value
                     del intervals[name]
         return medians
+
+
+def sample_rows(
+    dataset: Any, y: str, max_rows: int, *, random_state: int = 0
+) -> tuple[Any, NDArray[Any]]:
+    """Draw rows from a data set, with classes in proportion, as a pandas frame and labels.
+
+    Every row has a random key, made of the seed and its number, and the smallest keys of each class
+    are drawn. So the sample depends on the order of the rows, but not on files and row groups.
+
+    Parameters
+    ----------
+    dataset : pyarrow.dataset.Dataset
+        The data set.
+    y : str
+        The column of labels.
+    max_rows : int
+        The maximum number of rows.
+    random_state : int, default=0
+        The seed.
+
+    Returns
+    -------
+    X : pandas.DataFrame
+        The rows, in the order of the data set, without the labels.
+    y : array
+        Their labels.
+
+    Examples
+    --------
+    >>> import pyarrow as pa, pyarrow.dataset
+    >>> from emsco.arrow import sample_rows
+    >>> table = pa.table({"age": range(1000), "sick": [i % 4 == 0 for i in range(1000)]})
+    >>> X, y = sample_rows(pa.dataset.dataset(table), "sick", 100)
+    >>> X.shape, int(y.sum())
+    ((100, 1), 25)
+    """
+    blocks = Blocks.of(dataset, y)
+    sample = blocks.sample(max_rows, random_state, blocks.names, every_class=True)
+    return sample.table.to_pandas(), sample.labels
 
 
 def batches_of(chunk: Chunk, columns: Sequence[str]) -> Iterator[tuple[int, pa.RecordBatch]]:

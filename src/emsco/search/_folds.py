@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.utils import resample
 
 from emsco.exceptions import ClassesError, SearchError
-from emsco.learners.folds import Fold
+from emsco.learners.protocol import Fold
 
 
 def make_folds(

@@ -14,8 +14,7 @@ from emsco.core.costs import Costs
 from emsco.core.threshold import StageThreshold
 from emsco.engine import Engine
 from emsco.exceptions import SearchError, nearest
-from emsco.learners.folds import Fold
-from emsco.learners.protocol import Stages
+from emsco.learners.protocol import Fold, Stages
 from emsco.learners.training import Training
 from emsco.rows.rows import Layout, Rows
 from emsco.search._outcome_folds import make_table

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from emsco.cascade.fingerprint import Pickled, digest_of
 from emsco.exceptions import CertificateError, CheckpointError
-from emsco.learners.folds import Fold
+from emsco.learners.protocol import Fold
 from emsco.learners.training import Training
 from emsco.rows.row_hashes import hash_exactly
 from emsco.search._problem import Problem, Search

@@ -25,9 +25,9 @@ from emsco.core.threshold import StageThreshold
 from emsco.engine import resolve_engine
 from emsco.exceptions import SearchError
 from emsco.learners import learner_of
-from emsco.learners.final_stage import check_final, predict_labels
-from emsco.learners.fit_input import read_given
-from emsco.learners.folds import Fold
+from emsco.learners.final_model import check_final, predict_labels
+from emsco.learners.protocol import Fold
+from emsco.learners.training import read_given
 from emsco.rows.columns import is_dataset
 from emsco.search._calibration import warn_overconfident
 from emsco.search._choice_mixin import ChoosingMixin

@@ -17,11 +17,9 @@ from emsco.core.design import StageDesign
 from emsco.core.evaluation import Evaluation, evaluate_known
 from emsco.core.front import Candidate, ParetoFront
 from emsco.exceptions import ClassesError, SearchError, SelectionError
-from emsco.learners.final_stage import predict_labels
-from emsco.learners.folds import Fold
-from emsco.learners.protocol import Stages
-from emsco.learners.stage_reader import FittedStages
-from emsco.learners.training import Training
+from emsco.learners.final_model import predict_labels
+from emsco.learners.protocol import Fold, Stages
+from emsco.learners.training import FittedStages, Training
 from emsco.rows.fitted_rows import FittedRows
 from emsco.rows.rows import Layout
 from emsco.search._outcome_folds import compared, evaluate_afresh
