@@ -23,14 +23,8 @@ from emsco.learners.final_model import FinalStage, logged
 from emsco.learners.logistic import SelfEncodingStage, encodings_of
 from emsco.learners.protocol import Judge, Stages
 from emsco.rows.column_reader import ColumnReader
-from emsco.rows.columns import (
-    Columns,
-    all_finite,
-    narrow,
-    slice_columns,
-    transpose_blocks,
-)
-from emsco.rows.rows import Layout, MatrixColumns, Rows, is_matrix
+from emsco.rows.columns import NUMERIC, Columns, all_finite, narrow, slice_columns, transpose_blocks
+from emsco.rows.rows import Layout, MatrixColumns, Rows
 
 
 class Guard(Protocol):
@@ -132,9 +126,9 @@ class Decider:
         With a guard, a value that cannot be judged is a reason to reject its row. Without one, it
         raises an error that names the row, by its position or by its number in `rows`.
         """
-        values = {name: self._read(name, column) for name, column in columns.items()}
         if self.guard is not None:
-            return Answer(list(values.values()), self.reasons(values))
+            return self.examine(columns)
+        values = {name: self._read(name, column) for name, column in columns.items()}
         for name, column in columns.items():
             if name in self.readers:
                 numbers = 0 if rows is None else rows
@@ -231,8 +225,7 @@ class Decider:
     def _blocks(self, rows: Rows) -> Iterator[Columns]:
         """Return rows in blocks of columns that the stages can judge; refuse invalid values."""
         columns = rows.columns
-        if is_matrix(columns):
-            assert isinstance(columns, MatrixColumns)  # for the type checker
+        if isinstance(columns, MatrixColumns) and columns.matrix.dtype.kind in NUMERIC:
             return self._matrix_blocks(columns.matrix)
         raw = {name: columns[name] for name in self.readers}
         values = {name: reader.read(raw[name]) for name, reader in self.readers.items()}

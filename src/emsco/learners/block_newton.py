@@ -23,9 +23,9 @@ from emsco.learners._logistic_loss import Loss, TrainingRows, class_base, make_r
 from emsco.learners._newton import Trial, descend, descend_in_memory, full_penalty
 from emsco.learners.logistic import LinearFit, LogisticLearner
 from emsco.learners.protocol import Encodings, Learner
-from emsco.rows.arrow_columns import TextColumn, as_numbers
+from emsco.rows.arrow_columns import Labels, TextColumn, as_numbers
 from emsco.rows.column_reader import ColumnReader
-from emsco.rows.dataset_blocks import Blocks, Chunk, ColumnRoles, Labels, batches_of
+from emsco.rows.dataset_blocks import Blocks, Chunk, ColumnRoles, batches_of
 from emsco.rows.encoding import Array, Category, Codes, ColumnEncoding
 
 _START_ROWS = 2**16  # whose fit is the start for all rows
@@ -241,9 +241,8 @@ class BlockTraining:
 
     def _sum(self, encoded: BlockEncoding, trials: list[ColumnsTrial]) -> list[Sums]:
         """Sum over all chunks, in their order."""
-        blocks = self._blocks
         totals: list[Sums] = []
-        for sums in blocks.engine.map(_sum_chunk, blocks.chunks, shared=(encoded, trials)):
+        for sums in self._blocks.map(_sum_chunk, (encoded, trials)):
             totals = _added(totals, sums)
         return totals
 

@@ -23,6 +23,7 @@ from emsco.rows.encoding import Category
 from emsco.rows.value_types import BOOLEANS, MISSING, UNREADABLE, reader_like, to_number, to_text
 
 _TEXTS = (TEXT, DATE, CATEGORY)
+TEXT_LABELS: NDArray[Any] = np.array([], dtype=object)  # classes that say only: labels are text
 _MISSING = pa.array(MISSING)
 _WORDS = pa.array(list(BOOLEANS))
 _NUMERALS = pa.array([repr(number) for number in BOOLEANS.values()])
@@ -232,3 +233,32 @@ def read_labels(
             column=name,
         )
     return labels
+
+
+class Labels(NamedTuple):
+    """The labels of a block: the distinct ones, and each row's index in them."""
+
+    words: list[Any]
+    places: NDArray[np.intp]
+
+    @classmethod
+    def read(cls, column: pa.Array, name: str, first_row: int) -> Labels:
+        """Read labels; every row must have one."""
+        encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+        classes = TEXT_LABELS if is_text(column) else None
+        try:
+            words = read_labels(encoded.dictionary, name, classes)
+            has_gaps = bool(encoded.indices.null_count)
+        except ValuesError:
+            has_gaps = True
+        if has_gaps:  # read row by row, so that the error names the row
+            words, places = np.unique(
+                read_labels(column, name, classes, first_row), return_inverse=True
+            )
+            return cls(words.tolist(), places)
+        return cls(words.tolist(), encoded.indices.cast(pa.int64()).to_numpy())
+
+    def codes(self, classes: NDArray[Any]) -> NDArray[np.intp]:
+        """Return the position of each row's label among all classes."""
+        place = {label: code for code, label in enumerate(classes.tolist())}
+        return np.array([place.get(word, -1) for word in self.words], dtype=np.intp)[self.places]

@@ -3,6 +3,10 @@
 Whatever is learned is a sum over chunks of parts. The sums of a chunk are a pure function of the
 chunk and of shared parameters, so an engine may compute them where the data are. Chunks depend only
 on the data set, and their results are merged in order, so every engine gives the same result.
+
+To draw a sample, every row has a random key, made from a seed and the row's number. Of each class,
+the rows with the smallest keys are drawn: the same in any order of reading and for any division
+into files and blocks.
 """
 
 from __future__ import annotations
@@ -11,14 +15,21 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from emsco.exceptions import ClassesError, ColumnsError, ValuesError
-from emsco.rows.arrow_columns import as_numbers, is_text, is_text_type, read_labels, value_type
+from emsco.rows.arrow_columns import (
+    TEXT_LABELS,
+    Labels,
+    as_numbers,
+    is_text_type,
+    read_labels,
+    value_type,
+)
 from emsco.rows.column_reader import CATEGORY, NUMERIC_CATEGORY, TEXT, ColumnReader
 from emsco.rows.column_summary import (
     WIDEST,
@@ -36,27 +47,12 @@ from emsco.rows.column_summary import (
 )
 from emsco.rows.dataset_parts import DatasetPart, check_names, parts_of
 from emsco.rows.encoding import Array
-from emsco.rows.sampling import ClassSample, merge_drawn, row_keys, share_out, take_rows
+from emsco.rows.row_hashes import finalise
 
 MOST_CHUNKS = 64  # all their results are held at the same time
-_TEXT_LABELS: NDArray[Any] = np.array([], dtype=object)
 
 Chunk: TypeAlias = tuple[DatasetPart, ...]
-
-
-class Mapper(Protocol):
-    """The part of an engine that is used here."""
-
-    def map(self, function: Callable[..., Any], chunks: Sequence[Any], *, shared: Any) -> list[Any]:
-        """Return `function(chunk, shared)` for every chunk, in order."""
-
-
-class InProcessMapper:
-    """Computes chunks one after the other, in this process."""
-
-    def map(self, function: Callable[..., Any], chunks: Sequence[Any], *, shared: Any) -> list[Any]:
-        """Return `function(chunk, shared)` for every chunk, in order."""
-        return [function(chunk, shared) for chunk in chunks]
+Result = TypeVar("Result")
 
 
 class ColumnRoles(NamedTuple):
@@ -108,12 +104,10 @@ class Blocks:
     chunks: tuple[Chunk, ...]
     schema: pa.Schema
     roles: ColumnRoles
-    engine: Mapper
+    engine: Any = None  # None: this process, chunk by chunk
 
     @classmethod
-    def of(
-        cls, dataset: Any, label: Any, weight: Any = None, engine: Mapper | None = None
-    ) -> Blocks:
+    def of(cls, dataset: Any, label: Any, weight: Any = None, engine: Any = None) -> Blocks:
         """Divide a data set; labels and weights are given by the names of their columns."""
         for what, name in (("y", label), ("sample_weight", weight)):
             if not isinstance(name, str) and not (what == "sample_weight" and name is None):
@@ -128,7 +122,14 @@ class Blocks:
             raise ColumnsError("The data set has no rows.")
         size = -(-len(parts) // MOST_CHUNKS)
         chunks = tuple(tuple(parts[i : i + size]) for i in range(0, len(parts), size))
-        return cls(chunks, dataset.schema, roles, engine or InProcessMapper())
+        return cls(chunks, dataset.schema, roles, engine)
+
+    def map(self, function: Callable[[Chunk, Any], Result], shared: Any) -> list[Result]:
+        """Return `function(chunk, shared)` for every chunk, in order."""
+        if self.engine is None:
+            return [function(chunk, shared) for chunk in self.chunks]
+        results: list[Result] = self.engine.map(function, self.chunks, shared=shared)
+        return results
 
     @property
     def n_rows(self) -> int:
@@ -145,7 +146,7 @@ class Blocks:
     def counts(self) -> dict[Any, int]:
         """The number of rows of each class, in the order of labels."""
         found: Counter[Any] = Counter()
-        for counted in self.engine.map(_count_labels, self.chunks, shared=self.roles):
+        for counted in self.map(_count_labels, self.roles):
             found.update(counted)
         classes = np.unique(np.array(list(found), dtype=self._label_dtype)).tolist()
         if len(classes) < 2:
@@ -175,13 +176,13 @@ class Blocks:
             raise ClassesError(
                 f"max_rows={n_rows} leaves no row of the class {lost[0]!r}; allow more."
             )
-        parts = self.engine.map(_draw, self.chunks, shared=(self.roles, quotas, seed))
+        parts = self.map(_draw, (self.roles, quotas, seed))
         drawn = [
             merge_drawn([part[label] for part in parts], quotas[label]).rows for label in quotas
         ]
         rows = np.sort(np.concatenate(drawn))
         columns = list(dict.fromkeys([*names, *self.roles.names]))
-        taken = self.engine.map(_take, self.chunks, shared=(columns, rows))
+        taken = self.map(_take, (columns, rows))
         batches = [batch for some in taken for batch in some]
         table = pa.Table.from_batches(batches).combine_chunks()
         (batch,) = table.to_batches() or [None]
@@ -190,12 +191,12 @@ class Blocks:
 
     @property
     def _texts(self) -> NDArray[Any] | None:
-        return _TEXT_LABELS if self._label_dtype is object else None
+        return TEXT_LABELS if self._label_dtype is object else None
 
     def readers(self, names: Sequence[str]) -> dict[str, ColumnReader]:
         """Learn how columns are read and encoded."""
         kinds = {name: kind_of_type(self.schema.field(name).type, name) for name in names}
-        chunks = self.engine.map(_summarise, self.chunks, shared=(self.roles, kinds))
+        chunks = self.map(_summarise, (self.roles, kinds))
         summaries: dict[str, Summary] = {}
         for summed in chunks:
             _merge_into(summaries, summed)
@@ -218,7 +219,7 @@ class Blocks:
         intervals = {name: WIDEST for name in halves if name not in medians}
         while intervals:
             counted: dict[str, IntervalCounts] = {}
-            for part in self.engine.map(_count, self.chunks, shared=(self.roles, intervals)):
+            for part in self.map(_count, (self.roles, intervals)):
                 _add_into(counted, part)
             for name, found in counted.items():
                 intervals[name] = narrow_median(intervals[name], found, halves[name])
@@ -227,6 +228,46 @@ class Blocks:
                     medians[name] = value
                     del intervals[name]
         return medians
+
+
+def row_keys(first_row: int, n_rows: int, seed: int) -> NDArray[np.uint64]:
+    """Return the random key of each row, made from the seed and the row's number."""
+    numbers = np.arange(first_row + 1, first_row + n_rows + 1, dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        start = np.uint64(seed) * np.uint64(0xD1342543DE82EF95)
+    return finalise((numbers + start) * np.uint64(0x9E3779B97F4A7C15))
+
+
+class ClassSample(NamedTuple):
+    """Rows of one class that have the smallest keys so far."""
+
+    keys: NDArray[np.uint64]
+    rows: NDArray[np.int64]
+
+    def smallest(self, n: int) -> ClassSample:
+        """Keep the n smallest; of equal keys, the earlier row."""
+        if len(self.keys) <= n:
+            return self
+        order = np.lexsort((self.rows, self.keys))[:n]
+        return ClassSample(self.keys[order], self.rows[order])
+
+
+def merge_drawn(parts: Sequence[ClassSample], n: int) -> ClassSample:
+    """Merge rows drawn from several parts, and keep those with the n smallest keys."""
+    keys = np.concatenate([part.keys for part in parts])
+    return ClassSample(keys, np.concatenate([part.rows for part in parts])).smallest(n)
+
+
+def share_out(counts: Mapping[Any, int], n_rows: int) -> dict[Any, int]:
+    """Divide rows among classes in proportion to their counts, by largest remainders."""
+    total = sum(counts.values())
+    if n_rows >= total:
+        return dict(counts)
+    whole = {label: count * n_rows // total for label, count in counts.items()}
+    rest = sorted(counts, key=lambda label: -(counts[label] * n_rows % total))  # stable: ties stay
+    for label in rest[: n_rows - sum(whole.values())]:
+        whole[label] += 1
+    return whole
 
 
 def sample_rows(
@@ -278,35 +319,6 @@ def batches_of(chunk: Chunk, columns: Sequence[str]) -> Iterator[tuple[int, pa.R
             first_row += batch.num_rows
 
 
-class Labels(NamedTuple):
-    """The labels of a block: the distinct ones, and each row's index in them."""
-
-    words: list[Any]
-    places: NDArray[np.intp]
-
-    @classmethod
-    def read(cls, column: pa.Array, name: str, first_row: int) -> Labels:
-        """Read labels; every row must have one."""
-        encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-        classes = _TEXT_LABELS if is_text(column) else None
-        try:
-            words = read_labels(encoded.dictionary, name, classes)
-            has_gaps = bool(encoded.indices.null_count)
-        except ValuesError:
-            has_gaps = True
-        if has_gaps:  # read row by row, so that the error names the row
-            words, places = np.unique(
-                read_labels(column, name, classes, first_row), return_inverse=True
-            )
-            return cls(words.tolist(), places)
-        return cls(words.tolist(), encoded.indices.cast(pa.int64()).to_numpy())
-
-    def codes(self, classes: NDArray[Any]) -> NDArray[np.intp]:
-        """Return the position of each row's label among all classes."""
-        place = {label: code for code, label in enumerate(classes.tolist())}
-        return np.array([place.get(word, -1) for word in self.words], dtype=np.intp)[self.places]
-
-
 def _count_labels(chunk: Chunk, roles: ColumnRoles) -> Counter[Any]:
     found: Counter[Any] = Counter()
     for first_row, batch in batches_of(chunk, roles.names):
@@ -338,7 +350,7 @@ def _draw(chunk: Chunk, shared: tuple[ColumnRoles, dict[Any, int], int]) -> dict
 
 def _take(chunk: Chunk, shared: tuple[list[str], NDArray[np.int64]]) -> list[pa.RecordBatch]:
     columns, rows = shared
-    return [batch for part in chunk for batch in take_rows(part, columns, rows)]
+    return [batch for part in chunk for batch in part.take(columns, rows)]
 
 
 def _summarise(chunk: Chunk, shared: tuple[ColumnRoles, dict[str, str]]) -> dict[str, Summary]:

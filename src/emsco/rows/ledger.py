@@ -30,39 +30,17 @@ _FORMAT = 2
 
 @dataclass(frozen=True)
 class Entry:
-    """Rows that were used for a question, or on which candidates were shown.
+    """Rows that were used for a question, or on which candidates were shown."""
 
-    Parameters
-    ----------
-    question : str
-        A digest of the question: targets, rows, labels and everything that decides.
-    share : float
-        The part of the allowed error that the question uses; 0 if rows were only looked at.
-    candidates : int
-        How many cascades were shown if rows were only looked at; else 0.
-    rows : HashedRows
-        The rows.
-    number : str
-        Identifies this entry.
-    withdraws : str, default=""
-        The number of an entry that got no answer, because its rows could not be decided.
-    fitted : str, default=""
-        The digest of the rows that the model was fitted on; `rows` are hashed for it.
-    sketch : Sketch, default=Sketch()
-        The same rows as other models recognise them.
-    figures : int, default=1
-        How many figures of each cascade were shown if rows were only looked at.
-    """
-
-    question: str
-    share: float
-    candidates: int
+    question: str  # a digest of targets, rows, labels and everything that decides
+    share: float  # of the allowed error that the question uses; 0 if rows were only looked at
+    candidates: int  # cascades shown if rows were only looked at; else 0
     rows: HashedRows
     number: str = field(default_factory=lambda: secrets.token_hex(8))
-    withdraws: str = ""
-    fitted: str = ""
-    sketch: Sketch = field(default_factory=Sketch)
-    figures: int = 1
+    withdraws: str = ""  # the number of an entry that got no answer
+    fitted: str = ""  # digest of the rows that `rows` are hashed for: those fitted on
+    sketch: Sketch = field(default_factory=Sketch)  # as other models recognise rows
+    figures: int = 1  # shown of each cascade if rows were only looked at
 
     def withdrawal(self) -> Entry:
         """Return an entry that withdraws this one, because it got no answer."""
@@ -71,15 +49,9 @@ class Entry:
 
 @dataclass
 class Ledger:
-    """All questions and looks at rows of this process, and the files of one model.
+    """All questions and looks at rows of this process, and the files of one model."""
 
-    Parameters
-    ----------
-    fitted : str
-        The digest of the rows that the model was fitted on.
-    """
-
-    fitted: str
+    fitted: str  # a digest of the rows that the model was fitted on
     _paths: list[str] = field(default_factory=list)
 
     def keep_in(self, path: str | os.PathLike[str]) -> None:

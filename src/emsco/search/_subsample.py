@@ -7,10 +7,11 @@ from typing import Any, NamedTuple
 
 from numpy.typing import NDArray
 
+from emsco.engine import Engine
 from emsco.exceptions import ColumnsError
 from emsco.learners.block_newton import BlockTraining, check_learner
 from emsco.learners.protocol import Learner
-from emsco.rows.dataset_blocks import Blocks, Mapper
+from emsco.rows.dataset_blocks import Blocks
 
 SEARCHED_ROWS = 200_000  # at most, if `max_rows` is None: coverage is then known to 0.1 point
 _GROUPS = "groups"
@@ -40,7 +41,7 @@ def draw(
     learner: Learner,
     guard: Any,
     final: Any,
-    engine: Mapper,
+    engine: Engine,
 ) -> Subsample:
     """Draw rows to search on, with classes in proportion.
 
