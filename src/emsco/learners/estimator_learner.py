@@ -201,20 +201,6 @@ def read_probabilities(
 
     The columns are those of the estimator's own `classes_`, whatever their order; an estimator
     without `classes_` must have the sorted order.
-
-    Raises
-    ------
-    ModelError
-        If the estimator has other classes, or the answer is not one probability per row and class.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from types import SimpleNamespace
-    >>> from emsco.learners.estimator_learner import read_probabilities
-    >>> estimator = SimpleNamespace(classes_=np.array(["well", "sick"]))
-    >>> read_probabilities(estimator, [[0.9, 0.1]], np.array(["sick", "well"]), 1)
-    array([[0.1, 0.9]])
     """
     name = f"{type(estimator).__name__}.predict_proba"
     probability = np.asarray(answer, dtype=np.float64)

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import clone
-from sklearn.utils.validation import _check_method_params
 
 from emsco.learners.estimator_learner import EstimatorLearner, EstimatorStage
 from emsco.learners.protocol import Fold, Learner, Outcomes, SetFits
 from emsco.learners.training import Training
-from emsco.rows.columns import Columns, assemble
+from emsco.rows.columns import assemble
 
 
 class MaskedLearner(EstimatorLearner):
@@ -27,9 +26,7 @@ class MaskedLearner(EstimatorLearner):
         """Return the model, fitted once, for rows that have these columns."""
         del number
         if "model" not in training.shared:
-            training.shared["model"] = _fit_one(
-                training, training.columns, training.labels, training.params
-            )
+            training.shared["model"] = _fit_one(training)
         return training.shared["model"].having(training.names.index(name) for name in features)
 
     def fits(self, training: Training, folds: Sequence[Fold]) -> SetFits:
@@ -41,22 +38,15 @@ class MaskedLearner(EstimatorLearner):
         return EstimatorLearner(self.estimator.separate())
 
 
-def _fit_one(
-    training: Training, columns: Columns, labels: NDArray[Any], params: dict[str, Any]
-) -> Any:
-    """Fit a clone on all columns, and pass it the sources."""
+def _fit_one(training: Training) -> Any:
+    """Fit a clone on all columns, and pass it the positions of each source's columns."""
     names = tuple(training.columns)
-    stage = EstimatorStage(
-        clone(training.learner.estimator), None, training.container, names, training.classes
-    )
-    fit_params = params | {"sources": _positions(training.sources, names)}
-    return stage.fit(columns, labels, fit_params).estimator
-
-
-def _positions(sources: Sequence[Sequence[str]], names: Sequence[str]) -> list[list[int]] | None:
-    """Return the positions of each source's columns; None if no sources are given."""
     place = {name: i for i, name in enumerate(names)}
-    return [[place[column] for column in columns] for columns in sources] or None
+    sources = [[place[column] for column in columns] for columns in training.sources]
+    params = training.params | {"sources": sources or None}
+    estimator = clone(training.learner.estimator)
+    stage = EstimatorStage(estimator, None, training.container, names, training.classes)
+    return stage.fit(training.columns, training.labels, params).estimator
 
 
 @dataclass(frozen=True)
@@ -74,14 +64,13 @@ class MaskedFits:
     def learn(cls, training: Training, folds: Sequence[Fold]) -> MaskedFits:
         """Fit one clone per fold, and pass it the sources."""
         training.refuse_missing_class(folds)
-        columns, labels, names = training.columns, training.labels, tuple(training.columns)
-        fitted, test = [], []
-        for fold in folds:
-            own = dict(_check_method_params(labels, training.params, indices=fold.train))
-            train = {name: column[fold.train] for name, column in columns.items()}
-            fitted.append(_fit_one(training, train, labels[fold.train], own))
-            test.append(assemble(training.container, names, fold.tested(columns, names)))
-        return cls(tuple(fitted), tuple(test), sum(len(fold.test) for fold in folds))
+        names = tuple(training.columns)
+        fitted = tuple(_fit_one(training.take(fold.train)) for fold in folds)
+        test = tuple(
+            assemble(training.container, names, fold.tested(training.columns, names))
+            for fold in folds
+        )
+        return cls(fitted, test, sum(len(fold.test) for fold in folds))
 
     @property
     def parts(self) -> tuple[MaskedFits, ...]:

@@ -38,11 +38,10 @@ from emsco.rows.column_summary import (
     IntervalCounts,
     NumberSummary,
     Summary,
-    add_counted,
     count_between,
     kind_of_type,
     narrow_median,
-    refuse_identifiers,
+    refuse_identifier,
     value_of,
 )
 from emsco.rows.dataset_parts import DatasetPart, check_names, parts_of
@@ -196,16 +195,21 @@ class Blocks:
     def readers(self, names: Sequence[str]) -> dict[str, ColumnReader]:
         """Learn how columns are read and encoded."""
         kinds = {name: kind_of_type(self.schema.field(name).type, name) for name in names}
-        chunks = self.map(_summarise, (self.roles, kinds))
-        summaries: dict[str, Summary] = {}
-        for summed in chunks:
-            _merge_into(summaries, summed)
+        summaries: dict[str, Summary] = self._merged(_summarise, (self.roles, kinds))
         medians = self._medians(summaries)
         readers = {}
         for name, kind in kinds.items():
             encoding = summaries[name].encoding(medians.get(name))
             readers[name] = ColumnReader(kind, encoding.missing_seen, encoding)
         return readers
+
+    def _merged(self, function: Callable[[Chunk, Any], dict[str, Any]], shared: Any) -> Any:
+        """Return what a function finds of each column, merged over all chunks."""
+        found: dict[str, Any] = {}
+        for part in self.map(function, shared):
+            for name, more in part.items():
+                _add(found, name, more)
+        return found
 
     def _medians(self, summaries: Mapping[str, Summary]) -> dict[str, float]:
         """Find the exact lower medians of numbers that may be missing, by further passes."""
@@ -218,9 +222,7 @@ class Blocks:
         medians = {name: 0.0 for name, half in halves.items() if not half}
         intervals = {name: WIDEST for name in halves if name not in medians}
         while intervals:
-            counted: dict[str, IntervalCounts] = {}
-            for part in self.map(_count, (self.roles, intervals)):
-                _add_into(counted, part)
+            counted: dict[str, IntervalCounts] = self._merged(_count, (self.roles, intervals))
             for name, found in counted.items():
                 intervals[name] = narrow_median(intervals[name], found, halves[name])
                 value = value_of(intervals[name])
@@ -244,18 +246,13 @@ class ClassSample(NamedTuple):
     keys: NDArray[np.uint64]
     rows: NDArray[np.int64]
 
-    def smallest(self, n: int) -> ClassSample:
-        """Keep the n smallest; of equal keys, the earlier row."""
-        if len(self.keys) <= n:
-            return self
-        order = np.lexsort((self.rows, self.keys))[:n]
-        return ClassSample(self.keys[order], self.rows[order])
-
 
 def merge_drawn(parts: Sequence[ClassSample], n: int) -> ClassSample:
-    """Merge rows drawn from several parts, and keep those with the n smallest keys."""
+    """Merge rows drawn from several parts; keep the n smallest keys, the earlier of equal ones."""
     keys = np.concatenate([part.keys for part in parts])
-    return ClassSample(keys, np.concatenate([part.rows for part in parts])).smallest(n)
+    rows = np.concatenate([part.rows for part in parts])
+    order = np.lexsort((rows, keys))[:n] if len(keys) > n else slice(None)
+    return ClassSample(keys[order], rows[order])
 
 
 def share_out(counts: Mapping[Any, int], n_rows: int) -> dict[Any, int]:
@@ -358,20 +355,11 @@ def _summarise(chunk: Chunk, shared: tuple[ColumnRoles, dict[str, str]]) -> dict
     summaries: dict[str, Summary] = {}
     for first_row, batch in batches_of(chunk, [*kinds, *roles.names]):
         weight = roles.read_weight(batch, first_row)
-        summed: dict[str, Summary] = {}
         for name, kind in kinds.items():
             is_category = kind in (TEXT, CATEGORY, NUMERIC_CATEGORY)
             summary = CategorySummary if is_category else NumberSummary
-            summed[name] = summary.of(batch.column(name), name, weight, first_row)
-        _merge_into(summaries, summed)
+            _add(summaries, name, summary.of(batch.column(name), name, weight, first_row))
     return summaries
-
-
-def _merge_into(summaries: dict[str, Summary], others: Mapping[str, Summary]) -> None:
-    for name, other in others.items():
-        known: Any = summaries.get(name)
-        summaries[name] = other if known is None else known.merge(other)
-    refuse_identifiers(summaries)
 
 
 def _count(
@@ -381,13 +369,12 @@ def _count(
     counted: dict[str, IntervalCounts] = {}
     for first_row, batch in batches_of(chunk, [*intervals, *roles.names]):
         weight = roles.read_weight(batch, first_row)
-        _add_into(
-            counted,
-            {n: count_between(batch.column(n), own, weight) for n, own in intervals.items()},
-        )
+        for name, interval in intervals.items():
+            _add(counted, name, count_between(batch.column(name), interval, weight))
     return counted
 
 
-def _add_into(counted: dict[str, IntervalCounts], others: Mapping[str, IntervalCounts]) -> None:
-    for name, other in others.items():
-        counted[name] = add_counted(counted[name], other) if name in counted else other
+def _add(found: dict[str, Any], name: str, more: Summary | IntervalCounts) -> None:
+    """Merge what was found of a column in other rows."""
+    found[name] = found[name].merge(more) if name in found else more
+    refuse_identifier(found[name], name)
