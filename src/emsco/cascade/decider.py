@@ -112,9 +112,7 @@ class Decider:
     @cached_property
     def encodes(self) -> bool:
         """Whether columns are encoded before the first stage; a final model takes them as given."""
-        return self.final is None and all(
-            reader.encoding is not None for reader in self.readers.values()
-        )
+        return self.final is None and self.reads_encodings
 
     def drive(self, n_rows: int, answer: Callable[[Ask], Answer]) -> Decisions:
         """Decide rows with a function that answers the requests of the decision loop."""

@@ -172,16 +172,14 @@ class Training:
     def reader(self, name: str) -> ColumnReader:
         """Learn how a column is read."""
         if name not in self._readers:
-            self._readers[name] = self._learn(name)
+            column, values = self.columns[name], self.values(name)
+            kind, may_be_missing = kind_of(column, values), name in self.may_be_missing
+            if self.learner.encodes:
+                encoding = learn(column, name, self._weight, may_be_missing=may_be_missing)
+                self._readers[name] = ColumnReader(kind, encoding.missing_seen, encoding)
+            else:
+                self._readers[name] = ColumnReader(kind, may_be_missing or has_missing(values))
         return self._readers[name]
-
-    def _learn(self, name: str) -> ColumnReader:
-        values, may_be_missing = self.values(name), name in self.may_be_missing
-        kind = kind_of(self.columns[name], values)
-        if not self.learner.encodes:
-            return ColumnReader(kind, may_be_missing or has_missing(values))
-        encoding = learn(self.columns[name], name, self._weight, may_be_missing=may_be_missing)
-        return ColumnReader(kind, encoding.missing_seen, encoding)
 
     def encoded(self, name: str) -> Array:
         """Return a column as the numbers that the default classifier takes."""

@@ -72,10 +72,6 @@ def is_number_type(kind: pa.DataType) -> bool:
     )  # fmt: skip
 
 
-def _is_date_type(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
-
-
 def _parse(column: pa.Array) -> pa.Array:
     try:
         return column.cast(pa.float64())
@@ -109,11 +105,9 @@ def python_values(column: pa.Array) -> list[Any]:
         if pa.types.is_dictionary(column.type):
             words = python_values(column.dictionary)
             return [None if place is None else words[place] for place in column.indices.to_pylist()]
-        return [_decoded(value) for value in column.view(_bytes_type(column.type)).to_pylist()]
-
-
-def _bytes_type(kind: pa.DataType) -> pa.DataType:
-    return pa.large_binary() if pa.types.is_large_string(kind) else pa.binary()
+        is_large = pa.types.is_large_string(column.type)
+        raw = column.view(pa.large_binary() if is_large else pa.binary())
+        return [_decoded(value) for value in raw.to_pylist()]
 
 
 def _decoded(value: bytes | None) -> str | bytes | None:
@@ -136,7 +130,9 @@ class TextColumn(NamedTuple):
         Dates become text as from any frame; other types become the text that Arrow writes.
         """
         if not pa.types.is_dictionary(column.type):
-            if not (is_text(column) or is_number_type(column.type) or _is_date_type(column.type)):
+            kind = column.type
+            is_date = pa.types.is_date(kind) or pa.types.is_timestamp(kind)
+            if not (is_text(column) or is_number_type(kind) or is_date):
                 column = column.cast(pa.string())
             column = column.dictionary_encode()
         return cls.decode(column, reader_like(levels) if levels else to_text)
