@@ -13,7 +13,8 @@ from emsco.learners._logistic_loss import TrainingRows, class_base, make_rows, p
 from emsco.learners._newton import BATCH, FAMILY, fit_sets, is_wide, one_thread
 from emsco.learners.protocol import Fold, Outcomes
 from emsco.learners.training import Training
-from emsco.rows.encoding import Array
+from emsco.rows.columns import refuse_invalid
+from emsco.rows.encoding import Array, read
 
 MANY_UNKNOWNS = 500  # from here on a fit takes about a second
 _ROWS_AT_ONCE = 2**13  # evaluated at a time, with BATCH sets: 16 MB
@@ -85,12 +86,11 @@ class _EncodedFold:
         tested = fold.tested(training.columns, features)
         test = []
         for name, column in tested.items():
-            reader = train.reader(name)
-            values = reader.read(column)
-            reader.refuse_invalid(values, name, column, fold.test)
-            assert reader.encoding is not None  # the learner encodes
-            test.append(reader.encoding.encode(values).T)
-        widths = [sum(train.encoded(f).shape[1] for f in own) for own in training.sources]
+            encoding = train.encoding(name)
+            values, missing_seen = read(encoding, column), encoding.missing_seen
+            refuse_invalid(values, name, missing_seen=missing_seen, rows=fold.test, raw=column)
+            test.append(encoding.encode(values).T)
+        widths = [sum(train.encoding(f).width for f in source) for source in training.sources]
         return cls(
             make_rows(_stacked([train.encoded(f).T for f in features]), train.codes, train.weight),
             _stacked(test),

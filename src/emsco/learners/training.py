@@ -34,7 +34,7 @@ from emsco.rows.columns import (
     plain,
     refuse_invalid,
 )
-from emsco.rows.encoding import Array, learn, read
+from emsco.rows.encoding import Array, ColumnEncoding, learn, read
 from emsco.rows.guard import InputGuard
 from emsco.rows.rows import Layout, Rows
 
@@ -97,6 +97,7 @@ class Training:
     shared: dict[str, Any] = field(init=False, default_factory=dict)  # fitted for several sets
     _values: dict[str, NDArray[Any]] = field(init=False, default_factory=dict)
     _readers: dict[str, ColumnReader] = field(init=False, default_factory=dict)
+    _encodings: dict[str, ColumnEncoding] = field(init=False, default_factory=dict)
     _blocks: dict[str, Array] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -172,20 +173,28 @@ class Training:
     def reader(self, name: str) -> ColumnReader:
         """Learn how a column is read."""
         if name not in self._readers:
-            column, values = self.columns[name], self.values(name)
-            kind, may_be_missing = kind_of(column, values), name in self.may_be_missing
+            values = self.values(name)
+            kind = kind_of(self.columns[name], values)
             if self.learner.encodes:
-                encoding = learn(column, name, self._weight, may_be_missing=may_be_missing)
+                encoding = self.encoding(name)
                 self._readers[name] = ColumnReader(kind, encoding.missing_seen, encoding)
             else:
-                self._readers[name] = ColumnReader(kind, may_be_missing or has_missing(values))
+                missing_seen = name in self.may_be_missing or has_missing(values)
+                self._readers[name] = ColumnReader(kind, missing_seen)
         return self._readers[name]
+
+    def encoding(self, name: str) -> ColumnEncoding:
+        """Learn how the default classifier encodes a column."""
+        if name not in self._encodings:
+            may_be_missing, column = name in self.may_be_missing, self.columns[name]
+            learned = learn(column, name, self._weight, may_be_missing=may_be_missing)
+            self._encodings[name] = learned
+        return self._encodings[name]
 
     def encoded(self, name: str) -> Array:
         """Return a column as the numbers that the default classifier takes."""
         if name not in self._blocks:
-            encoding = self.reader(name).encoding
-            assert encoding is not None  # a learner that encodes has learned one
+            encoding = self.encoding(name)
             self._blocks[name] = encoding.encode(read(encoding, self.columns[name]))
         return self._blocks[name]
 

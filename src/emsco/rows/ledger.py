@@ -26,6 +26,11 @@ from emsco.rows.row_hashes import Hashes
 from emsco.rows.row_sketch import Sketch, SmallestHashes
 
 _FORMAT = 2
+# The fields of an entry that are written as they are, with their types.
+_SCALARS: dict[str, type] = {
+    "fitted": str, "question": str, "share": float, "candidates": int, "figures": int,
+    "number": str, "withdraws": str,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -71,16 +76,13 @@ class Ledger:
 
     def refresh(self) -> None:
         """Read what other processes have written to existing files."""
-        with _LOCK, _locked([path for path in self._paths if os.path.exists(path)]) as files:
-            for file in files:
-                add_entries(_read(file))
+        with _LOCK, _locked([path for path in self._paths if os.path.exists(path)]):
+            pass  # they are read when they are locked
 
     @contextmanager
     def open(self) -> Iterator[Page]:
         """Read all entries, and lock the ledger until the page is closed."""
         with _LOCK, _locked(self._paths) as files:
-            for file in files:
-                add_entries(_read(file))
             yield Page(self, files)
 
 
@@ -155,7 +157,7 @@ def forget_all() -> None:
 
 @contextmanager
 def _locked(paths: Sequence[str]) -> Iterator[list[Any]]:
-    """Open and lock files to read and append; the lock ends with the process."""
+    """Open, lock and read files, to append to them; the lock ends with the process."""
     files: list[Any] = []
     try:
         for path in sorted(paths):  # always in this order, to avoid deadlocks
@@ -168,6 +170,8 @@ def _locked(paths: Sequence[str]) -> Iterator[list[Any]]:
                     f"The ledger {path} cannot be opened: {error.strerror}. It records what "
                     "these rows were used for before."
                 ) from error
+        for file in files:
+            add_entries(_read(file))
         yield files
     finally:
         for file in files:
@@ -228,13 +232,7 @@ def _line(entry: Entry) -> bytes:
     rows = entry.rows.in_no_order()
     fields = {
         "format": _FORMAT,
-        "fitted": entry.fitted,
-        "question": entry.question,
-        "share": entry.share,
-        "candidates": entry.candidates,
-        "figures": entry.figures,
-        "number": entry.number,
-        "withdraws": entry.withdraws,
+        **{name: getattr(entry, name) for name in _SCALARS},
         "keys": None if rows.keys is None else _text(rows.keys),
         "views": [{"columns": v.columns, "hashes": [*map(_text, v.hashes)]} for v in rows.views],
         "sketch": {
@@ -259,17 +257,8 @@ def _entry(fields: Any) -> Entry:
     }
     if not all(0 < len(part.hashes) <= part.total and part.clump > 0 for part in parts.values()):
         raise ValueError("its sketch")
-    return Entry(
-        str(fields["question"]),
-        float(fields["share"]),
-        int(fields["candidates"]),
-        HashedRows(views, keys),
-        str(fields["number"]),
-        str(fields["withdraws"]),
-        str(fields["fitted"]),
-        Sketch(parts),
-        int(fields["figures"]),
-    )
+    scalars: dict[str, Any] = {name: kind(fields[name]) for name, kind in _SCALARS.items()}
+    return Entry(rows=HashedRows(views, keys), sketch=Sketch(parts), **scalars)
 
 
 def _text(hashes: Hashes) -> str:
