@@ -10,7 +10,10 @@ from collections.abc import Callable
 class AdjustableSemaphore:
     """A semaphore whose limit may change while callers wait.
 
-    `limit` returns the current limit. `running` is the number of callers that hold it.
+    Parameters
+    ----------
+    limit : callable
+        Returns the current limit.
 
     Examples
     --------
@@ -34,26 +37,26 @@ class AdjustableSemaphore:
     def __init__(self, limit: Callable[[], int]) -> None:
         self._limit = limit
         self.running = 0
-        self._places: deque[asyncio.Future[None]] = deque()
+        self._waiting: deque[asyncio.Future[None]] = deque()
 
     @property
     def waiting(self) -> int:
         """The number of callers that wait."""
-        return len(self._places)
+        return len(self._waiting)
 
     async def __aenter__(self) -> None:
-        if not self._places and self.running < self._limit():
+        if not self._waiting and self.running < self._limit():
             self.running += 1
             return
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._places.append(place)
+        self._waiting.append(place)
         try:
             await place
         except asyncio.CancelledError:
             if place.done() and not place.cancelled():  # acquired just now: pass it on
                 self._free()
-            elif place in self._places:  # otherwise `_free` has removed it already
-                self._places.remove(place)
+            elif place in self._waiting:  # otherwise `_free` has removed it
+                self._waiting.remove(place)
             raise
 
     async def __aexit__(self, *_: object) -> None:
@@ -61,8 +64,8 @@ class AdjustableSemaphore:
 
     def _free(self) -> None:
         self.running -= 1
-        while self._places and self.running < self._limit():
-            place = self._places.popleft()
+        while self._waiting and self.running < self._limit():
+            place = self._waiting.popleft()
             if not place.done():
                 self.running += 1
                 place.set_result(None)
