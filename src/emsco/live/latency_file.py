@@ -52,7 +52,7 @@ def _set_latency(tomlkit: Any, sources: Any, name: str, latency: float) -> None:
         for first in source.values():
             item.trivia.indent = first.trivia.indent
             break
-        source[_LATENCY] = item
+        sources[name][_LATENCY] = item
         return
     written = source.as_string()
     if is_inline:  # page = { cost = 3 }: the spaces before the brace stay
