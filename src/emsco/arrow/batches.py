@@ -162,7 +162,7 @@ def decision_schema(
     decider = decider_of(cascade)
     keep = list(dict.fromkeys(keep))
     inputs = pa.schema([]) if schema is None else schema
-    check_names(inputs, keep)
+    check_names(inputs.names, keep)
     fields = FIELDS | {"label": pa.array(decider.classes.tolist()).type}
     if decider.plan.latencies is not None:
         fields |= {"latency": pa.float64()}
@@ -180,7 +180,7 @@ def decision_schema(
 def _readers(batches: Any, names: Sequence[str]) -> Iterator[BatchReader]:
     """Give whatever holds rows as readers."""
     if is_dataset(batches):
-        check_names(batches.schema, names)
+        check_names(batches.schema.names, names)
         batches = chain.from_iterable(part.readers(names) for part in parts_of(batches))
     elif isinstance(batches, DatasetPart):
         batches = batches.readers(names)
@@ -291,7 +291,7 @@ def _read_named(
 ) -> list[pa.Array]:
     """Read columns of a reader by name, and refuse what it must not answer."""
     found = reader.read(list(names), rows)
-    check_names(found.schema, names, f"What {type(reader).__name__}.read returned")
+    check_names(found.schema.names, names, f"What {type(reader).__name__}.read returned")
     if found.num_rows != n_rows:
         raise DecisionsError(
             f"{type(reader).__name__}.read returned {found.num_rows} rows for {n_rows}."

@@ -6,6 +6,7 @@ are asked for. Rows are numbered through the whole data set, in the order of its
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -137,7 +138,7 @@ class BatchPart:
 
     def read(self, columns: Sequence[str], rows: NDArray[np.intp] | None) -> pa.RecordBatch:
         """Return columns of some rows; None: of all."""
-        check_names(self.batch.schema, columns, "The batch")
+        check_names(self.batch.schema.names, columns, "The batch")
         chosen = self.batch.select(list(columns))
         return chosen if rows is None else chosen.take(pa.array(rows))
 
@@ -184,16 +185,17 @@ def parts_of(dataset: Any) -> list[DatasetPart]:
     return parts
 
 
-def check_names(schema: pa.Schema, wanted: Sequence[str], what: str = "The data set") -> None:
+def check_names(
+    names: Sequence[str], wanted: Sequence[str], what: object = "The data set", hint: str = ""
+) -> None:
     """Refuse a table that lacks a column or has it twice, and name the nearest one it has."""
+    counts = Counter(names)
     for name in wanted:
-        n_held = len(schema.get_all_field_indices(name))
-        if not n_held:
+        if not counts[name]:
             raise ColumnsError(
-                f"{what} has no column {name!r}{nearest(name, schema.names)} It has "
-                f"{quoted(schema.names)}."
+                f"{what} has no column {name!r}{nearest(name, names)} It has {quoted(names)}.{hint}"
             )
-        if n_held > 1:
+        if counts[name] > 1:
             raise ColumnsError(f"{what} has more than one column {name!r}; rename them.")
 
 
