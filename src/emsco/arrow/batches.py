@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,7 @@ from emsco.rows.columns import is_dataset, refuse_invalid
 from emsco.rows.dataset_parts import (
     BLOCK_ROWS,
     BatchPart,
+    BatchReader,
     DatasetPart,
     check_names,
     parts_of,
@@ -39,24 +40,6 @@ FIELDS = {
     "cost": pa.float64(),
     "reason": pa.string(),
 }
-
-
-class BatchReader(Protocol):
-    """Some rows of which columns are read when they are needed.
-
-    `read` is called at most once per stage, with the columns that the stage buys and the rows that
-    are still undecided. A reader may also have `respell(column, name)`, which rewrites numbers in
-    the notation of Python where its file has another one.
-    """
-
-    @property
-    def num_rows(self) -> int:
-        """How many rows there are."""
-
-    def read(
-        self, columns: Sequence[str], rows: NDArray[np.intp] | None
-    ) -> pa.RecordBatch | pa.Table:
-        """Read columns of some rows, named by their positions in ascending order; None: of all."""
 
 
 def decide_batches(

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +21,24 @@ from emsco.exceptions import ArtifactError, ColumnsError, nearest, quoted
 
 BLOCK_ROWS = 2**15  # rows decided at a time: few enough to stay in the cache
 BATCH_ROWS = 2**16  # rows fitted on at a time
+
+
+class BatchReader(Protocol):
+    """Some rows of which columns are read when they are needed.
+
+    `read` is called at most once per stage, with the columns that the stage buys and the rows that
+    are still undecided. A reader may also have `respell(column, name)`, which rewrites numbers in
+    the notation of Python where its file has another one.
+    """
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows there are."""
+
+    def read(
+        self, columns: Sequence[str], rows: NDArray[np.intp] | None
+    ) -> pa.RecordBatch | pa.Table:
+        """Read columns of some rows, named by their positions in ascending order; None: of all."""
 
 
 @dataclass(frozen=True, eq=False)
