@@ -56,10 +56,10 @@ def check_source(
     >>> table = {"a": {"age": 3.0}, "b": {"age": 41.0}}
     >>> check_source(CallableSource(function=lambda keys, values: table), table)
     """
-    asyncio.run(_Contract(source, table, reasons or {}, values or {}).check(n_cancelled))
+    asyncio.run(_SourceContract(source, table, reasons or {}, values or {}).check(n_cancelled))
 
 
-class _Contract:
+class _SourceContract:
     """What a source promises, checked by comparing its answers with a table."""
 
     def __init__(
