@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -102,19 +101,8 @@ def load_any(path: Path, trusted: Sequence[str] | None = None) -> Any:
         raise ArtifactError(
             f"{path} has no {SEARCH}; it is not a folder written by `emsco search --out`."
         )
-    with naming_trust_option():
-        tell(f"load {file_of(path).name}")
-        return load(file_of(path), trusted=trusted or ())
-
-
-@contextmanager
-def naming_trust_option() -> Iterator[None]:
-    """Name the option --trust in errors about untrusted types."""
-    try:
-        yield
-    except ArtifactError as error:
-        message = str(error).replace("pass trusted=", "name them with --trust: ")
-        raise ArtifactError(message) from error
+    tell(f"load {file_of(path).name}")
+    return load(file_of(path), trusted=trusted or ())
 
 
 def read_fresh(model: Any, path: Path, label: str | None) -> Any:

@@ -213,8 +213,7 @@ def _accept_enough(certificate: Certificate) -> bool:
 def _lines(certificate: Certificate, best: CertifiedCandidate | None) -> list[str]:
     from emsco.cli._errors import in_shell
 
-    notes = [note.replace("min_coverage=0", "--min-coverage 0") for note in certificate.notes]
-    lines = [certificate.sentence, *map(in_shell, notes)]
+    lines = [certificate.sentence, *map(in_shell, certificate.notes)]
     if best is None:
         return lines
     design, counted = best.candidate.design, best.evaluation

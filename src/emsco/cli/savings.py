@@ -174,7 +174,6 @@ def _read_rows(
     log: Path, costs: Path, model: Path | None, answers: str | None, trust: list[str] | None
 ) -> tuple[Any, Any, Any]:
     from emsco.cli._labelled_frame import read_features, read_labelled
-    from emsco.cli._model_file import naming_trust_option
     from emsco.cli.search import load_costs, priced
     from emsco.exceptions import ModelError
     from emsco.io import load_final
@@ -189,8 +188,7 @@ def _read_rows(
     if model is None:
         X, labels = read_labelled(log, str(answers), names)
         return LoggedAnswers(str(answers)), X.assign(**{str(answers): labels}), prices
-    with naming_trust_option():
-        final = load_final(model, trusted=trust or ())
+    final = load_final(model, trusted=trust or ())
     known = list(getattr(final, "feature_names_in_", names))
     if set(known) != set(names):
         odd = sorted({*known} ^ {*names})

@@ -225,15 +225,21 @@ def _make_folder(out: Path) -> None:
 def _fit(found: CascadeSearchCV, X: Any, y: Any) -> None:
     """Search; if the default rule finds no candidate, choose the one with most coverage."""
     from emsco.cli._errors import in_shell
-    from emsco.exceptions import SelectionError
+    from emsco.exceptions import Keyword, Message, SelectionError
+    from emsco.search.default_rule import LEAST_COVERAGE
 
     try:
         found.fit(X, y)
-    except SelectionError as error:
+    except SelectionError:
         if not len(getattr(found, "front_", ())):
             raise
-        message = in_shell(str(error).split(";")[0])
-        note(f"emsco: warning: {message}; the candidate that accepts most rows was chosen.")
+        limits = {"max_missed": found.max_missed, "max_rejected": found.max_rejected}
+        within = Message(" and ").join(Keyword(name, most) for name, most in limits.items() if most)
+        note(
+            f"emsco: warning: No design within {in_shell(within)} accepts {LEAST_COVERAGE:.0%} of "
+            "the rows and is as good as all sources at once; the candidate that accepts most rows "
+            "was chosen."
+        )
         found.choose(by="coverage")
 
 

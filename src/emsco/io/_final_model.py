@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from emsco.exceptions import ArtifactError, ModelError, require
+from emsco.exceptions import ArtifactError, Keyword, ModelError, require
 from emsco.learners.final_model import OnnxModel
 
 
@@ -54,7 +54,7 @@ def load_final(path: str | os.PathLike[str], *, trusted: Sequence[str] = ()) -> 
     if unknown:
         raise ArtifactError(
             f"{name} holds types that skops does not trust by default; if you know who wrote it, "
-            f"and only then, pass trusted={sorted(unknown)!r}."
+            "and only then, pass " + Keyword("trusted", sorted(unknown)) + "."
         )
     try:
         model = skops.loads(content, trusted=list(trusted))

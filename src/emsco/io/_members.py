@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from emsco.exceptions import ArtifactError
+from emsco.exceptions import ArtifactError, Keyword
 from emsco.io._json import from_plain, to_plain
 from emsco.io._skops import from_skops, to_skops, untrusted_types
 from emsco.io._zip import Member, NestedFile, read_member, read_start
@@ -107,7 +107,7 @@ class MemberReader:
         if found - set(trusted):
             raise ArtifactError(
                 "its stages contain types that emsco does not trust by default; if you know who "
-                f"wrote the file, and only then, pass trusted={sorted(found)!r}"
+                "wrote the file, and only then, pass " + Keyword("trusted", sorted(found))
             )
 
     def array(self, name: Any, *shape: int | None) -> NDArray[Any]:

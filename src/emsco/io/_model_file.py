@@ -151,8 +151,8 @@ def load(path: str | os.PathLike[str], *, trusted: Sequence[str] = ()) -> Any:
             manifest, members = _checked(file)
             model = _made(manifest, MemberReader(file, members, trusted))
     except (ArtifactError, OSError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise ArtifactError(f"{os.fspath(path)} cannot be loaded: {reason}.") from error
+        reason = error.message if isinstance(error, ArtifactError) else str(error.strerror)
+        raise ArtifactError(f"{os.fspath(path)} cannot be loaded: " + reason + ".") from error
     warn_of_misfit(os.fspath(path), model)
     return model
 

@@ -50,7 +50,7 @@ from emsco.learners.protocol import Stages
 from emsco.learners.stage_reader import FittedStages
 from emsco.search import CascadeSearchCV, strategies
 from emsco.search.default_rule import AllSources, check_bounds
-from emsco.search.fitted_search import Choice, FittedSearch
+from emsco.search.fitted_search import Choice, FittedSearch, measured_on
 
 # Parameters that are stored if they are plain values. `engine`, `callback` and `checkpoint` belong
 # to the machine that ran the search and are never stored.
@@ -131,8 +131,12 @@ def search_from(data: Data, reader: MemberReader) -> CascadeSearchCV:
     candidates = candidates_from(reader, data["candidates"], costs)
     _check_candidates(candidates, stages.classes.tolist())
     n_front = expect_place(data["n_front"], len(candidates))
+    # The same text, but as a message: the command line has a word of its own for the call in it.
+    note, stored = measured_on(n_rows, n_splits, search.needs_labels), data["measured_on"]
+    if expect(stored, str).startswith(note):
+        stored = note + stored.removeprefix(note)
     search.found_ = FittedSearch(
-        front=front_from(candidates[:n_front], costs, data),
+        front=front_from(candidates[:n_front], costs, data | {"measured_on": stored}),
         reference=reference,
         all_sources=candidates[n_front],
         stages=stages,

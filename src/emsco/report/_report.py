@@ -24,7 +24,7 @@ from emsco._utils.public_names import PUBLIC
 from emsco._utils.text_table import cell
 from emsco.certify import Certificate
 from emsco.core.population import weighted_as
-from emsco.exceptions import SelectionError, require
+from emsco.exceptions import Parameter, SelectionError, require
 from emsco.report._data import page_data
 
 # What changes nothing but the time, or what is told on the way, reproduces nothing.
@@ -95,7 +95,9 @@ def report(
     if not len(search.front_):
         raise SelectionError("The front is empty: no candidate accepts any row.")
     if population is not None and X is None:
-        raise SelectionError("`population` says what fresh rows stand for; give X and y, too.")
+        raise SelectionError(
+            Parameter("population") + " says what fresh rows stand for; give X and y, too."
+        )
     plotly = require("plotly.offline", "report").get_plotlyjs()
     data = page_data(search, X, y, population)
     params = _parameters_to_dict(search)

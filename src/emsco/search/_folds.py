@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import resample
 
-from emsco.exceptions import ClassesError, SearchError
+from emsco.exceptions import ClassesError, Parameter, SearchError
 from emsco.learners.folds import Fold
 
 
@@ -26,7 +26,7 @@ def make_folds(
         parts = [(train[drawn[train]], test[drawn[test]]) for train, test in parts]
     folds = [Fold(train, test) for train, test in parts if len(train) and len(test)]
     if not folds:
-        raise SearchError("`cv` leaves no rows to evaluate designs on.")
+        raise SearchError(Parameter("cv") + " leaves no rows to evaluate designs on.")
     return folds
 
 

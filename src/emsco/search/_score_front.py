@@ -18,7 +18,7 @@ from emsco.core.front import Candidate
 from emsco.core.labels import describe_unknown, read_given_labels, unknown_labels
 from emsco.core.population import weighted_as, weights_of
 from emsco.core.scored_front import ScoredCandidate, ScoredFront, differences
-from emsco.exceptions import ClassesError, LabelsWarning, warn
+from emsco.exceptions import ClassesError, LabelsWarning, Parameter, warn
 from emsco.learners.final_stage import predict_labels
 from emsco.rows.ledger import Entry, ledger_of
 from emsco.rows.row_sketch import Sketch
@@ -101,7 +101,9 @@ class FreshRowsMixin(ResultMixin):
         )
         if X is None:
             if y is not None or population is not None:
-                raise ClassesError("`y` and `population` need fresh rows; give the rows as X.")
+                raise ClassesError(
+                    "`y` and " + Parameter("population") + " need fresh rows; give the rows as X."
+                )
             return summary
         cascade = self._chosen()
         truth = self._known_truth(X, y, population)
@@ -124,7 +126,7 @@ class FreshRowsMixin(ResultMixin):
             choice.bounds,
             population,
         )
-        return f"{summary}\n{fresh}"
+        return summary + f"\n{fresh}"
 
     def score_front(
         self,

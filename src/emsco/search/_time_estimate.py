@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from emsco.exceptions import SearchWarning, warn
+from emsco.exceptions import Parameter, SearchWarning, warn
 from emsco.learners.batched_logistic import BatchedLogistic
 from emsco.search._problem import Problem, Search
 from emsco.search.strategies.exhaustive import Exhaustive, count_sets
@@ -23,7 +23,7 @@ def warn_slow(problem: Problem, search: Search) -> None:
     warn(
         f"This search may take about {seconds / size:,.0f} {unit}: with so many columns or classes "
         "a single fit takes long. Combine columns into one source, leave out rare classes, or use "
-        "fewer rows (`max_rows`) or folds (`cv`).",
+        "fewer rows (" + Parameter("max_rows") + ") or folds (" + Parameter("cv") + ").",
         SearchWarning,
     )
 

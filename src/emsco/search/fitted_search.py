@@ -16,7 +16,7 @@ from emsco.core.costs import Costs
 from emsco.core.design import StageDesign
 from emsco.core.evaluation import Evaluation, evaluate_known
 from emsco.core.front import Candidate, ParetoFront
-from emsco.exceptions import ClassesError, SearchError, SelectionError
+from emsco.exceptions import ClassesError, Code, SearchError, SelectionError
 from emsco.learners.final_stage import predict_labels
 from emsco.learners.folds import Fold
 from emsco.learners.protocol import Stages
@@ -28,7 +28,6 @@ from emsco.search._outcome_folds import compared, evaluate_afresh
 from emsco.search._problem import Search, SearchResult
 from emsco.search._problem_spec import ProblemSpec, SearchInput
 from emsco.search._refit_stages import thresholds_anew
-from emsco.search._summary import measured_on
 from emsco.search.default_rule import AllSources
 
 
@@ -100,7 +99,7 @@ class FittedSearch:
         folds = posing.folds
         tested = np.concatenate([fold.test for fold in folds])
         n_rows = len(np.unique(tested))
-        note = measured_on(n_rows, len(folds), needs_labels=posing.needs_labels)
+        note = measured_on(n_rows, len(folds), posing.needs_labels)
         repeats = len(tested) / n_rows
         return cls(
             front=ParetoFront(result.front, posing.costs, note, luck=luck, repeats=repeats),
@@ -188,7 +187,7 @@ class FittedSearch:
                 "Fitted each by itself, the chosen stages accept no row as is asked for; choose "
                 "another candidate, or keep the one model: refit=True."
             )
-        note = f"{self.front.measured_on} Its stages are fitted each by itself."
+        note = self.front.measured_on + " Its stages are fitted each by itself."
         reference = AllSources.of(problem)
         return replace(
             self,
@@ -273,3 +272,15 @@ def _used_by(front: Iterable[Candidate], costs: Costs, names: list[str]) -> list
     sources = {s for c in front for s in c.design.acquired(c.design.n_stages - 1)}
     used = {column for source in sources for column in costs.columns(source)}
     return [name for name in names if name in used] or names
+
+
+def measured_on(n_rows: int, n_splits: int, needs_labels: bool) -> str:
+    """Describe the rows that figures were measured on, and what counts as right."""
+    how = "one split" if n_splits == 1 else f"{n_splits} folds"
+    fresh = Code("score_front(X, y)" if needs_labels else "score_front(X)")
+    right = "" if needs_labels else " An answer is right if the final model gives the same one."
+    return (
+        f"Selected on {n_rows:,} held-out rows ({how}), so these figures are optimistic; use "
+        + fresh
+        + f" to compare them with fresh rows.{right}"
+    )
