@@ -16,7 +16,7 @@ from emsco.core.costs import Costs
 from emsco.core.design import StageDesign
 from emsco.core.evaluation import Evaluation, evaluate_known
 from emsco.core.front import Candidate, ParetoFront
-from emsco.exceptions import ClassesError, Code, SearchError, SelectionError
+from emsco.exceptions import ClassesError, Code, Message, SearchError, SelectionError
 from emsco.learners.final_stage import predict_labels
 from emsco.learners.folds import Fold
 from emsco.learners.protocol import Stages
@@ -279,8 +279,10 @@ def measured_on(n_rows: int, n_splits: int, needs_labels: bool) -> str:
     how = "one split" if n_splits == 1 else f"{n_splits} folds"
     fresh = Code("score_front(X, y)" if needs_labels else "score_front(X)")
     right = "" if needs_labels else " An answer is right if the final model gives the same one."
-    return (
-        f"Selected on {n_rows:,} held-out rows ({how}), so these figures are optimistic; use "
-        + fresh
-        + f" to compare them with fresh rows.{right}"
+    return Message(
+        f"Selected on {n_rows:,} held-out rows ({how})",
+        ", so these figures are optimistic; use ",
+        fresh,
+        " to compare them with fresh rows.",
+        right,
     )
