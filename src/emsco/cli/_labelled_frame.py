@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -28,13 +28,6 @@ from emsco.rows.column_reader import ColumnReader
 _FEW = 0.1  # share of cells that are not numbers, up to which a column was likely meant as numbers
 
 
-class LabelledFrame(NamedTuple):
-    """A pandas frame of features, and the labels."""
-
-    X: Any
-    y: NDArray[Any]
-
-
 def read_labelled(
     rows: TableFile,
     label: str,
@@ -42,8 +35,8 @@ def read_labelled(
     *,
     readers: Mapping[str, ColumnReader] | None = None,
     classes: NDArray[Any] | None = None,
-) -> LabelledFrame:
-    """Read features and labels, with the types of a fitted model if there is one.
+) -> tuple[Any, NDArray[Any]]:
+    """Read features as a pandas frame and labels, with the types of a fitted model if there is one.
 
     Without `features`, all columns but the label are read. `readers` and `classes` are what the
     model knows of columns and labels; without them, types are inferred.
@@ -53,7 +46,7 @@ def read_labelled(
     check_columns(rows, names)
     table = rows.table([*names, label])
     labels = read_labels(table.column(label).combine_chunks(), label, classes)
-    return LabelledFrame(_frame(rows, table, names, readers), labels)
+    return _frame(rows, table, names, readers), labels
 
 
 def read_features(

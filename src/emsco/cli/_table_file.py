@@ -8,10 +8,10 @@ import io
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.csv
@@ -38,32 +38,6 @@ _MARKS = {  # byte order marks, longer ones first
 _EXCERPT = 80  # characters shown of a faulty row
 _BLOCK_BYTES = 2**22  # bytes of CSV read at a time
 _BLOCK_ROWS = 2**15  # rows of Parquet decided at a time
-
-
-class TableFile(Protocol):
-    """One or more files of rows."""
-
-    @property
-    def path(self) -> Path | str:
-        """The path or URL."""
-
-    @property
-    def private(self) -> bool:
-        """Whether no message may show a value."""
-
-    @property
-    def types(self) -> Mapping[str, pa.DataType]:
-        """The type of each column."""
-
-    @property
-    def names(self) -> Sequence[str]:
-        """The names of all columns, which may contain duplicates."""
-
-    def blocks(self, names: Sequence[str]) -> Iterator[BatchReader]:
-        """Yield the rows in blocks with these columns."""
-
-    def table(self, names: Sequence[str]) -> pa.Table:
-        """Read columns of all rows at once."""
 
 
 def open_rows(
@@ -134,6 +108,7 @@ def _reading(path: Path, *, private: bool = False) -> Iterator[None]:
     except UnicodeDecodeError as error:
         raise _not_utf8(path) from error
     except (pa.ArrowException, OSError, csv.Error) as error:
+        # Arrow has one class for all of these, and says which only in its text.
         if "invalid UTF8" in str(error):
             raise _not_utf8(path) from error
         ragged = _RAGGED.search(str(error))
@@ -307,3 +282,6 @@ class ParquetFiles:
         """Read columns of all rows at once."""
         with _reading(Path(self.path)):
             return self._dataset.to_table(columns=list(names))
+
+
+TableFile: TypeAlias = CsvFile | ParquetFiles
