@@ -21,7 +21,7 @@ def weighted_as(population: Mapping[Any, float] | None) -> str:
     shares = " and ".join(
         f"{100 * share:.4g}% labelled {label!r}" for label, share in population.items()
     )
-    return f", counted as in a population with {shares},"
+    return f", counted as in a population with {shares}"
 
 
 def weights_of(population: Mapping[Any, float], rows: Mapping[Any, float]) -> dict[Any, float]:

@@ -179,7 +179,7 @@ def _measured_on(
     text: str = search.front_.measured_on
     if "fresh_rows" in data:
         selected, *advice = Message(text).parts
-        weighted = weighted_as(population).rstrip(",")
+        weighted = weighted_as(population)
         # In the place of the advice to compute them, which has three parts.
         fresh = f". Fresh: {data['fresh_rows']:,} other rows{weighted}."
         text = "".join([selected, fresh, *advice[3:]])

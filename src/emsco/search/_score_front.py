@@ -162,7 +162,7 @@ class FreshRowsMixin(ResultMixin):
         return ScoredFront(
             scored,
             f"{self.front_.measured_on} Fresh figures on {len(truth):,} other "
-            f"rows{weighted_as(population).removesuffix(',')}.",
+            f"rows{weighted_as(population)}.",
         )
 
     def _afresh(

@@ -58,7 +58,7 @@ def sentences_of_fresh(
     population: Mapping[Any, float] | None,
 ) -> str:
     """Describe the chosen cascade on fresh rows, and how it differs from the selected figures."""
-    where = f"On {n_rows:,} fresh rows{weighted_as(population)}"
+    where = f"On {n_rows:,} fresh rows{weighted_as(population)}{',' * (population is not None)}"
     lines = [_sentence(fresh, costs, f"{where} it"), *_by_class(fresh)]
     lines += _loss_there(fresh, selected, costs, bounds)
     words = "more than two standard errors from the selected figures"
