@@ -24,7 +24,7 @@ from emsco.exceptions import (
     nearest,
     quoted,
 )
-from emsco.learners.final_stage import predict_labels
+from emsco.learners.final_model import predict_labels
 from emsco.rows.rows import Rows
 from emsco.search import CascadeSearchCV
 

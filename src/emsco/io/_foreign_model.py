@@ -19,10 +19,8 @@ from emsco.exceptions import ArtifactError, Keyword, ModelError, require
 from emsco.io._core_values import Data, expect, expect_keys
 from emsco.io._json import from_plain, to_plain
 from emsco.io._members import MemberReader, MemberWriter
-from emsco.learners.estimator_learner import EstimatorStage
-from emsco.learners.final_model import LoggedAnswers, OnnxModel
-from emsco.learners.final_stage import FinalStage
-from emsco.learners.probabilities import class_order
+from emsco.learners.estimator_learner import EstimatorStage, class_order
+from emsco.learners.final_model import FinalStage, LoggedAnswers, OnnxModel
 from emsco.learners.protocol import Judge
 from emsco.rows.encoding import Category, ColumnEncoding
 

@@ -48,7 +48,7 @@ from emsco.io._json import from_plain, to_plain
 from emsco.io._members import MemberReader, MemberWriter
 from emsco.io._row_hashes import known_from
 from emsco.learners.protocol import Stages
-from emsco.learners.stage_reader import FittedStages
+from emsco.learners.training import FittedStages
 from emsco.search import CascadeSearchCV, strategies
 from emsco.search.default_rule import AllSources, check_bounds
 from emsco.search.fitted_search import Choice, FittedSearch, measured_on
