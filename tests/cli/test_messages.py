@@ -170,7 +170,7 @@ def test_options_that_cannot_be_read_are_named(folder, arguments, part):
         (Keyword("caution", "auto") + " asks", "--caution auto asks"),
         ("within " + Keyword("max_rejected", {1: 0.1}), "within --max-rejected 1=0.1"),
         (Keyword("max_missed", {"a": 0.1, "b c": 1}), "--max-missed a=0.1 --max-missed 'b c=1'"),
-        ("pass " + Keyword("trusted", ["a.B", "c.D"]), "pass --trust a.B --trust c.D"),
+        ("pass " + Keyword("trusted", ["a.B", "c.D"]), "pass `--trust a.B --trust c.D`"),
         ("or " + Keyword("final_fitted_elsewhere", True), "or --final-fitted-elsewhere"),
         ("as " + Keyword("groups") + ".", "as --groups."),
         (Keyword("max_spend", 12.0), "--max-spend 12"),

@@ -183,7 +183,7 @@ def test_a_search_for_agreement_takes_no_label(folder, model, trust, final, tmp_
 
 def test_a_model_is_trusted_by_name(folder, model, trust, logged):
     refused = ask(folder, logged[0], "--model", model[0], code=2)
-    assert "pass --trust " in refused.err
+    assert "pass `--trust " in refused.err
     assert all(name in refused.err for name in trust[1::2])
 
 

@@ -65,11 +65,12 @@ def _in_shell(part: str) -> str:
     value = part.value if isinstance(part, Keyword) else None
     if isinstance(value, Mapping):
         values = [f"{label}={one}" for label, one in value.items()]
+    elif isinstance(value, list):  # to be copied without the full stop after it
+        return f"`{' '.join(f'{option} {quote(one)}' for one in value)}`"
     elif value is True or value is None:
         return option
     else:
-        each = value if isinstance(value, list) else [value]
-        values = [f"{one:.10g}" if isinstance(one, float) else str(one) for one in each]
+        values = [f"{value:.10g}" if isinstance(value, float) else str(value)]
     return " ".join(f"{option} {quote(one)}" for one in values)
 
 
