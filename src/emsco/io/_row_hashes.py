@@ -42,7 +42,7 @@ def known_to(writer: MemberWriter, fitted: FittedRows) -> Data:
 
 def known_from(reader: MemberReader, data: Any) -> FittedRows:
     """Read them back, and add the stored entries to the ledger of this process."""
-    digest, names, spreads, sets, rows, groups, asked = values_of(
+    digest, names, spreads, sets, rows, groups, stored = values_of(
         data, digest=str, names=list, spreads=dict, sets=list, rows=object, groups=object,
         asked=list,
     )  # fmt: skip
@@ -54,7 +54,7 @@ def known_from(reader: MemberReader, data: Any) -> FittedRows:
     rows = None if rows is None else _rows_from(reader, rows)
     groups = None if groups is None else _hashes(reader, groups)
     fitted = FittedRows(digest, tuple(names), spreads, sets, rows, groups)
-    entries = [_entry_from(reader, entry, digest) for entry in asked]
+    entries = [_entry_from(reader, entry, digest) for entry in stored]
     if digest:
         add_entries(entries)
     elif entries:
