@@ -14,7 +14,7 @@ import numpy as np
 from emsco._utils.progress import tell
 from emsco.core.costs import Costs
 from emsco.core.decisions import ACCEPTED, BUDGET, CIRCUIT_OPEN, DEADLINE, ERROR, TIMEOUT
-from emsco.exceptions import SourcesError
+from emsco.exceptions import Keyword, SourcesError
 from emsco.live.accounts import SpendingLimit
 from emsco.live.fetch_all import SourceFetcher
 from emsco.live.fetch_result import Key, first_places
@@ -157,7 +157,8 @@ class _Clock:
             may_cost = self._prices[name] or getattr(sources[name], "price_field", None)
             if may_cost and budget.limit is None:
                 total = self._prices[name] * rounds
-                self.timings[name].why = f"it is paid; max_spend={total:.10g} allows {rounds} rows"
+                limit = Keyword("max_spend", total)
+                self.timings[name].why = "it is paid; " + limit + f" allows {rounds} rows"
 
     async def time_all(
         self, keys: Sequence[Key], have: dict[str, list[Any]], number: int, *, at_once: bool
@@ -173,7 +174,8 @@ class _Clock:
                 continue
             if self.budget.affords(len(keys), self._prices[name]) < len(keys):
                 if not at_once:
-                    timing.why = f"max_spend={self.budget.limit:.10g}{self._unit} is used up"
+                    limit = Keyword("max_spend", self.budget.limit)
+                    timing.why = limit + f"{self._unit} is used up"
                 continue
             if at_once:
                 timing.rows = len(keys)
