@@ -9,12 +9,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from emsco.cascade import CascadeClassifier
 from emsco.core.front import Candidate, ParetoFront
+from emsco.core.selection import check_names
 from emsco.exceptions import SelectionError
 from emsco.learners import learner_of
 from emsco.search._refit_stages import STAGES, check_refit, most_alike
 from emsco.search._score_front import FreshRowsMixin
 from emsco.search._thresholds import AUTO
-from emsco.search.default_rule import Selection, check_bounds, select_as_asked
+from emsco.search.default_rule import Selection, select_as_asked
 from emsco.search.fitted_search import Choice, FittedSearch
 
 
@@ -45,7 +46,7 @@ class ChoosingMixin(FreshRowsMixin):
         check_is_fitted(self, "front_")
         if candidate is not None and bounds:
             raise SelectionError("Give either a candidate or bounds, not both.")
-        check_bounds(bounds)
+        check_names(bounds)
         refit = self.refit if refit is None else refit
         check_refit(refit, learner_of(self.estimator))
         select: Any = bounds if candidate is None else candidate

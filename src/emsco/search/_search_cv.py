@@ -21,6 +21,7 @@ from emsco.cascade import Guard
 from emsco.core.costs import Costs
 from emsco.core.front import Candidate, ParetoFront
 from emsco.core.labels import read_groups
+from emsco.core.selection import check_names
 from emsco.core.threshold import StageThreshold
 from emsco.engine import resolve_engine
 from emsco.exceptions import SearchError
@@ -42,7 +43,7 @@ from emsco.search._run_search import run_search
 from emsco.search._thresholds import AUTO
 from emsco.search._time_estimate import warn_slow
 from emsco.search.checkpoint import Checkpoint
-from emsco.search.default_rule import AllSources, check_bounds
+from emsco.search.default_rule import AllSources
 from emsco.search.fitted_search import FittedSearch
 from emsco.search.strategies.exhaustive import Exhaustive, count_sets
 from emsco.search.strategies.hybrid import default_search
@@ -303,7 +304,7 @@ class CascadeSearchCV(ChoosingMixin, ClassifierMixin, BaseEstimator):
     def _check(self) -> None:
         """Refuse parameters that contradict each other, before anything takes long."""
         if isinstance(self.select, Mapping):
-            check_bounds(self.select)
+            check_names(self.select)
         check_refit(self.refit, learner_of(self.estimator))
         if self.final is not None:
             check_final(self.final, self.guard)

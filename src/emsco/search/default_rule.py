@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from inspect import signature
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +16,7 @@ from emsco.core.evaluation import Evaluation
 from emsco.core.front import Candidate, ParetoFront
 from emsco.core.selection import Bounds, Figures, margin_text
 from emsco.core.threshold import lowest
-from emsco.exceptions import SelectionError, SelectionWarning, nearest, quoted, warn
+from emsco.exceptions import SelectionError, SelectionWarning, quoted, warn
 from emsco.search._problem import Problem
 
 LEAST_COVERAGE = 0.8
@@ -80,14 +79,6 @@ class Selection(NamedTuple):
     candidate: Candidate
     rule: str
     bounds: Mapping[str, Any]
-
-
-def check_bounds(bounds: Mapping[str, Any]) -> None:
-    """Refuse what `ParetoFront.select` does not take."""
-    known = list(signature(ParetoFront.select).parameters)[1:]
-    for name in bounds:
-        if name not in known:
-            raise SelectionError(f"Candidates cannot be selected by {name!r}{nearest(name, known)}")
 
 
 def select_as_asked(

@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emsco.certify.monitor._sample import Counted
-from emsco.certify.monitor._statistics import DECISIONS, PromiseEvidence
+from emsco.certify.monitor._statistics import BadRate, PromiseEvidence, RowCounts
 from emsco.core.decisions import Decisions
+from emsco.core.measure import DECISIONS
 
 _LARGEST = 700.0  # exp(700) still fits a double
 
@@ -66,20 +67,20 @@ class AlarmBoard:
         """Add decisions to the watches that need nothing else."""
         raised: list[Raised] = []
         for watch in self.watches.values():
-            if watch.comes_with == DECISIONS:
+            if watch.watched_by == DECISIONS:
                 raised += self._add(watch, [mean.numbers(decisions) for mean in watch.means])
         return raised
 
-    def counted(self, comes_with: str, rows: Sequence[Counted]) -> list[Raised]:
+    def counted(self, watched_by: str, rows: Sequence[Counted]) -> list[Raised]:
         """Add rows whose truth is known, or that were given up."""
         raised: list[Raised] = []
+        counts = RowCounts([row for _, row in rows])
+        places = np.array([place for place, _ in rows], dtype=np.intp)
         for watch in self.watches.values():
-            if watch.comes_with == comes_with:
-                (mean,) = watch.means
-                numbers = [(mean.number(row), place) for place, row in rows]
-                about = [(number, place) for number, place in numbers if number is not None]
-                values = np.array([number for number, _ in about], dtype=np.float64)
-                raised += self._add(watch, [values], [place for _, place in about])
+            mean = watch.means[0]
+            if watch.watched_by == watched_by and isinstance(mean, BadRate):
+                numbers, is_about = mean.audited(counts)
+                raised += self._add(watch, [numbers[is_about]], places[is_about].tolist())
         return raised
 
     def _add(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import log
-from typing import Any, ClassVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,15 +12,42 @@ from numpy.typing import NDArray
 from emsco.certify.monitor._evidence import Evidence
 from emsco.certify.monitor._sample import AuditedRow
 from emsco.core.decisions import Decisions
+from emsco.core.measure import DECISIONS, Measure
 
-# What the numbers of a mean are computed from.
-DECISIONS, LABELS, DRAWN_LABELS, DRAWN_ANSWERS = "decisions", "labels", "drawn labels", "answers"
+Numbers = NDArray[np.float64]
+
+
+class RowCounts:
+    """What each of some rows adds to the counts of an `Evaluation`, as arrays under its names.
+
+    A row without a truth was given up.
+    """
+
+    def __init__(self, rows: Sequence[AuditedRow]) -> None:
+        self.given_up = np.array([row.truth is None for row in rows], dtype=np.bool_)
+        self.rows = np.ones(len(rows))
+        self.accepted = np.array([row.accepted for row in rows], dtype=np.float64)
+        self.right = self.accepted * [row.label == row.truth for row in rows]
+        truths = [row.truth for row in rows]
+        self.class_rows = _CountsByLabel(truths, self.rows)
+        self.class_accepted = _CountsByLabel(truths, self.accepted)
+        self.class_right = _CountsByLabel(truths, self.right)
+        self.label_accepted = _CountsByLabel([row.label for row in rows], self.accepted)
+
+
+class _CountsByLabel(NamedTuple):
+    labels: list[Any]
+    counts: Numbers
+
+    def get(self, label: Any, _: float) -> Numbers:
+        """Return what each row adds to the count of a label."""
+        return self.counts * np.array([own == label for own in self.labels], dtype=np.float64)
 
 
 class BoundedMean:
     """A mean that must not exceed a bound."""
 
-    comes_with: ClassVar[str] = DECISIONS
+    watched_by = DECISIONS
 
     def __init__(self, bound: float) -> None:
         self.bound = bound
@@ -28,10 +55,6 @@ class BoundedMean:
 
     def numbers(self, decisions: Decisions) -> NDArray[Any]:
         """Return the numbers that decisions add."""
-        raise NotImplementedError
-
-    def number(self, row: AuditedRow) -> bool | None:
-        """Return the number that a row with its truth adds; None if the mean is not about it."""
         raise NotImplementedError
 
     def sentence(self) -> str:
@@ -42,57 +65,23 @@ class BoundedMean:
         raise NotImplementedError
 
 
-class ErrorRate(BoundedMean):
-    """The share of accepted rows labelled wrong; labels arrive separately from decisions."""
+class BadRate(BoundedMean):
+    """The share of rows that count against a promise about a measure, among rows with a truth."""
 
-    comes_with = LABELS
+    def __init__(self, measure: Measure, label: Any, promised: float) -> None:
+        super().__init__(1 - promised if measure.is_better_high else promised)
+        self.watched_by = measure.watched_by
+        self.measure, self.label = measure, label
 
-    def number(self, row: AuditedRow) -> bool:
-        """Return 1 for a row labelled wrong."""
-        return bool(row.label != row.truth)
-
-    def _sentence(self, mean: float, count: int) -> str:
-        return (
-            f"{mean:.1%} of the last {count:,} labels of accepted rows show an error; at most "
-            f"{self.bound:.1%} are promised."
-        )
-
-
-class ChangeRate(BoundedMean):
-    """The share of rows decided differently from the final model."""
-
-    comes_with = DRAWN_ANSWERS
-
-    def number(self, row: AuditedRow) -> bool:
-        """Return 1 for a row decided differently; a row that was given up counts as the same."""
-        return row.truth is not None and not (row.accepted and row.label == row.truth)
+    def audited(self, counts: RowCounts) -> tuple[Numbers, NDArray[np.bool_]]:
+        """Return 1 for each bad row, and which rows it is about; one given up is not bad."""
+        bad, whole = self.measure.bad_count(counts, self.label)
+        return np.where(counts.given_up, 0.0, bad), counts.given_up | (whole > 0)
 
     def _sentence(self, mean: float, count: int) -> str:
         return (
-            f"{mean:.1%} of the last {count:,} rows drawn were decided differently from the final "
-            f"model; at most {self.bound:.1%} are promised."
-        )
-
-
-class MissedRate(BoundedMean):
-    """The share of a class's rows accepted under another label."""
-
-    comes_with = DRAWN_LABELS
-
-    def __init__(self, bound: float, label: Any) -> None:
-        super().__init__(bound)
-        self.label = label
-
-    def number(self, row: AuditedRow) -> bool | None:
-        """Return 1 for a missed row of the class; a row that was given up counts as not missed."""
-        if row.truth is None:
-            return False
-        return row.accepted and row.label != self.label if row.truth == self.label else None
-
-    def _sentence(self, mean: float, count: int) -> str:
-        return (
-            f"{mean:.1%} of the last {count:,} drawn rows of class {self.label!r} were accepted "
-            f"under another label; at most {self.bound:.1%} are promised."
+            f"{mean:.1%} of the last {count:,} {self.measure.observed.format(label=self.label)}; "
+            f"at most {self.bound:.1%} are promised."
         )
 
 
@@ -168,9 +157,9 @@ class PromiseEvidence:
         self.alpha = alpha
 
     @property
-    def comes_with(self) -> str:
+    def watched_by(self) -> str:
         """What its numbers are computed from."""
-        return self.means[0].comes_with
+        return self.means[0].watched_by
 
     @property
     def seen(self) -> int:
