@@ -51,6 +51,8 @@ class AllSources:
 
     def at(self, coverage: float) -> Evaluation:
         """Evaluate at a coverage: the least confident rows are rejected, but paid for."""
+        if not 0 <= coverage <= 1:
+            raise SelectionError(f"`coverage` must be from 0 to 1, got {coverage}.")
         n_rows = len(self.truth)
         accepted = round(coverage * n_rows)
         truth, right = self.truth[:accepted], self.right[:accepted]
