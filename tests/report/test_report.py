@@ -76,7 +76,7 @@ def test_fresh_figures_are_those_of_the_cascades(page, search, rows, data_of):
 def test_with_fresh_rows_nobody_is_sent_to_measure_them(page, rows):
     """The sentence about fresh figures takes the place of the advice to compute them."""
     told = unescape(page.read_text())
-    assert f"). Fresh: {len(rows[1][1]):,} other rows." in told
+    assert f" Fresh: {len(rows[1][1]):,} other rows." in told
 
 
 def test_all_sources_stand_beside_it(page, search, rows, data_of):

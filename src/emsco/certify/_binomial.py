@@ -57,15 +57,6 @@ def cost_upper(reached: ArrayLike, prices: ArrayLike, level: float) -> Any:
     The mean cost is the price of the first stage, plus the price of every later stage times the
     share of rows that reach it. So the bounds of these shares are added, each at its part of the
     level.
-
-    Parameters
-    ----------
-    reached : array of int, shape (..., n_stages)
-        The number of rows that bought each stage; all rows buy the first.
-    prices : array, shape (..., n_stages)
-        The price up to and including each stage.
-    level : float
-        The probability that the bound may be too low.
     """
     reached, prices = np.asarray(reached), np.asarray(prices)
     steps = np.diff(prices)

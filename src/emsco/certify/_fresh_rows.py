@@ -83,20 +83,10 @@ def sentence(found: str, why: str) -> str:
 
 
 class FreshnessReport(NamedTuple):
-    """What was found about calibration rows.
+    """What was found about calibration rows."""
 
-    Parameters
-    ----------
-    twins : int or None
-        The number of rows equal to a fitted one; None if unknown.
-    copies : array of bool
-        The rows to leave out, because they are copies of a fitted row or of another one.
-    doubts : tuple of str
-        Sentences about what could not be determined, and about what was allowed.
-    """
-
-    twins: int | None
-    copies: NDArray[np.bool_]
+    twins: int | None  # rows equal to a fitted one; None: unknown
+    copies: NDArray[np.bool_]  # rows to leave out, copies of a fitted row or of another one
     doubts: tuple[str, ...]
 
 
@@ -244,20 +234,10 @@ def _check_repeats(
 
 
 class EarlierUse(NamedTuple):
-    """What rows were used for before a question.
+    """What rows were used for before a question."""
 
-    Parameters
-    ----------
-    cascades : int
-        The number of cascades that were shown on these rows.
-    figures : int
-        The number of figures that were shown of each, at least 1.
-    doubts : tuple of str
-        Sentences about what could not be determined.
-    """
-
-    cascades: int
-    figures: int
+    cascades: int  # that were shown on these rows
+    figures: int  # that were shown of each, at least 1
     doubts: tuple[str, ...]
 
 

@@ -31,20 +31,11 @@ class Floors(NamedTuple):
 
     They keep a certificate from being spent on candidates that nobody would use, and promise
     nothing, because selected figures say little about fresh rows.
-
-    Parameters
-    ----------
-    bounds : sequence of Bound
-        The bounds of the search and of the last choice, except the coverage.
-    coverage : float
-        The minimum coverage; 0: any.
-    is_said : bool
-        Whether the user has asked for that coverage.
     """
 
     bounds: Sequence[Bound] = ()
-    coverage: float = 0.0
-    is_said: bool = True
+    coverage: float = 0.0  # at least; 0: any
+    is_said: bool = True  # whether the user has asked for that coverage
 
     @classmethod
     def of(cls, search: CascadeSearchCV, targets: Targets) -> Floors:
@@ -100,30 +91,14 @@ def _bounds_of_choice(search: CascadeSearchCV) -> dict[str, Any]:
 
 
 class Family(NamedTuple):
-    """The candidates to test.
+    """The candidates to test."""
 
-    Parameters
-    ----------
-    candidates : sequence of Candidate
-        The candidates, in the order in which they are tested.
-    shares : ndarray
-        The share of the level that each has at the start.
-    floors : Floors
-        The filters by which other candidates were left out.
-    chosen : Candidate or None
-        The chosen candidate, whether it is tested or not.
-    why_not : str
-        Why the chosen candidate is not tested; "" if it is.
-    off_front : int
-        The number of tested candidates that are not on the front.
-    """
-
-    candidates: Sequence[Candidate]
-    shares: NDArray[np.float64]
+    candidates: Sequence[Candidate]  # in the order in which they are tested
+    shares: NDArray[np.float64]  # of the level, at the start
     floors: Floors = Floors()
     chosen: Candidate | None = None
-    why_not: str = ""
-    off_front: int = 0
+    why_not: str = ""  # why the chosen candidate is not tested
+    off_front: int = 0  # tested candidates that are not on the front
 
     @classmethod
     def of(

@@ -83,7 +83,15 @@ def _place(measure: Measure) -> int:
     return _COLUMNS.index(measure.name) if measure.name in _COLUMNS else len(_COLUMNS)
 
 
-register(
+LOSS = LossMeasure(
+    name="loss",
+    part=("paid",),
+    unit="money",
+    in_tables=False,
+    best="the one with the lowest loss",
+)
+
+for _measure in (
     Measure(
         name="cost",
         part=("paid",),
@@ -97,9 +105,7 @@ register(
         promise="the mean cost per row is {limit}",
         does="costs {limit} per row on average",
         watched_by=DECISIONS,
-    )
-)
-register(
+    ),
     Measure(
         name="coverage",
         part=("accepted",),
@@ -115,9 +121,7 @@ register(
         promise="{limit} of all rows are accepted",
         does="accepts {limit} of all rows",
         watched_by=DECISIONS,
-    )
-)
-register(
+    ),
     Measure(
         name="accuracy",
         part=("right",),
@@ -133,9 +137,7 @@ register(
         does="is right on {limit} of the rows it accepts",
         watched_by=LABELS,
         observed="labels of accepted rows show an error",
-    )
-)
-register(
+    ),
     Measure(
         name="agreement",
         part=("right",),
@@ -150,9 +152,7 @@ register(
         does="leaves {limit} of decisions as the final model's",
         watched_by=DRAWN_ANSWERS,
         observed="rows drawn were decided differently from the final model",
-    )
-)
-register(
+    ),
     Measure(
         name="missed",
         part=("class_accepted", "class_right"),
@@ -167,9 +167,7 @@ register(
         does="accepts {limit} of class {label!r} under another label",
         watched_by=DRAWN_LABELS,
         observed="drawn rows of class {label!r} were accepted under another label",
-    )
-)
-register(
+    ),
     Measure(
         name="rejected",
         part=("class_rows", "class_accepted"),
@@ -183,9 +181,7 @@ register(
         bad="rejected",
         promise="{limit} of the rows of class {label!r} are rejected",
         does="rejects {limit} of class {label!r}",
-    )
-)
-register(
+    ),
     Measure(
         name="precision",
         part=("class_right",),
@@ -198,35 +194,23 @@ register(
         rows="rows accepted as {label!r}",
         promise="{limit} of the rows accepted as {label!r} are right",
         does="is right on {limit} of the rows it accepts as {label!r}",
-    )
-)
-register(
-    Measure(name="recall", part=("class_right",), whole=("class_accepted",), is_better_high=True)
-)
-register(Measure(name="latency", part=("waited",), whole=("rows",), unit="seconds"))
-register(
+    ),
+    Measure(name="recall", part=("class_right",), whole=("class_accepted",), is_better_high=True),
+    Measure(name="latency", part=("waited",), whole=("rows",), unit="seconds"),
     Measure(
         name="worst_latency",
         part=("worst_latency",),
         unit="seconds",
         parameter="max_latency",
         help="The maximum latency of any row",
-    )
-)
-register(
+    ),
     FitnessMeasure(
         name="fitness",
         part=(),
         is_better_high=True,
         in_tables=False,
         best="the one with the highest fitness, as defined in the paper,",
-    )
-)
-LOSS = LossMeasure(
-    name="loss",
-    part=("paid",),
-    unit="money",
-    in_tables=False,
-    best="the one with the lowest loss",
-)
-register(LOSS)
+    ),
+    LOSS,
+):
+    register(_measure)

@@ -177,10 +177,7 @@ def _measured_on(
 ) -> str:
     text: str = search.front_.measured_on
     if "fresh_rows" in data:
-        rows, bracket, optimistic = text.partition(")")  # "... held-out rows (5 folds), so ..."
-        rest = optimistic.partition(".")[2]  # of fresh rows the report has its own
-        weighted = weighted_as(population).rstrip(",")
-        text = f"{rows}{bracket}. Fresh: {data['fresh_rows']:,} other rows{weighted}.{rest}"
+        text += f" Fresh: {data['fresh_rows']:,} other rows{weighted_as(population).rstrip(',')}."
         if data["all_sources"]["fresh"] is None or None in data["fresh"]["accepted"]:
             text += " A dash: the file that the search is out of keeps no such cascade."
     return text

@@ -11,9 +11,15 @@ from numpy.typing import ArrayLike
 from emsco._utils.frozen_mapping import FrozenMapping
 from emsco._utils.text_table import text_table
 from emsco.certify.monitor._alarms import Alarm, AlarmBoard, Raised
-from emsco.certify.monitor._input import kind_of, listed_keys, listed_labels
 from emsco.certify.monitor._promises import UNBREAKABLE, Promises
-from emsco.certify.monitor._sample import AcceptedRows, AuditSample, Counted
+from emsco.certify.monitor._sample import (
+    AcceptedRows,
+    AuditSample,
+    Counted,
+    kind_of,
+    listed_keys,
+    listed_labels,
+)
 from emsco.core.decisions import Decisions
 from emsco.core.measure import DRAWN_ANSWERS, DRAWN_LABELS, LABELS
 from emsco.exceptions import MonitorError, MonitorWarning, warn
@@ -142,7 +148,7 @@ class CertificateMonitor:
     def _warn_lacking(self) -> None:
         """Warn about promises that are not watched."""
         for what, reason in self._promises.lacking.items():
-            warn(f"Not watched: {what}, which {reason.removeprefix('it ')}.", MonitorWarning)
+            warn(f"Not watched: {what}, which {reason}.", MonitorWarning)
 
     @classmethod
     def of(cls, certificate: Any, cascade: Any, **options: Any) -> Self:

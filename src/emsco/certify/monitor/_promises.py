@@ -10,9 +10,7 @@ from typing import Any
 import numpy as np
 
 from emsco._utils.frozen_mapping import FrozenMapping
-from emsco.certify.monitor._evidence import upper_bound
-from emsco.certify.monitor._input import same_kind
-from emsco.certify.monitor._statistics import (
+from emsco.certify.monitor._alarms import (
     BadRate,
     BoundedMean,
     CostRate,
@@ -20,16 +18,18 @@ from emsco.certify.monitor._statistics import (
     RejectionRate,
     StageTraffic,
 )
+from emsco.certify.monitor._evidence import upper_bound
+from emsco.certify.monitor._sample import same_kind
 from emsco.core.measure import DECISIONS, DRAWN_ANSWERS, DRAWN_LABELS, Measure
 from emsco.core.measures import certifiable
 from emsco.exceptions import MonitorError, nearest
 
 ANSWERS_NEEDED = (
-    "it needs the final model's answers on a random share of early exits; set `share`, and pass "
+    "needs the final model's answers on a random share of early exits; set `share`, and pass "
     "the answers to `answered`"
 )
 LABELS_NEEDED = (
-    "it needs labels of a random share of all rows, including rejected ones; set `share`, and pass "
+    "needs labels of a random share of all rows, including rejected ones; set `share`, and pass "
     "the labels to `labelled`"
 )
 _LACKING = {DRAWN_ANSWERS: ANSWERS_NEEDED, DRAWN_LABELS: LABELS_NEEDED}  # without a share of rows
@@ -214,7 +214,7 @@ class Promises:
 
     @property
     def lacking(self) -> dict[str, str]:
-        """The promises that lack what they could be watched by, with the reason."""
+        """Why promises lack what they could be watched by, in words that follow "which"."""
         return self._lacking_share | dict.fromkeys(self.without_watch, NO_WATCH)
 
     @property
@@ -233,7 +233,9 @@ class Promises:
         """The reasons why promises are not watched, by name."""
         watched = {watch.what for watch in self.watches()}
         unbreakable = {name: UNBREAKABLE for name in self._promised_names() if name not in watched}
-        return dict.fromkeys(self.left_out, LEFT_OUT) | unbreakable | self.lacking
+        lacking = {name: f"it {why}" for name, why in self._lacking_share.items()}
+        others = dict.fromkeys(self.without_watch, NO_WATCH)
+        return dict.fromkeys(self.left_out, LEFT_OUT) | unbreakable | lacking | others
 
     def watches(self) -> list[PromiseEvidence]:
         """Return a watch for each promise; `alpha` is divided evenly among them."""
