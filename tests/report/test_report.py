@@ -340,7 +340,7 @@ def test_errors_are_named_and_leave_no_file(search, rows, tmp_path, monkeypatch)
 
 
 def test_evaluations_without_classes_have_no_missed():
-    columns = _data._columns([Evaluation(10, 8, 6, paid=50.0)], [])
+    columns = _data._counts([Evaluation(10, 8, 6, paid=50.0)], [])
     assert columns["class_rows"] == []
     assert columns["paid"] == [50]
 
