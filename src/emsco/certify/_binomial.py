@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import betainc, betaincinv  # type: ignore[import-untyped]  # scipy has no types
 
-from emsco.exceptions import CertificateError
+from emsco.exceptions import CertificateError, Parameter
 
 _SMALLEST = 1e-300  # the smallest p-value that is distinguished from 0
 _HALVINGS = 80  # of an interval of logarithms: more precise than the last digit
@@ -139,7 +139,9 @@ def required_rows(
 def check_between(name: str, value: object) -> None:
     """Refuse anything but a number strictly between 0 and 1."""
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < 1:
-        raise CertificateError(f"`{name}` must be a number between 0 and 1, got {value!r}.")
+        raise CertificateError(
+            Parameter(name) + f" must be a number between 0 and 1, got {value!r}.", value=value
+        )
 
 
 def rows_for(share: float, level: float, events: int) -> int:

@@ -31,7 +31,7 @@ from emsco.certify._serialization import (
 from emsco.certify._targets import Shortfall, Targets, percent
 from emsco.core.measures import MEASURES, columns
 from emsco.core.population import share_of
-from emsco.exceptions import CertificateError, EmscoError, nearest
+from emsco.exceptions import CertificateError, EmscoError, Message, Parameter, nearest
 from emsco.search import CascadeSearchCV
 
 _BEST = ("cost", "coverage", "accuracy")  # what a certified candidate can be chosen by
@@ -166,7 +166,10 @@ class Certificate:
         """
         if by not in _BEST:
             raise CertificateError(
-                f"`by` must be one of {', '.join(_BEST)}; got {by!r}" + nearest(by, _BEST)
+                Parameter("by")
+                + f" must be one of {', '.join(_BEST)}; got {by!r}"
+                + nearest(by, _BEST),
+                value=by,
             )
         if not self.candidates:
             raise CertificateError(self.sentence)
@@ -233,7 +236,7 @@ class Certificate:
             "shortfalls": [shortfall._asdict() for shortfall in self.shortfalls],
             "doubts": list(self.doubts),
             "chosen": None if self.chosen is None else self.chosen.to_data(),
-            "filters": list(self.filters),
+            "filters": list(map(str, self.filters)),
         }
 
     @classmethod
@@ -388,6 +391,7 @@ def _note_of_filters(filters: Sequence[str]) -> list[str]:
     if not filters:
         return []
     return [
-        f"Candidates were left out unless their selected figures show: {'; '.join(filters)}. This "
-        "is a filter, not a promise."
+        "Candidates were left out unless their selected figures show: "
+        + Message("; ").join(filters)
+        + ". This is a filter, not a promise."
     ]

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from emsco.exceptions import CertificateError, nearest
+from emsco.exceptions import CertificateError, Code, Keyword, Parameter, nearest
 from emsco.rows.columns import Columns
 from emsco.rows.fitted_rows import (
     Copies,
@@ -53,12 +53,17 @@ def check_allow(allow: Mapping[str, str] | None) -> dict[str, str]:
         if name not in NAMES:
             known = ", ".join(map(repr, NAMES))
             raise CertificateError(
-                f"`allow` names {name!r}; what can be allowed is {known}{nearest(name, NAMES)}"
+                Parameter("allow")
+                + f" names {name!r}; what can be allowed is {known}{nearest(name, NAMES)}",
+                value=name,
             )
         if not isinstance(why, str) or not why.strip():
             raise CertificateError(
-                f"`allow` must say why {name} are right, as a text: allow={{{name!r}: 'why'}}; "
-                f"got {why!r}."
+                Parameter("allow")
+                + f" must say why {name} are right, as a text: "
+                + Keyword("allow", {name: "why"})
+                + f"; got {why!r}.",
+                value=why,
             )
         allowed[name] = why.strip()
     return allowed
@@ -68,13 +73,15 @@ def _items(allow: Any) -> Any:
     if allow is None:
         return ()
     if not isinstance(allow, Mapping):
-        raise CertificateError(f"`allow` must map names to reasons, got {allow!r}.")
+        raise CertificateError(
+            Parameter("allow") + f" must map names to reasons, got {allow!r}.", value=allow
+        )
     return allow.items()
 
 
 def way_out(name: str) -> str:
     """Return the end of a refusal: how to allow it."""
-    return f" If this is right for your rows, say why: allow={{{name!r}: 'why'}}."
+    return " If this is right for your rows, say why: " + Keyword("allow", {name: "why"}) + "."
 
 
 def sentence(found: str, why: str) -> str:
@@ -141,7 +148,9 @@ def check_near_copies(
         f"group ({cliff.outside:,} times) and hardly inside ({cliff.inside:,} times). Rows of one "
         "patient or customer, or copies with some noise, look like this, and a model that has seen "
         "one of them knows the others. Keep such rows on one side of the split, and pass what they "
-        f"belong to as groups=. (A test, not a proof: its false alarm is {FALSE_ALARM:.0%}.)"
+        "belong to as "
+        + Keyword("groups")
+        + f". (A test, not a proof: its false alarm is {FALSE_ALARM:.0%}.)"
         + way_out(NEAR_COPIES)
     )
 
@@ -171,7 +180,9 @@ def _check_known(
         f"{known:,} of {len(rows):,} calibration rows equal a row that the model was fitted on, "
         f"{proof}; use rows that the model has not seen (if a join or a copy made several rows of "
         "one, remove the duplicates before the split; if a patient or a card has several rows, "
-        "keep all of them on one side of the split and pass what they belong to as groups=)."
+        "keep all of them on one side of the split and pass what they belong to as "
+        + Keyword("groups")
+        + ")."
         + way_out(KNOWN_ROWS)
     )
 
@@ -208,7 +219,9 @@ def _check_repeats(
         if repeated:
             raise CertificateError(
                 f"{repeated:,} of {len(rows.keys):,} calibration rows repeat the key or index of "
-                "another; give every row once, and mark rows that belong together with groups=."
+                "another; give every row once, and mark rows that belong together with "
+                + Keyword("groups")
+                + "."
             )
     found = compare_within(rows, fitted)
     beyond = 0 if rows.keys is not None else found.beyond  # by their keys, they are not the same
@@ -221,11 +234,15 @@ def _check_repeats(
         return none, [sentence(message, allow[REPEATED_ROWS])]
     if beyond or copies.are_many:
         repeated = beyond or int(copies.rows.sum())
-        coarse = " If they are different rows, identify each one with keys=."
+        coarse = " If they are different rows, identify each one with " + Keyword("keys") + "."
         raise CertificateError(
             f"{repeated:,} of {len(rows):,} calibration rows repeat another, value by value, "
             "which is more than chance explains; give every row once, and mark rows that belong "
-            "together with groups=." + ("" if copies.are_many else coarse) + way_out(REPEATED_ROWS)
+            "together with "
+            + Keyword("groups")
+            + "."
+            + ("" if copies.are_many else coarse)
+            + way_out(REPEATED_ROWS)
         )
     doubts = _left_out(copies, "another one")
     if rows.keys is None and not found.tells and found.twins:
@@ -269,7 +286,9 @@ def recorded(
                 "These rows were already used for a certificate, and a second question on them, "
                 "asked after the first was answered, would break its promise (the same question "
                 "after another choice, or of another model, counts as a second one); use fresh "
-                "rows, or ask all questions on one set of rows in one call, certify_together(...)."
+                "rows, or ask all questions on one set of rows in one call, "
+                + Code("certify_together(...)")
+                + "."
             )
         page.append(wanted)
     looks = {entry.question: entry for entry in earlier if not entry.share}.values()

@@ -20,7 +20,7 @@ from emsco.core.evaluation import Evaluation
 from emsco.core.front import Candidate
 from emsco.core.measures import boundable
 from emsco.core.selection import Bound, Bounds, Figures
-from emsco.exceptions import CertificateError
+from emsco.exceptions import CertificateError, Keyword
 from emsco.search import CascadeSearchCV
 
 UNSAID = 0.5  # the coverage if neither the search nor the question states one
@@ -76,7 +76,7 @@ class Floors(NamedTuple):
     def describe(self) -> tuple[str, ...]:
         """Describe each filter."""
         coverage = f"coverage >= {self.coverage:g}"
-        by_default = f"{coverage} (the default; min_coverage=0 removes it)"
+        by_default = f"{coverage} (the default; " + Keyword("min_coverage", 0) + " removes it)"
         return (
             *map(str, self.bounds),
             *[coverage if self.is_said else by_default] * bool(self.coverage),

@@ -10,11 +10,12 @@ from emsco.certify._binomial import check_between, rows_for, tail
 from emsco.core.evaluation import Evaluation
 from emsco.core.measure import Measure
 from emsco.core.measures import certifiable
-from emsco.exceptions import CertificateError, nearest, quoted
+from emsco.exceptions import CertificateError, Message, Parameter, nearest, quoted
 
 COMMON = ("accuracy", "agreement", "max_missed", "min_coverage", "max_cost")  # in every certificate
 AGREEMENT_ALONE = (
-    "`agreement` compares with the final model and other targets compare with labels, so they "
+    Parameter("agreement")
+    + " compares with the final model and other targets compare with labels, so they "
     "cannot be certified together; certify them separately, on different rows."
 )
 
@@ -73,9 +74,14 @@ class Targets:
         alone = [name for name in self._names() if measures[name].certifies_alone]
         if not alone:
             known = [n for n, m in measures.items() if m.certifies_alone and n != "agreement"]
-            others = _joined([f"`{name}`" for name in known], "or")
             raise CertificateError(
-                f"Give at least one target to certify: {others}, alone or together, or `agreement`."
+                "Give at least one target to certify: "
+                + Message(", ").join(map(Parameter, known[:-1]))
+                + " or "
+                + Parameter(known[-1])
+                + ", alone or together, or "
+                + Parameter("agreement")
+                + "."
             )
         if self.agreement is not None and len(alone) > 1:
             raise CertificateError(AGREEMENT_ALONE)
@@ -83,7 +89,10 @@ class Targets:
             name = measure.target if label is None else f"{measure.target} of {label!r}"
             check_between(name, limit)
         if self.max_cost is not None and not self.max_cost >= 0:
-            raise CertificateError(f"`max_cost` must be a number >= 0, got {self.max_cost!r}.")
+            raise CertificateError(
+                Parameter("max_cost") + f" must be a number >= 0, got {self.max_cost!r}.",
+                value=self.max_cost,
+            )
 
     def __getattr__(self, name: str) -> Any:
         """Return a target that is not given."""
@@ -178,9 +187,10 @@ class Targets:
         for measure, label, limit in self._limits():
             if evaluation.accepted and not measure.labels(evaluation):
                 raise CertificateError(
-                    f"`{measure.target}` needs the number of rows accepted under each label, but "
-                    "the candidates of this search have no `label_accepted`; run the search again, "
-                    "or certify a single cascade."
+                    Parameter(measure.target)
+                    + " needs the number of rows accepted under each label, but the candidates of "
+                    "this search have no `label_accepted`; run the search again, or certify a "
+                    "single cascade."
                 )
             events, rows = measure.bad_count(evaluation, label)
             share = 1 - limit if measure.is_better_high else limit

@@ -148,21 +148,15 @@ def print_candidates(
 def _shares(labels: Iterable[Any], evaluations: Sequence[Evaluation]) -> Iterator[list[_Column]]:
     """Yield sets of columns for the shares by class, the largest set first."""
     known, measures = list(labels), columns(by_class=True)
+
+    def column(group: str, measure: Measure, of: Sequence[Any]) -> _Column:
+        shares = [[_share(e, measure, label) for label in of] for e in evaluations]
+        return _Column(group, measure.name, [_cell(each, measure) for each in shares])
+
     if len(known) <= _MOST_CLASSES:
-        yield [
-            _Column(f"{label}", m.name, [_cell([_share(e, m, label)], m) for e in evaluations])
-            for label in known
-            for m in measures
-        ]
+        yield [column(f"{label}", measure, [label]) for label in known for measure in measures]
     for some in (measures, measures[:2]):
-        yield [
-            _Column(
-                "worst class",
-                m.name,
-                [_cell([_share(e, m, label) for label in known], m) for e in evaluations],
-            )
-            for m in some
-        ]
+        yield [column("worst class", measure, known) for measure in some]
 
 
 def _share(evaluation: Evaluation, measure: Measure, label: Any) -> float | None:

@@ -16,7 +16,7 @@ from emsco.core.costs import Costs
 from emsco.core.evaluation import Evaluation
 from emsco.core.measure import COUNTED, Measure
 from emsco.core.measures import MEASURES, boundable, optimisable
-from emsco.exceptions import SelectionError, nearest
+from emsco.exceptions import Keyword, Message, Parameter, SelectionError, nearest
 
 
 class _ByLabel(Mapping[Any, Shares]):
@@ -89,13 +89,16 @@ class Bound(NamedTuple):
         measure, label = self.measure, self.label
         if measure.is_by_class and label not in figures.class_rows:
             raise SelectionError(
-                f"`{measure.parameter}` names {label!r}, which is not a class"
-                + nearest(label, [str(known) for known in figures.class_rows])
+                Parameter(measure.parameter)
+                + f" names {label!r}, which is not a class"
+                + nearest(label, [str(known) for known in figures.class_rows]),
+                value=label,
             )
         if measure.is_by_class and label not in measure.labels(figures):
             raise SelectionError(
-                f"`{measure.parameter}` needs the number of rows accepted under each label, which "
-                "the file of this front does not contain; run the search again."
+                Parameter(measure.parameter)
+                + " needs the number of rows accepted under each label, which the file of this "
+                "front does not contain; run the search again."
             )
         return measure.values(figures, label, self.margin(z), repeats)
 
@@ -121,11 +124,21 @@ class Bounds:
     ) -> None:
         if by not in optimisable():
             raise SelectionError(
-                f"`by` must be one of {', '.join(optimisable())}; got {by!r}"
-                + nearest(by, optimisable())
+                Parameter("by")
+                + f" must be one of {', '.join(optimisable())}; got {by!r}"
+                + nearest(by, optimisable()),
+                value=by,
             )
         if error_cost is not None and by != "loss":
-            raise SelectionError(f"`error_cost` needs by='loss', got by={by!r}.")
+            raise SelectionError(
+                Parameter("error_cost")
+                + " needs "
+                + Keyword("by", "loss")
+                + ", got "
+                + Keyword("by", by)
+                + ".",
+                value=error_cost,
+            )
         check_names(limits)
         self.by, self.error_cost = by, error_cost
         self._bounds: list[Bound] = []
@@ -211,11 +224,11 @@ def why_not(
     if margin:
         counted = bounds.choose(figures, costs, 0.0, repeats)
         sentences.append(
-            "No candidate meets them without the margin (caution=0) either."
+            "No candidate meets them without the margin (" + Keyword("caution", 0) + ") either."
             if counted is None
-            else f"Without the margin, caution=0 gives {name_of(counted)}."
+            else "Without the margin, " + Keyword("caution", 0) + f" gives {name_of(counted)}."
         )
-    return " ".join(sentences), closest
+    return Message(" ").join(sentences), closest
 
 
 def check_names(limits: Mapping[str, Any]) -> None:
@@ -231,7 +244,9 @@ def _shares(name: str, shares: object) -> list[tuple[float, Any]]:
     if shares is None:
         return []
     if not isinstance(shares, Mapping):
-        raise SelectionError(f"`{name}` must be a mapping of label to share, got {shares!r}.")
+        raise SelectionError(
+            Parameter(name) + f" must be a mapping of label to share, got {shares!r}.", value=shares
+        )
     for label, share in shares.items():
         _check_number(f"{name} of {label!r}", share)
     return [(share, label) for label, share in shares.items()]

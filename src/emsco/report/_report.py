@@ -25,7 +25,7 @@ from emsco._utils.text_table import cell
 from emsco.certify import Certificate
 from emsco.core.measures import boundable
 from emsco.core.population import weighted_as
-from emsco.exceptions import SelectionError, require
+from emsco.exceptions import Message, Parameter, SelectionError, require
 from emsco.report._data import page_data
 
 # What changes nothing but the time, or what is told on the way, reproduces nothing.
@@ -96,7 +96,9 @@ def report(
     if not len(search.front_):
         raise SelectionError("The front is empty: no candidate accepts any row.")
     if population is not None and X is None:
-        raise SelectionError("`population` says what fresh rows stand for; give X and y, too.")
+        raise SelectionError(
+            Parameter("population") + " says what fresh rows stand for; give X and y, too."
+        )
     plotly = require("plotly.offline", "report").get_plotlyjs()
     data = page_data(search, X, y, population)
     params = _parameters_to_dict(search)
@@ -177,7 +179,11 @@ def _measured_on(
 ) -> str:
     text: str = search.front_.measured_on
     if "fresh_rows" in data:
-        text += f" Fresh: {data['fresh_rows']:,} other rows{weighted_as(population).rstrip(',')}."
+        selected, *advice = Message(text).parts
+        weighted = weighted_as(population)
+        # In the place of the advice to compute them, which has three parts.
+        fresh = f". Fresh: {data['fresh_rows']:,} other rows{weighted}."
+        text = "".join([selected, fresh, *advice[3:]])
         if data["all_sources"]["fresh"] is None or None in data["fresh"]["accepted"]:
             text += " A dash: the file that the search is out of keeps no such cascade."
     return text
