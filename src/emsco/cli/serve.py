@@ -139,8 +139,8 @@ def serve(
     sources; if the files are refused, the current ones stay in use. Events are JSON lines on
     standard error.
     """
+    from emsco._utils.progress_display import hush
     from emsco.cli._model_file import model_file
-    from emsco.cli._progress import hush
     from emsco.serve.process import run
     from emsco.serve.settings import Settings
 
