@@ -51,7 +51,7 @@ class ProgressLines:
 class ProgressBar:
     """A bar below what is printed, removed at the end.
 
-    That of a command appears when it is told to, and is drawn by a thread as long as the command
+    That of a command appears after a moment, and is drawn by a thread as long as the command
     runs. Otherwise there is no thread, because user code may fork.
     """
 
@@ -63,8 +63,16 @@ class ProgressBar:
         self._live: Any = None
         self._held = 1 if self._is_of_command else 0  # reasons not to draw it
         self._lock = threading.RLock()
+        self._timer: threading.Timer | None = None
+        if self._is_of_command:
+            self._after(_MOMENT, self._appear)
 
-    def appear(self) -> None:
+    def _after(self, seconds: float, function: Callable[[], None]) -> None:
+        self._timer = threading.Timer(seconds, function)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _appear(self) -> None:
         """Begin to draw, if standard error is a terminal that can show a bar."""
         console = _console()
         with self._lock:
@@ -100,7 +108,10 @@ class ProgressBar:
         finally:
             with self._lock:
                 self._held -= 1
-                self._draw()
+                if self._is_of_command and not self._held:
+                    self._after(_MOMENT / 2, self._draw)  # more text may follow
+                else:
+                    self._draw()
 
     def release(self) -> None:
         """Remove the bar if the search is over that it is of."""
@@ -111,6 +122,8 @@ class ProgressBar:
         """Remove the bar for good."""
         with self._lock:
             self._held += 1
+            if self._timer is not None:
+                self._timer.cancel()
             self._remove()
 
     def _remove(self) -> None:
@@ -203,16 +216,12 @@ def command_bar() -> Iterator[None]:
         pace.advance(done, now)
         bar.show(f"emsco: {what}{f' {done:.0%}' if done else ''}", done, details)
 
-    timer = threading.Timer(_MOMENT, bar.appear)
-    timer.daemon = True
-    timer.start()
     _bars.append(bar)
     try:
         show("load libraries", 0.0)
         with watching(show):
             yield
     finally:
-        timer.cancel()
         _bars.remove(bar)
         bar.close()
 

@@ -15,7 +15,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from emsco.rows.dataset_parts import DatasetPart
-from emsco.rows.row_hashes import finalise
+from emsco.rows.row_hashes import COUNTER_STEP, finalise
 
 
 def row_keys(first_row: int, n_rows: int, seed: int) -> NDArray[np.uint64]:
@@ -23,7 +23,7 @@ def row_keys(first_row: int, n_rows: int, seed: int) -> NDArray[np.uint64]:
     numbers = np.arange(first_row + 1, first_row + n_rows + 1, dtype=np.uint64)
     with np.errstate(over="ignore"):
         start = np.uint64(seed) * np.uint64(0xD1342543DE82EF95)
-    return finalise((numbers + start) * np.uint64(0x9E3779B97F4A7C15))
+    return finalise((numbers + start) * COUNTER_STEP)
 
 
 class ClassSample(NamedTuple):

@@ -11,12 +11,10 @@ from collections.abc import Sequence
 from hashlib import blake2b
 
 import numpy as np
+from numpy.typing import NDArray
 
 from emsco.exceptions import MonitorError
-
-# SplitMix64 (Steele, Lea and Flood 2014): a counter, mixed until every bit depends on every bit.
-_STEP, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
-_ALL = 2**64 - 1
+from emsco.rows.row_hashes import COUNTER_STEP, Hashes, finalise
 
 
 class Audit:
@@ -52,7 +50,7 @@ class Audit:
     def is_drawn(self, id: str) -> bool:  # noqa: A002
         """Return whether a decision is drawn."""
         call, row = _parts(id)
-        return _stirred(self._first(call) + row * _STEP) < self._limit
+        return bool(self._are_drawn(call, np.array([row], dtype=np.uint64))[0])
 
     def drawn(self, ids: Sequence[str]) -> list[int]:
         """Return the positions of the decisions of one call that are drawn."""
@@ -63,17 +61,17 @@ class Audit:
         call, first = _parts(ids[0])
         if first or ids[-1] != f"{call}-{len(ids) - 1}":  # not the rows of a whole call
             return [place for place, one in enumerate(ids) if self.is_drawn(one)]
-        numbers = np.arange(len(ids), dtype=np.uint64) * np.uint64(_STEP)
-        numbers += np.uint64(self._first(call))
-        numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(_FIRST)
-        numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(_SECOND)
-        numbers ^= numbers >> np.uint64(31)
-        places: list[int] = np.flatnonzero(numbers <= np.uint64(self._limit - 1)).tolist()
+        drawn = self._are_drawn(call, np.arange(len(ids), dtype=np.uint64))
+        places: list[int] = np.flatnonzero(drawn).tolist()
         return places
 
-    def _first(self, call: str) -> int:
+    def _are_drawn(self, call: str, rows: Hashes) -> NDArray[np.bool_]:
+        """Return which rows of a call are drawn: those whose numbers are below the limit."""
         found = blake2b(call.encode("utf-8", "surrogatepass"), key=self._key, digest_size=8)
-        return int.from_bytes(found.digest(), "little")
+        start = np.frombuffer(found.digest(), dtype="<u8").astype(np.uint64)
+        numbers = finalise(start + rows * COUNTER_STEP)
+        drawn: NDArray[np.bool_] = numbers <= np.uint64(max(self._limit - 1, 0))
+        return drawn & (self._limit > 0)
 
 
 def _parts(id: str) -> tuple[str, int]:  # noqa: A002
@@ -82,10 +80,3 @@ def _parts(id: str) -> tuple[str, int]:  # noqa: A002
     if call and len(row) < 16 and row.isascii() and row.isdigit():
         return call, int(row)
     return id, 0
-
-
-def _stirred(number: int) -> int:
-    number &= _ALL
-    number = ((number ^ (number >> 30)) * _FIRST) & _ALL
-    number = ((number ^ (number >> 27)) * _SECOND) & _ALL
-    return number ^ (number >> 31)
