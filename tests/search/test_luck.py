@@ -13,7 +13,7 @@ from sklearn.model_selection import GroupKFold, RepeatedStratifiedKFold, Shuffle
 from emsco import CascadeSearchCV, Costs, LocalSearch, dump, load
 from emsco.datasets import make_costly_classification
 from emsco.exceptions import SearchError, SelectionWarning
-from emsco.learners.folds import Fold
+from emsco.learners.protocol import Fold
 from emsco.search import _steps
 from emsco.search._luck import TableView, measure_luck, parts_of
 

@@ -16,7 +16,7 @@ from emsco.certify._hypothesis_family import Family
 from emsco.certify._targets import AGREEMENT_ALONE, Targets
 from emsco.core.labels import describe_unknown, read_given_labels, unknown_labels
 from emsco.exceptions import CertificateError, ClassesError, ColumnsError, nearest, quoted
-from emsco.learners.final_stage import predict_labels
+from emsco.learners.final_model import predict_labels
 from emsco.rows.rows import Rows
 from emsco.search import CascadeSearchCV
 

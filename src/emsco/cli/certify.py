@@ -126,7 +126,7 @@ def certify(
     from emsco.cli._model_file import file_of, keep_beside_rows, load_with_ledger, read_fresh
     from emsco.cli._output_files import check_outputs
     from emsco.cli._print import print_json, print_text
-    from emsco.cli._shadow_rows import as_rows
+    from emsco.cli._shadow_log import as_rows
     from emsco.exceptions import ColumnsError
 
     check_outputs([out], [file_of(model), rows], force=force)

@@ -10,7 +10,7 @@ import typer
 
 from emsco.cli._errors import note
 from emsco.cli._options import Allow, AsJson, Force, Trust, read_allow
-from emsco.cli._shadow_report import HEADER, WIDTH, line, print_shadow, turns, write_columns
+from emsco.cli._shadow_log import HEADER, WIDTH, line, print_shadow, turns, write_columns
 
 if TYPE_CHECKING:
     from emsco.certify.savings import Saving, Savings
@@ -156,7 +156,7 @@ def _read(
     trust: list[str] | None,
 ) -> tuple[Any, Any, Any]:
     """Read the model, the columns that have a price (in the model's order), and the prices."""
-    from emsco.cli._shadow_rows import ANSWER, as_rows
+    from emsco.cli._shadow_log import ANSWER, as_rows
     from emsco.exceptions import ModelError
 
     path = log if shadow is None else shadow

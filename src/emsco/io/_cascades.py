@@ -43,10 +43,10 @@ from emsco.io._row_hashes import known_from, known_to
 from emsco.io._stage_probe import answers, answers_by_default
 from emsco.learners import learner_of
 from emsco.learners.estimator_learner import EstimatorStage
-from emsco.learners.final_stage import FinalStage, check_final, logged
+from emsco.learners.final_model import FinalStage, check_final, logged
 from emsco.learners.logistic import LinearFit, LinearStage, default_estimator
 from emsco.learners.protocol import Learner, Stages
-from emsco.learners.stage_reader import FittedStages
+from emsco.learners.training import FittedStages
 from emsco.rows.column_reader import KINDS, NUMBER, TEXT, ColumnReader
 from emsco.rows.encoding import Number
 from emsco.rows.fitted_rows import FittedRows

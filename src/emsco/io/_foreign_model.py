@@ -17,10 +17,8 @@ from emsco.io._core_values import Data, expect, expect_keys
 from emsco.io._json import from_plain, to_plain
 from emsco.io._members import MemberReader, MemberWriter
 from emsco.io._stage_probe import answers
-from emsco.learners.estimator_learner import EstimatorStage
-from emsco.learners.final_model import LoggedAnswers, OnnxModel
-from emsco.learners.final_stage import FinalStage
-from emsco.learners.probabilities import class_order
+from emsco.learners.estimator_learner import EstimatorStage, class_order
+from emsco.learners.final_model import FinalStage, LoggedAnswers, OnnxModel
 
 
 def final_to(writer: MemberWriter, final: Any) -> Data:

@@ -47,7 +47,7 @@ from emsco.io._foreign_model import estimator_from, final_from, final_to
 from emsco.io._json import from_plain, to_plain
 from emsco.io._members import MemberReader, MemberWriter
 from emsco.learners.protocol import Stages
-from emsco.learners.stage_reader import FittedStages
+from emsco.learners.training import FittedStages
 from emsco.search import CascadeSearchCV, strategies
 from emsco.search.default_rule import AllSources, check_bounds
 from emsco.search.fitted_search import Choice, FittedSearch

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from emsco.learners.estimator_learner import EstimatorStage
-from emsco.learners.final_stage import FinalStage
+from emsco.learners.final_model import FinalStage
 from emsco.learners.protocol import Judge
 from emsco.rows.encoding import Category, ColumnEncoding
 

@@ -17,13 +17,12 @@ import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from contextvars import ContextVar
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -37,11 +36,8 @@ DROP, REJECT = "drop", "reject"
 DECISIONS, LABELS = "decisions", "labels"  # how the names of files begin
 NO_LOG = reason_for(ERROR, "log")  # the reason of rows that cannot be logged
 
-# If this is a list, functions that write entries are appended to it, because it is not known yet
-# whether the decisions count. A log that rejects rows it cannot write does not wait.
-held_back: ContextVar[list[Callable[[], Awaitable[bool]]] | None] = ContextVar(
-    "held_back", default=None
-)
+# Functions that write entries later, because it is not known yet whether the decisions count.
+HeldWrites: TypeAlias = list[Callable[[], Awaitable[bool]]]
 
 _PART = secrets.token_hex(4)  # part of file names, as process ids are not unique over containers
 _ENTRY = 4096  # expected bytes of an entry, before any was written
@@ -154,6 +150,8 @@ class DecisionLog:
         decisions: Decisions,
         values: Sequence[Mapping[str, Any]] | None = None,
         more: Sequence[Mapping[str, Any]] | None = None,
+        *,
+        held: HeldWrites | None = None,
     ) -> bool:
         """Append decisions, and return whether that was possible.
 
@@ -165,20 +163,15 @@ class DecisionLog:
             The values from which each decision was made. None: they are not logged.
         more : sequence of mapping, default=None
             Fields that are added to the entry of each decision, or replace its own.
+        held : list, default=None
+            A list that receives a function that writes the entries; nothing is written yet. A log
+            that rejects rows it cannot write does not wait. None: they are written now.
         """
-        held = None if self.rejects else held_back.get()
-        if held is not None:
-            held.append(partial(self._write_now, decisions, values, more))
-            return True
-        return await self._write_now(decisions, values, more)
-
-    async def _write_now(
-        self,
-        decisions: Decisions,
-        values: Sequence[Mapping[str, Any]] | None,
-        more: Sequence[Mapping[str, Any]] | None,
-    ) -> bool:
-        return await self._try(DECISIONS, len(decisions), self._append, decisions, values, more)
+        write = partial(self._try, DECISIONS, len(decisions), self._append, decisions, values, more)
+        if held is None or self.rejects:
+            return await write()
+        held.append(write)
+        return True
 
     async def write_labels(self, labels: Sequence[tuple[str, Any]]) -> bool:
         """Append true labels by the ids of decisions, and return whether that was possible."""

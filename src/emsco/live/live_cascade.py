@@ -22,7 +22,7 @@ from emsco.exceptions import SourcesError
 from emsco.live.accounts import Accounts, OwnAccounts
 from emsco.live.call import Call
 from emsco.live.coalescing import CoalescingGate
-from emsco.live.decision_log import DECISIONS, DROP, NO_LOG, DecisionLog
+from emsco.live.decision_log import DECISIONS, DROP, NO_LOG, DecisionLog, HeldWrites
 from emsco.live.fetch_result import Key
 from emsco.live.live_plan import LivePlan
 from emsco.live.purchases import SourceSpending
@@ -204,6 +204,7 @@ class LiveCascade:
         factors: bool = False,
         values: list[dict[str, Any]] | None = None,
         refused: str = ACCEPTED,
+        held: HeldWrites | None = None,
     ) -> Decisions:
         """Decide the rows with these keys.
 
@@ -223,6 +224,8 @@ class LiveCascade:
             A list that receives, for each key, the values by feature from which it was decided.
         refused : str, default=""
             A reason for which all rows are rejected, without calling any source.
+        held : list, default=None
+            A list that receives a function that writes the log. None: it is written now.
         """
         if self._log is None:
             return (await self._decide(keys, known, call, factors, values, refused))[0]
@@ -232,7 +235,7 @@ class LiveCascade:
             if refused == NO_LOG:
                 return decisions
             logged = made.values() if self._log_values else None
-            is_logged = await self._log.write(decisions, logged)
+            is_logged = await self._log.write(decisions, logged, held=held)
         return decisions if is_logged or not self._log.rejects else decisions.rejected(NO_LOG)
 
     async def _decide(

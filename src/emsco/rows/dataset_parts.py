@@ -58,9 +58,9 @@ class DatasetPart:
             for batch in self.batches(columns, rows=rows):
                 yield BatchPart(batch)
             return
-        group = RowGroup(self)
+        held: dict[str, pa.Array] = {}
         for start in range(0, self.n_rows, rows):
-            yield Block(group, start, min(rows, self.n_rows - start))
+            yield Block(self, held, start, min(rows, self.n_rows - start))
 
     def batches(
         self, columns: Sequence[str], *, rows: int = BATCH_ROWS
@@ -87,34 +87,37 @@ class DatasetPart:
         with _reading(self.path):
             return self.fragment.to_table(schema=self.schema, columns=list(columns))
 
-
-class RowGroup:
-    """A row group, with the columns that were read so far."""
-
-    def __init__(self, part: DatasetPart) -> None:
-        self._part = part
-        self._held: dict[str, pa.Array] = {}
-
-    def columns(self, names: Sequence[str]) -> list[pa.Array]:
-        """Return columns, and read those that are not held yet."""
-        lacking = [name for name in names if name not in self._held]
-        if lacking:
-            table = self._part.table(lacking)
-            self._held |= {name: whole(table.column(name)) for name in lacking}
-        return [self._held[name] for name in names]
+    def take(self, columns: Sequence[str], rows: NDArray[np.int64]) -> list[pa.RecordBatch]:
+        """Read some rows, named by their numbers in the data set, in ascending order."""
+        first, end = np.searchsorted(rows, [self.first_row, self.first_row + self.n_rows])
+        own = rows[first:end] - self.first_row
+        if not own.size:
+            return []
+        taken, start = [], 0
+        for batch in self.batches(columns):
+            begin, stop = np.searchsorted(own, [start, start + batch.num_rows])
+            if stop > begin:
+                taken.append(batch.take(pa.array(own[begin:stop] - start)))
+            start += batch.num_rows
+        return taken
 
 
 @dataclass(frozen=True)
 class Block:
-    """Some rows of a row group."""
+    """Some rows of a row group, whose columns are held once read, for all of its blocks."""
 
-    group: RowGroup
+    part: DatasetPart
+    held: dict[str, pa.Array]
     start: int
     num_rows: int
 
     def read(self, columns: Sequence[str], rows: NDArray[np.intp] | None) -> pa.RecordBatch:
         """Read columns of some rows; None: of all."""
-        found = [column.slice(self.start, self.num_rows) for column in self.group.columns(columns)]
+        lacking = [name for name in columns if name not in self.held]
+        if lacking:
+            table = self.part.table(lacking)
+            self.held.update((name, whole(table.column(name))) for name in lacking)
+        found = [self.held[name].slice(self.start, self.num_rows) for name in columns]
         if rows is not None:
             places = pa.array(rows)
             found = [column.take(places) for column in found]

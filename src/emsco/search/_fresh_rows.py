@@ -18,7 +18,7 @@ from emsco.core.labels import describe_unknown, read_given_labels, unknown_label
 from emsco.core.population import weighted_as, weights_of
 from emsco.core.scored_front import ScoredCandidate, ScoredFront, differences
 from emsco.exceptions import ClassesError, LabelsWarning, warn
-from emsco.learners.final_stage import predict_labels
+from emsco.learners.final_model import predict_labels
 from emsco.learners.training import Training
 from emsco.rows.ledger import Entry, ledger_of
 from emsco.rows.row_sketch import Sketch

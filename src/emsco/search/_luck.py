@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.model_selection import StratifiedGroupKFold
 
 from emsco.exceptions import SearchError
-from emsco.learners.folds import Fold
+from emsco.learners.protocol import Fold
 from emsco.search._outcome_table import OutcomeTable, Sets, pack
 from emsco.search._problem import History, Problem
 from emsco.search._thresholds import descend_by_stage

@@ -16,8 +16,8 @@ from emsco.core.front import Candidate, ParetoFront
 from emsco.core.threshold import StageThreshold, resolve
 from emsco.engine import Engine, resolve_engine
 from emsco.exceptions import SearchError, nearest
-from emsco.learners.final_stage import FitsWithFinal, answer_codes
-from emsco.learners.folds import Fold
+from emsco.learners.final_model import FitsWithFinal, answer_codes
+from emsco.learners.protocol import Fold
 from emsco.learners.training import Training
 from emsco.rows.columns import Columns
 from emsco.search._outcome_table import OutcomeTable, pack

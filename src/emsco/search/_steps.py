@@ -23,11 +23,9 @@ from emsco.core.labels import read_groups
 from emsco.engine import resolve_engine
 from emsco.exceptions import ClassesError, ColumnsError, SearchError
 from emsco.learners import learner_of
-from emsco.learners.final_stage import check_final, predict_labels
-from emsco.learners.fit_input import read_given
-from emsco.learners.folds import Fold
-from emsco.learners.protocol import Stages
-from emsco.learners.training import Training
+from emsco.learners.final_model import check_final, predict_labels
+from emsco.learners.protocol import Fold, Stages
+from emsco.learners.training import Training, read_given
 from emsco.rows.columns import is_dataset
 from emsco.rows.fitted_rows import FittedRows
 from emsco.rows.rows import Layout, Rows

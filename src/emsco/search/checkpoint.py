@@ -38,7 +38,7 @@ from emsco.exceptions import (
     CheckpointWarning,
     warn,
 )
-from emsco.learners.folds import Fold
+from emsco.learners.protocol import Fold
 from emsco.learners.training import Training
 from emsco.rows.row_hashes import hash_exactly
 from emsco.search._outcome_table import FitRecord, OutcomeTable

@@ -18,10 +18,8 @@ from emsco.core.design import StageDesign
 from emsco.core.front import Candidate, ParetoFront
 from emsco.exceptions import SearchError, SelectionError
 from emsco.learners import learner_of
-from emsco.learners.folds import Fold
-from emsco.learners.protocol import Learner, Stages
-from emsco.learners.stage_reader import FittedStages
-from emsco.learners.training import Training
+from emsco.learners.protocol import Fold, Learner, Stages
+from emsco.learners.training import FittedStages, Training
 from emsco.rows.fitted_rows import FittedRows
 from emsco.rows.rows import Layout
 from emsco.search._problem import Problem, Search

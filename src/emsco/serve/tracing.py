@@ -50,30 +50,14 @@ def _exporting() -> Any:
 
 
 class Tracing:
-    """Creates spans for decisions.
-
-    Parameters
-    ----------
-    tracer : Tracer
-        The tracer that creates spans.
-    """
+    """Creates spans for decisions."""
 
     def __init__(self, tracer: Any) -> None:
         self._tracer = tracer
         self._within = require("opentelemetry.trace").set_span_in_context
 
     def decided(self, decisions: Decisions, begin: float, end: float, model: str = "") -> None:
-        """Create the spans of a call: one for the whole call, with one per stage inside.
-
-        Parameters
-        ----------
-        decisions : Decisions
-            The decisions of the call.
-        begin, end : float
-            When the call began and ended, in seconds since 1970.
-        model : str, default=""
-            The digest of the model.
-        """
+        """Create the spans of a call: one for the whole call, with one per stage inside."""
         whole = self._tracer.start_span(
             "decide",
             start_time=int(begin * _NANO),
