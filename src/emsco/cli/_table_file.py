@@ -7,7 +7,6 @@ import csv
 import io
 import re
 import sys
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,8 +19,8 @@ from emsco.arrow import BatchReader, is_url, open_dataset, parts_of
 from emsco.cli._csv_quotes import QuoteCheck, QuotedCells, broken, unclosed
 from emsco.cli._errors import note
 from emsco.cli._newline_option import NEWLINES_IN_CELLS
-from emsco.exceptions import ArtifactError, ColumnsError, nearest, quoted
-from emsco.rows.dataset_parts import BatchPart
+from emsco.exceptions import ArtifactError, nearest
+from emsco.rows.dataset_parts import BatchPart, check_names
 
 STDIN = Path("-")
 COPIES = "emsco-log-"  # prefix of temporary folders with copies of a log
@@ -95,16 +94,8 @@ def open_rows(path: Path | str, *, stdin: bool = False, private: bool = False) -
 
 def check_columns(rows: TableFile, wanted: Sequence[str]) -> None:
     """Refuse a file that lacks a column, and suggest the nearest name."""
-    counts = Counter(rows.names)
-    for name in wanted:
-        if name not in counts:
-            alone = " Does its first line name the columns?" if len(rows.names) == 1 else ""
-            raise ColumnsError(
-                f"{rows.path} has no column {name!r}{nearest(name, rows.names)} It has "
-                f"{quoted(rows.names)}.{alone}"
-            )
-        if counts[name] > 1:
-            raise ColumnsError(f"{rows.path} has more than one column {name!r}; rename them.")
+    hint = " Does its first line name the columns?" if len(rows.names) == 1 else ""
+    check_names(rows.names, wanted, rows.path, hint)
 
 
 def report_rows(path: Path | str, n_rows: int) -> None:
