@@ -18,8 +18,9 @@ from sklearn.model_selection import StratifiedGroupKFold
 from emsco.exceptions import SearchError
 from emsco.learners.protocol import Fold
 from emsco.search._outcome_table import OutcomeTable, Sets, pack
-from emsco.search._problem import History, Problem
+from emsco.search._problem import Problem
 from emsco.search._thresholds import descend_by_stage
+from emsco.search.strategies._archive import History
 from emsco.search.strategies.exhaustive import count_sets
 from emsco.search.strategies.local_search import LocalSearch
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from functools import cached_property
@@ -21,7 +21,6 @@ from emsco.search._outcome_table import OutcomeTable, Sets
 from emsco.search._proposal_checks import check_designs, check_thresholds, design_text
 
 Assignments = NDArray[np.int8]
-Callback = Callable[[dict[str, Any]], object] | None
 Which = int | NDArray[np.int64]  # of the alternative thresholds: one, or designs x stages
 
 
@@ -53,20 +52,6 @@ class _KernelCounts(NamedTuple):
     class_accepted: NDArray[np.int64]  # designs x classes
     class_right: NDArray[np.int64]
     reached: NDArray[np.int64]  # rows that reach each set of each chain
-
-
-class History(list[dict[str, Any]]):
-    """Entries about the progress of a search; each is reported when it is added."""
-
-    def __init__(self, callback: Callback = None) -> None:
-        super().__init__()
-        self.callback = callback
-
-    def append(self, entry: dict[str, Any]) -> None:
-        """Add an entry, and report it."""
-        super().append(entry)
-        if self.callback is not None:
-            self.callback(entry)
 
 
 class SearchResult(NamedTuple):

@@ -47,8 +47,9 @@ from numpy.typing import NDArray
 
 from emsco.core.front import Candidate
 from emsco.exceptions import SearchError
-from emsco.search._problem import Callback, Counts, History, Problem, SearchResult
+from emsco.search._problem import Counts, Problem, SearchResult
 from emsco.search.strategies import _operators as operators
+from emsco.search.strategies._archive import Callback, History
 from emsco.search.strategies._operators import Assignments, Floats
 
 

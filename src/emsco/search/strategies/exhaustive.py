@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from emsco.engine import LocalEngine, local_threads
 from emsco.exceptions import SearchError
 from emsco.search._outcome_table import Sets, Words
-from emsco.search._problem import Callback, Counts, Problem, SearchResult
-from emsco.search.strategies._archive import MAXIMISE, points_of
+from emsco.search._problem import Counts, Problem, SearchResult
+from emsco.search.strategies._archive import MAXIMISE, Callback, points_of
 
 MOST_SOURCES = 16  # four bits each in a key of 64, and 2**16 source sets
 DENSE_BYTES = 2**28

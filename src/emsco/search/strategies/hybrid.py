@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from emsco.search._problem import Callback, History, Problem, Search, SearchResult
+from emsco.search._problem import Problem, Search, SearchResult
+from emsco.search.strategies._archive import Callback, History
 from emsco.search.strategies.emsco import EMSCO
 from emsco.search.strategies.exhaustive import MOST_SOURCES, Exhaustive
 from emsco.search.strategies.local_search import LocalSearch

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emsco.exceptions import SearchError
-from emsco.search._problem import Assignments, Callback, Counts, History, Problem, SearchResult
-from emsco.search.strategies._archive import Archive, points_of
+from emsco.search._problem import Assignments, Counts, Problem, SearchResult
+from emsco.search.strategies._archive import Archive, Callback, History, points_of
 from emsco.search.strategies._greedy_chain import designs_along_chain
 from emsco.search.strategies._neighbours import neighbours, perturbed
 from emsco.search.strategies._operators import sort_keys
