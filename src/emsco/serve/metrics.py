@@ -100,7 +100,7 @@ class Metrics:
         self._decide_seconds(seconds)
         counted.add(decisions)
         for call in getattr(decisions.receipts, "answers", ()):
-            if FETCHED in call.batch.how:
+            if FETCHED in call.how:
                 self._one("emsco_source_seconds", call.source).observe(call.waited)
 
     def shadowed(self, shadowed: ShadowAnswer, model: str) -> None:
