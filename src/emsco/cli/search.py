@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from emsco._utils.progress import tell
+from emsco._utils.progress_display import hush
 from emsco.cli._errors import note
 from emsco.cli._options import (
     Address,
@@ -18,22 +19,27 @@ from emsco.cli._options import (
     EngineName,
     Force,
     Label,
-    MaxMissed,
-    MaxRejected,
     NewlinesInCells,
-    by_class,
     read_caution,
+    read_measures,
     refuse_address,
-    shares_by_label,
+    with_measures,
     workers_of,
 )
-from emsco.cli._progress import hush, search_callback
+from emsco.core.measure import Measure
+from emsco.core.measures import boundable
 
 if TYPE_CHECKING:
     from emsco import CascadeSearchCV, Costs
     from emsco.cli._table_file import TableFile
 
 
+def _limits() -> dict[str, Measure]:
+    """Return the measures that a search can limit while it runs."""
+    return {name: boundable()[name] for name in ("max_missed", "max_rejected")}
+
+
+@with_measures(_limits())
 def search(
     data: Data,
     label: Label,
@@ -53,8 +59,8 @@ def search(
             "searched too."
         ),
     ] = None,
-    max_missed: MaxMissed = None,
-    max_rejected: MaxRejected = None,
+    *,
+    measures: dict[str, Any],
     caution: Caution = None,
     guard: Annotated[
         bool,
@@ -111,37 +117,32 @@ def search(
     # An interrupted search continues, even if it was overwriting an existing run.
     outputs = [checkpoint_file, out / SEARCH, out / MODEL]
     check_outputs(outputs, [data, costs], force=force or is_there(checkpoint_file))
-    missed = shares_by_label(max_missed)
-    rejected = shares_by_label(max_rejected, "--max-rejected")
+    limits = read_measures(_limits(), measures)
     careful = read_caution(caution)
     rows = open_rows(data, newlines_in_cells=newlines_in_cells)
     X, y, prices = _read(rows, label, costs)
     _check_folds(y, cv)
-    classes = set(y.tolist())
-    may_miss = by_class(missed, classes)
-    may_reject = by_class(rejected, classes, "--max-rejected")
+    max_shares = limits(set(y.tolist()))
     _make_folder(out)
     found = CascadeSearchCV(
         costs=prices,
         max_stages=max_stages,
         threshold=[*threshold] if threshold else "auto",
         select=None if careful is None else {"caution": careful},
-        max_missed=may_miss,
-        max_rejected=may_reject,
+        **max_shares,
         guard=InputGuard(pool="auto") if guard else None,
         cv=cv,
         max_rows=max_rows,
         checkpoint=checkpoint_file,
         n_jobs=n_jobs,
         random_state=random_state,
-        callback=None if quiet else search_callback(),
-        verbose=0 if quiet or search_callback() else 1,
+        verbose=0 if quiet else 1,
     )
     try:
         with workers_of(engine, address, n_jobs) as workers:
             found.engine = workers
             _fit(found, X, y)
-        found.callback = found.engine = None
+        found.engine = None
         n_front = len(found.front_)
         _fit_candidates(found, max_candidates)
         tell("write the search")

@@ -26,12 +26,11 @@ from numpy.typing import NDArray
 from emsco.certify.monitor import Alarm, CertificateMonitor
 from emsco.core.decisions import Decisions
 from emsco.exceptions import MonitorError
-from emsco.rows.row_hashes import finalise
+from emsco.rows.row_hashes import COUNTER_STEP, finalise
 from emsco.serve.rejection_causes import is_failure
 from emsco.serve.state.base import AuditMark
 
 _MOST_RECENT = 50  # cohorts that are reported individually
-_STEP = np.uint64(0x9E3779B97F4A7C15)  # of the counter that SplitMix64 mixes
 
 
 class Audit:
@@ -76,7 +75,7 @@ class Audit:
             return []
         found = blake2b(call.encode("utf-8", "surrogatepass"), key=self._key, digest_size=8)
         start = np.uint64(int.from_bytes(found.digest(), "little"))
-        numbers = finalise(rows * _STEP + start)
+        numbers = finalise(rows * COUNTER_STEP + start)
         places: list[int] = np.flatnonzero(numbers <= np.uint64(self._limit - 1)).tolist()
         return places
 
