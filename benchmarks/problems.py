@@ -23,8 +23,7 @@ from emsco.datasets import (
 )
 from emsco.engine import Engine, LocalEngine
 from emsco.learners import learner_of
-from emsco.learners.folds import Fold
-from emsco.learners.protocol import SetFits
+from emsco.learners.protocol import Fold, SetFits
 from emsco.learners.training import Training
 from emsco.search._outcome_table import OutcomeTable
 from emsco.search._problem import Problem

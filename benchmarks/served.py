@@ -23,8 +23,8 @@ from emsco import CascadeClassifier, Costs, Source, StageDesign
 from emsco.live import CallableSource, Sources
 from emsco.serve.app import make_app
 from emsco.serve.bearer_tokens import Tokens
-from emsco.serve.connection_timeouts import Connection
 from emsco.serve.deployment import Deployment
+from emsco.serve.request_limits import Connection
 from emsco.serve.server import Server, make_watch
 from emsco.serve.service import Service
 from emsco.serve.settings import Settings

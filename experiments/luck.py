@@ -13,7 +13,7 @@ import numpy as np
 
 from emsco import Evaluation
 from emsco.learners.training import Training
-from emsco.search._outcome_folds import evaluate_afresh
+from emsco.search._problem_spec import evaluate_afresh
 from emsco.search._thresholds import alternatives
 from experiments.peers.all_sources import all_sources
 from experiments.peers.compare import Target, choose, hypervolume, judge, make_targets, spread

@@ -22,8 +22,9 @@ from scipy import stats  # type: ignore[import-untyped]  # scipy ships no types
 
 from emsco import Decisions
 from emsco.certify.monitor import Alarm, CertificateMonitor
+from emsco.serve.audit_cohorts import Audit
 from emsco.serve.audit_watch import AuditWatch
-from emsco.serve.state.protocol import AuditMark, State, VersionedValue
+from emsco.serve.state.base import AuditMark, State, VersionedValue
 from experiments.monitor import ALPHA, CALIBRATION_ROWS, COSTS, SURELY, World
 from experiments.results import write
 from experiments.tables import markdown
@@ -236,8 +237,7 @@ async def _audited(
             day = next_day()
             ids = [f"{today}-{row}" for row in range(len(day.truth))]
             watch.decided(day.decisions, ids, "model")
-            called = [row.id.split("-") for row in watch.waiting]
-            drawn = [int(row) for day_of, row in called if day_of == str(today)]
+            drawn = Audit(audit, str(seed).encode()).drawn(ids)
             day.comes[drawn] = day.reviewed[drawn]
             if today < CHANGE:
                 before += int((day.decisions.accepted & (day.comes < np.inf))[drawn].sum())
@@ -251,8 +251,10 @@ async def _audited(
             await watch.work()
         for alarm in watch.alarms:
             alarms.setdefault(alarm.what, _found(alarm, today, before))
-    audited = watch.summary("model")["audited"]
-    shown = {name: audited[name] for name in ("accuracy", "accuracy_at_worst", "unlabelled")}
+    audited = watch.models["model"].cohorts.value.total
+    shown = {
+        name: getattr(audited, name) for name in ("accuracy", "accuracy_at_worst", "unlabelled")
+    }
     return {"alarms": alarms, **shown}
 
 

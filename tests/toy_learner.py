@@ -12,7 +12,6 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from emsco.learners.estimator_learner import EstimatorLearner
-from emsco.learners.folds import refuse_missing_class
 
 
 def softmax(scores):
@@ -47,7 +46,7 @@ class NearestMeanLearner(EstimatorLearner):
     is_calibrated = True
 
     def fits(self, training, folds):
-        refuse_missing_class(training.labels, folds, None)
+        training.refuse_missing_class(folds)
         return NearestMeanFits.learn(training, folds)
 
 

@@ -1,4 +1,4 @@
-"""The errors and warnings of emsco, helpers for their messages, and `require` for imports."""
+"""The errors and warnings of emsco, the messages they carry, and `require` for imports."""
 
 from __future__ import annotations
 
@@ -8,11 +8,116 @@ import sys
 import warnings
 from collections.abc import Iterable, Sequence
 from types import ModuleType
-from typing import Any
+from typing import Any, Self
 
 
-class EmscoError(Exception):
+class Message(str):
+    """A text whose parts are kept, so that the command line can spell parameters as options.
+
+    As a string it is spelled in Python. Adding a string gives a message again.
+
+    Examples
+    --------
+    >>> from emsco.exceptions import Message, Parameter
+    >>> message = Parameter("max_rows") + " must be positive."
+    >>> print(message)
+    `max_rows` must be positive.
+    >>> "".join("--max-rows" if isinstance(p, Parameter) else p for p in message.parts)
+    '--max-rows must be positive.'
+    """
+
+    parts: tuple[str, ...]
+
+    def __new__(cls, *texts: str) -> Self:
+        """Join texts and messages."""
+        self = super().__new__(cls, "".join(texts))
+        self.parts = tuple(part for text in texts for part in getattr(text, "parts", (text,)))
+        return self
+
+    def __add__(self, other: str, /) -> Message:
+        return Message(self, other)
+
+    def __radd__(self, other: str, /) -> Message:
+        return Message(other, self)
+
+    def join(self, texts: Iterable[str], /) -> Message:
+        """Join texts, some of which may be messages."""
+        return Message(*[part for text in texts for part in (self, text)][1:])
+
+
+class Code(Message):
+    """Python code in a message, such as `choose(caution=0)`."""
+
+    def __new__(cls, code: str) -> Self:
+        """Write it as in Python."""
+        self = super().__new__(cls, code)
+        self.parts = (self,)
+        return self
+
+    def __reduce__(self) -> Any:
+        return type(self), (str(self),)
+
+
+class Parameter(Code):
+    """A parameter in a message, such as `max_rows`."""
+
+    name: str
+
+    def __new__(cls, name: str) -> Self:
+        """Name it in backticks."""
+        self = super().__new__(cls, f"`{name}`")
+        self.name = name
+        return self
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.name,)
+
+
+class Keyword(Parameter):
+    """A parameter with a value in a message, such as `caution=0`; without one, such as `groups=`.
+
+    Examples
+    --------
+    >>> from emsco.exceptions import Keyword
+    >>> print(Keyword("caution", 0), Keyword("max_missed", {"sick": 0.1}), Keyword("groups"))
+    caution=0 max_missed={'sick': 0.1} groups=
+    """
+
+    value: Any
+
+    def __new__(cls, name: str, value: Any = None) -> Self:
+        """Write it as it is passed."""
+        text = f"{value:.10g}" if isinstance(value, float) else repr(value)
+        self = Code.__new__(cls, f"{name}={'' if value is None else text}")
+        self.name, self.value = name, value
+        return self
+
+    def __reduce__(self) -> Any:
+        return type(self), (self.name, self.value)
+
+
+class _Reported:
+    """What errors and warnings have: a message, and the parameter and the value it is about."""
+
+    def __init__(self, message: str = "", *, parameter: str | None = None, value: Any = None):
+        super().__init__(message)  # type: ignore[call-arg]  # of the exception beside it
+        named = [part.name for part in getattr(message, "parts", ()) if isinstance(part, Parameter)]
+        self.message = message
+        self.parameter = named[0] if named and parameter is None else parameter
+        self.value = value
+
+
+class EmscoError(_Reported, Exception):
     """The base class of every error that emsco raises on purpose.
+
+    Parameters
+    ----------
+    message : str
+        What must hold, what was received, and what to do.
+    parameter : str, default=None
+        The parameter that it is about; None: the first that the message names, if any.
+    value : object, default=None
+        The value that was received for it.
 
     Examples
     --------
@@ -52,8 +157,10 @@ class DecisionsError(EmscoError, ValueError):
 class ValuesError(EmscoError, ValueError):
     """A value that cannot be judged; `row` and `column` locate it, if it is a single cell."""
 
-    def __init__(self, message: str, *, row: int | None = None, column: str | None = None) -> None:
-        super().__init__(message)
+    def __init__(
+        self, message: str = "", *, row: int | None = None, column: str | None = None, **about: Any
+    ) -> None:
+        super().__init__(message, **about)
         self.row = row
         self.column = column
 
@@ -69,8 +176,8 @@ class EngineError(EmscoError, RuntimeError):
 class SelectionError(EmscoError, ValueError):
     """Bounds that no candidate of a front meets; `closest` is the candidate closest to them."""
 
-    def __init__(self, message: str, *, closest: Any = None) -> None:
-        super().__init__(message)
+    def __init__(self, message: str = "", *, closest: Any = None, **about: Any) -> None:
+        super().__init__(message, **about)
         self.closest = closest
 
 
@@ -142,7 +249,7 @@ class ContractError(EmscoError, AssertionError):
     """A broken promise of an engine, search or other part, found by `emsco.testing`."""
 
 
-class EmscoWarning(UserWarning):
+class EmscoWarning(_Reported, UserWarning):
     """The base class of every warning of emsco."""
 
 

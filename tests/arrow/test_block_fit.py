@@ -19,7 +19,6 @@ from emsco.rows.column_summary import (
     WIDEST,
     CategorySummary,
     NumberSummary,
-    add_counted,
     count_between,
     narrow_median,
     value_of,
@@ -187,7 +186,7 @@ def test_encodings_of_numbers_are_those_of_the_whole_column(values, data):
             counted = [count_between(column[b], interval, weight[b]) for b in blocks]
             total = counted[0]
             for more in counted[1:]:
-                total = add_counted(total, more)
+                total = total.merge(more)
             interval = narrow_median(interval, total, summary.weight / 2)
             median = value_of(interval)
     found = summary.encoding(median)

@@ -29,8 +29,8 @@ from emsco import (
     dump,
     load,
 )
+from emsco.cascade.factors import linear_score
 from emsco.exceptions import ColumnsError
-from emsco.learners.linear_score import linear_score
 from emsco.learners.logistic import LinearFit, LinearStage
 from emsco.rows.encoding import Category
 

@@ -16,7 +16,7 @@ from emsco.cascade.fingerprint import fingerprint
 from emsco.datasets import make_costly_classification
 from emsco.exceptions import ModelError
 from emsco.io import dump, load
-from emsco.learners.probabilities import class_order, read_probabilities
+from emsco.learners.estimator_learner import class_order, read_probabilities
 from emsco.masked import MaskedClassifier
 
 X, Y, COSTS = make_costly_classification(900, 3, class_sep=2, random_state=0)

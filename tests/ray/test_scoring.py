@@ -17,7 +17,7 @@ from emsco import CascadeClassifier, StageDesign
 from emsco.arrow import open_dataset, parts_of
 from emsco.exceptions import ArtifactError, ColumnsError, ValuesError
 from emsco.ray import decide_dataset
-from emsco.ray.scoring_plan import plan
+from emsco.ray.scoring import plan
 
 ROWS = 6000
 FIELDS = ("label", "accepted", "exit_stage", "confidence", "cost")
@@ -60,7 +60,7 @@ def folder(table, tmp_path):
 @pytest.fixture(autouse=True)
 def _small_pieces(monkeypatch):
     """Two row groups a piece, then one."""
-    monkeypatch.setattr("emsco.ray.scoring_plan.ROWS", 2000)
+    monkeypatch.setattr("emsco.ray.scoring.ROWS", 2000)
 
 
 def decided(out, by="id"):

@@ -19,7 +19,7 @@ from emsco.arrow import parts_of
 from emsco.exceptions import ArtifactError
 from emsco.ray import decide_dataset
 from emsco.ray.output_folder import Folder
-from emsco.ray.scoring_plan import version_of
+from emsco.ray.scoring import version_of
 
 
 @pytest.fixture

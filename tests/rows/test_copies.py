@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from emsco.rows.copies import find_isolated
+from emsco.rows.fitted_rows import find_isolated
 from emsco.rows.row_hashes import HashableColumn, hash_parts, hash_rows
 
 tables = st.integers(1, 5).flatmap(

@@ -13,8 +13,8 @@ from emsco import Candidate, CascadeClassifier, Costs, ParetoFront, evaluate
 from emsco.core.threshold import resolve
 from emsco.engine import LocalEngine
 from emsco.learners import logistic
-from emsco.learners.folds import Fold
 from emsco.learners.logistic import fit_default
+from emsco.learners.protocol import Fold
 from emsco.search._outcome_table import OutcomeTable
 from emsco.search._problem import Problem
 from emsco.search.strategies import exhaustive

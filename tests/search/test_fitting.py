@@ -19,8 +19,8 @@ from emsco.exceptions import ClassesError, ValuesError
 from emsco.learners._logistic_loss import Loss, make_rows
 from emsco.learners._newton import fit_sets
 from emsco.learners.batched_logistic import BatchedLogistic
-from emsco.learners.folds import Fold
 from emsco.learners.logistic import default_estimator
+from emsco.learners.protocol import Fold
 from emsco.rows.columns import assemble, read_columns
 from emsco.rows.encoding import learn, read
 
@@ -99,7 +99,8 @@ def check(X, y, sets=None, weight=None, tolerance=None):
         masks = np.arange(1, 2 ** len(sources))
         sets = (masks[:, None] >> np.arange(len(sources)) & 1).astype(bool)
     folds = halves(len(y))
-    fitter = BatchedLogistic.learn(columns, y, folds, sources, weight)
+    params = {} if weight is None else {"sample_weight": weight}
+    fitter = make_fitter(None, columns, "array", y, folds, sources, params)
     outcomes = fitter.outcomes(sets)
     tolerance = tolerance or (1e-9 if len(np.unique(y)) == 2 else SEVERAL)
     assert_same(outcomes, separate(columns, y, folds, sources, sets, weight), tolerance)
@@ -222,13 +223,12 @@ def test_the_gradient_vanishes(n_classes):
 def test_a_weight_counts_as_repetition():
     X, y = normal_table()
     times = np.arange(200) % 3
-    weighted = BatchedLogistic.learn(
-        {"a": X[:, 0], "b": X[:, 1]}, y, halves(200), [["a"], ["b"]], times.astype(float)
-    )
+    columns, sources = {"a": X[:, 0], "b": X[:, 1]}, [["a"], ["b"]]
+    weight = {"sample_weight": times.astype(float)}
+    weighted = make_fitter(None, columns, "array", y, halves(200), sources, weight)
     train = np.repeat(np.arange(100), times[:100])
-    repeated = BatchedLogistic.learn(
-        {"a": X[:, 0], "b": X[:, 1]}, y, [Fold(train, np.arange(100, 200))], [["a"], ["b"]]
-    )
+    folds = [Fold(train, np.arange(100, 200))]
+    repeated = make_fitter(None, columns, "array", y, folds, sources)
     sets = np.array([[True, False], [True, True]])
     first, second = weighted.outcomes(sets), repeated.outcomes(sets)
     assert np.abs(first[0] - second[0]).max() < 1e-12
@@ -242,7 +242,7 @@ def test_folds_are_concatenated_in_order():
     rows = np.random.default_rng(0).permutation(200)
     folds = [Fold(rows[:120], rows[150:]), Fold(rows[50:], rows[:70])]
     sets = np.array([[False, True], [True, True], [True, False]])
-    fitter = BatchedLogistic.learn(columns, y, folds, sources)
+    fitter = make_fitter(None, columns, "array", y, folds, sources)
     assert fitter.n_rows == 120
     assert_same(fitter.outcomes(sets), separate(columns, y, folds, sources, sets), 1e-9)
 
@@ -251,7 +251,7 @@ def test_order_repetition_and_company_of_sets_do_not_matter():
     """A set has the same outcome alone, twice, or among 600 others; the same call the same bits."""
     X, y = normal_table(n_columns=10, seed=3)
     columns = read_columns(X, [f"x{i}" for i in range(10)])
-    fitter = BatchedLogistic.learn(columns, y, halves(200), [[name] for name in columns])
+    fitter = make_fitter(None, columns, "array", y, halves(200), [[n] for n in columns])
     sets = random_sets(600, 10)
     confidence, label = fitter.outcomes(sets)
     again = pickle.loads(pickle.dumps(fitter)).outcomes(sets)
@@ -274,7 +274,7 @@ def test_wide_tables_take_another_way():
     sources = [[name] for name in columns]
     sets = random_sets(20, 6)
     folds = [Fold(np.arange(1000), np.arange(1000, 1500))]
-    fitter = BatchedLogistic.learn(columns, y, folds, sources)
+    fitter = make_fitter(None, columns, "array", y, folds, sources)
     expected = separate(columns, y, folds, sources, sets)
     assert_same(fitter.outcomes(sets), expected, 1e-9)
 
@@ -288,7 +288,7 @@ def test_memory_is_bounded(n_classes, n_sets):
     columns = read_columns(X, [f"x{i}" for i in range(60)])
     sources = [list(columns)[i : i + 6] for i in range(0, 60, 6)]
     folds = [Fold(np.arange(20_000), np.arange(500))]
-    fitter = BatchedLogistic.learn(columns, y, folds, sources)
+    fitter = make_fitter(None, columns, "array", y, folds, sources)
     sets = random_sets(n_sets, 10)
     tracemalloc.start()
     fitter.outcomes(sets)

@@ -10,8 +10,8 @@ import pytest
 
 from emsco import CascadeSearchCV, LocalSearch
 from emsco.exceptions import SearchWarning
-from emsco.search import _search_cv
-from emsco.search._time_estimate import expected_seconds
+from emsco.search import _steps
+from emsco.search._search_warnings import expected_seconds
 
 
 def _rows(n_columns, n_rows, n_classes):
@@ -51,7 +51,7 @@ def test_what_is_expected_is_about_what_it_takes_and_progress_is_told_often(monk
     def note_expected(problem, search):
         expected.append(expected_seconds(problem, search))
 
-    monkeypatch.setattr(_search_cv, "warn_slow", note_expected)
+    monkeypatch.setattr(_steps, "warn_slow", note_expected)
     search = CascadeSearchCV(
         search=LocalSearch(fits=40), threshold=0.7, max_stages=2, cv=2, random_state=0,
         select={"by": "coverage"}, refit=False,

@@ -57,13 +57,15 @@ async def decide(path: str, worker: int, port: int | None = 0) -> None:
     from emsco.certify.monitor import CertificateMonitor
     from emsco.serve.audit_watch import AuditWatch
     from emsco.serve.metrics import Metrics
+    from emsco.serve.metrics_server import MetricsServer
     from emsco.serve.shadow import ShadowAnswer
     from emsco.serve.state import open_state
 
     metrics, live = Metrics(), live_cascade()
     metrics.model(live)
     if port is not None:
-        tell(metrics.serve(port, token=os.environ.get("EMSCO_TOKEN_METRICS")).port)
+        token = os.environ.get("EMSCO_TOKEN_METRICS")
+        tell(MetricsServer(metrics.registry, port, token=token).port)
     state = await open_state(path)
     promised = CertificateMonitor(accuracy=0.99, coverage=0.9, exits=(0.9, 0.05, 0.05))
     watch = AuditWatch(promised, state, model=live.model, audit=0.5, label_after=0.5, cohort=0.5)

@@ -18,8 +18,8 @@ from emsco.live import CallableSource, Sources
 from emsco.serve.app import make_app
 from emsco.serve.bearer_tokens import Tokens
 from emsco.serve.canary import make_canary
-from emsco.serve.connection_timeouts import Connection
 from emsco.serve.deployment import Deployment
+from emsco.serve.request_limits import Connection
 from emsco.serve.server import Server
 from emsco.serve.service import Service
 from emsco.serve.settings import Settings

@@ -31,10 +31,9 @@ from emsco import CascadeClassifier, Costs, Decisions, Source
 from emsco.core.decisions import KINDS
 from emsco.exceptions import StateError
 from emsco.live import CallableSource, Sources
-from emsco.serve.connection_timeouts import Connection
-from emsco.serve.decision_json import decision_rows
+from emsco.serve.active_models import decision_rows
 from emsco.serve.openapi import description
-from emsco.serve.request_limits import MOST_DEPTH
+from emsco.serve.request_limits import MOST_DEPTH, Connection
 
 TOKENS = {use: f"the secret token of {use}" for use in ("decide", "feedback", "metrics")}
 

@@ -14,13 +14,14 @@ from contextlib import asynccontextmanager
 import numpy as np
 import pytest
 from stores import POSTGRES, REDIS
+from watching import summary as summary_of
 
 from emsco import Decisions
 from emsco.certify.monitor import CertificateMonitor
 from emsco.exceptions import MonitorError, StateError
-from emsco.serve.audit_draw import Audit
+from emsco.serve.audit_cohorts import Audit
 from emsco.serve.audit_watch import AuditWatch
-from emsco.serve.monitor_split import by_decisions, by_labels
+from emsco.serve.model_monitor import by_decisions, by_labels
 from emsco.serve.state import open_state
 
 DAY = 86_400.0
@@ -158,7 +159,7 @@ def test_labels_of_audited_rows_alone_count_in_the_order_of_decisions(address):
             again = await watch.feedback(labels)
             assert (again["used"], again["repeated"]) == (0, audited)
             await watch.work()
-            assert watch.summary(MODEL)["audited"]["accepted"] == 0  # nothing before its time
+            assert summary_of(watch, MODEL)["audited"]["accepted"] == 0  # nothing before its time
             clock.now += 30 * DAY
             await watch.work()
             await watch.work()
@@ -195,12 +196,13 @@ def test_what_has_no_label_is_shown_and_not_guessed(address):
             watch.decided(Decisions(label, accepted, np.zeros(n_rows, int), ones, ones, reason),
                           ids_of("c", n_rows), MODEL)  # fmt: skip
             await watch.feedback({f"c-{row}": "bad" if row < 3 else "ok" for row in range(60)})
-            left = await watch.unlabelled(MODEL)
+            marked = await state.due(clock.now + 1)
+            left = [row for row in marked if row.truth is None]
             assert sorted(int(row.id[2:]) for row in left) == [*range(60, 100)]
             await watch.feedback({f"c-{row}": "ok" for row in range(80, 84)})
             clock.now += 40 * DAY
             await watch.work()
-            summary = watch.summary(MODEL)
+            summary = summary_of(watch, MODEL)
             audited = summary["audited"]
             assert audited["unlabelled"] == 20 + 6
             assert audited["failed"] == 10
@@ -245,7 +247,7 @@ def test_two_processes_count_every_row_once(address):
             await asyncio.gather(*(watch.work() for watch in watches))
             for watch in watches:
                 await watch.work()
-                summary = watch.summary(MODEL)
+                summary = summary_of(watch, MODEL)
                 assert summary["decided"]["rows"] == 1000
                 audited = summary["audited"]
                 assert audited["accepted"] + audited["rejected"] == counts["used"]
@@ -308,7 +310,7 @@ def test_whatever_is_lost_nothing_is_counted_twice(tmp_path, after, dies):
             await watch.feedback(labels)
             await watch.work()
             marked = await state.due(clock.now)
-            return watch.summary(MODEL), len(marked), lost
+            return summary_of(watch, MODEL), len(marked), lost
 
     async def main():
         whole, n_marked, _ = await story(tmp_path / "whole", 10**9)
@@ -374,7 +376,7 @@ def test_a_process_that_is_killed_leaves_nothing_counted_twice(tmp_path):
             await watch.start()
             await asyncio.sleep(0.5)
             await watch.work()
-            summary = watch.summary("m")
+            summary = summary_of(watch, "m")
             await watch.stop()
             marked = await state.due(time.time())
             assert len({row.id for row in marked}) == len(marked) > 100
@@ -405,7 +407,7 @@ def test_an_outage_is_no_drift_and_drift_is_noticed(tmp_path):
             assert watch.alarms == ()
             await decide(20_000, fail=1.0, at=1)  # one before it: nobody comes to the last stage
             assert watch.alarms == ()
-            summary = watch.summary(MODEL)["decided"]
+            summary = summary_of(watch, MODEL)["decided"]
             assert summary["failed"] > 2_500
             assert (
                 sum(summary[name] for name in ("accepted", "rejected", "failed")) == summary["rows"]
@@ -461,7 +463,8 @@ def test_agreement_is_watched_by_answers_of_the_final_model(tmp_path, drift):
             clock.now += 40 * DAY
             await watch.work()
             assert [alarm.what for alarm in watch.alarms] == ["agreement"] * drift
-            assert "agreement" not in watch.summary(MODEL)["not_watched"]
+            monitors = watch.models[MODEL].monitors
+            assert not any("agreement" in one.not_watched for one in monitors)
 
     asyncio.run(main())
 
@@ -511,7 +514,7 @@ def test_labels_that_cannot_be_are_refused_and_nothing_is_taken(tmp_path):
             assert (await watch.feedback({"c-0": 1.0}))["used"] == 1
             clock.now += 40 * DAY
             await watch.work()
-            audited = watch.summary(MODEL)["audited"]
+            audited = summary_of(watch, MODEL)["audited"]
             assert (audited["labelled"], audited["right"], audited["unlabelled"]) == (1, 1, 1)
 
     asyncio.run(main())
@@ -553,7 +556,7 @@ def test_other_promises_begin_anew_and_count_no_row_again(tmp_path):
             (followed,) = anew.models.values()
             assert followed.cohorts.value.monitor.counts["decided"] == 1_000
             assert [alarm.what for alarm in anew.alarms] == ["accuracy"]
-            assert anew.summary(MODEL)["decided"]["rows"] == 3_000
+            assert summary_of(anew, MODEL)["decided"]["rows"] == 3_000
             await anew.stop()
 
     asyncio.run(main())
@@ -599,7 +602,7 @@ def test_what_is_left_is_written_when_it_stops(tmp_path):
             }  # fmt: skip
             again = watch_of(state, time.time)
             await again.start()
-            assert again.summary(MODEL)["decided"]["rows"] == 1
+            assert summary_of(again, MODEL)["decided"]["rows"] == 1
             await again.stop()
 
     asyncio.run(main())

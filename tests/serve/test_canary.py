@@ -27,6 +27,7 @@ from served import (
     wait_for,
 )
 from stores import REDIS, http_source, redis_source
+from watching import summary as summary_of
 
 from emsco import CascadeClassifier, Costs, Decisions, Source, StageDesign, dump
 from emsco.certify import certify
@@ -191,7 +192,7 @@ def test_each_model_has_its_own_monitor_and_feedback_finds_it(tmp_path):
         time.sleep(4.3)  # until labels are final
         one.run(one.service.watch.work())
         for model, accuracy in ((old, 0.0), (new, 1.0)):
-            found = one.service.watch.summary(model)
+            found = summary_of(one.service.watch, model)
             assert found["decided"]["rows"] == len(by[model])
             assert found["audited"]["accuracy"] == accuracy
         told = one.client.get("/v1/model").json()
@@ -293,7 +294,7 @@ def test_garbage_of_one_client_raises_no_alarm_and_takes_nothing_back(tmp_path):
         watched = one.service.watch
         assert (watched.alarms, one.service.models.canary.withdrawn) == ((), None)
         assert watched.counts["left out invalid value"] == 1000
-        assert (watched.summary(new)["decided"]["rows"], watched.counts["audited"]) == (0, 0)
+        assert (summary_of(watched, new)["decided"]["rows"], watched.counts["audited"]) == (0, 0)
         metrics = Metrics()
         metrics.watch(watched)
         shown = metrics.registry.get_sample_value("emsco_left_out_total", {"kind": "invalid value"})
@@ -302,7 +303,7 @@ def test_garbage_of_one_client_raises_no_alarm_and_takes_nothing_back(tmp_path):
         known = {"x0": [*FRESH[:90, 0].tolist(), *["abc"] * 10]}
         one.decide(keys=keys[:100], known=known)
         one.run(watched.work())
-        assert sum(watched.summary(model)["decided"]["rows"] for model in (old, new)) == 90
+        assert sum(summary_of(watched, model)["decided"]["rows"] for model in (old, new)) == 90
 
     def wrong(keys, _):
         return {key: {"x0": "abc"} for key in keys}

@@ -31,7 +31,7 @@ from emsco.exceptions import ServiceError, StateError
 from emsco.live import Sources
 from emsco.serve.settings import Settings
 from emsco.serve.state import open_state
-from emsco.serve.state.file_lock import alone
+from emsco.serve.state.state_url import alone
 
 DESIGN = StageDesign.from_stages([["page"], ["bureau"]])
 OTHER = CascadeClassifier(design=DESIGN, costs=COSTS, threshold=0.8).fit(

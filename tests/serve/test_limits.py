@@ -12,6 +12,7 @@ import httpx
 import pytest
 
 from emsco.serve.metrics import Metrics
+from emsco.serve.metrics_server import MetricsServer
 from emsco.serve.problem_json import RequestProblem
 from emsco.serve.request_limits import Queue
 
@@ -46,7 +47,7 @@ def test_clients_who_leave_a_full_queue_do_no_harm():
 
 def test_slow_clients_of_the_metrics_hold_no_threads_and_keep_nobody_out():
     """Two hundred connections that send half a request and stay."""
-    server = Metrics().serve(0)
+    server = MetricsServer(Metrics().registry, 0)
     before = threading.active_count()
     try:
         with ExitStack() as held:
@@ -65,7 +66,7 @@ def test_slow_clients_of_the_metrics_hold_no_threads_and_keep_nobody_out():
 
 
 def test_the_metrics_close_a_connection_that_says_nothing_they_understand():
-    server = Metrics().serve(0)
+    server = MetricsServer(Metrics().registry, 0)
     try:
         for sent in (b"\r\n\r\n", b"POST /metrics HTTP/1.1\r\n\r\n", b"x" * 100_000):
             with socket.create_connection(("127.0.0.1", server.port), timeout=5) as one:

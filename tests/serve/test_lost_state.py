@@ -17,10 +17,10 @@ from stores import REDIS, http_source, redis_source
 from emsco import dump
 from emsco.exceptions import ServiceError
 from emsco.live import Sources
-from emsco.serve.cas_value import shared_secret
 from emsco.serve.deployment import Deployment
 from emsco.serve.incarnation import Witness, begin, witness_of
 from emsco.serve.settings import Settings
+from emsco.serve.shared_values import shared_secret
 from emsco.serve.state import open_state
 
 NAMED = ("--deployment", "cards")

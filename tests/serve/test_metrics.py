@@ -277,7 +277,7 @@ def test_a_port_that_is_taken_says_what_to_do():
     with pytest.raises(ServiceError, match="choose another --metrics-host or --metrics-port"):
         MetricsServer(Metrics().registry, first.port)
     first.close()
-    again = Metrics().serve(first.port)
+    again = MetricsServer(Metrics().registry, first.port)
     assert "emsco_queue_length 0.0" in get(again.port)
     again.close()
 

@@ -29,9 +29,6 @@ from stores import REDIS, http_source, redis_source
 
 from emsco import dump
 from emsco.live import Sources
-from emsco.serve.settings import SHARED
-from emsco.serve.state.state_url import POSTGRES
-from emsco.serve.state.state_url import REDIS as REDIS_SCHEMES
 
 TOKENS = {f"EMSCO_TOKEN_{use}": f"a token for {use.lower()} only"
           for use in ("DECIDE", "FEEDBACK", "METRICS")}  # fmt: skip
@@ -211,10 +208,6 @@ def test_with_tokens_it_answers_in_the_open_and_gives_up_what_takes_too_long(wor
         assert one.end() == 0
         assert time.monotonic() - begin < 4
         assert not any(token in "".join(one.lines) for token in TOKENS.values())
-
-
-def test_the_schemes_of_shared_states_are_those_of_states():
-    assert set(SHARED) == {*REDIS_SCHEMES, *POSTGRES}
 
 
 @pytest.mark.parametrize(

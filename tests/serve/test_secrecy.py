@@ -19,9 +19,10 @@ from emsco.exceptions import SourcesError, StateError
 from emsco.live.decision_log import DecisionLog
 from emsco.serve.audit_watch import AuditWatch
 from emsco.serve.metrics import Metrics
+from emsco.serve.metrics_server import MetricsServer
 from emsco.serve.request_bodies import DecideBody
+from emsco.serve.shared_values import state_key
 from emsco.serve.state import open_state
-from emsco.serve.state_key import state_key
 
 SECRET = "a secret of the tests, long enough"
 
@@ -109,7 +110,7 @@ def test_without_tokens_a_request_that_a_proxy_passed_on_is_refused(here, tmp_pa
 
 def test_without_a_token_metrics_that_a_proxy_asks_for_are_refused():
     for token, status in ((None, 403), ("the token of metrics", 200)):
-        server = Metrics().serve(0, token=token)
+        server = MetricsServer(Metrics().registry, 0, token=token)
         headers = {"Via": "1.1 proxy", "Authorization": f"Bearer {token}"}
         answer = httpx.get(f"http://127.0.0.1:{server.port}/metrics", headers=headers)
         server.close()

@@ -19,10 +19,11 @@ from processes import World, counted
 from served import COSTS, LABELS, N, Store, X, served, wait_for
 from sklearn.linear_model import LogisticRegression
 from stores import REDIS, http_source, redis_source
+from watching import summary as summary_of
 
 from emsco import CascadeClassifier, Costs, Source, StageDesign, dump, load
 from emsco.certify import certify
-from emsco.cli._shadow_rows import as_rows
+from emsco.cli._shadow_log import as_rows
 from emsco.live import CallableSource, Sources
 from emsco.serve.audit_watch import AuditWatch
 from emsco.serve.deployment import Deployment
@@ -182,7 +183,7 @@ def test_the_final_model_answers_and_the_log_is_what_savings_and_certify_take(wo
                 0.9, "--groups", "_key")  # fmt: skip
     refused = call(*labelled)
     assert refused.code == 2
-    assert "give --final-fitted-elsewhere" in refused.err
+    assert "pass --final-fitted-elsewhere" in refused.err
     again = call(*labelled, "--final-fitted-elsewhere")
     assert again.code == 2  # and so it does for another model
     assert "These rows were already used" in again.err
@@ -451,7 +452,7 @@ def test_agreement_is_watched_by_what_the_final_model_answers(tmp_path):
             assert sent == {"received": rows, "unknown_labels": [], "logged": rows}
             time.sleep(4.3)  # until labels are final
             one.run(one.service.watch.work())
-            found = one.service.watch.summary(one.service.deployed.digest)
+            found = summary_of(one.service.watch, one.service.deployed.digest)
             assert found["audited"]["labelled"] == rows
             assert found["decided"]["rows"] == rows
             raised = [alarm["what"] for alarm in found["alarms"]]

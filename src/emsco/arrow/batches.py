@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
 
-from emsco.arrow._driver import Driver, read_named
-from emsco.arrow.batch_reader import BatchReader
-from emsco.cascade import decider_of
-from emsco.exceptions import ColumnsError
-from emsco.rows.columns import is_dataset
-from emsco.rows.dataset_parts import BLOCK_ROWS, BatchPart, DatasetPart, check_names, parts_of
+from emsco.cascade import Decider, decider_of
+from emsco.cascade.decision_loop import Answer, Ask, decide_rows, drive
+from emsco.core.decisions import ACCEPTED, LOW_CONFIDENCE, Decisions
+from emsco.exceptions import ColumnsError, DecisionsError
+from emsco.rows.arrow_columns import Respell, TextColumn, python_values, read_column, read_labels
+from emsco.rows.column_reader import ColumnReader
+from emsco.rows.columns import is_dataset, refuse_invalid
+from emsco.rows.dataset_parts import (
+    BLOCK_ROWS,
+    BatchPart,
+    BatchReader,
+    DatasetPart,
+    check_names,
+    parts_of,
+    whole,
+)
+from emsco.rows.encoding import Category, Codes
 
 ROW = "row"
 FIELDS = {
@@ -85,11 +100,11 @@ def decide_batches(
     [0, 0, 0]
     """
     decider = decider_of(cascade)
-    driver, keep = Driver(decider), list(dict.fromkeys(keep))
+    driver, keep = _Driver(decider), list(dict.fromkeys(keep))
     names = list(dict.fromkeys([*decider.columns_read, *keep]))
     for reader in _readers(batches, names):
         n_rows = int(reader.num_rows)
-        inputs = read_named(reader, keep, None, n_rows) if keep else []
+        inputs = _read_named(reader, keep, None, n_rows) if keep else []
         decisions = driver.decide(reader, first_row)
         numbers = [pa.array(np.arange(first_row, first_row + n_rows))] if numbered else []
         types = pa.schema([(name, one.type) for name, one in zip(keep, inputs, strict=True)])
@@ -130,7 +145,7 @@ def decision_schema(
     decider = decider_of(cascade)
     keep = list(dict.fromkeys(keep))
     inputs = pa.schema([]) if schema is None else schema
-    check_names(inputs, keep)
+    check_names(inputs.names, keep)
     fields = FIELDS | {"label": pa.array(decider.classes.tolist()).type}
     if decider.plan.latencies is not None:
         fields |= {"latency": pa.float64()}
@@ -148,7 +163,7 @@ def decision_schema(
 def _readers(batches: Any, names: Sequence[str]) -> Iterator[BatchReader]:
     """Give whatever holds rows as readers."""
     if is_dataset(batches):
-        check_names(batches.schema, names)
+        check_names(batches.schema.names, names)
         batches = chain.from_iterable(part.readers(names) for part in parts_of(batches))
     elif isinstance(batches, DatasetPart):
         batches = batches.readers(names)
@@ -174,3 +189,95 @@ def _readers(batches: Any, names: Sequence[str]) -> Iterator[BatchReader]:
                 "`batches` must hold record batches, tables or readers with `num_rows` and "
                 f"`read(columns, rows)`, got {type(item).__name__}."
             )
+
+
+class _Driver:
+    """Answers the decision loop out of readers."""
+
+    def __init__(self, decider: Decider) -> None:
+        self._decider = decider
+        # Labels as their places: Arrow takes those, instead of reading text back from Python.
+        self._plan = replace(decider.plan, classes=np.arange(len(decider.classes)))
+        self._labels = pa.array(decider.classes.tolist())
+
+    def decide(self, reader: BatchReader, first_row: int) -> Decisions:
+        """Decide the rows of a reader; labels are given as their places."""
+        n_rows = int(reader.num_rows)
+        respell: Callable[..., pa.Array] | None = getattr(reader, "respell", None)
+
+        def answer(ask: Ask) -> Answer:
+            some = None if ask.rows.size == n_rows else ask.rows
+            columns = _read_named(reader, ask.features, some, ask.rows.size)
+            rows = first_row + ask.rows
+            requested = [
+                (name, column, None if respell is None else partial(respell, name=name))
+                for name, column in zip(ask.features, columns, strict=True)
+            ]
+            if self._decider.guard is None:
+                return Answer([self._checked(*one, rows) for one in requested])
+            found = {name: self._values(name, column, own) for name, column, own in requested}
+            return Answer(list(found.values()), self._decider.reasons(found))
+
+        return drive(decide_rows(self._plan, n_rows), answer)
+
+    def column(self, decisions: Decisions, name: str) -> pa.Array:
+        """Give a field of decisions as a column."""
+        if name == "label":
+            return self._labels.take(pa.array(decisions.label))
+        if name == "reason" and self._decider.guard is None:
+            return pc.if_else(pa.array(decisions.accepted), ACCEPTED, LOW_CONFIDENCE)
+        return pa.array(getattr(decisions, name))
+
+    def _checked(
+        self, name: str, column: pa.Array, respell: Respell | None, rows: NDArray[np.intp]
+    ) -> NDArray[Any]:
+        """Read a column as its stage takes it, text as codes; refuse what cannot be judged.
+
+        A final model takes text as text, and where it is only what was logged, its answers.
+        """
+        reader = self._decider.readers.get(name)
+        if reader is None:
+            return read_labels(column, name, self._decider.classes)
+        if self._decider.final is None and isinstance(reader.encoding, Category):
+            words, places = TextColumn.read(column, reader.encoding.levels)
+            bad = reader.invalid(words)  # a word that the block may have in no row
+            if bad is not None and bad[places].any():
+                _refuse(words[places], name, column, reader, rows)
+            return reader.encoding.codes(words)[places].view(Codes)
+        values = self._values(name, column, respell)
+        is_finite = values.dtype.kind == "f" and _is_whole(column)
+        if not is_finite and reader.invalid(values) is not None:
+            _refuse(values, name, column, reader, rows)
+        return values
+
+    def _values(self, name: str, column: pa.Array, respell: Respell | None) -> NDArray[Any]:
+        """Read a column as what it held in training."""
+        return read_column(column, self._decider.readers[name], respell)
+
+
+def _refuse(
+    values: NDArray[Any], name: str, column: pa.Array, reader: ColumnReader, rows: NDArray[np.intp]
+) -> None:
+    """Raise an error that names the first value that cannot be judged, as the column has it."""
+    raw = python_values(column)
+    refuse_invalid(values, name, missing_seen=reader.missing_seen, rows=rows, raw=raw)
+
+
+def _is_whole(column: pa.Array) -> bool:
+    """Say whether a column holds whole numbers or flags alone, and no value is missing."""
+    is_whole = pa.types.is_integer(column.type) or pa.types.is_boolean(column.type)
+    return bool(is_whole and not column.null_count)
+
+
+def _read_named(
+    reader: BatchReader, names: Sequence[str], rows: NDArray[np.intp] | None, n_rows: int
+) -> list[pa.Array]:
+    """Read columns of a reader by name, and refuse what it must not answer."""
+    found = reader.read(list(names), rows)
+    check_names(found.schema.names, names, f"What {type(reader).__name__}.read returned")
+    if found.num_rows != n_rows:
+        raise DecisionsError(
+            f"{type(reader).__name__}.read returned {found.num_rows} rows for {n_rows}."
+        )
+    columns = [found.column(name) for name in names]
+    return [whole(one) if isinstance(one, pa.ChunkedArray) else one for one in columns]

@@ -24,10 +24,10 @@ from emsco.core.pricing import resolve_costs
 from emsco.core.threshold import Threshold
 from emsco.exceptions import ColumnsError
 from emsco.learners import learner_of
-from emsco.learners.final_stage import check_final
-from emsco.learners.fit_input import read_given
+from emsco.learners.final_model import check_final
 from emsco.learners.logistic import refuse_params
 from emsco.learners.protocol import Stages
+from emsco.learners.training import read_given
 from emsco.rows.columns import is_dataset
 from emsco.rows.fitted_rows import MOST_REMEMBERED, FittedRows
 from emsco.rows.rows import Layout, Rows
@@ -251,37 +251,37 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
     @property
     def classes_(self) -> NDArray[Any]:
         """The labels."""
-        return self._fitted_decider().classes
+        return self._fitted().classes
 
     @property
     def costs_(self) -> Costs:
         """The prices, as resolved for the columns of X."""
-        return self._fitted_decider().costs
+        return self._fitted().costs
 
     @property
     def design_(self) -> StageDesign:
         """The design, aligned with the prices."""
-        return self._fitted_decider().design
+        return self._fitted().design
 
     @property
     def stages_(self) -> tuple[tuple[str, ...], ...]:
         """The sources that each stage buys."""
-        return self._fitted_decider().design.stages
+        return self._fitted().design.stages
 
     @property
     def thresholds_(self) -> NDArray[np.float64]:
         """The threshold of each stage and class."""
-        return self._fitted_decider().thresholds
+        return self._fitted().thresholds
 
     @property
     def estimators_(self) -> list[Any]:
         """The fitted classifier of each stage."""
-        return [stage.judge.estimator for stage in self._fitted_decider().plan.stages]
+        return [stage.judge.estimator for stage in self._fitted().plan.stages]
 
     @property
     def guard_(self) -> Any:
         """The fitted guard."""
-        guard = self._fitted_decider().guard
+        guard = self._fitted().guard
         if guard is None:
             raise AttributeError("guard_ is available only if a guard was given.")
         return guard
@@ -306,12 +306,8 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
         return fit_params
 
     def _fitted(self) -> Decider:
-        check_is_fitted(self, "decider_")
-        return self.decider_
-
-    def _fitted_decider(self) -> Decider:
         if "decider_" not in self.__dict__:
-            raise AttributeError("This attribute is available only after fit; call fit first.")
+            check_is_fitted(self, "decider_")  # its error is an AttributeError, too
         return self.decider_
 
     def _read(self, X: Any, *, by_name: bool = False) -> Rows:

@@ -19,18 +19,12 @@ from emsco.core.design import StageDesign
 from emsco.core.factors import Factors
 from emsco.core.threshold import Threshold, resolve
 from emsco.exceptions import DesignError, ModelError, quoted
-from emsco.learners.final_stage import FinalStage, logged
+from emsco.learners.final_model import FinalStage, logged
 from emsco.learners.logistic import SelfEncodingStage, encodings_of
 from emsco.learners.protocol import Judge, Stages
 from emsco.rows.column_reader import ColumnReader
-from emsco.rows.columns import (
-    Columns,
-    all_finite,
-    narrow,
-    slice_columns,
-    transpose_blocks,
-)
-from emsco.rows.rows import Layout, MatrixColumns, Rows, is_matrix
+from emsco.rows.columns import NUMERIC, Columns, all_finite, narrow, slice_columns, transpose_blocks
+from emsco.rows.rows import Layout, MatrixColumns, Rows
 
 
 class Guard(Protocol):
@@ -118,9 +112,7 @@ class Decider:
     @cached_property
     def encodes(self) -> bool:
         """Whether columns are encoded before the first stage; a final model takes them as given."""
-        return self.final is None and all(
-            reader.encoding is not None for reader in self.readers.values()
-        )
+        return self.final is None and self.reads_encodings
 
     def drive(self, n_rows: int, answer: Callable[[Ask], Answer]) -> Decisions:
         """Decide rows with a function that answers the requests of the decision loop."""
@@ -132,19 +124,13 @@ class Decider:
         With a guard, a value that cannot be judged is a reason to reject its row. Without one, it
         raises an error that names the row, by its position or by its number in `rows`.
         """
-        values = {name: self._read(name, column) for name, column in columns.items()}
         if self.guard is not None:
-            return Answer(list(values.values()), self.reasons(values))
+            return self.examine(columns)
+        values = {name: self._read(name, column) for name, column in columns.items()}
         for name, column in columns.items():
-            reader = self.readers.get(name)
-            if reader is None:
-                continue
-            bad = reader.invalid(reader.plain(values[name]))
-            if bad is not None:
-                at = int(np.argmax(bad))
-                row = at if rows is None else int(rows[at])
-                one = slice(at, at + 1)
-                reader.refuse_invalid(values[name][one], name, column[one], first_row=row)
+            if name in self.readers:
+                numbers = 0 if rows is None else rows
+                self.readers[name].refuse_invalid(values[name], name, column, numbers)
         taken = values if self.final is None else columns
         return Answer([taken[name] for name in columns])
 
@@ -237,8 +223,7 @@ class Decider:
     def _blocks(self, rows: Rows) -> Iterator[Columns]:
         """Return rows in blocks of columns that the stages can judge; refuse invalid values."""
         columns = rows.columns
-        if is_matrix(columns):
-            assert isinstance(columns, MatrixColumns)  # for the type checker
+        if isinstance(columns, MatrixColumns) and columns.matrix.dtype.kind in NUMERIC:
             return self._matrix_blocks(columns.matrix)
         raw = {name: columns[name] for name in self.readers}
         values = {name: reader.read(raw[name]) for name, reader in self.readers.items()}
@@ -256,7 +241,7 @@ class Decider:
             if not all_finite(rows):
                 first = number * size
                 raw = MatrixColumns(matrix[first : first + size], names)
-                self._refuse_invalid(columns, raw, first_row=first)
+                self._refuse_invalid(columns, raw, first)
             yield columns
 
     @cached_property
@@ -264,7 +249,7 @@ class Decider:
         """Whether the default classifier is used, which encodes its columns."""
         return any(reader.encoding is not None for reader in self.readers.values())
 
-    def _refuse_invalid(self, values: Columns, raw: Columns, *, first_row: int = 0) -> None:
+    def _refuse_invalid(self, values: Columns, raw: Columns, first_row: int = 0) -> None:
         """Refuse values that cannot be judged; with a guard, their rows are rejected instead."""
         if self.guard is not None:
             return

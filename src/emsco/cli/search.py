@@ -8,26 +8,38 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from emsco._utils.progress import tell
-from emsco.cli._engine_option import Address, Engine, EngineName, refuse_address, workers_of
+from emsco._utils.progress_display import hush
 from emsco.cli._errors import note
 from emsco.cli._options import (
+    Address,
     AsJson,
     Caution,
     Data,
+    Engine,
+    EngineName,
     Force,
     Label,
-    MaxMissed,
-    MaxRejected,
-    by_class,
+    NewlinesInCells,
     read_caution,
-    shares_by_label,
+    read_measures,
+    refuse_address,
+    with_measures,
+    workers_of,
 )
-from emsco.cli._progress import hush, search_callback
+from emsco.core.measure import Measure
+from emsco.core.measures import boundable
 
 if TYPE_CHECKING:
     from emsco import CascadeSearchCV, Costs
+    from emsco.cli._table_file import TableFile
 
 
+def _limits() -> dict[str, Measure]:
+    """Return the measures that a search can limit while it runs."""
+    return {name: boundable()[name] for name in ("max_missed", "max_rejected")}
+
+
+@with_measures(_limits())
 def search(
     data: Data,
     label: Label,
@@ -47,8 +59,8 @@ def search(
             "searched too."
         ),
     ] = None,
-    max_missed: MaxMissed = None,
-    max_rejected: MaxRejected = None,
+    *,
+    measures: dict[str, Any],
     caution: Caution = None,
     guard: Annotated[
         bool,
@@ -80,6 +92,7 @@ def search(
     random_state: Annotated[int, typer.Option(help="The seed of all randomness.")] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
     as_json: AsJson = False,
+    newlines_in_cells: NewlinesInCells = False,
 ) -> None:
     """Search which sources to buy in which order, and choose a cascade.
 
@@ -94,6 +107,7 @@ def search(
     from emsco.cli._model_file import MODEL, SEARCH
     from emsco.cli._output_files import check_outputs
     from emsco.cli._print import print_json, print_text
+    from emsco.cli._table_file import open_rows
     from emsco.search.checkpoint import is_there, remove
 
     if quiet:
@@ -103,36 +117,32 @@ def search(
     # An interrupted search continues, even if it was overwriting an existing run.
     outputs = [checkpoint_file, out / SEARCH, out / MODEL]
     check_outputs(outputs, [data, costs], force=force or is_there(checkpoint_file))
-    missed = shares_by_label(max_missed)
-    rejected = shares_by_label(max_rejected, "--max-rejected")
+    limits = read_measures(_limits(), measures)
     careful = read_caution(caution)
-    X, y, prices = _read(data, label, costs)
+    rows = open_rows(data, newlines_in_cells=newlines_in_cells)
+    X, y, prices = _read(rows, label, costs)
     _check_folds(y, cv)
-    classes = set(y.tolist())
-    may_miss = by_class(missed, classes)
-    may_reject = by_class(rejected, classes, "--max-rejected")
+    max_shares = limits(set(y.tolist()))
     _make_folder(out)
     found = CascadeSearchCV(
         costs=prices,
         max_stages=max_stages,
         threshold=[*threshold] if threshold else "auto",
         select=None if careful is None else {"caution": careful},
-        max_missed=may_miss,
-        max_rejected=may_reject,
+        **max_shares,
         guard=InputGuard(pool="auto") if guard else None,
         cv=cv,
         max_rows=max_rows,
         checkpoint=checkpoint_file,
         n_jobs=n_jobs,
         random_state=random_state,
-        callback=None if quiet else search_callback(),
-        verbose=0 if quiet or search_callback() else 1,
+        verbose=0 if quiet else 1,
     )
     try:
         with workers_of(engine, address, n_jobs) as workers:
             found.engine = workers
             _fit(found, X, y)
-        found.callback = found.engine = None
+        found.engine = None
         n_front = len(found.front_)
         _fit_candidates(found, max_candidates)
         tell("write the search")
@@ -153,7 +163,7 @@ def search(
     note(f"Written: {out / SEARCH}, the search, and {out / MODEL}, the chosen cascade.")
 
 
-def _read(data: Path, label: str, costs: Path | None) -> tuple[Any, Any, Any]:
+def _read(rows: TableFile, label: str, costs: Path | None) -> tuple[Any, Any, Any]:
     """Read the columns that have a price, or all columns without a file of prices."""
     from emsco.cli._labelled_frame import read_labelled
 
@@ -162,14 +172,14 @@ def _read(data: Path, label: str, costs: Path | None) -> tuple[Any, Any, Any]:
             "emsco: no --costs given, so every column costs 1; `emsco costs init` writes a file of "
             "prices to fill in."
         )
-        return *read_labelled(data, label), None
+        return *read_labelled(rows, label), None
     prices = load_costs(costs)
-    return *read_labelled(data, label, priced(data, label, prices, costs)), prices
+    return *read_labelled(rows, label, priced(rows, label, prices, costs)), prices
 
 
-def priced(data: Path, label: str | None, prices: Costs, costs: Path) -> list[str]:
+def priced(rows: TableFile, label: str | None, prices: Costs, costs: Path) -> list[str]:
     """Return the columns of a file that have a price, in file order; the label must have none."""
-    from emsco.cli._table_file import check_columns, open_rows
+    from emsco.cli._table_file import check_columns
     from emsco.exceptions import ColumnsError, quoted
 
     features = {f: None for source in prices.sources for f in source.features}  # in their order
@@ -177,7 +187,6 @@ def priced(data: Path, label: str | None, prices: Costs, costs: Path) -> list[st
         raise ColumnsError(
             f"{costs} has a price for {label!r}, which is the label; delete that line."
         )
-    rows = open_rows(data)
     check_columns(rows, [*features] if label is None else [*features, label])
     unpriced = [name for name in rows.names if name != label and name not in features]
     if unpriced:
@@ -225,15 +234,21 @@ def _make_folder(out: Path) -> None:
 def _fit(found: CascadeSearchCV, X: Any, y: Any) -> None:
     """Search; if the default rule finds no candidate, choose the one with most coverage."""
     from emsco.cli._errors import in_shell
-    from emsco.exceptions import SelectionError
+    from emsco.exceptions import Keyword, Message, SelectionError
+    from emsco.search.default_rule import LEAST_COVERAGE
 
     try:
         found.fit(X, y)
-    except SelectionError as error:
+    except SelectionError:
         if not len(getattr(found, "front_", ())):
             raise
-        message = in_shell(str(error).split(";")[0])
-        note(f"emsco: warning: {message}; the candidate that accepts most rows was chosen.")
+        limits = {"max_missed": found.max_missed, "max_rejected": found.max_rejected}
+        within = Message(" and ").join(Keyword(name, most) for name, most in limits.items() if most)
+        note(
+            f"emsco: warning: No design within {in_shell(within)} accepts {LEAST_COVERAGE:.0%} of "
+            "the rows and is as good as all sources at once; the candidate that accepts most rows "
+            "was chosen."
+        )
         found.choose(by="coverage")
 
 

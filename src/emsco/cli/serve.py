@@ -139,44 +139,17 @@ def serve(
     sources; if the files are refused, the current ones stay in use. Events are JSON lines on
     standard error.
     """
+    options = {**locals()}  # each is the setting of its name
+    from emsco._utils.progress_display import hush
     from emsco.cli._model_file import model_file
-    from emsco.cli._progress import hush
     from emsco.serve.process import run
     from emsco.serve.settings import Settings
 
-    settings = Settings(
-        model=model_file(model),
-        sources=sources,
-        host=host,
-        port=port,
-        workers=workers,
-        state=state,
-        allow_volatile_state=allow_volatile_state,
-        folder=folder,
-        deadline=deadline,
-        max_cost=max_cost,
-        log=log,
-        log_values=log_values,
-        on_log_failure=on_log_failure,
-        shadow=shadow,
-        canary=None if canary is None else model_file(canary),
-        share=share,
-        allow_uncertified=allow_uncertified,
-        concurrency=concurrency,
-        queue=queue,
-        drain=drain,
-        max_body=max_body,
-        max_rows=max_rows,
-        max_key=max_key,
-        body_timeout=body_timeout,
-        idle_timeout=idle_timeout,
-        deployment=deployment,
-        audit=audit,
-        label_after=label_after * 86_400.0,
-        metrics_port=metrics_port,
-        metrics_host=metrics_host,
-        trust=tuple(trust or ()),
-    )
+    options["model"] = model_file(model)
+    options["canary"] = None if canary is None else model_file(canary)
+    options["label_after"] = label_after * 86_400.0
+    options["trust"] = tuple(trust or ())
+    settings = Settings(**options)
     hush()  # from here on, events replace the progress line
     code = run(settings)
     if code:

@@ -12,7 +12,7 @@ from emsco.learners.protocol import Learner
 LEARNERS = {
     "LogisticLearner": "logistic",  # estimator=None
     "EstimatorLearner": "estimator_learner",  # any classifier
-    "MaskedLearner": "masked_learner",  # a MaskedClassifier
+    "MaskedLearner": "masked_classifier",  # a MaskedClassifier
 }
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Protocol, Self
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,23 +24,22 @@ _MAX_CACHED = 2**23  # products of columns kept between rounds; if there are mor
 _MANY_SCORES = 8  # from here on, one product for all pairs of scores is faster than one for each
 
 
-class TrainingRows(Protocol):
+@dataclass(frozen=True)
+class TrainingRows:
     """Encoded columns x training rows with their labels; the first column is all ones."""
 
-    @property
-    def columns(self) -> Array:
-        """The columns."""
-
-    @property
-    def weight(self) -> Array | None:
-        """How much each row counts; None if all count 1."""
+    columns: Array
+    weight: Array | None  # how much each row counts; None if all count 1
+    base: Array  # what each score adds to the score of each class, classes x scores
 
     @property
     def n_scores(self) -> int:
         """The number of scores per row."""
+        return int(self.base.shape[1])
 
     def take(self, columns: NDArray[np.intp]) -> Self:
         """Return the same rows with some of the columns."""
+        return replace(self, columns=self.columns[columns])
 
     def slopes(self, scores: Array, rows: slice, bends: Array | None) -> Array:
         """Return the negative derivative of the loss by each score; overwrites `scores`.
@@ -48,6 +47,7 @@ class TrainingRows(Protocol):
         Scores are scores x rows x sets. If given, `bends` receives the second derivatives by each
         pair of scores, pairs x rows x sets.
         """
+        raise NotImplementedError
 
 
 def make_rows(
@@ -59,9 +59,10 @@ def make_rows(
     """
     with_ones = np.vstack([np.ones(columns.shape[1]), columns])
     n_classes = int(codes.max()) + 1 if n_classes is None else n_classes
+    base = class_base(n_classes)
     if n_classes == 2:
-        return _Signed(with_ones * np.where(codes == 1, 1.0, -1.0), weight)
-    return _Coded(with_ones, weight, codes, class_base(n_classes))
+        return _Signed(with_ones * np.where(codes == 1, 1.0, -1.0), weight, base)
+    return _Coded(with_ones, weight, base, codes)
 
 
 def class_base(n_classes: int) -> Array:
@@ -87,20 +88,11 @@ def softmax(scores: Array) -> Array:
     return scores
 
 
-@dataclass(frozen=True)
-class _Signed:
+class _Signed(TrainingRows):
     """Two classes: each row is multiplied by 1 for the second class and by -1 for the first.
 
     So a score is a margin, and labels are no longer needed.
     """
-
-    columns: Array
-    weight: Array | None
-
-    n_scores = 1
-
-    def take(self, columns: NDArray[np.intp]) -> Self:
-        return replace(self, columns=self.columns[columns])
 
     def slopes(self, scores: Array, rows: slice, bends: Array | None) -> Array:  # noqa: ARG002
         """Turn margins into the probability of the other class."""
@@ -115,20 +107,10 @@ class _Signed:
 
 
 @dataclass(frozen=True)
-class _Coded:
+class _Coded(TrainingRows):
     """More classes: the slope is the row's own base minus the mean base by probability."""
 
-    columns: Array
-    weight: Array | None
     codes: NDArray[np.intp]  # of the rows' classes
-    base: Array  # classes x scores
-
-    @property
-    def n_scores(self) -> int:
-        return int(self.base.shape[1])
-
-    def take(self, columns: NDArray[np.intp]) -> Self:
-        return replace(self, columns=self.columns[columns])
 
     def slopes(self, scores: Array, rows: slice, bends: Array | None) -> Array:
         probability, mean = self.probability(scores)

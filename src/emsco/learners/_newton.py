@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -97,7 +97,7 @@ def _fit_batch(rows: TrainingRows, sets: NDArray[np.bool_], leaders: Array) -> A
     family = np.arange(len(sets)) // FAMILY
     if not is_wide(rows):
         start = _factorise(curvature[:, :, family], penalty).solve(target[:, family])
-        return descend_in_memory(loss, penalty, start).reshape(n_scores, n_columns, -1)
+        return descend_in_memory(loss, penalty, start)[0].reshape(n_scores, n_columns, -1)
     weights = np.zeros((n_scores, n_columns, len(sets)))
     for i, member in enumerate(members.T):
         columns = np.flatnonzero(member)
@@ -105,7 +105,7 @@ def _fit_batch(rows: TrainingRows, sets: NDArray[np.bool_], leaders: Array) -> A
         own = penalty[unknowns, i : i + 1]
         shared = curvature[unknowns[:, None], unknowns, family[i], None]
         start = _factorise(shared, own).solve(target[unknowns, family[i], None])
-        fitted = descend_in_memory(Loss(rows.take(columns), 1), own, start)
+        fitted, _ = descend_in_memory(Loss(rows.take(columns), 1), own, start)
         weights[:, columns, i] = fitted.reshape(n_scores, -1)
     return weights
 
@@ -119,19 +119,23 @@ class Trial(NamedTuple):
 
 def fit_alone(rows: TrainingRows) -> tuple[Array, int]:
     """Return the weights of all columns, scores x (1 + columns), and how many steps they took."""
-    penalty = np.ones((rows.n_scores, len(rows.columns)))
-    penalty[:, 0] = 0.0
-    penalty = penalty.reshape(-1, 1)
-    weights, n_steps = _descend(Loss(rows, 1), penalty, np.zeros_like(penalty))
+    penalty = full_penalty(rows.n_scores, len(rows.columns))
+    weights, n_steps = descend_in_memory(Loss(rows, 1), penalty, np.zeros_like(penalty))
     return weights.reshape(rows.n_scores, -1), n_steps
 
 
-def descend_in_memory(loss: Loss, penalty: Array, start: Array) -> Array:
-    """Take Newton steps over rows in memory until every set has converged; unknowns x sets."""
-    return _descend(loss, penalty, start)[0]
+def full_penalty(n_scores: int, n_columns: int) -> Array:
+    """Return the penalty of one set of all columns, unknowns x 1: none for the intercept."""
+    penalty = np.ones((n_scores, n_columns))
+    penalty[:, 0] = 0.0
+    return penalty.reshape(-1, 1)
 
 
-def _descend(loss: Loss, penalty: Array, start: Array) -> tuple[Array, int]:
+def descend_in_memory(loss: Loss, penalty: Array, start: Array) -> tuple[Array, int]:
+    """Take Newton steps over rows in memory until every set has converged.
+
+    Returns the weights, unknowns x sets, and how many steps they took.
+    """
     steps = descend(loss.gradient_at_zero, penalty, start)
     trial, n_steps = next(steps), 1
     try:
@@ -214,17 +218,7 @@ def _dot(first: Array, second: Array) -> Array:
     return product
 
 
-class _System(Protocol):
-    """Factorised linear systems, one per set."""
-
-    def solve(self, right: Array) -> Array:
-        """Return the solutions, unknowns x sets."""
-
-    def keep(self, sets: NDArray[np.bool_]) -> _System:
-        """Return the systems of some sets."""
-
-
-def _factorise(curvature: Array, penalty: Array) -> _System:
+def _factorise(curvature: Array, penalty: Array) -> _One | _Many:
     """Factorise curvature + penalty; overwrites the curvature."""
     diagonal = np.arange(len(curvature))
     # Too small to slow convergence, but avoids division by a curvature that rounding made 0.

@@ -18,6 +18,11 @@ from numpy.typing import NDArray
 
 from emsco._utils.numba_cache import compiled
 
+# Of scikit-learn's nodes, in the order in which `_add_leaves` takes them.
+_NODE_FIELDS = (
+    "feature_idx", "num_threshold", "missing_go_to_left", "left", "right", "is_leaf", "value"
+)  # fmt: skip
+
 
 def predict_proba_of(
     boosted: Any, X: NDArray[np.float64], sets: NDArray[np.bool_], source: NDArray[np.intp]
@@ -33,20 +38,8 @@ def predict_proba_of(
     baseline = np.asarray(boosted._baseline_prediction, dtype=np.float64).reshape(-1)
     raw = np.empty((len(X), len(baseline), len(sets)))
     raw[:] = baseline[:, None]
-    _add_leaves(
-        np.ascontiguousarray(X),
-        words,
-        source,
-        begins,
-        np.concatenate([nodes["feature_idx"] for nodes in trees]),
-        np.concatenate([nodes["num_threshold"] for nodes in trees]),
-        np.concatenate([nodes["missing_go_to_left"] for nodes in trees]),
-        np.concatenate([nodes["left"] for nodes in trees]),
-        np.concatenate([nodes["right"] for nodes in trees]),
-        np.concatenate([nodes["is_leaf"] for nodes in trees]),
-        np.concatenate([nodes["value"] for nodes in trees]),
-        raw,
-    )
+    fields = [np.concatenate([nodes[name] for nodes in trees]) for name in _NODE_FIELDS]
+    _add_leaves(np.ascontiguousarray(X), words, source, begins, *fields, raw)
     flat = np.ascontiguousarray(raw.transpose(2, 0, 1)).reshape(-1, len(baseline))
     probability: NDArray[np.float64] = boosted._loss.predict_proba(flat)
     return probability.reshape(len(sets), len(X), -1)

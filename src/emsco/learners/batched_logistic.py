@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from emsco.learners._logistic_loss import TrainingRows, class_base, make_rows, pull_of, softmax
 from emsco.learners._newton import BATCH, FAMILY, fit_sets, is_wide, one_thread
-from emsco.learners.folds import Fold, refuse_missing_class
-from emsco.learners.protocol import Outcomes
-from emsco.rows.columns import Columns, has_missing, invalid, plain, refuse_invalid
-from emsco.rows.encoding import Array, ColumnEncoding, learn, read
+from emsco.learners.protocol import Fold, Outcomes
+from emsco.learners.training import Training
+from emsco.rows.columns import refuse_invalid
+from emsco.rows.encoding import Array, read
 
 MANY_UNKNOWNS = 500  # from here on a fit takes about a second
 _ROWS_AT_ONCE = 2**13  # evaluated at a time, with BATCH sets: 16 MB
@@ -53,21 +53,10 @@ class BatchedLogistic:
         return self.folds[0].train.n_scores * len(self.folds[0].source)
 
     @classmethod
-    def learn(
-        cls,
-        columns: Columns,
-        labels: NDArray[Any],
-        folds: Sequence[Fold],
-        source_features: Sequence[Sequence[str]],
-        sample_weight: Array | None = None,
-    ) -> BatchedLogistic:
+    def learn(cls, training: Training, folds: Sequence[Fold]) -> BatchedLogistic:
         """Learn the encoding once per fold and encode its rows."""
-        refuse_missing_class(labels, folds, sample_weight)
-        codes = np.unique(labels, return_inverse=True)[1]
-        encoded = tuple(
-            _EncodedFold.learn(columns, codes, fold, source_features, sample_weight)
-            for fold in folds
-        )
+        training.refuse_missing_class(folds)
+        encoded = tuple(_EncodedFold.learn(training, fold) for fold in folds)
         return cls(encoded, sum(len(fold.test) for fold in folds))
 
     def outcomes(self, sets: NDArray[np.bool_]) -> Outcomes:
@@ -91,23 +80,20 @@ class _EncodedFold:
     source: NDArray[np.intp]  # of each column
 
     @classmethod
-    def learn(
-        cls,
-        columns: Columns,
-        codes: NDArray[np.intp],
-        fold: Fold,
-        source_features: Sequence[Sequence[str]],
-        sample_weight: Array | None,
-    ) -> _EncodedFold:
-        weight = None if sample_weight is None else sample_weight[fold.train]
-        encoding = _learn_columns(columns, source_features, fold.train, weight)
-        train = _read_columns(encoding, columns, fold.train)
-        test = _read_columns(encoding, fold.test_columns or columns, fold.test)
-        features = [feature for source in source_features for feature in source]
-        widths = [sum(encoding[f].width for f in source) for source in source_features]
+    def learn(cls, training: Training, fold: Fold) -> _EncodedFold:
+        train = training.take(fold.train)
+        features = [feature for source in training.sources for feature in source]
+        tested = fold.tested(training.columns, features)
+        test = []
+        for name, column in tested.items():
+            encoding = train.encoding(name)
+            values, missing_seen = read(encoding, column), encoding.missing_seen
+            refuse_invalid(values, name, missing_seen=missing_seen, rows=fold.test, raw=column)
+            test.append(encoding.encode(values).T)
+        widths = [sum(train.encoding(f).width for f in source) for source in training.sources]
         return cls(
-            make_rows(_encode(encoding, features, train), codes[fold.train], weight),
-            _encode(encoding, features, test),
+            make_rows(_stacked([train.encoded(f).T for f in features]), train.codes, train.weight),
+            _stacked(test),
             np.repeat(np.arange(len(widths)), widths),
         )
 
@@ -155,46 +141,5 @@ def _answers(scores: Array) -> tuple[Array, NDArray[Any]]:
     return np.maximum(yes, no, out=no), said
 
 
-def _learn_columns(
-    columns: Columns,
-    source_features: Sequence[Sequence[str]],
-    rows: NDArray[np.intp],
-    weight: Array | None,
-) -> dict[str, ColumnEncoding]:
-    """Learn how to encode the columns of every source from a fold's training rows."""
-    weight = np.ones(len(rows)) if weight is None else weight
-    used = [feature for features in source_features for feature in features]
-    missing = {name for name in used if has_missing(plain(columns[name]))}
-    return {
-        name: learn(columns[name][rows], name, weight, may_be_missing=name in missing)
-        for name in used
-    }
-
-
-def _read_columns(
-    encoding: Mapping[str, ColumnEncoding], columns: Columns, rows: NDArray[np.intp]
-) -> dict[str, NDArray[Any]]:
-    """Read rows as their encoding needs them; raise an error that names an invalid value."""
-    values = {}
-    for name, learned in encoding.items():
-        column = columns[name][rows]
-        values[name] = read(learned, column)
-        bad = invalid(values[name], missing_seen=learned.missing_seen)
-        if bad is not None:
-            at = int(np.argmax(bad))
-            value, row = values[name][at : at + 1], int(rows[at])
-            refuse_invalid(
-                value, name, missing_seen=learned.missing_seen, first_row=row, raw=column[at:]
-            )
-    return values
-
-
-def _encode(
-    encoding: Mapping[str, ColumnEncoding],
-    features: Sequence[str],
-    values: Mapping[str, NDArray[Any]],
-) -> Array:
-    """Return the stacked blocks of some features, columns x rows."""
-    return np.ascontiguousarray(
-        np.vstack([encoding[feature].encode(values[feature]).T for feature in features])
-    )
+def _stacked(blocks: list[Array]) -> Array:
+    return np.ascontiguousarray(np.vstack(blocks))

@@ -8,7 +8,7 @@ All sets of features are fitted in the same passes over the data.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -20,18 +20,19 @@ from sklearn.exceptions import ConvergenceWarning
 
 from emsco.exceptions import ColumnsError
 from emsco.learners._logistic_loss import Loss, TrainingRows, class_base, make_rows
-from emsco.learners._newton import Trial, descend, descend_in_memory
+from emsco.learners._newton import Trial, descend, descend_in_memory, full_penalty
 from emsco.learners.logistic import LinearFit, LogisticLearner
-from emsco.learners.protocol import Learner
-from emsco.rows.arrow_columns import TextColumn, as_numbers
+from emsco.learners.protocol import Encodings, Learner
+from emsco.rows.arrow_columns import Labels, TextColumn, as_numbers
 from emsco.rows.column_reader import ColumnReader
-from emsco.rows.dataset_blocks import Blocks, Chunk, ColumnRoles, Labels, batches_of
+from emsco.rows.dataset_blocks import Blocks, Chunk, ColumnRoles, batches_of
 from emsco.rows.encoding import Array, Category, Codes, ColumnEncoding
 
 _START_ROWS = 2**16  # whose fit is the start for all rows
 
 Features: TypeAlias = tuple[str, ...]
 Sums: TypeAlias = tuple[Array, Array | None]
+ColumnsTrial: TypeAlias = tuple[NDArray[np.intp], Trial]  # weights of some columns
 Steps: TypeAlias = Generator[Trial, Sums, Array]
 
 
@@ -52,19 +53,9 @@ def check_learner(learner: Learner, guard: Any, final: Any) -> None:
 
 @dataclass(frozen=True)
 class BlockEncoding:
-    """How a block is turned into encoded columns.
+    """How a block is turned into encoded columns."""
 
-    Parameters
-    ----------
-    encodings : mapping of str to encoding
-        The encoding of each feature, in the order of columns.
-    roles : ColumnRoles
-        Which columns hold labels and weights.
-    classes : array
-        The labels.
-    """
-
-    encodings: Mapping[str, ColumnEncoding]
+    encodings: Encodings  # of each feature, in the order of columns
     roles: ColumnRoles
     classes: NDArray[Any]
 
@@ -84,10 +75,14 @@ class BlockEncoding:
         places = {name: np.arange(*ends[i : i + 2]) for i, name in enumerate(self.encodings)}
         return np.concatenate([[0], *(places[name] for name in features)]).astype(np.intp)
 
+    def codes(self, batch: pa.RecordBatch, first_row: int) -> NDArray[np.intp]:
+        """Return the class code of each row of a block."""
+        label = self.roles.label
+        return Labels.read(batch.column(label), label, first_row).codes(self.classes)
+
     def rows(self, batch: pa.RecordBatch, first_row: int) -> TrainingRows:
         """Encode a block."""
-        label = self.roles.label
-        codes = Labels.read(batch.column(label), label, first_row).codes(self.classes)
+        codes = self.codes(batch, first_row)
         columns = np.empty((self.n_columns - 1, batch.num_rows))
         end = 0
         for name, encoding in self.encodings.items():
@@ -104,22 +99,15 @@ def _values(column: pa.Array, encoding: ColumnEncoding) -> NDArray[Any]:
     return encoding.codes(texts.words)[texts.places].view(Codes)
 
 
-@dataclass(frozen=True)
-class SumRequest:
-    """What is to be summed: the gradient and the curvature at trials, each on its own columns."""
-
-    encoded: BlockEncoding
-    trials: Sequence[tuple[NDArray[np.intp], Trial]]
-
-
-def sum_chunk(chunk: Chunk, request: SumRequest) -> list[Sums]:
-    """Sum what is asked for over the rows of a chunk."""
+def _sum_chunk(chunk: Chunk, shared: tuple[BlockEncoding, list[ColumnsTrial]]) -> list[Sums]:
+    """Sum the gradient and the curvature at trials, each on its own columns, over a chunk."""
+    encoded, trials = shared
     totals: list[Sums] = []
-    for first_row, batch in batches_of(chunk, request.encoded.names):
-        rows = request.encoded.rows(batch, first_row)
+    for first_row, batch in batches_of(chunk, encoded.names):
+        rows = encoded.rows(batch, first_row)
         sums = [
             Loss(_taken(rows, columns), 1).evaluate(trial.weights, curved=trial.curved)
-            for columns, trial in request.trials
+            for columns, trial in trials
         ]
         totals = _added(totals, sums)
     return totals
@@ -132,28 +120,17 @@ def _taken(rows: TrainingRows, columns: NDArray[np.intp]) -> TrainingRows:
 def _added(totals: list[Sums], sums: list[Sums]) -> list[Sums]:
     if not totals:  # copied, because what an engine returns may be read-only
         return [(g.copy(), None if c is None else c.copy()) for g, c in sums]
-    added: list[Sums] = []
     for (gradient, curvature), (more, bend) in zip(totals, sums, strict=True):
         gradient += more
         if curvature is not None and bend is not None:
             curvature += bend
-        added.append((gradient, curvature))
-    return added
+    return totals
 
 
 class BlockTraining:
     """Replaces `Training` if the rows are a data set: fits stages by sums over its blocks.
 
-    Parameters
-    ----------
-    learner : Learner
-        The default learner.
-    blocks : Blocks
-        The data set.
-    names : sequence of str
-        The columns of sources, in the order of the data set.
-    container : str, default="pandas"
-        The container that decided rows are expected in.
+    `names` are the columns of sources, in the order of the data set.
     """
 
     def __init__(
@@ -202,9 +179,10 @@ class BlockTraining:
         encodings = {name: self._readers[name].encoding for name in names}
         known = {name: own for name, own in encodings.items() if own is not None}
         encoded = BlockEncoding(known, self._blocks.roles, self.classes)
-        fitted = _Fits(self._blocks, encoded, [encoded.columns_of(features) for features in new])
-        for features, (weights, n_rounds) in zip(new, fitted.descend(), strict=True):
-            full = weights if len(self.classes) == 2 else class_base(len(self.classes)) @ weights
+        base = class_base(len(self.classes))
+        for features, (weights, n_rounds) in zip(new, self._descend(encoded, new), strict=True):
+            by_score = weights.reshape(base.shape[1], -1)
+            full = by_score if len(self.classes) == 2 else base @ by_score
             self.fitted[features] = LinearFit.from_numbers(full[:, 1:], full[:, 0], n_rounds)
 
     def _learn(self, names: Sequence[str]) -> None:
@@ -212,55 +190,40 @@ class BlockTraining:
         if new:
             self._readers |= self._blocks.readers(new)
 
-
-class _Fits:
-    """Fits of several sets, whose steps share their passes over the data."""
-
-    def __init__(
-        self, blocks: Blocks, encoded: BlockEncoding, sets: Sequence[NDArray[np.intp]]
-    ) -> None:
-        self._blocks, self._encoded, self._sets = blocks, encoded, sets
-        n_classes = len(encoded.classes)
-        self._n_scores = 1 if n_classes == 2 else n_classes - 1
-
-    def descend(self) -> list[tuple[Array, int]]:
-        """Return for each set its weights, scores x (1 + columns), and how many steps it took."""
-        steps = dict(enumerate(self._begin()))
+    def _descend(self, encoded: BlockEncoding, sets: Sequence[Features]) -> list[tuple[Array, int]]:
+        """Return the weights of each set, and how many steps they took, all in the same passes."""
+        columns = [encoded.columns_of(features) for features in sets]
+        steps = dict(enumerate(self._begin(encoded, columns)))
         trials = {i: next(step) for i, step in steps.items()}
         arrived: dict[int, tuple[Array, int]] = {}
         n_rounds = 0
         while trials:
             n_rounds += 1
-            sums = self._sum([(self._sets[i], trial) for i, trial in trials.items()])
+            sums = self._sum(encoded, [(columns[i], trial) for i, trial in trials.items()])
             for i, found in zip(list(trials), sums, strict=True):
                 try:
                     trials[i] = steps[i].send(found)
                 except StopIteration as end:
-                    arrived[i] = end.value.reshape(self._n_scores, -1), n_rounds
+                    arrived[i] = end.value, n_rounds
                     del trials[i]
-        return [arrived[i] for i in range(len(self._sets))]
+        return [arrived[i] for i in range(len(sets))]
 
-    def _begin(self) -> list[Steps]:
+    def _begin(self, encoded: BlockEncoding, sets: Sequence[NDArray[np.intp]]) -> Iterator[Steps]:
         """Begin every descent from the fit of a few rows, where these tell all classes."""
-        everything = np.arange(self._encoded.n_columns)
-        n_columns = self._encoded.n_columns
-        zero = np.zeros((self._n_scores * n_columns, 1))
-        ((gradient, _),) = self._sum([(everything, Trial(zero, curved=False))])
-        by_score = gradient.reshape(self._n_scores, n_columns)
-        few = self._few_rows()
-        steps: list[Steps] = []
-        for columns in self._sets:
-            ridge = np.ones((self._n_scores, len(columns)))
-            ridge[:, 0] = 0.0
-            penalty = ridge.reshape(-1, 1)
+        n_scores, n_columns = class_base(len(self.classes)).shape[1], encoded.n_columns
+        zero = Trial(np.zeros((n_scores * n_columns, 1)), curved=False)
+        ((gradient, _),) = self._sum(encoded, [(np.arange(n_columns), zero)])
+        by_score = gradient.reshape(n_scores, n_columns)
+        few = self._few_rows(encoded)
+        for columns in sets:
+            penalty = full_penalty(n_scores, len(columns))
             start = np.zeros_like(penalty)
             if few is not None:
                 rows, share = few
                 start = _fit_few(_taken(rows, columns), penalty * share)
-            steps.append(descend(by_score[:, columns].ravel(), penalty, start))
-        return steps
+            yield descend(by_score[:, columns].ravel(), penalty, start)
 
-    def _few_rows(self) -> tuple[TrainingRows, float] | None:
+    def _few_rows(self, encoded: BlockEncoding) -> tuple[TrainingRows, float] | None:
         """Read the beginning of parts all over the data set, and say which share it is.
 
         None where these rows do not show every class: then a fit of them could be far off.
@@ -268,22 +231,18 @@ class _Fits:
         parts = [part for chunk in self._blocks.chunks for part in chunk]
         some = [parts[i] for i in np.unique(np.linspace(0, len(parts) - 1, 8).astype(int))]
         each = _START_ROWS // len(some)
-        batches = [next(part.batches(self._encoded.names, rows=each)) for part in some]
-        table = pa.Table.from_batches(batches).combine_chunks()
-        (batch,) = table.to_batches()
-        label = self._encoded.roles.label
-        codes = Labels.read(batch.column(label), label, 0).codes(self._encoded.classes)
-        weight = self._encoded.roles.read_weight(batch, 0)
-        counts = np.bincount(codes, weight, minlength=len(self._encoded.classes))
+        batches = [next(part.batches(encoded.names, rows=each)) for part in some]
+        (batch,) = pa.Table.from_batches(batches).combine_chunks().to_batches()
+        weight = encoded.roles.read_weight(batch, 0)
+        counts = np.bincount(encoded.codes(batch, 0), weight, minlength=len(self.classes))
         if not (counts > 0).all() or batch.num_rows >= self._blocks.n_rows:
             return None
-        return self._encoded.rows(batch, 0), batch.num_rows / self._blocks.n_rows
+        return encoded.rows(batch, 0), batch.num_rows / self._blocks.n_rows
 
-    def _sum(self, trials: list[tuple[NDArray[np.intp], Trial]]) -> list[Sums]:
+    def _sum(self, encoded: BlockEncoding, trials: list[ColumnsTrial]) -> list[Sums]:
         """Sum over all chunks, in their order."""
-        request = SumRequest(self._encoded, trials)
         totals: list[Sums] = []
-        for sums in self._blocks.engine.map(sum_chunk, self._blocks.chunks, shared=request):
+        for sums in self._blocks.map(_sum_chunk, (encoded, trials)):
             totals = _added(totals, sums)
         return totals
 
@@ -292,4 +251,4 @@ def _fit_few(rows: TrainingRows, penalty: Array) -> Array:
     """Fit a few rows; whether that converges does not matter, because it is only a start."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return descend_in_memory(Loss(rows, 1), penalty, np.zeros_like(penalty))
+        return descend_in_memory(Loss(rows, 1), penalty, np.zeros_like(penalty))[0]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.linear_model import LogisticRegression
@@ -16,12 +16,13 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import Tags, get_tags
 from sklearn.utils.validation import _check_method_params, has_fit_parameter
 
-from emsco.exceptions import ColumnsError, ValuesError, quoted
-from emsco.learners.folds import Fold, refuse_missing_class
-from emsco.learners.probabilities import read_probabilities
-from emsco.learners.protocol import Learner, Outcomes, SetFits, Stages
+from emsco.exceptions import ColumnsError, ModelError, ValuesError, quoted
+from emsco.learners.protocol import Fold, Learner, Outcomes, SetFits, Stages
 from emsco.learners.training import Training
 from emsco.rows.columns import Columns, assemble, has_missing, plain
+
+_ROUNDING = 1e-5  # of a probability in single precision
+_SUM = 0.01  # that a row may be off 1: estimators add up many rounded numbers
 
 
 @dataclass(frozen=True)
@@ -138,18 +139,9 @@ class EstimatorLearner:
 
     def fits(self, training: Training, folds: Sequence[Fold]) -> SetFits:
         """Prepare to fit sets one by one."""
-        weight = training.params.get("sample_weight")
-        refuse_missing_class(training.labels, folds, weight)
-        return EstimatorFits(
-            self.estimator,
-            training.columns,
-            training.container,
-            training.labels,
-            training.classes,
-            tuple(folds),
-            training.sources,
-            training.params,
-        )
+        training.refuse_missing_class(folds)
+        # Workers need the rows, and nothing that was learned from them.
+        return EstimatorFits(training.by(self), tuple(folds))
 
     def separate(self) -> Learner:
         """Return itself: it fits every set separately."""
@@ -168,14 +160,8 @@ def _is_calibrated(estimator: Any) -> bool:
 class EstimatorFits:
     """Any classifier, with one clone per set and fold."""
 
-    estimator: Any
-    columns: Columns
-    container: str
-    labels: NDArray[Any]
-    classes: NDArray[Any]
+    training: Training
     folds: tuple[Fold, ...]
-    sources: Sequence[Sequence[str]]
-    params: Mapping[str, Any]
 
     chunk = 1  # a fit takes long and shares nothing with others
     is_slow = False  # a task is one fit
@@ -190,22 +176,65 @@ class EstimatorFits:
         confidence = np.empty((len(sets), self.n_rows))
         label = np.empty((len(sets), self.n_rows), dtype=np.uint8)
         for i, members in enumerate(sets):
-            sources = [self.sources[source] for source in np.flatnonzero(members).tolist()]
-            chosen = {feature for source in sources for feature in source}
-            features = tuple(name for name in self.columns if name in chosen)
-            probability = np.concatenate(
-                [self._probability(features, number) for number in range(len(self.folds))]
-            )
+            bought = [self.training.sources[source] for source in np.flatnonzero(members).tolist()]
+            chosen = {feature for source in bought for feature in source}
+            features = tuple(name for name in self.training.columns if name in chosen)
+            probability = np.concatenate([self._probability(features, f) for f in self.folds])
             confidence[i] = probability.max(axis=1)
             label[i] = probability.argmax(axis=1)
         return confidence, label
 
-    def _probability(self, features: tuple[str, ...], number: int) -> NDArray[np.float64]:
+    def _probability(self, features: tuple[str, ...], fold: Fold) -> NDArray[np.float64]:
         """Fit one set on a fold and return the probabilities of its test rows, rows x classes."""
-        fold = self.folds[number]
-        params = _check_method_params(self.labels, self.params, indices=fold.train)
-        stage = EstimatorStage(clone(self.estimator), None, self.container, features, self.classes)
-        train = {f: self.columns[f][fold.train] for f in features}
-        stage.fit(train, self.labels[fold.train], params)
-        test_columns = fold.test_columns or self.columns
-        return np.column_stack(stage({f: test_columns[f][fold.test] for f in features}))
+        rows, columns, labels = self.training, self.training.columns, self.training.labels
+        params = _check_method_params(labels, rows.params, indices=fold.train)
+        estimator = clone(rows.learner.estimator)
+        stage = EstimatorStage(estimator, None, rows.container, features, rows.classes)
+        stage.fit({f: columns[f][fold.train] for f in features}, labels[fold.train], params)
+        return np.column_stack(stage(fold.tested(columns, features)))
+
+
+def read_probabilities(
+    estimator: Any, answer: ArrayLike, classes: NDArray[Any], n_rows: int
+) -> NDArray[np.float64]:
+    """Return what `predict_proba` answered, one column per class, in the order of `classes`.
+
+    The columns are those of the estimator's own `classes_`, whatever their order; an estimator
+    without `classes_` must have the sorted order.
+    """
+    name = f"{type(estimator).__name__}.predict_proba"
+    probability = np.asarray(answer, dtype=np.float64)
+    if probability.shape != (n_rows, len(classes)):
+        raise ModelError(
+            f"{name} must return one row for each of {n_rows:,} rows and one column for each of "
+            f"{len(classes)} classes, but the shape of its answer is {probability.shape}."
+        )
+    # Written so that NaN is refused as well.
+    inside = (probability >= -_ROUNDING) & (probability <= 1 + _ROUNDING)
+    if not inside.all():
+        row = int(np.argmin(inside.all(axis=1)))
+        value = probability[row][~inside[row]][0]
+        raise ModelError(f"{name} returned {value:g} for row {row}, which is no probability.")
+    total = probability.sum(axis=1)
+    off = np.abs(total - 1) > _SUM
+    if off.any():
+        row = int(np.argmax(off))
+        raise ModelError(
+            f"The probabilities of {name} must sum to 1; those of row {row} sum to {total[row]:g}."
+        )
+    order = class_order(estimator, classes)
+    return probability if order is None else probability[:, order]
+
+
+def class_order(estimator: Any, classes: NDArray[Any]) -> list[int] | None:
+    """Return the place of each class among the estimator's own; None if the order is the same."""
+    own, wanted = np.ravel(getattr(estimator, "classes_", classes)).tolist(), classes.tolist()
+    if own == wanted:
+        return None
+    place = {label: i for i, label in enumerate(own)}
+    if len(own) != len(wanted) or not place.keys() >= set(wanted):
+        raise ModelError(
+            f"The `classes_` of {type(estimator).__name__} must be the labels it was fitted on, "
+            f"{quoted(wanted)}, in any order; they are {quoted(own)}."
+        )
+    return [place[label] for label in wanted]

@@ -18,8 +18,7 @@ from sklearn.utils import Tags
 from emsco.learners._logistic_loss import class_base, make_rows
 from emsco.learners._newton import fit_alone, one_thread
 from emsco.learners.batched_logistic import BatchedLogistic
-from emsco.learners.folds import Fold
-from emsco.learners.protocol import Encodings, Judge, SetFits, Stages
+from emsco.learners.protocol import Encodings, Fold, Judge, SetFits, Stages
 from emsco.learners.training import Training
 from emsco.rows.columns import Columns, all_finite
 from emsco.rows.encoding import Array, Number, Term, read
@@ -51,21 +50,11 @@ def fit_default(X: Array, y: NDArray[Any], **params: Any) -> LogisticRegression:
 
 @dataclass(frozen=True)
 class LinearFit:
-    """A fitted logistic regression as plain numbers that cannot be changed.
+    """A fitted logistic regression as plain numbers that cannot be changed."""
 
-    Parameters
-    ----------
-    weights : array of shape (n_scores, n_encoded_columns)
-        What each encoded column adds to each score.
-    intercepts : array of shape (n_scores,)
-        The value that each score starts from.
-    iterations : tuple of int
-        How many steps the fit took.
-    """
-
-    weights: Array
-    intercepts: Array
-    iterations: tuple[int, ...]
+    weights: Array  # scores x encoded columns
+    intercepts: Array  # of each score
+    iterations: tuple[int, ...]  # how many steps the fit took
 
     @classmethod
     def of(cls, estimator: LogisticRegression) -> LinearFit:
@@ -273,9 +262,7 @@ class LogisticLearner:
     def fits(self, training: Training, folds: Sequence[Fold]) -> SetFits:
         """Prepare to fit many sets at once."""
         refuse_params(training.params)
-        return BatchedLogistic.learn(
-            training.columns, training.labels, folds, training.sources, **training.params
-        )
+        return BatchedLogistic.learn(training, folds)
 
     def separate(self) -> LogisticLearner:
         """Return itself: it fits every set separately."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from copy import copy
+from dataclasses import dataclass
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,11 +21,15 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from emsco.exceptions import ClassesError, ColumnsError
-from emsco.learners.probabilities import read_probabilities
+from emsco.learners.estimator_learner import (
+    EstimatorLearner,
+    EstimatorStage,
+    read_probabilities,
+)
+from emsco.learners.protocol import Fold, Learner, Outcomes, SetFits
+from emsco.learners.training import Training
+from emsco.rows.columns import assemble
 from emsco.rows.rows import read_matrix
-
-if TYPE_CHECKING:
-    from emsco.learners.protocol import Learner
 
 Numbers = NDArray[np.float64]
 Sets = NDArray[np.bool_]  # one row per source set, one column per source
@@ -186,8 +191,6 @@ class MaskedClassifier(ClassifierMixin, BaseEstimator):
 
     def emsco_learner(self) -> Learner:
         """Return the learner that fits the stages of a cascade with one such model."""
-        from emsco.learners.masked_learner import MaskedLearner  # it imports this file
-
         return MaskedLearner(self)
 
     def __sklearn_tags__(self) -> Tags:
@@ -279,6 +282,68 @@ class MaskedClassifier(ClassifierMixin, BaseEstimator):
         """Return the probabilities of rows that have only the sources of their set."""
         answer = fitted.predict_proba(_hidden(X, sets, self.source_))
         return read_probabilities(fitted, answer, self.classes_, len(X))
+
+
+class MaskedLearner(EstimatorLearner):
+    """Fits a `MaskedClassifier` once and uses it for any set of sources."""
+
+    is_one_model = True
+    is_calibrated = True
+
+    def fit(self, training: Training, features: tuple[str, ...], number: int | None = None) -> Any:
+        """Return the model, fitted once, for rows that have these columns."""
+        del number
+        if "model" not in training.shared:
+            training.shared["model"] = _fit_one(training)
+        return training.shared["model"].having(training.names.index(name) for name in features)
+
+    def fits(self, training: Training, folds: Sequence[Fold]) -> SetFits:
+        """Fit one model per fold, which predicts for every set."""
+        training.refuse_missing_class(folds)
+        names = tuple(training.columns)
+        fitted = tuple(_fit_one(training.take(fold.train)) for fold in folds)
+        tested = [fold.tested(training.columns, names) for fold in folds]
+        tables = tuple(assemble(training.container, names, rows) for rows in tested)
+        return MaskedFits(fitted, tables, sum(len(fold.test) for fold in folds))
+
+    def separate(self) -> Learner:
+        """Return a learner that fits a calibrated classifier of the same kind for each set."""
+        return EstimatorLearner(self.estimator.separate())
+
+
+def _fit_one(training: Training) -> Any:
+    """Fit a clone on all columns, and pass it the positions of each source's columns."""
+    names = tuple(training.columns)
+    place = {name: i for i, name in enumerate(names)}
+    sources = [[place[column] for column in columns] for columns in training.sources]
+    params = training.params | {"sources": sources or None}
+    estimator = clone(training.learner.estimator)
+    stage = EstimatorStage(estimator, None, training.container, names, training.classes)
+    return stage.fit(training.columns, training.labels, params).estimator
+
+
+@dataclass(frozen=True)
+class MaskedFits:
+    """One classifier per fold, fitted once, that predicts for every set."""
+
+    fitted: tuple[Any, ...]  # a `MaskedClassifier` a fold
+    test: tuple[Any, ...]  # rows with all columns, one table per fold
+    n_rows: int
+
+    chunk = 256  # sets per task: enough to share a walk through the trees, few enough for workers
+    is_slow = False
+
+    @property
+    def parts(self) -> tuple[MaskedFits, ...]:
+        """One for each fold."""
+        folds = zip(self.fitted, self.test, strict=True)
+        return tuple(MaskedFits((masked,), (rows,), len(rows)) for masked, rows in folds)
+
+    def outcomes(self, sets: NDArray[np.bool_]) -> Outcomes:
+        """Return confidences and label codes, sets x evaluation rows."""
+        folds = zip(self.fitted, self.test, strict=True)
+        probability = np.concatenate([own.predict_proba_of(rows, sets) for own, rows in folds], 1)
+        return probability.max(axis=2), probability.argmax(axis=2).astype(np.uint8)
 
 
 def _source_of_columns(sources: Sequence[Sequence[int]] | None, n_columns: int) -> NDArray[np.intp]:

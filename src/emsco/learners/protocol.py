@@ -5,22 +5,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from emsco.learners.folds import Fold
 from emsco.rows.column_reader import ColumnReader
-from emsco.rows.columns import Columns
+from emsco.rows.columns import Column, Columns
 from emsco.rows.encoding import ColumnEncoding
 
 if TYPE_CHECKING:
     from sklearn.utils import Tags
 
-
 Outcomes: TypeAlias = tuple[NDArray[np.float64], NDArray[np.uint8]]
+Encodings: TypeAlias = Mapping[str, ColumnEncoding]
+
+
+@dataclass(frozen=True)
+class Fold:
+    """One split: rows to fit on and rows to evaluate, which may be from another table."""
+
+    train: NDArray[np.intp]
+    test: NDArray[np.intp]
+    test_columns: Columns | None = None  # None: the same table
+
+    def tested(self, columns: Columns, names: Iterable[str]) -> dict[str, Column]:
+        """Return some columns of the rows to evaluate; `columns` are those of the rows to fit."""
+        table = self.test_columns or columns
+        return {name: table[name][self.test] for name in names}
 
 
 class Judge(Protocol):
@@ -154,6 +168,3 @@ class Learner(Protocol):
 
     def separate(self) -> Learner:
         """Return a learner that fits each set separately, which may be another one."""
-
-
-Encodings: TypeAlias = Mapping[str, ColumnEncoding]

@@ -1,8 +1,9 @@
-"""Rows that stages are fitted on; each column is read once, each set of features fitted once."""
+"""What stages are fitted on: training rows, read once; or the fitted stages of a file."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,13 @@ from sklearn.utils.validation import (
     check_consistent_length,
 )
 
+from emsco._utils.frozen_mapping import FrozenMapping
+from emsco.core.costs import Costs
 from emsco.core.labels import read_given_labels
-from emsco.exceptions import ClassesError, ColumnsError, ValuesError
-from emsco.learners.protocol import Learner
+from emsco.core.pricing import resolve_costs
+from emsco.exceptions import ArtifactError, ClassesError, ColumnsError, ValuesError, quoted
+from emsco.learners.final_model import logged, refuse_unused
+from emsco.learners.protocol import Fold, Learner
 from emsco.rows.column_reader import ColumnReader, kind_of
 from emsco.rows.columns import (
     Columns,
@@ -29,10 +34,39 @@ from emsco.rows.columns import (
     plain,
     refuse_invalid,
 )
-from emsco.rows.encoding import Array, learn, read
+from emsco.rows.encoding import Array, ColumnEncoding, learn, read
+from emsco.rows.guard import InputGuard
+from emsco.rows.rows import Layout, Rows
+
+_MOST_CLASSES = 256  # a code must fit into one byte
 
 
-def check_labels(y: ArrayLike | None, n_rows: int) -> NDArray[Any]:
+def read_given(
+    owner: Any,
+    X: Any,
+    y: Any,
+    *,
+    learner: Learner,
+    costs: Any,
+    final: Any,
+    params: Mapping[str, Any],
+) -> tuple[Layout, Rows, Costs, Training]:
+    """Read X and y as `fit` is given them in memory, and match the prices with the columns.
+
+    Returns the layout of X, the rows with the columns of sources, the prices, and the training rows
+    for the learner. `owner` is the estimator that is being fitted.
+    """
+    layout, rows = Layout.learn(owner, X, y, logged(final))
+    labels = _check_labels(y, len(rows))
+    resolved = resolve_costs(costs, rows.names)
+    layout, rows = layout.using(rows, resolved.features)
+    refuse_unused(layout.unused, final)
+    sources = [resolved.columns(name) for name in resolved.names]
+    training = Training(learner, rows.container, rows.columns, labels, dict(params), sources)
+    return layout, rows, resolved, training
+
+
+def _check_labels(y: ArrayLike | None, n_rows: int) -> NDArray[Any]:
     """Check the labels of training rows: one per row, and at least two classes."""
     labels: NDArray[Any] = column_or_1d(read_given_labels(y), warn=True)
     if labels.dtype.kind == "f":
@@ -47,64 +81,46 @@ def check_labels(y: ArrayLike | None, n_rows: int) -> NDArray[Any]:
     return labels
 
 
+@dataclass(eq=False)
 class Training:
-    """Columns and labels to fit on; what is learned about columns, and every fit, is kept.
+    """Rows to fit on; what is learned about columns, and every fit, is kept."""
 
-    Parameters
-    ----------
-    learner : Learner
-        The learner that fits.
-    container : str
-        The container in which the user's own classifiers get their columns.
-    columns : mapping of name to column
-        Every column, in the order of X.
-    labels : array
-        The label of each row.
-    params : dict
-        The parameters passed to the `fit` of every estimator.
-    sources : sequence of sequences of str, default=()
-        The columns of each source, passed to a classifier that predicts for every set.
-    may_be_missing : set of str, default=frozenset()
-        Columns that may have missing values although these rows have none.
-    """
+    learner: Learner
+    container: str  # in which the user's own classifiers get their columns
+    columns: Columns  # every column, in the order of X
+    labels: NDArray[Any]
+    params: dict[str, Any]  # passed to the `fit` of every estimator
+    sources: Sequence[Sequence[str]] = ()  # for a classifier that predicts for every set
+    may_be_missing: Set[str] = frozenset()  # columns with missing values that these rows lack
 
-    def __init__(
-        self,
-        learner: Learner,
-        container: str,
-        columns: Columns,
-        labels: NDArray[Any],
-        params: dict[str, Any],
-        sources: Sequence[Sequence[str]] = (),
-        may_be_missing: Set[str] = frozenset(),
-    ) -> None:
-        self.learner = learner
-        self.container = container
-        self.columns = columns
-        self.labels = labels
+    fitted: dict[tuple[str, ...], Any] = field(init=False, default_factory=dict)
+    shared: dict[str, Any] = field(init=False, default_factory=dict)  # fitted for several sets
+    _values: dict[str, NDArray[Any]] = field(init=False, default_factory=dict)
+    _readers: dict[str, ColumnReader] = field(init=False, default_factory=dict)
+    _encodings: dict[str, ColumnEncoding] = field(init=False, default_factory=dict)
+    _blocks: dict[str, Array] = field(init=False, default_factory=dict)
+
+    def __post_init__(self) -> None:
         # Codes are positions in classes.
-        self.classes, self.codes = np.unique(labels, return_inverse=True)
-        self.params = dict(params)
-        self.sources = sources
-        self._may_be_missing = may_be_missing
-        self._weight = np.ones(len(labels))
-        if self.params.get("sample_weight") is not None:
-            if not learner.takes_weights():
-                raise ColumnsError(
-                    f"`sample_weight` was given, but {type(learner.estimator).__name__}.fit does "
-                    "not take it."
-                )
-            self._weight = _check_sample_weight(
-                self.params["sample_weight"], labels, ensure_non_negative=True
+        self.classes, self.codes = np.unique(self.labels, return_inverse=True)
+        self.params = dict(self.params)
+        self._weight = np.ones(len(self.labels))
+        if self.weight is None:
+            return
+        if not self.learner.takes_weights():
+            raise ColumnsError(
+                f"`sample_weight` was given, but {type(self.learner.estimator).__name__}.fit does "
+                "not take it."
             )
-            if not self._weight.any():
-                raise ValuesError("`sample_weight` must be above 0 for at least one row.")
-            self.params["sample_weight"] = self._weight
-        self._values: dict[str, NDArray[Any]] = {}
-        self._readers: dict[str, ColumnReader] = {}
-        self._blocks: dict[str, Array] = {}
-        self.fitted: dict[tuple[str, ...], Any] = {}
-        self.shared: dict[str, Any] = {}  # what a learner fits once for several sets
+        self._weight = _check_sample_weight(self.weight, self.labels, ensure_non_negative=True)
+        if not self._weight.any():
+            raise ValuesError("`sample_weight` must be above 0 for at least one row.")
+        self.params["sample_weight"] = self._weight
+
+    @property
+    def weight(self) -> Array | None:
+        """How much each row counts; None if all count 1."""
+        return self.params.get("sample_weight")
 
     @property
     def names(self) -> list[str]:
@@ -118,25 +134,33 @@ class Training:
 
     def take(self, rows: NDArray[np.intp]) -> Training:
         """Return the same with some of the rows, without anything learned."""
-        columns = {name: column[rows] for name, column in self.columns.items()}
-        params = _check_method_params(self.labels, self.params, indices=rows)
-        missing = {name for name in self.columns if has_missing(self.values(name))}
-        labels = self.labels[rows]
-        return Training(
-            self.learner, self.container, columns, labels, params, self.sources, missing
+        return replace(
+            self,
+            columns={name: column[rows] for name, column in self.columns.items()},
+            labels=self.labels[rows],
+            params=_check_method_params(self.labels, self.params, indices=rows),
+            may_be_missing={name for name in self.columns if has_missing(self.values(name))},
         )
 
     def by(self, learner: Learner) -> Training:
         """Return the same rows for another learner, without anything learned."""
-        return Training(
-            learner,
-            self.container,
-            self.columns,
-            self.labels,
-            self.params,
-            self.sources,
-            self._may_be_missing,
-        )
+        return replace(self, learner=learner)
+
+    def refuse_missing_class(self, folds: Sequence[Fold]) -> None:
+        """Refuse folds from which a classifier cannot learn every class."""
+        n_classes = len(self.classes)
+        if n_classes > _MOST_CLASSES:
+            raise ClassesError(f"`y` may have at most {_MOST_CLASSES} classes, got {n_classes}.")
+        for number, fold in enumerate(folds):
+            rows = fold.train[self._weight[fold.train] > 0]
+            counts = np.bincount(self.codes[rows], minlength=n_classes)
+            if not counts.all():
+                counted = "" if self.weight is None else " with a sample_weight above 0"
+                raise ClassesError(
+                    f"Every training fold must contain every class; fold {number} has no "
+                    f"row{counted} of the class {self.classes.tolist()[np.argmin(counts)]!r}. "
+                    "Stratify the folds, or use fewer."
+                )
 
     def values(self, name: str) -> NDArray[Any]:
         """Return a column as plain values; infinity raises an error."""
@@ -149,22 +173,28 @@ class Training:
     def reader(self, name: str) -> ColumnReader:
         """Learn how a column is read."""
         if name not in self._readers:
-            self._readers[name] = self._learn(name)
+            values = self.values(name)
+            kind = kind_of(self.columns[name], values)
+            if self.learner.encodes:
+                encoding = self.encoding(name)
+                self._readers[name] = ColumnReader(kind, encoding.missing_seen, encoding)
+            else:
+                missing_seen = name in self.may_be_missing or has_missing(values)
+                self._readers[name] = ColumnReader(kind, missing_seen)
         return self._readers[name]
 
-    def _learn(self, name: str) -> ColumnReader:
-        values, may_be_missing = self.values(name), name in self._may_be_missing
-        kind = kind_of(self.columns[name], values)
-        if not self.learner.encodes:
-            return ColumnReader(kind, may_be_missing or has_missing(values))
-        encoding = learn(self.columns[name], name, self._weight, may_be_missing=may_be_missing)
-        return ColumnReader(kind, encoding.missing_seen, encoding)
+    def encoding(self, name: str) -> ColumnEncoding:
+        """Learn how the default classifier encodes a column."""
+        if name not in self._encodings:
+            may_be_missing, column = name in self.may_be_missing, self.columns[name]
+            learned = learn(column, name, self._weight, may_be_missing=may_be_missing)
+            self._encodings[name] = learned
+        return self._encodings[name]
 
     def encoded(self, name: str) -> Array:
         """Return a column as the numbers that the default classifier takes."""
         if name not in self._blocks:
-            encoding = self.reader(name).encoding
-            assert encoding is not None  # a learner that encodes has learned one
+            encoding = self.encoding(name)
             self._blocks[name] = encoding.encode(read(encoding, self.columns[name]))
         return self._blocks[name]
 
@@ -185,3 +215,42 @@ class Training:
         if features not in self.fitted:
             self.fitted[features] = self.learner.fit(self, features, number)
         return self.fitted[features]
+
+
+@dataclass(frozen=True)
+class FittedStages:
+    """Replaces `Training` if there are no rows: it returns fitted stages, and fits none."""
+
+    learner: Learner
+    container: str
+    classes: NDArray[Any]
+    most_frequent: int
+    names: Sequence[str]
+    readers: Mapping[str, ColumnReader]  # of each column that a stage sees
+    fitted: Mapping[tuple[str, ...], Any]
+    guard: InputGuard | None = None  # has learned all these columns
+
+    def reader(self, name: str) -> ColumnReader:
+        """Return how a column is read."""
+        return self.readers[name] if name in self.readers else self._refuse([name])
+
+    def fit(self, features: tuple[str, ...], number: int | None = None) -> Any:  # noqa: ARG002
+        """Return the classifier of a set of columns."""
+        return self.fitted[features] if features in self.fitted else self._refuse(features)
+
+    def guarded(self, guard: Any, used: Sequence[str]) -> InputGuard:  # noqa: ARG002  # as Training
+        """Return the guard with what it learned about some columns."""
+        known = {} if self.guard is None else self.guard.learned_
+        unknown = [name for name in used if name not in known]
+        if self.guard is None or unknown:
+            self._refuse(unknown)
+        fitted: InputGuard = clone(self.guard)
+        fitted.learned_ = FrozenMapping({name: known[name] for name in used})
+        return fitted
+
+    def _refuse(self, features: Sequence[str]) -> Any:
+        raise ArtifactError(
+            f"The file of this search has no stage on {quoted(features)}, and no training rows to "
+            "fit it on. Fit the search again, or call cascade(candidate) for every candidate that "
+            "may be chosen before you dump it."
+        )

@@ -17,13 +17,12 @@ import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from contextvars import ContextVar
 from dataclasses import asdict
 from datetime import UTC, datetime
 from functools import partial
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -37,30 +36,15 @@ DROP, REJECT = "drop", "reject"
 DECISIONS, LABELS = "decisions", "labels"  # how the names of files begin
 NO_LOG = reason_for(ERROR, "log")  # the reason of rows that cannot be logged
 
-# If this is a list, functions that write entries are appended to it, because it is not known yet
-# whether the decisions count. A log that rejects rows it cannot write does not wait.
-held_back: ContextVar[list[Callable[[], Awaitable[bool]]] | None] = ContextVar(
-    "held_back", default=None
-)
+# Functions that write entries later, because it is not known yet whether the decisions count.
+HeldWrites: TypeAlias = list[Callable[[], Awaitable[bool]]]
 
 _PART = secrets.token_hex(4)  # part of file names, as process ids are not unique over containers
 _ENTRY = 4096  # expected bytes of an entry, before any was written
 
 
 def tell_loss(folder: Path, what: str, why: str, lost: int) -> None:
-    """Log a warning that a log cannot be written or, if `why` is empty, is written again.
-
-    Parameters
-    ----------
-    folder : path
-        The folder of the log.
-    what : {"decisions", "labels"}
-        What cannot be written.
-    why : str
-        The error of the operating system. Empty: it is written again.
-    lost : int
-        The number of entries lost since it could not be written.
-    """
+    """Log a warning that a log cannot be written or, if `why` is empty, is written again."""
     name = f"The log of {what} in {folder}"
     if why:
         _LOGGER.warning("%s cannot be written: %s. Entries are lost until it can be.", name, why)
@@ -74,23 +58,10 @@ _LOGGER = logging.getLogger("emsco")
 class DecisionLog:
     """Appends live decisions to a file per day and process.
 
-    Parameters
-    ----------
-    folder : path
-        The folder of the files; it is created if it is missing.
-    on_failure : {"drop", "reject"}, default="drop"
-        What happens to decisions that cannot be written, for example because the disk is full:
-        they are returned and counted in `lost`, or their rows are rejected before anything is
-        bought.
-
-    Attributes
-    ----------
-    lost : Counter of str
-        The number of entries that could not be written: "decisions" and "labels".
-    tell : callable
-        Called with the folder, "decisions" or "labels", an error, and a number of entries: once
-        when they cannot be written, and once, without an error, when they are written again. By
-        default `tell_loss`.
+    Decisions that cannot be written, for example because the disk is full, are returned and counted
+    in `lost`; or, with `on_failure="reject"`, their rows are rejected before anything is bought.
+    `tell` is called once when entries cannot be written, and once, without an error, when they are
+    written again.
     """
 
     def __init__(self, folder: str | os.PathLike[str], on_failure: str = DROP) -> None:
@@ -154,31 +125,20 @@ class DecisionLog:
         decisions: Decisions,
         values: Sequence[Mapping[str, Any]] | None = None,
         more: Sequence[Mapping[str, Any]] | None = None,
+        *,
+        held: HeldWrites | None = None,
     ) -> bool:
         """Append decisions, and return whether that was possible.
 
-        Parameters
-        ----------
-        decisions : Decisions
-            Live decisions, with their keys and receipts.
-        values : sequence of mapping, default=None
-            The values from which each decision was made. None: they are not logged.
-        more : sequence of mapping, default=None
-            Fields that are added to the entry of each decision, or replace its own.
+        `values` are those from which each decision was made, and `more` are fields that are added
+        to its entry or replace its own. `held` receives a function that writes the entries later; a
+        log that rejects rows it cannot write does not wait.
         """
-        held = None if self.rejects else held_back.get()
-        if held is not None:
-            held.append(partial(self._write_now, decisions, values, more))
-            return True
-        return await self._write_now(decisions, values, more)
-
-    async def _write_now(
-        self,
-        decisions: Decisions,
-        values: Sequence[Mapping[str, Any]] | None,
-        more: Sequence[Mapping[str, Any]] | None,
-    ) -> bool:
-        return await self._try(DECISIONS, len(decisions), self._append, decisions, values, more)
+        write = partial(self._try, DECISIONS, len(decisions), self._append, decisions, values, more)
+        if held is None or self.rejects:
+            return await write()
+        held.append(write)
+        return True
 
     async def write_labels(self, labels: Sequence[tuple[str, Any]]) -> bool:
         """Append true labels by the ids of decisions, and return whether that was possible."""

@@ -18,11 +18,11 @@ import numpy as np
 from emsco.cascade import decider_of
 from emsco.cascade.decision_loop import decide_rows, drive_async
 from emsco.core.decisions import ACCEPTED, Decisions
-from emsco.exceptions import SourcesError
+from emsco.exceptions import Parameter, SourcesError
 from emsco.live.accounts import Accounts, OwnAccounts
 from emsco.live.call import Call
-from emsco.live.coalescing import CoalescingGate
-from emsco.live.decision_log import DECISIONS, DROP, NO_LOG, DecisionLog
+from emsco.live.coalescing import CoalescingGate, open_gate
+from emsco.live.decision_log import DECISIONS, DROP, NO_LOG, DecisionLog, HeldWrites
 from emsco.live.fetch_result import Key
 from emsco.live.live_plan import LivePlan
 from emsco.live.purchases import SourceSpending
@@ -139,13 +139,7 @@ class LiveCascade:
         return MappingProxyType(self._spending)
 
     def leave_alone(self, failing: Collection[str]) -> None:
-        """Stop calling sources that fail for other processes, and resume those that recovered.
-
-        Parameters
-        ----------
-        failing : collection of str
-            All sources that currently fail for other processes.
-        """
+        """Stop calling sources that fail for other processes, and resume those that recovered."""
         for name, gate in (self._gates or {}).items():
             if name in failing:
                 gate.caller.breaker.open()
@@ -182,9 +176,9 @@ class LiveCascade:
         if self._gates is None:
             terms = self._terms
             self._gates = {
-                name: CoalescingGate(
-                    self._sources[name], terms.features[name], terms.priced[name].cost,
-                    self._spending.setdefault(name, SourceSpending()), self._accounts, name,
+                name: open_gate(
+                    name, self._sources[name], terms.features[name], terms.priced[name].cost,
+                    self._spending.setdefault(name, SourceSpending()), self._accounts,
                 )
                 for name in terms.bought
             }  # fmt: skip
@@ -204,6 +198,7 @@ class LiveCascade:
         factors: bool = False,
         values: list[dict[str, Any]] | None = None,
         refused: str = ACCEPTED,
+        held: HeldWrites | None = None,
     ) -> Decisions:
         """Decide the rows with these keys.
 
@@ -223,6 +218,8 @@ class LiveCascade:
             A list that receives, for each key, the values by feature from which it was decided.
         refused : str, default=""
             A reason for which all rows are rejected, without calling any source.
+        held : list, default=None
+            A list that receives a function that writes the log. None: it is written now.
         """
         if self._log is None:
             return (await self._decide(keys, known, call, factors, values, refused))[0]
@@ -232,7 +229,7 @@ class LiveCascade:
             if refused == NO_LOG:
                 return decisions
             logged = made.values() if self._log_values else None
-            is_logged = await self._log.write(decisions, logged)
+            is_logged = await self._log.write(decisions, logged, held=held)
         return decisions if is_logged or not self._log.rejects else decisions.rejected(NO_LOG)
 
     async def _decide(
@@ -246,13 +243,13 @@ class LiveCascade:
     ) -> tuple[Decisions, Call]:
         gates, keys = self._open(), _read_keys(keys)
         have = _read_known(known, len(keys))
-        made = Call(self._terms, gates, keys, have, self._used, self._deadline)
+        receipts = Receipts(self._terms, len(keys), call)
+        made = Call(self._terms, gates, keys, have, self._used, self._deadline, receipts)
         plan = self._terms.decider.plan
         answer = partial(made.refuse, reason=refused) if refused else made.answer
         decisions = await drive_async(decide_rows(plan, len(keys)), answer)
         index = np.empty(len(keys), dtype=object)
         index[:] = keys
-        receipts = Receipts(self._terms, made.answers, len(keys), call)
         decisions = decisions.indexed(index).receipted(receipts)
         if factors:
             contributions = self._terms.decider.factors(made.columns(), decisions)
@@ -280,7 +277,9 @@ def _check_limits(**limits: float | None) -> None:
     for name, limit in limits.items():
         is_number = isinstance(limit, int | float) and not isinstance(limit, bool)
         if limit is not None and not (is_number and limit > 0):
-            raise SourcesError(f"`{name}` must be a number above 0, or None, got {limit!r}.")
+            raise SourcesError(
+                Parameter(name) + f" must be a number above 0, or None, got {limit!r}.", value=limit
+            )
 
 
 def _read_keys(keys: Sequence[Key]) -> list[Key]:
@@ -301,7 +300,8 @@ def _read_known(known: Any, n_rows: int) -> dict[str, list[Any]]:
     for name, column in read.items():
         if len(column) != n_rows:
             raise SourcesError(
-                f"`known` must have one value per key, got {len(column)} values of {name!r} for "
+                Parameter("known")
+                + f" must have one value per key, got {len(column)} values of {name!r} for "
                 f"{n_rows} keys."
             )
     return read

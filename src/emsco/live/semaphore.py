@@ -36,12 +36,17 @@ class AdjustableSemaphore:
 
     def __init__(self, limit: Callable[[], int]) -> None:
         self._limit = limit
-        self._taken = 0
+        self.running = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
 
+    @property
+    def waiting(self) -> int:
+        """The number of callers that wait."""
+        return len(self._waiting)
+
     async def __aenter__(self) -> None:
-        if not self._waiting and self._taken < self._limit():
-            self._taken += 1
+        if not self._waiting and self.running < self._limit():
+            self.running += 1
             return
         place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(place)
@@ -50,15 +55,17 @@ class AdjustableSemaphore:
         except asyncio.CancelledError:
             if place.done() and not place.cancelled():  # acquired just now: pass it on
                 self._free()
+            elif place in self._waiting:  # otherwise `_free` has removed it
+                self._waiting.remove(place)
             raise
 
     async def __aexit__(self, *_: object) -> None:
         self._free()
 
     def _free(self) -> None:
-        self._taken -= 1
-        while self._waiting and self._taken < self._limit():
+        self.running -= 1
+        while self._waiting and self.running < self._limit():
             place = self._waiting.popleft()
             if not place.done():
-                self._taken += 1
+                self.running += 1
                 place.set_result(None)

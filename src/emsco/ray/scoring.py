@@ -3,53 +3,76 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from hashlib import sha256
+from itertools import groupby
+from pathlib import PurePosixPath
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
+from pyarrow.fs import LocalFileSystem
 
 from emsco._utils.progress import tell
-from emsco.arrow import decide_batches, decision_schema, is_url, open_dataset, parts_of
+from emsco.arrow import (
+    DatasetPart,
+    decide_batches,
+    decision_schema,
+    is_url,
+    open_dataset,
+    parts_of,
+)
 from emsco.cascade import decider_of
 from emsco.cascade.fingerprint import fingerprint
 from emsco.exceptions import ArtifactError, ValuesError
 from emsco.ray.engine import RayEngine
 from emsco.ray.output_folder import Folder
-from emsco.ray.scoring_plan import Piece, plan, version_of
 from emsco.rows.dataset_parts import check_names
 
 FILE = "file"
+ROWS = 2**20  # of a piece, unless a row group has more: about a second of work
+_FORMAT = "emsco part 1"  # another where the same rows would be written otherwise
 _GROUP_ROWS = 2**17  # of a file of decisions
 _DIFFERENT = ("row", "confidence")  # in every row: dictionaries take long and save nothing
 
 
 @dataclass(frozen=True)
 class ScoringResult:
-    """What a run has decided, and what it found decided.
+    """What a run has decided, and what it found decided."""
 
-    Parameters
-    ----------
-    rows, files : int
-        Rows that were decided, and files written for them.
-    rows_before, files_before : int
-        Rows that an earlier run had decided, and their files.
-    accepted : int
-        How many of `rows` were accepted.
-    cost : float
-        What `rows` cost in all.
+    rows: int  # that were decided
+    files: int  # written for them
+    rows_before: int  # that an earlier run had decided
+    files_before: int
+    accepted: int  # of `rows`
+    cost: float  # of `rows` in all
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Consecutive row groups of one input file that become one file of decisions.
+
+    `version` tells the state of the input file, and `first_row` counts within it.
     """
 
-    rows: int
-    files: int
-    rows_before: int
-    files_before: int
-    accepted: int
-    cost: float
+    parts: tuple[DatasetPart, ...]
+    version: str
+    first_row: int
+    name: str
+
+    @property
+    def path(self) -> str:
+        """The input file."""
+        return self.parts[0].path
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+        return sum(part.n_rows for part in self.parts)
 
 
 @dataclass(frozen=True)
@@ -128,7 +151,7 @@ def decide_dataset(
         dataset = open_dataset(dataset if is_url(dataset) else os.path.abspath(dataset))
     decider = decider_of(cascade)
     keep = tuple(dict.fromkeys(keep))
-    check_names(dataset.schema, [*decider.columns_read, *keep])
+    check_names(dataset.schema.names, [*decider.columns_read, *keep])
     decision_schema(decider, dataset.schema, keep=keep)  # refuses what cannot be kept
     pieces = plan(parts_of(dataset), fingerprint(decider), keep)
     folder = Folder.make(out)
@@ -154,6 +177,69 @@ def decide_dataset(
         accepted=int(accepted),
         cost=float(cost),
     )
+
+
+def plan(parts: Sequence[DatasetPart], digest: str, keep: Sequence[str]) -> list[Piece]:
+    """Divide parts of a data set into pieces.
+
+    A piece is named by its input file, the version of that file, its rows, the digest of the model
+    and the columns kept: whoever plans again, now or later, gets the same name for the same work.
+    """
+    pieces = []
+    for path, own in groupby(parts, key=lambda part: part.path):
+        inside = list(own)
+        version = version_of(inside[0])
+        start = inside[0].first_row
+        for some in _gathered(inside):
+            first_row = some[0].first_row - start
+            n_rows = sum(part.n_rows for part in some)
+            identity = (_FORMAT, path, version, str(first_row), str(n_rows), digest, *keep)
+            hashed = sha256("\0".join(identity).encode()).hexdigest()[:16]
+            stem = PurePosixPath(path).stem[:80]
+            name = f"{stem}-{first_row:012d}-{n_rows}-{hashed}.parquet"
+            pieces.append(Piece(tuple(some), version, first_row, name))
+    return pieces
+
+
+def version_of(part: DatasetPart) -> str:
+    """Tell the state of an input file: by its etag if the store has one, else by size and time."""
+    if not part.path:
+        raise ArtifactError(
+            "Rows in memory are scored by `cascade.decide` or `emsco.arrow.decide_batches`; "
+            "`decide_dataset` takes files."
+        )
+    system = part.fragment.filesystem
+    if isinstance(system, LocalFileSystem) and not os.path.isabs(part.path):
+        raise ArtifactError(
+            f"{part.path} is a relative path, which workers with other working folders cannot "
+            "find; open the data set by an absolute one."
+        )
+    try:
+        with system.open_input_stream(part.path) as stream:
+            metadata: dict[Any, Any] = stream.metadata() or {}
+        for name, value in metadata.items():
+            if _text(name).lower() == "etag":
+                return f"etag {_text(value)}"
+        info = system.get_file_info(part.path)
+    except OSError as error:
+        raise ArtifactError(f"{part.path} cannot be read: {error}.") from error
+    return f"size {info.size} time {info.mtime_ns}"
+
+
+def _gathered(parts: Sequence[DatasetPart]) -> Iterator[list[DatasetPart]]:
+    """Gather consecutive row groups until they have enough rows."""
+    held: list[DatasetPart] = []
+    for part in parts:
+        held.append(part)
+        if sum(one.n_rows for one in held) >= ROWS:
+            yield held
+            held = []
+    if held:
+        yield held
+
+
+def _text(value: Any) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
 
 
 def _score(piece: Piece, order: _Order) -> tuple[int, int, float]:

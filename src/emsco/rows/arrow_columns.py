@@ -23,6 +23,7 @@ from emsco.rows.encoding import Category
 from emsco.rows.value_types import BOOLEANS, MISSING, UNREADABLE, reader_like, to_number, to_text
 
 _TEXTS = (TEXT, DATE, CATEGORY)
+TEXT_LABELS: NDArray[Any] = np.array([], dtype=object)  # classes that say only: labels are text
 _MISSING = pa.array(MISSING)
 _WORDS = pa.array(list(BOOLEANS))
 _NUMERALS = pa.array([repr(number) for number in BOOLEANS.values()])
@@ -71,10 +72,6 @@ def is_number_type(kind: pa.DataType) -> bool:
     )  # fmt: skip
 
 
-def _is_date_type(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
-
-
 def _parse(column: pa.Array) -> pa.Array:
     try:
         return column.cast(pa.float64())
@@ -108,11 +105,9 @@ def python_values(column: pa.Array) -> list[Any]:
         if pa.types.is_dictionary(column.type):
             words = python_values(column.dictionary)
             return [None if place is None else words[place] for place in column.indices.to_pylist()]
-        return [_decoded(value) for value in column.view(_bytes_type(column.type)).to_pylist()]
-
-
-def _bytes_type(kind: pa.DataType) -> pa.DataType:
-    return pa.large_binary() if pa.types.is_large_string(kind) else pa.binary()
+        is_large = pa.types.is_large_string(column.type)
+        raw = column.view(pa.large_binary() if is_large else pa.binary())
+        return [_decoded(value) for value in raw.to_pylist()]
 
 
 def _decoded(value: bytes | None) -> str | bytes | None:
@@ -135,7 +130,9 @@ class TextColumn(NamedTuple):
         Dates become text as from any frame; other types become the text that Arrow writes.
         """
         if not pa.types.is_dictionary(column.type):
-            if not (is_text(column) or is_number_type(column.type) or _is_date_type(column.type)):
+            kind = column.type
+            is_date = pa.types.is_date(kind) or pa.types.is_timestamp(kind)
+            if not (is_text(column) or is_number_type(kind) or is_date):
                 column = column.cast(pa.string())
             column = column.dictionary_encode()
         return cls.decode(column, reader_like(levels) if levels else to_text)
@@ -232,3 +229,32 @@ def read_labels(
             column=name,
         )
     return labels
+
+
+class Labels(NamedTuple):
+    """The labels of a block: the distinct ones, and each row's index in them."""
+
+    words: list[Any]
+    places: NDArray[np.intp]
+
+    @classmethod
+    def read(cls, column: pa.Array, name: str, first_row: int) -> Labels:
+        """Read labels; every row must have one."""
+        encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+        classes = TEXT_LABELS if is_text(column) else None
+        try:
+            words = read_labels(encoded.dictionary, name, classes)
+            has_gaps = bool(encoded.indices.null_count)
+        except ValuesError:
+            has_gaps = True
+        if has_gaps:  # read row by row, so that the error names the row
+            words, places = np.unique(
+                read_labels(column, name, classes, first_row), return_inverse=True
+            )
+            return cls(words.tolist(), places)
+        return cls(words.tolist(), encoded.indices.cast(pa.int64()).to_numpy())
+
+    def codes(self, classes: NDArray[Any]) -> NDArray[np.intp]:
+        """Return the position of each row's label among all classes."""
+        place = {label: code for code, label in enumerate(classes.tolist())}
+        return np.array([place.get(word, -1) for word in self.words], dtype=np.intp)[self.places]

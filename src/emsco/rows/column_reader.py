@@ -44,24 +44,12 @@ def kind_of(column: Column, values: NDArray[Any]) -> str:
 
 @dataclass(frozen=True)
 class ColumnReader:
-    """How one column is read.
+    """How one column is read."""
 
-    Parameters
-    ----------
-    kind : str
-        What it held in training: one of `KINDS`.
-    missing_seen : bool
-        Whether a value may be missing.
-    encoding : Number or Category, default=None
-        How the default classifier encodes it; None if the classifier takes it as given.
-    levels : sequence, default=()
-        The values that a guard has learned, for an encoding that keeps none as all are rare.
-    """
-
-    kind: str
-    missing_seen: bool
-    encoding: ColumnEncoding | None = None
-    levels: Sequence[Any] = ()
+    kind: str  # what it held in training: one of `KINDS`
+    missing_seen: bool  # whether a value may be missing
+    encoding: ColumnEncoding | None = None  # None: the classifier takes it as given
+    levels: Sequence[Any] = ()  # learned by a guard, for an encoding whose values are all rare
 
     @property
     def is_number(self) -> bool:
@@ -94,15 +82,12 @@ class ColumnReader:
         """Mark values that cannot be judged, after they were read; None if all can be."""
         return invalid(values, missing_seen=self.missing_seen)
 
-    def refuse_invalid(self, values: Column, name: str, raw: Column, first_row: int = 0) -> None:
+    def refuse_invalid(
+        self, values: Column, name: str, raw: Column, rows: int | NDArray[np.intp] = 0
+    ) -> None:
         """Raise an error that names row and column of the first value that cannot be judged."""
-        refuse_invalid(
-            self.plain(values),
-            name,
-            missing_seen=self.missing_seen,
-            first_row=first_row,
-            raw=raw,
-        )
+        values = self.plain(values)
+        refuse_invalid(values, name, missing_seen=self.missing_seen, rows=rows, raw=raw)
 
     def refuse_unjudged(self, column: Column, name: str) -> None:
         """Raise such an error for a column as it was given."""

@@ -58,7 +58,7 @@ class NumberSummary:
     def of(cls, column: pa.Array, name: str, weight: Array | None, first_row: int) -> NumberSummary:
         """Sum up a block; infinity raises an error."""
         values = as_numbers(column)
-        refuse_invalid(values, name, missing_seen=True, first_row=first_row)
+        refuse_invalid(values, name, missing_seen=True, rows=first_row)
         absent = np.isnan(values)
         has_missing = bool(absent.any())
         weights = np.ones(len(values)) if weight is None else weight
@@ -156,15 +156,14 @@ class CategorySummary:
 Summary: TypeAlias = NumberSummary | CategorySummary
 
 
-def refuse_identifiers(summaries: Mapping[str, Summary]) -> None:
+def refuse_identifier(summary: object, name: str) -> None:
     """Refuse text with so many different values that counting them would fill the memory."""
-    for name, summary in summaries.items():
-        if isinstance(summary, CategorySummary) and len(summary.counts) > MOST_VALUES:
-            raise ValuesError(
-                f"Column {name!r} has more than {MOST_VALUES:,} different values, like an "
-                "identifier; leave it out of the costs, or group its values.",
-                column=name,
-            )
+    if isinstance(summary, CategorySummary) and len(summary.counts) > MOST_VALUES:
+        raise ValuesError(
+            f"Column {name!r} has more than {MOST_VALUES:,} different values, like an "
+            "identifier; leave it out of the costs, or group its values.",
+            column=name,
+        )
 
 
 def _number_or_none(value: object) -> float | None:
@@ -195,6 +194,16 @@ class IntervalCounts(NamedTuple):
     n_values: NDArray[np.int64]
     keys: NDArray[np.uint64] | None = None
 
+    def merge(self, other: IntervalCounts) -> IntervalCounts:
+        """Count two blocks as one."""
+        if self.keys is None or other.keys is None:
+            return IntervalCounts(self.weights + other.weights, self.n_values + other.n_values)
+        return IntervalCounts(
+            np.concatenate([self.weights, other.weights]),
+            np.concatenate([self.n_values, other.n_values]),
+            np.concatenate([self.keys, other.keys]),
+        )
+
 
 def count_between(column: pa.Array, interval: Interval, weight: Array | None) -> IntervalCounts:
     """Count the values of a block in an interval, or list them if they are few."""
@@ -209,17 +218,6 @@ def count_between(column: pa.Array, interval: Interval, weight: Array | None) ->
     bins = ((keys - np.uint64(interval.low)) // np.uint64(_width(interval))).astype(np.int64)
     by_bin: Array = np.bincount(bins, weights, minlength=_BINS).astype(np.float64, copy=False)
     return IntervalCounts(by_bin, np.bincount(bins, minlength=_BINS))
-
-
-def add_counted(first: IntervalCounts, second: IntervalCounts) -> IntervalCounts:
-    """Count two blocks as one."""
-    if first.keys is None or second.keys is None:
-        return IntervalCounts(first.weights + second.weights, first.n_values + second.n_values)
-    return IntervalCounts(
-        np.concatenate([first.weights, second.weights]),
-        np.concatenate([first.n_values, second.n_values]),
-        np.concatenate([first.keys, second.keys]),
-    )
 
 
 def narrow_median(interval: Interval, counted: IntervalCounts, half: float) -> Interval:

@@ -328,12 +328,13 @@ def refuse_invalid(
     name: str,
     *,
     missing_seen: bool,
-    first_row: int = 0,
+    rows: int | NDArray[np.intp] = 0,
     raw: Column | None = None,
 ) -> None:
     """Raise an error that names row and column of the first value that cannot be judged.
 
-    `raw` is the column that these values were read from, if any.
+    `rows` is the number of the first row, or has the number of each. `raw` is the column that
+    these values were read from, if any.
     """
     bad = invalid(values, missing_seen=missing_seen)
     if bad is None:
@@ -342,7 +343,7 @@ def refuse_invalid(
     raise unjudged(
         (values if raw is None else raw)[at],
         name,
-        first_row + at,
+        rows + at if isinstance(rows, int) else int(rows[at]),
         missing=is_missing(values[at]),
         held="text" if values.dtype.kind == "O" else "numbers",
     )

@@ -3,6 +3,10 @@
 Whatever is learned is a sum over chunks of parts. The sums of a chunk are a pure function of the
 chunk and of shared parameters, so an engine may compute them where the data are. Chunks depend only
 on the data set, and their results are merged in order, so every engine gives the same result.
+
+To draw a sample, every row has a random key, made from a seed and the row's number. Of each class,
+the rows with the smallest keys are drawn: the same in any order of reading and for any division
+into files and blocks.
 """
 
 from __future__ import annotations
@@ -11,14 +15,21 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
 from emsco.exceptions import ClassesError, ColumnsError, ValuesError
-from emsco.rows.arrow_columns import as_numbers, is_text, is_text_type, read_labels, value_type
+from emsco.rows.arrow_columns import (
+    TEXT_LABELS,
+    Labels,
+    as_numbers,
+    is_text_type,
+    read_labels,
+    value_type,
+)
 from emsco.rows.column_reader import CATEGORY, NUMERIC_CATEGORY, TEXT, ColumnReader
 from emsco.rows.column_summary import (
     WIDEST,
@@ -27,36 +38,20 @@ from emsco.rows.column_summary import (
     IntervalCounts,
     NumberSummary,
     Summary,
-    add_counted,
     count_between,
     kind_of_type,
     narrow_median,
-    refuse_identifiers,
+    refuse_identifier,
     value_of,
 )
 from emsco.rows.dataset_parts import DatasetPart, check_names, parts_of
 from emsco.rows.encoding import Array
-from emsco.rows.sampling import ClassSample, merge_drawn, row_keys, share_out, take_rows
+from emsco.rows.row_hashes import COUNTER_STEP, finalise
 
 MOST_CHUNKS = 64  # all their results are held at the same time
-_TEXT_LABELS: NDArray[Any] = np.array([], dtype=object)
 
 Chunk: TypeAlias = tuple[DatasetPart, ...]
-
-
-class Mapper(Protocol):
-    """The part of an engine that is used here."""
-
-    def map(self, function: Callable[..., Any], chunks: Sequence[Any], *, shared: Any) -> list[Any]:
-        """Return `function(chunk, shared)` for every chunk, in order."""
-
-
-class InProcessMapper:
-    """Computes chunks one after the other, in this process."""
-
-    def map(self, function: Callable[..., Any], chunks: Sequence[Any], *, shared: Any) -> list[Any]:
-        """Return `function(chunk, shared)` for every chunk, in order."""
-        return [function(chunk, shared) for chunk in chunks]
+Result = TypeVar("Result")
 
 
 class ColumnRoles(NamedTuple):
@@ -103,29 +98,15 @@ class DatasetSample(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Blocks:
-    """A data set to fit on, in chunks of parts.
-
-    Parameters
-    ----------
-    chunks : tuple of tuple of DatasetPart
-        The parts, in order.
-    schema : pyarrow.Schema
-        The columns.
-    roles : ColumnRoles
-        Which columns hold labels and weights.
-    engine : object with map(function, chunks, shared=...)
-        What computes sums of chunks.
-    """
+    """A data set to fit on, in chunks of parts, of which an engine computes sums."""
 
     chunks: tuple[Chunk, ...]
     schema: pa.Schema
     roles: ColumnRoles
-    engine: Mapper
+    engine: Any = None  # None: this process, chunk by chunk
 
     @classmethod
-    def of(
-        cls, dataset: Any, label: Any, weight: Any = None, engine: Mapper | None = None
-    ) -> Blocks:
+    def of(cls, dataset: Any, label: Any, weight: Any = None, engine: Any = None) -> Blocks:
         """Divide a data set; labels and weights are given by the names of their columns."""
         for what, name in (("y", label), ("sample_weight", weight)):
             if not isinstance(name, str) and not (what == "sample_weight" and name is None):
@@ -134,13 +115,20 @@ class Blocks:
                     f"{type(name).__name__}."
                 )
         roles = ColumnRoles(label, weight)
-        check_names(dataset.schema, roles.names)
+        check_names(dataset.schema.names, roles.names)
         parts = parts_of(dataset)
         if not parts:
             raise ColumnsError("The data set has no rows.")
         size = -(-len(parts) // MOST_CHUNKS)
         chunks = tuple(tuple(parts[i : i + size]) for i in range(0, len(parts), size))
-        return cls(chunks, dataset.schema, roles, engine or InProcessMapper())
+        return cls(chunks, dataset.schema, roles, engine)
+
+    def map(self, function: Callable[[Chunk, Any], Result], shared: Any) -> list[Result]:
+        """Return `function(chunk, shared)` for every chunk, in order."""
+        if self.engine is None:
+            return [function(chunk, shared) for chunk in self.chunks]
+        results: list[Result] = self.engine.map(function, self.chunks, shared=shared)
+        return results
 
     @property
     def n_rows(self) -> int:
@@ -157,7 +145,7 @@ class Blocks:
     def counts(self) -> dict[Any, int]:
         """The number of rows of each class, in the order of labels."""
         found: Counter[Any] = Counter()
-        for counted in self.engine.map(_count_labels, self.chunks, shared=self.roles):
+        for counted in self.map(_count_labels, self.roles):
             found.update(counted)
         classes = np.unique(np.array(list(found), dtype=self._label_dtype)).tolist()
         if len(classes) < 2:
@@ -187,13 +175,13 @@ class Blocks:
             raise ClassesError(
                 f"max_rows={n_rows} leaves no row of the class {lost[0]!r}; allow more."
             )
-        parts = self.engine.map(_draw, self.chunks, shared=(self.roles, quotas, seed))
+        parts = self.map(_draw, (self.roles, quotas, seed))
         drawn = [
             merge_drawn([part[label] for part in parts], quotas[label]).rows for label in quotas
         ]
         rows = np.sort(np.concatenate(drawn))
         columns = list(dict.fromkeys([*names, *self.roles.names]))
-        taken = self.engine.map(_take, self.chunks, shared=(columns, rows))
+        taken = self.map(_take, (columns, rows))
         batches = [batch for some in taken for batch in some]
         table = pa.Table.from_batches(batches).combine_chunks()
         (batch,) = table.to_batches() or [None]
@@ -202,21 +190,26 @@ class Blocks:
 
     @property
     def _texts(self) -> NDArray[Any] | None:
-        return _TEXT_LABELS if self._label_dtype is object else None
+        return TEXT_LABELS if self._label_dtype is object else None
 
     def readers(self, names: Sequence[str]) -> dict[str, ColumnReader]:
         """Learn how columns are read and encoded."""
         kinds = {name: kind_of_type(self.schema.field(name).type, name) for name in names}
-        chunks = self.engine.map(_summarise, self.chunks, shared=(self.roles, kinds))
-        summaries: dict[str, Summary] = {}
-        for summed in chunks:
-            _merge_into(summaries, summed)
+        summaries: dict[str, Summary] = self._merged(_summarise, (self.roles, kinds))
         medians = self._medians(summaries)
         readers = {}
         for name, kind in kinds.items():
             encoding = summaries[name].encoding(medians.get(name))
             readers[name] = ColumnReader(kind, encoding.missing_seen, encoding)
         return readers
+
+    def _merged(self, function: Callable[[Chunk, Any], dict[str, Any]], shared: Any) -> Any:
+        """Return what a function finds of each column, merged over all chunks."""
+        found: dict[str, Any] = {}
+        for part in self.map(function, shared):
+            for name, more in part.items():
+                _add(found, name, more)
+        return found
 
     def _medians(self, summaries: Mapping[str, Summary]) -> dict[str, float]:
         """Find the exact lower medians of numbers that may be missing, by further passes."""
@@ -229,9 +222,7 @@ class Blocks:
         medians = {name: 0.0 for name, half in halves.items() if not half}
         intervals = {name: WIDEST for name in halves if name not in medians}
         while intervals:
-            counted: dict[str, IntervalCounts] = {}
-            for part in self.engine.map(_count, self.chunks, shared=(self.roles, intervals)):
-                _add_into(counted, part)
+            counted: dict[str, IntervalCounts] = self._merged(_count, (self.roles, intervals))
             for name, found in counted.items():
                 intervals[name] = narrow_median(intervals[name], found, halves[name])
                 value = value_of(intervals[name])
@@ -241,6 +232,81 @@ class Blocks:
         return medians
 
 
+def row_keys(first_row: int, n_rows: int, seed: int) -> NDArray[np.uint64]:
+    """Return the random key of each row, made from the seed and the row's number."""
+    numbers = np.arange(first_row + 1, first_row + n_rows + 1, dtype=np.uint64)
+    with np.errstate(over="ignore"):
+        start = np.uint64(seed) * np.uint64(0xD1342543DE82EF95)
+    return finalise((numbers + start) * COUNTER_STEP)
+
+
+class ClassSample(NamedTuple):
+    """Rows of one class that have the smallest keys so far."""
+
+    keys: NDArray[np.uint64]
+    rows: NDArray[np.int64]
+
+
+def merge_drawn(parts: Sequence[ClassSample], n: int) -> ClassSample:
+    """Merge rows drawn from several parts; keep the n smallest keys, the earlier of equal ones."""
+    keys = np.concatenate([part.keys for part in parts])
+    rows = np.concatenate([part.rows for part in parts])
+    order = np.lexsort((rows, keys))[:n] if len(keys) > n else slice(None)
+    return ClassSample(keys[order], rows[order])
+
+
+def share_out(counts: Mapping[Any, int], n_rows: int) -> dict[Any, int]:
+    """Divide rows among classes in proportion to their counts, by largest remainders."""
+    total = sum(counts.values())
+    if n_rows >= total:
+        return dict(counts)
+    whole = {label: count * n_rows // total for label, count in counts.items()}
+    rest = sorted(counts, key=lambda label: -(counts[label] * n_rows % total))  # stable: ties stay
+    for label in rest[: n_rows - sum(whole.values())]:
+        whole[label] += 1
+    return whole
+
+
+def sample_rows(
+    dataset: Any, y: str, max_rows: int, *, random_state: int = 0
+) -> tuple[Any, NDArray[Any]]:
+    """Draw rows from a data set, with classes in proportion, as a pandas frame and labels.
+
+    Every row has a random key, made of the seed and its number, and the smallest keys of each class
+    are drawn. So the sample depends on the order of the rows, but not on files and row groups.
+
+    Parameters
+    ----------
+    dataset : pyarrow.dataset.Dataset
+        The data set.
+    y : str
+        The column of labels.
+    max_rows : int
+        The maximum number of rows.
+    random_state : int, default=0
+        The seed.
+
+    Returns
+    -------
+    X : pandas.DataFrame
+        The rows, in the order of the data set, without the labels.
+    y : array
+        Their labels.
+
+    Examples
+    --------
+    >>> import pyarrow as pa, pyarrow.dataset
+    >>> from emsco.arrow import sample_rows
+    >>> table = pa.table({"age": range(1000), "sick": [i % 4 == 0 for i in range(1000)]})
+    >>> X, y = sample_rows(pa.dataset.dataset(table), "sick", 100)
+    >>> X.shape, int(y.sum())
+    ((100, 1), 25)
+    """
+    blocks = Blocks.of(dataset, y)
+    sample = blocks.sample(max_rows, random_state, blocks.names, every_class=True)
+    return sample.table.to_pandas(), sample.labels
+
+
 def batches_of(chunk: Chunk, columns: Sequence[str]) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Yield the batches of a chunk, each with the number of its first row."""
     for part in chunk:
@@ -248,35 +314,6 @@ def batches_of(chunk: Chunk, columns: Sequence[str]) -> Iterator[tuple[int, pa.R
         for batch in part.batches(list(dict.fromkeys(columns))):
             yield first_row, batch
             first_row += batch.num_rows
-
-
-class Labels(NamedTuple):
-    """The labels of a block: the distinct ones, and each row's index in them."""
-
-    words: list[Any]
-    places: NDArray[np.intp]
-
-    @classmethod
-    def read(cls, column: pa.Array, name: str, first_row: int) -> Labels:
-        """Read labels; every row must have one."""
-        encoded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-        classes = _TEXT_LABELS if is_text(column) else None
-        try:
-            words = read_labels(encoded.dictionary, name, classes)
-            has_gaps = bool(encoded.indices.null_count)
-        except ValuesError:
-            has_gaps = True
-        if has_gaps:  # read row by row, so that the error names the row
-            words, places = np.unique(
-                read_labels(column, name, classes, first_row), return_inverse=True
-            )
-            return cls(words.tolist(), places)
-        return cls(words.tolist(), encoded.indices.cast(pa.int64()).to_numpy())
-
-    def codes(self, classes: NDArray[Any]) -> NDArray[np.intp]:
-        """Return the position of each row's label among all classes."""
-        place = {label: code for code, label in enumerate(classes.tolist())}
-        return np.array([place.get(word, -1) for word in self.words], dtype=np.intp)[self.places]
 
 
 def _count_labels(chunk: Chunk, roles: ColumnRoles) -> Counter[Any]:
@@ -310,7 +347,7 @@ def _draw(chunk: Chunk, shared: tuple[ColumnRoles, dict[Any, int], int]) -> dict
 
 def _take(chunk: Chunk, shared: tuple[list[str], NDArray[np.int64]]) -> list[pa.RecordBatch]:
     columns, rows = shared
-    return [batch for part in chunk for batch in take_rows(part, columns, rows)]
+    return [batch for part in chunk for batch in part.take(columns, rows)]
 
 
 def _summarise(chunk: Chunk, shared: tuple[ColumnRoles, dict[str, str]]) -> dict[str, Summary]:
@@ -318,20 +355,11 @@ def _summarise(chunk: Chunk, shared: tuple[ColumnRoles, dict[str, str]]) -> dict
     summaries: dict[str, Summary] = {}
     for first_row, batch in batches_of(chunk, [*kinds, *roles.names]):
         weight = roles.read_weight(batch, first_row)
-        summed: dict[str, Summary] = {}
         for name, kind in kinds.items():
             is_category = kind in (TEXT, CATEGORY, NUMERIC_CATEGORY)
             summary = CategorySummary if is_category else NumberSummary
-            summed[name] = summary.of(batch.column(name), name, weight, first_row)
-        _merge_into(summaries, summed)
+            _add(summaries, name, summary.of(batch.column(name), name, weight, first_row))
     return summaries
-
-
-def _merge_into(summaries: dict[str, Summary], others: Mapping[str, Summary]) -> None:
-    for name, other in others.items():
-        known: Any = summaries.get(name)
-        summaries[name] = other if known is None else known.merge(other)
-    refuse_identifiers(summaries)
 
 
 def _count(
@@ -341,13 +369,12 @@ def _count(
     counted: dict[str, IntervalCounts] = {}
     for first_row, batch in batches_of(chunk, [*intervals, *roles.names]):
         weight = roles.read_weight(batch, first_row)
-        _add_into(
-            counted,
-            {n: count_between(batch.column(n), own, weight) for n, own in intervals.items()},
-        )
+        for name, interval in intervals.items():
+            _add(counted, name, count_between(batch.column(name), interval, weight))
     return counted
 
 
-def _add_into(counted: dict[str, IntervalCounts], others: Mapping[str, IntervalCounts]) -> None:
-    for name, other in others.items():
-        counted[name] = add_counted(counted[name], other) if name in counted else other
+def _add(found: dict[str, Any], name: str, more: Summary | IntervalCounts) -> None:
+    """Merge what was found of a column in other rows."""
+    found[name] = found[name].merge(more) if name in found else more
+    refuse_identifier(found[name], name)

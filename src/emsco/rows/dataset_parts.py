@@ -6,10 +6,11 @@ are asked for. Rows are numbered through the whole data set, in the order of its
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +21,24 @@ from emsco.exceptions import ArtifactError, ColumnsError, nearest, quoted
 
 BLOCK_ROWS = 2**15  # rows decided at a time: few enough to stay in the cache
 BATCH_ROWS = 2**16  # rows fitted on at a time
+
+
+class BatchReader(Protocol):
+    """Some rows of which columns are read when they are needed.
+
+    `read` is called at most once per stage, with the columns that the stage buys and the rows that
+    are still undecided. A reader may also have `respell(column, name)`, which rewrites numbers in
+    the notation of Python where its file has another one.
+    """
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows there are."""
+
+    def read(
+        self, columns: Sequence[str], rows: NDArray[np.intp] | None
+    ) -> pa.RecordBatch | pa.Table:
+        """Read columns of some rows, named by their positions in ascending order; None: of all."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,9 +77,9 @@ class DatasetPart:
             for batch in self.batches(columns, rows=rows):
                 yield BatchPart(batch)
             return
-        group = RowGroup(self)
+        held: dict[str, pa.Array] = {}
         for start in range(0, self.n_rows, rows):
-            yield Block(group, start, min(rows, self.n_rows - start))
+            yield Block(self, held, start, min(rows, self.n_rows - start))
 
     def batches(
         self, columns: Sequence[str], *, rows: int = BATCH_ROWS
@@ -87,34 +106,37 @@ class DatasetPart:
         with _reading(self.path):
             return self.fragment.to_table(schema=self.schema, columns=list(columns))
 
-
-class RowGroup:
-    """A row group, with the columns that were read so far."""
-
-    def __init__(self, part: DatasetPart) -> None:
-        self._part = part
-        self._held: dict[str, pa.Array] = {}
-
-    def columns(self, names: Sequence[str]) -> list[pa.Array]:
-        """Return columns, and read those that are not held yet."""
-        lacking = [name for name in names if name not in self._held]
-        if lacking:
-            table = self._part.table(lacking)
-            self._held |= {name: whole(table.column(name)) for name in lacking}
-        return [self._held[name] for name in names]
+    def take(self, columns: Sequence[str], rows: NDArray[np.int64]) -> list[pa.RecordBatch]:
+        """Read some rows, named by their numbers in the data set, in ascending order."""
+        first, end = np.searchsorted(rows, [self.first_row, self.first_row + self.n_rows])
+        own = rows[first:end] - self.first_row
+        if not own.size:
+            return []
+        taken, start = [], 0
+        for batch in self.batches(columns):
+            begin, stop = np.searchsorted(own, [start, start + batch.num_rows])
+            if stop > begin:
+                taken.append(batch.take(pa.array(own[begin:stop] - start)))
+            start += batch.num_rows
+        return taken
 
 
 @dataclass(frozen=True)
 class Block:
-    """Some rows of a row group."""
+    """Some rows of a row group, whose columns are held once read, for all of its blocks."""
 
-    group: RowGroup
+    part: DatasetPart
+    held: dict[str, pa.Array]
     start: int
     num_rows: int
 
     def read(self, columns: Sequence[str], rows: NDArray[np.intp] | None) -> pa.RecordBatch:
         """Read columns of some rows; None: of all."""
-        found = [column.slice(self.start, self.num_rows) for column in self.group.columns(columns)]
+        lacking = [name for name in columns if name not in self.held]
+        if lacking:
+            table = self.part.table(lacking)
+            self.held.update((name, whole(table.column(name))) for name in lacking)
+        found = [self.held[name].slice(self.start, self.num_rows) for name in columns]
         if rows is not None:
             places = pa.array(rows)
             found = [column.take(places) for column in found]
@@ -134,7 +156,7 @@ class BatchPart:
 
     def read(self, columns: Sequence[str], rows: NDArray[np.intp] | None) -> pa.RecordBatch:
         """Return columns of some rows; None: of all."""
-        check_names(self.batch.schema, columns, "The batch")
+        check_names(self.batch.schema.names, columns, "The batch")
         chosen = self.batch.select(list(columns))
         return chosen if rows is None else chosen.take(pa.array(rows))
 
@@ -181,16 +203,17 @@ def parts_of(dataset: Any) -> list[DatasetPart]:
     return parts
 
 
-def check_names(schema: pa.Schema, wanted: Sequence[str], what: str = "The data set") -> None:
+def check_names(
+    names: Sequence[str], wanted: Sequence[str], what: object = "The data set", hint: str = ""
+) -> None:
     """Refuse a table that lacks a column or has it twice, and name the nearest one it has."""
+    counts = Counter(names)
     for name in wanted:
-        n_held = len(schema.get_all_field_indices(name))
-        if not n_held:
+        if not counts[name]:
             raise ColumnsError(
-                f"{what} has no column {name!r}{nearest(name, schema.names)} It has "
-                f"{quoted(schema.names)}."
+                f"{what} has no column {name!r}{nearest(name, names)} It has {quoted(names)}.{hint}"
             )
-        if n_held > 1:
+        if counts[name] > 1:
             raise ColumnsError(f"{what} has more than one column {name!r}; rename them.")
 
 

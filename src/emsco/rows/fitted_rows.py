@@ -9,6 +9,11 @@ recognise a row that was written with fewer digits, or measured again.
 Equal values alone prove nothing, because some tables contain repeated rows. How many equal rows
 (twins) chance explains is estimated from the rows themselves: among rows drawn in the same way, a
 twin in the other table is as frequent as a twin in their own.
+
+Rows of a table with few or coarse columns are often equal by chance. Such rows have neighbours:
+other rows that differ from them in one column only. A row without a neighbour is isolated. Two
+isolated rows that are equal are copies of one row: a join, an augmentation or a mistake made them.
+Whether a row that has neighbours is a copy cannot be told.
 """
 
 from __future__ import annotations
@@ -23,7 +28,6 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import betainc  # type: ignore[import-untyped]  # scipy has no types
 
 from emsco.rows.columns import Columns
-from emsco.rows.copies import find_isolated
 from emsco.rows.row_hashes import (
     HashableColumn,
     Hashes,
@@ -44,21 +48,11 @@ _ENOUGH = 20  # distinct rows: two tables with the same ones are the same table
 
 @dataclass(frozen=True)
 class ColumnSetHashes:
-    """Hashes of rows over one set of columns.
+    """Hashes of rows over one set of columns."""
 
-    Parameters
-    ----------
-    columns : str
-        A digest of the names of these columns.
-    hashes : tuple of arrays
-        One array per resolution, the finest first, with one hash per row.
-    isolated : array of bool or None, default=None
-        Whether each row of the finest resolution is isolated (`rows/copies.py`); None if unknown.
-    """
-
-    columns: str
-    hashes: tuple[Hashes, ...]
-    isolated: NDArray[np.bool_] | None = None
+    columns: str  # a digest of their names
+    hashes: tuple[Hashes, ...]  # one array per resolution, the finest first
+    isolated: NDArray[np.bool_] | None = None  # in the finest one; None if unknown
 
     def take(self, rows: NDArray[np.intp]) -> ColumnSetHashes:
         """Return some of the rows."""
@@ -73,18 +67,10 @@ class ColumnSetHashes:
 
 @dataclass(frozen=True)
 class HashedRows:
-    """Hashes of rows that were fitted on, asked about or shown.
+    """Hashes of rows that were fitted on, asked about or shown."""
 
-    Parameters
-    ----------
-    views : tuple of ColumnSetHashes
-        The hashes over several sets of columns, the largest set first.
-    keys : array of hashes or None
-        A hash of each row's key; None if rows have no keys.
-    """
-
-    views: tuple[ColumnSetHashes, ...] = ()
-    keys: Hashes | None = None
+    views: tuple[ColumnSetHashes, ...] = ()  # over sets of columns, the largest set first
+    keys: Hashes | None = None  # of each row's key; None if rows have no keys
 
     def take(self, rows: NDArray[np.intp]) -> HashedRows:
         """Return some of the rows."""
@@ -101,18 +87,10 @@ class HashedRows:
 
 
 class Copies(NamedTuple):
-    """Which rows are copies.
+    """Which rows are copies."""
 
-    Parameters
-    ----------
-    rows : array of bool
-        The rows that are copies.
-    isolated : int
-        The number of different rows that would have been noticed.
-    """
-
-    rows: NDArray[np.bool_]
-    isolated: int
+    rows: NDArray[np.bool_]  # those that are copies
+    isolated: int  # different rows that would have been noticed
 
     @property
     def are_many(self) -> bool:
@@ -149,25 +127,12 @@ def find_repeats(rows: HashedRows) -> Copies:
 
 
 class Likeness(NamedTuple):
-    """How rows compare with others.
+    """How rows compare with others."""
 
-    Parameters
-    ----------
-    twins : int or None
-        The number of rows with a twin among the others, to the digits of float32; None if no
-        columns can be compared.
-    beyond : int
-        The number of rows with a twin, if chance does not explain it; else 0.
-    rounded : bool
-        Whether those are twins only after rounding.
-    tells : bool
-        Whether it would have been noticed if half of the rows were among the others.
-    """
-
-    twins: int | None
-    beyond: int
-    rounded: bool
-    tells: bool
+    twins: int | None  # rows with a twin among the others, by float32; None: nothing to compare
+    beyond: int  # rows with a twin, if chance does not explain it; else 0
+    rounded: bool  # whether those are twins only after rounding
+    tells: bool  # whether it would be noticed if half of the rows were among the others
 
 
 def compare(rows: HashedRows, others: HashedRows) -> Likeness:
@@ -244,32 +209,41 @@ def count_repeated(hashes: Hashes) -> int:
     return int(counts[counts > 1].sum())
 
 
+def find_isolated(rows: Hashes, parts: Iterable[Hashes]) -> NDArray[np.bool_]:
+    """Return which rows are isolated: those without a neighbour.
+
+    `parts` are the hashes of each column, or of each group of columns if there are many; the hash
+    of a row is their sum.
+    """
+    isolated = np.ones(len(rows), dtype=bool)
+    for part in parts:
+        _drop_neighbours(isolated, rows - part, rows)
+    return isolated
+
+
+def _drop_neighbours(isolated: NDArray[np.bool_], rest: Hashes, total: Hashes) -> None:
+    """Drop rows that are equal to another one in the rest of the columns, but not as a whole."""
+    ordered = np.sort(rest)
+    if not (ordered[1:] == ordered[:-1]).any():
+        return
+    order = np.argsort(rest, kind="stable")
+    starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
+    whole = total[order]
+    mixed = np.minimum.reduceat(whole, starts) != np.maximum.reduceat(whole, starts)
+    sizes = np.diff(np.r_[starts, len(rest)])
+    isolated[order[np.repeat(mixed, sizes)]] = False
+
+
 @dataclass(frozen=True)
 class FittedRows:
-    """What a model remembers of the rows it was fitted on.
+    """What a model remembers of the rows it was fitted on."""
 
-    Parameters
-    ----------
-    digest : str, default=""
-        Identifies the rows, in any order and with any types; "" if they are unknown.
-    names : tuple of str, default=()
-        The columns.
-    spreads : mapping of str to float, default={}
-        The spread of the numbers of each column, by which they are rounded.
-    sets : tuple of tuple of str, default=()
-        The sets of columns over which rows are hashed; the set of all columns comes first.
-    rows : HashedRows or None, default=None
-        The hashes of the rows; None if they were left out of a file.
-    groups : array of hashes or None, default=None
-        The hashes of the groups of the rows, each once; None if `fit` was given none.
-    """
-
-    digest: str = ""
-    names: tuple[str, ...] = ()
-    spreads: Mapping[str, float] = field(default_factory=dict)
-    sets: tuple[tuple[str, ...], ...] = ()
-    rows: HashedRows | None = None
-    groups: Hashes | None = None
+    digest: str = ""  # of the rows in any order and with any types; "" if they are unknown
+    names: tuple[str, ...] = ()  # of the columns
+    spreads: Mapping[str, float] = field(default_factory=dict)  # by column: to round numbers
+    sets: tuple[tuple[str, ...], ...] = ()  # of columns to hash; all come first
+    rows: HashedRows | None = None  # None if they were left out of a file
+    groups: Hashes | None = None  # each once; None if `fit` was given none
 
     @classmethod
     def of(cls, rows: Rows, used: Iterable[str], groups: ArrayLike | None = None) -> FittedRows:

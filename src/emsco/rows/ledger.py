@@ -26,43 +26,26 @@ from emsco.rows.row_hashes import Hashes
 from emsco.rows.row_sketch import Sketch, SmallestHashes
 
 _FORMAT = 2
+# The fields of an entry that are written as they are, with their types.
+_SCALARS: dict[str, type] = {
+    "fitted": str, "question": str, "share": float, "candidates": int, "figures": int,
+    "number": str, "withdraws": str,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Entry:
-    """Rows that were used for a question, or on which candidates were shown.
+    """Rows that were used for a question, or on which candidates were shown."""
 
-    Parameters
-    ----------
-    question : str
-        A digest of the question: targets, rows, labels and everything that decides.
-    share : float
-        The part of the allowed error that the question uses; 0 if rows were only looked at.
-    candidates : int
-        How many cascades were shown if rows were only looked at; else 0.
-    rows : HashedRows
-        The rows.
-    number : str
-        Identifies this entry.
-    withdraws : str, default=""
-        The number of an entry that got no answer, because its rows could not be decided.
-    fitted : str, default=""
-        The digest of the rows that the model was fitted on; `rows` are hashed for it.
-    sketch : Sketch, default=Sketch()
-        The same rows as other models recognise them.
-    figures : int, default=1
-        How many figures of each cascade were shown if rows were only looked at.
-    """
-
-    question: str
-    share: float
-    candidates: int
+    question: str  # a digest of targets, rows, labels and everything that decides
+    share: float  # of the allowed error that the question uses; 0 if rows were only looked at
+    candidates: int  # cascades shown if rows were only looked at; else 0
     rows: HashedRows
     number: str = field(default_factory=lambda: secrets.token_hex(8))
-    withdraws: str = ""
-    fitted: str = ""
-    sketch: Sketch = field(default_factory=Sketch)
-    figures: int = 1
+    withdraws: str = ""  # the number of an entry that got no answer
+    fitted: str = ""  # digest of the rows that `rows` are hashed for: those fitted on
+    sketch: Sketch = field(default_factory=Sketch)  # as other models recognise rows
+    figures: int = 1  # shown of each cascade if rows were only looked at
 
     def withdrawal(self) -> Entry:
         """Return an entry that withdraws this one, because it got no answer."""
@@ -71,15 +54,9 @@ class Entry:
 
 @dataclass
 class Ledger:
-    """All questions and looks at rows of this process, and the files of one model.
+    """All questions and looks at rows of this process, and the files of one model."""
 
-    Parameters
-    ----------
-    fitted : str
-        The digest of the rows that the model was fitted on.
-    """
-
-    fitted: str
+    fitted: str  # a digest of the rows that the model was fitted on
     _paths: list[str] = field(default_factory=list)
 
     def keep_in(self, path: str | os.PathLike[str]) -> None:
@@ -99,16 +76,13 @@ class Ledger:
 
     def refresh(self) -> None:
         """Read what other processes have written to existing files."""
-        with _LOCK, _locked([path for path in self._paths if os.path.exists(path)]) as files:
-            for file in files:
-                add_entries(_read(file))
+        with _LOCK, _locked([path for path in self._paths if os.path.exists(path)]):
+            pass  # they are read when they are locked
 
     @contextmanager
     def open(self) -> Iterator[Page]:
         """Read all entries, and lock the ledger until the page is closed."""
         with _LOCK, _locked(self._paths) as files:
-            for file in files:
-                add_entries(_read(file))
             yield Page(self, files)
 
 
@@ -183,7 +157,7 @@ def forget_all() -> None:
 
 @contextmanager
 def _locked(paths: Sequence[str]) -> Iterator[list[Any]]:
-    """Open and lock files to read and append; the lock ends with the process."""
+    """Open, lock and read files, to append to them; the lock ends with the process."""
     files: list[Any] = []
     try:
         for path in sorted(paths):  # always in this order, to avoid deadlocks
@@ -196,6 +170,8 @@ def _locked(paths: Sequence[str]) -> Iterator[list[Any]]:
                     f"The ledger {path} cannot be opened: {error.strerror}. It records what "
                     "these rows were used for before."
                 ) from error
+        for file in files:
+            add_entries(_read(file))
         yield files
     finally:
         for file in files:
@@ -256,13 +232,7 @@ def _line(entry: Entry) -> bytes:
     rows = entry.rows.in_no_order()
     fields = {
         "format": _FORMAT,
-        "fitted": entry.fitted,
-        "question": entry.question,
-        "share": entry.share,
-        "candidates": entry.candidates,
-        "figures": entry.figures,
-        "number": entry.number,
-        "withdraws": entry.withdraws,
+        **{name: getattr(entry, name) for name in _SCALARS},
         "keys": None if rows.keys is None else _text(rows.keys),
         "views": [{"columns": v.columns, "hashes": [*map(_text, v.hashes)]} for v in rows.views],
         "sketch": {
@@ -287,17 +257,8 @@ def _entry(fields: Any) -> Entry:
     }
     if not all(0 < len(part.hashes) <= part.total and part.clump > 0 for part in parts.values()):
         raise ValueError("its sketch")
-    return Entry(
-        str(fields["question"]),
-        float(fields["share"]),
-        int(fields["candidates"]),
-        HashedRows(views, keys),
-        str(fields["number"]),
-        str(fields["withdraws"]),
-        str(fields["fitted"]),
-        Sketch(parts),
-        int(fields["figures"]),
-    )
+    scalars: dict[str, Any] = {name: kind(fields[name]) for name, kind in _SCALARS.items()}
+    return Entry(rows=HashedRows(views, keys), sketch=Sketch(parts), **scalars)
 
 
 def _text(hashes: Hashes) -> str:

@@ -34,23 +34,12 @@ _COLUMNS_A_LOG = 10  # whose product does not vanish in float32
 
 
 class Cliff(NamedTuple):
-    """Where the labels of close rows change.
+    """Where the labels of close rows change."""
 
-    Parameters
-    ----------
-    rows : int
-        The number of rows compared.
-    grouped : int
-        The number of rows that belong to a small group.
-    inside, outside : int
-        The number of these rows whose label differs from that of the last neighbour inside the
-        group but not from that of the first outside it, and the other way round.
-    """
-
-    rows: int
-    grouped: int
-    inside: int
-    outside: int
+    rows: int  # compared
+    grouped: int  # that belong to a small group
+    inside: int  # whose label changes within the group, but not at its edge
+    outside: int  # whose label changes at the edge of the group, but not within
 
     @property
     def is_clear(self) -> bool:
@@ -63,17 +52,7 @@ class Cliff(NamedTuple):
 def find_cliff(
     columns: Mapping[str, HashableColumn], labels: NDArray[np.intp], rows: NDArray[np.intp]
 ) -> Cliff | None:
-    """Compare the labels of close rows; None if there are too few rows.
-
-    Parameters
-    ----------
-    columns : mapping of str to HashableColumn
-        The columns by name.
-    labels : array of int
-        The label of each row.
-    rows : array of int
-        The rows to compare, which are all different.
-    """
+    """Compare the labels of close rows, which are all different; None if there are too few."""
     if len(rows) < _FEWEST_ROWS:
         return None
     rng = np.random.default_rng(len(rows))

@@ -174,14 +174,20 @@ def digest_of_names(names: Sequence[str]) -> str:
     return sha256("\n".join(sorted(names)).encode()).hexdigest()[:16]
 
 
+def _digest(data: bytes) -> int:
+    return int.from_bytes(blake2b(data, digest_size=8).digest(), "little")
+
+
 def _hash_bytes(data: bytes) -> np.uint64:
-    # Never 0, which means that there is no word.
-    return np.uint64(int.from_bytes(blake2b(data, digest_size=8).digest(), "little") | 1)
+    return np.uint64(_digest(data) | 1)  # never 0, which means that there is no word
+
+
+COUNTER_STEP = np.uint64(0x9E3779B97F4A7C15)  # of splitmix64 (Steele, Lea and Flood 2014)
 
 
 def _mix(bits: Hashes) -> Hashes:
     """Mix all bits of every number, as splitmix64 does."""
-    return finalise(bits + np.uint64(0x9E3779B97F4A7C15))
+    return finalise(bits + COUNTER_STEP)
 
 
 def finalise(bits: Hashes) -> Hashes:
@@ -195,23 +201,15 @@ def _hash(values: NDArray[Any]) -> Hashes:
     """Hash values so that equal ones have equal hashes, also whole numbers of different types."""
     if values.dtype.kind in "mM":  # whatever the unit
         values = values.astype(f"{values.dtype.kind}8[ns]").view(np.int64)
-    if values.dtype.kind in "iub":
-        number = values.astype(np.float64)
-        # The part of a long number, such as that of a card, that a double cannot hold.
-        held = np.clip(number, -(2.0**63), 2.0**63 - 2**10).astype(np.int64)
-        lost = values.astype(np.uint64) - held.astype(np.uint64)
+    if values.dtype.kind in NUMERIC:
+        number, lost = values.astype(np.float64), np.zeros(len(values), dtype=np.uint64)
+        if values.dtype.kind != "f":
+            # The part of a long number, such as that of a card, that a double cannot hold.
+            held = np.clip(number, -(2.0**63), 2.0**63 - 2**10).astype(np.int64)
+            lost = values.astype(np.uint64) - held.astype(np.uint64)
         return _mix(_bits(number) + _mix(lost))
-    if values.dtype.kind == "f":
-        number = values.astype(np.float64)
-        return _mix(_bits(number) + _mix(np.zeros(len(number), dtype=np.uint64)))
-    known: dict[str, int] = {}
-    hashed = np.empty(len(values), dtype=np.uint64)
-    for i, value in enumerate(values.tolist()):
-        text = str(value)
-        if text not in known:
-            known[text] = int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "little")
-        hashed[i] = known[text]
-    return hashed
+    places, different = _distinct([str(value) for value in values.tolist()])
+    return np.array([_digest(text.encode()) for text in different], dtype=np.uint64)[places]
 
 
 def _bits(number: NDArray[np.float64]) -> Hashes:

@@ -33,33 +33,18 @@ _STRETCH = 4  # windows of equal order count as one, because they overlap
 
 
 class SmallestHashes(NamedTuple):
-    """Hashes of one kind: the smallest ones, so that two tables keep the same.
+    """Hashes of one kind: the smallest ones, so that two tables keep the same."""
 
-    Parameters
-    ----------
-    hashes : array of hashes
-        The smallest hashes, sorted; one that repeats is there several times.
-    total : int
-        How many hashes there were.
-    clump : int
-        How many of all hashes count as one, because they depend on each other.
-    """
-
-    hashes: Hashes
-    total: int
-    clump: int
+    hashes: Hashes  # the smallest, sorted; one that repeats is there several times
+    total: int  # how many there were
+    clump: int  # how many of all count as one, because they depend on each other
 
 
 @dataclass(frozen=True)
 class Sketch:
-    """Hashes that recognise rows after columns were added, dropped, renamed or standardised.
+    """Hashes that recognise rows after columns were added, dropped, renamed or standardised."""
 
-    Parameters
-    ----------
-    parts : mapping of str to SmallestHashes, default={}
-        The hashes over windows of columns, by the number of columns, and of the order of rows.
-    """
-
+    # Over windows of columns, by the number of columns; and of the order of rows.
     parts: Mapping[str, SmallestHashes] = field(default_factory=dict)
 
     @classmethod

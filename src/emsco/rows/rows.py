@@ -18,7 +18,6 @@ from emsco._utils.feature_names import generated_names
 from emsco.core.labels import read_given_labels
 from emsco.exceptions import ColumnsError
 from emsco.rows.columns import (
-    NUMERIC,
     Column,
     Columns,
     container_of,
@@ -33,27 +32,13 @@ from emsco.rows.row_hashes import Hashes, hash_keys
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows as named columns.
+    """Rows as named columns."""
 
-    Parameters
-    ----------
-    names : tuple of str
-        The columns, in their order.
-    container : str
-        The container of X: "array", "pandas" or "polars".
-    table : array or frame
-        X itself, without the answers of a final model, for splitters of the user.
-    columns : mapping of str to column
-        The columns by name.
-    answers : column, default=None
-        The answers of a final model, if they are a column of X.
-    """
-
-    names: tuple[str, ...]
-    container: str
-    table: Any
-    columns: Columns
-    answers: Column | None = None
+    names: tuple[str, ...]  # in their order
+    container: str  # of X: "array", "pandas" or "polars"
+    table: Any  # X without the answers of a final model, for splitters of the user
+    columns: Columns  # by name
+    answers: Column | None = None  # of a final model, if they are a column of X
 
     def __len__(self) -> int:
         return int(self.table.shape[0])
@@ -96,27 +81,14 @@ class MatrixColumns(Mapping[str, Column]):
 
 @dataclass(frozen=True)
 class Layout:
-    """The columns of X that `fit` saw, and the column with logged answers, if there is one.
+    """The columns of X that `fit` saw, and the column with logged answers, if there is one."""
 
-    Parameters
-    ----------
-    names : tuple of str
-        The columns, in the order of X.
-    named : bool
-        Whether X had these names; otherwise columns are matched by position.
-    answers : str, default=None
-        The column with the answers of a final model.
-    unused : tuple of str, default=()
-        Columns that belong to no source; X has them, but they are never read.
-    labels : tuple of str, default=()
-        What the columns of a frame are called if their names are no text, such as 0, 1, 2. As in
-        scikit-learn, `names` are x0, x1, x2 then; other frames are still matched by these.
-    """
-
-    names: tuple[str, ...]
-    named: bool
-    answers: str | None = None
-    unused: tuple[str, ...] = ()
+    names: tuple[str, ...]  # in the order of X
+    named: bool  # whether X had these names; otherwise columns are matched by position
+    answers: str | None = None  # the column with the answers of a final model
+    unused: tuple[str, ...] = ()  # belong to no source: X has them, but they are never read
+    # What the columns of a frame are called if their names are no text, such as 0, 1, 2. As in
+    # scikit-learn, `names` are x0, x1, x2 then; other frames are still matched by these.
     labels: tuple[str, ...] = ()
 
     @classmethod
@@ -171,8 +143,9 @@ class Layout:
             )
             return Rows(self.names, container, matrix, MatrixColumns(matrix, self.names), logged)
         if by_name and self.named:
-            columns = pick_columns(X, [*wanted, *self._apart_names])
-            logged = columns.pop(self.answers) if self.answers is not None else None
+            apart = () if self.answers is None else (self.answers,)
+            columns = pick_columns(X, [*wanted, *apart])
+            logged = None if self.answers is None else columns.pop(self.answers)
             return Rows(tuple(wanted), container, X, columns, logged)
         rest, logged = _apart(X, self.answers)
         rest = self._in_order(rest)
@@ -210,10 +183,6 @@ class Layout:
         places = [held.index(label) for label in self.labels]
         return X.iloc[:, places] if container_of(X) == "pandas" else X[:, places]
 
-    @property
-    def _apart_names(self) -> tuple[str, ...]:
-        return () if self.answers is None else (self.answers,)
-
 
 def _apart(X: Any, answers: str | None) -> tuple[Any, Column | None]:
     """Split off the column with a final model's answers, if there is one."""
@@ -243,8 +212,3 @@ def read_matrix(owner: Any, X: Any, *labels: Any, reset: bool = True) -> Any:
 def pick(X: Any, names: Sequence[str]) -> Columns:
     """Read some columns of a frame by name."""
     return pick_columns(X, names)
-
-
-def is_matrix(columns: Columns) -> bool:
-    """Return whether columns are those of one matrix of numbers."""
-    return isinstance(columns, MatrixColumns) and columns.matrix.dtype.kind in NUMERIC

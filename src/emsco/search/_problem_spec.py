@@ -1,69 +1,43 @@
-"""What defines the problem of a search: prices, folds, thresholds and limits."""
+"""What defines the problem of a search: prices, folds, thresholds and limits, and its table."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Real
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from emsco.core.costs import Costs
-from emsco.core.threshold import StageThreshold
-from emsco.engine import Engine
-from emsco.exceptions import SearchError, nearest
-from emsco.learners.folds import Fold
-from emsco.learners.protocol import Stages
+from emsco.core.evaluation import Evaluation
+from emsco.core.front import Candidate, ParetoFront
+from emsco.core.threshold import StageThreshold, resolve
+from emsco.engine import Engine, resolve_engine
+from emsco.exceptions import Parameter, SearchError, nearest
+from emsco.learners.final_model import FitsWithFinal, answer_codes
+from emsco.learners.protocol import Fold
 from emsco.learners.training import Training
-from emsco.rows.rows import Layout, Rows
-from emsco.search._outcome_folds import make_table
+from emsco.rows.columns import Columns
+from emsco.search._outcome_table import OutcomeTable, pack
 from emsco.search._problem import Problem
 from emsco.search._thresholds import alternatives
 
 
-class SearchInput(NamedTuple):
-    """What a search was given, after it was read."""
-
-    layout: Layout
-    rows: Rows
-    costs: Costs
-    training: Training
-    answers: NDArray[Any] | None  # of a final model, one per row
-    all_rows: Stages | None = None  # for the refit, if the rows are a sample of a data set
-    groups: ArrayLike | None = None  # of the rows, as given to `fit`
-
-
 @dataclass(frozen=True)
 class ProblemSpec:
-    """Everything that defines a problem, except what fits.
-
-    Parameters
-    ----------
-    costs : Costs
-        The prices.
-    folds : list of Fold
-        The rows to fit on and to evaluate.
-    answers : array or None
-        The answer of a final model to every row, if there is one.
-    threshold, max_stages, allow_unused, max_missed, max_rejected
-        The parameters of `CascadeSearchCV`.
-    needs_labels : bool
-        Whether labels define what is right; otherwise the final model's answers do.
-    engine, n_jobs : Engine or None, int or None
-        What runs the fits.
-    """
+    """Everything that defines a problem, except what fits."""
 
     costs: Costs
     folds: list[Fold]
-    answers: NDArray[Any] | None
+    answers: NDArray[Any] | None  # of a final model, one per row
     threshold: StageThreshold | list[StageThreshold] | str
     max_stages: int
     allow_unused: bool
     max_missed: Mapping[Any, float]
     max_rejected: Mapping[Any, float]
-    needs_labels: bool
+    needs_labels: bool  # otherwise the final model's answers define what is right
     engine: Engine | None
     n_jobs: int | None
 
@@ -77,7 +51,7 @@ class ProblemSpec:
         _check_shares("max_rejected", self.max_rejected, classes)
         truth = training.labels[tested]
         return Problem(
-            make_table(training, self.folds, truth, thresholds, answers, self.engine, self.n_jobs),
+            _make_table(training, self.folds, truth, thresholds, answers, self.engine, self.n_jobs),
             self.costs,
             classes,
             thresholds,
@@ -93,6 +67,84 @@ def _check_shares(name: str, shares: Mapping[Any, float], classes: list[Any]) ->
     for label, most in shares.items():
         if label not in classes:
             known = nearest(label, map(str, classes))
-            raise SearchError(f"`{name}` names {label!r}, which is not a class{known}")
+            raise SearchError(
+                Parameter(name) + f" names {label!r}, which is not a class{known}", value=label
+            )
         if not isinstance(most, Real) or not 0 <= float(most) <= 1:
-            raise SearchError(f"`{name}` of {label!r} must be from 0 to 1, got {most!r}.")
+            raise SearchError(
+                Parameter(name) + f" of {label!r} must be from 0 to 1, got {most!r}.", value=most
+            )
+
+
+def evaluate_afresh(
+    front: ParetoFront,
+    training: Training,
+    columns: Columns,
+    truth: NDArray[Any],
+    answers: NDArray[Any] | None,
+    engine: Engine | None,
+    n_jobs: int | None,
+) -> list[Evaluation]:
+    """Evaluate a front on other rows, as its cascades fitted on `training` would decide them.
+
+    Each source set is fitted once, on all training rows, however many candidates use it.
+    """
+    fold = Fold(np.arange(len(training.labels)), np.arange(len(truth)), columns)
+    by_stage = [_thresholds(candidate) for candidate in front]
+    known = list(dict.fromkeys(threshold for each in by_stage for threshold in each))
+    table = _make_table(training, [fold], truth, known, answers, engine, n_jobs)
+    max_stages = max(len(each) for each in by_stage)
+    problem = Problem(table, front.costs, training.classes.tolist(), known, max_stages)
+    return [candidate.evaluation for candidate in problem.candidates(*_rows_of(front, problem))]
+
+
+def compared(problem: Problem, front: ParetoFront) -> ParetoFront:
+    """Add to a front's evaluations the rows that both they and all sources at once get right.
+
+    This is done after the search, which knows nothing about the reference.
+    """
+    if not len(front):
+        return front
+    everything = np.ones((1, problem.n_sources), dtype=np.bool_)
+    right = problem.table.outcomes(everything)[1] == problem.table.truth
+    return problem.front(problem.candidates(*_rows_of(front, problem), reference=pack(right)[0]))
+
+
+def _make_table(
+    training: Training,
+    folds: list[Fold],
+    truth: NDArray[Any],
+    thresholds: Sequence[StageThreshold],
+    answers: NDArray[Any] | None,
+    engine: Engine | None,
+    n_jobs: int | None,
+) -> OutcomeTable:
+    """Make the table of the outcomes of source sets on the test rows of folds.
+
+    `truth` has the labels of these rows, and `answers` the final model's answers to them.
+    """
+    fits = training.learner.fits(training, folds)
+    if answers is not None:
+        fits = FitsWithFinal(fits, answer_codes(answers, training.classes))
+    # Batched fits release Python's lock, so threads suffice; a user's estimator may hold it.
+    engine = resolve_engine(engine, n_jobs, threads=fits.chunk > 1)
+    classes = training.classes.tolist()
+    resolved = np.vstack([resolve(threshold, classes, 1) for threshold in thresholds])
+    codes = np.searchsorted(training.classes, truth)
+    return OutcomeTable(fits, codes, len(training.sources), resolved, engine=engine)
+
+
+def _rows_of(front: ParetoFront, problem: Problem) -> tuple[NDArray[np.int8], NDArray[np.int64]]:
+    """Return a front's designs, and which of the problem's thresholds each stage has."""
+    place = {threshold: at for at, threshold in enumerate(problem.thresholds)}
+    which = np.zeros((len(front), problem.max_stages), dtype=np.int64)
+    for row, candidate in zip(which, front, strict=True):
+        own = _thresholds(candidate)
+        row[: len(own)] = [place[threshold] for threshold in own]
+    return np.array([c.design.assignment for c in front], dtype=np.int8), which
+
+
+def _thresholds(candidate: Candidate) -> tuple[StageThreshold, ...]:
+    """Return the threshold of each stage."""
+    threshold = candidate.threshold
+    return threshold if isinstance(threshold, tuple) else (threshold,) * candidate.design.n_stages

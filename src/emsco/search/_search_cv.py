@@ -3,55 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
-from numbers import Integral, Real
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
-from sklearn import get_config
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
+from sklearn.metrics import accuracy_score
 from sklearn.model_selection import check_cv
-from sklearn.utils import Tags, check_random_state
-from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
-from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+from sklearn.utils import Tags
+from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping
+from sklearn.utils.validation import check_is_fitted
 
-from emsco.cascade import Guard
+import emsco.search._steps as steps
+from emsco.cascade import CascadeClassifier, Guard
 from emsco.core.costs import Costs
+from emsco.core.decisions import Decisions
+from emsco.core.evaluation import Evaluation
 from emsco.core.front import Candidate, ParetoFront
-from emsco.core.labels import read_groups
+from emsco.core.scored_front import ScoredFront
 from emsco.core.threshold import StageThreshold
-from emsco.engine import resolve_engine
-from emsco.exceptions import SearchError
 from emsco.learners import learner_of
-from emsco.learners.final_stage import check_final, predict_labels
-from emsco.learners.fit_input import read_given
-from emsco.learners.folds import Fold
-from emsco.rows.columns import is_dataset
-from emsco.search._calibration import warn_overconfident
-from emsco.search._choice_mixin import ChoosingMixin
-from emsco.search._folds import make_folds
-from emsco.search._luck import measure_luck, parts_of
-from emsco.search._outcome_folds import compared
-from emsco.search._problem_spec import ProblemSpec, SearchInput
+from emsco.rows.fitted_rows import FittedRows
+from emsco.search._fresh_rows import describe, score_candidates, truth_of
+from emsco.search._problem import Search
 from emsco.search._progress import Progress
-from emsco.search._refit_stages import STAGES, check_refit
-from emsco.search._run_id import describe_run
-from emsco.search._run_search import run_search
 from emsco.search._thresholds import AUTO
-from emsco.search._time_estimate import warn_slow
-from emsco.search.checkpoint import Checkpoint
-from emsco.search.default_rule import AllSources, check_bounds
-from emsco.search.fitted_search import FittedSearch
-from emsco.search.strategies.exhaustive import Exhaustive, count_sets
-from emsco.search.strategies.hybrid import default_search
+from emsco.search.fitted_search import (
+    Choice,
+    FittedSearch,
+    choose,
+    choose_again,
+    chosen_cascade,
+    part_of_result,
+)
 
-if TYPE_CHECKING:  # it imports pyarrow
-    from emsco.search._subsample import Subsample
 
-
-class CascadeSearchCV(ChoosingMixin, ClassifierMixin, BaseEstimator):
+class CascadeSearchCV(ClassifierMixin, BaseEstimator):
     """Search which sources to buy in which order, choose one cascade, and decide with it.
 
     Every design is evaluated on rows that its classifiers were not fitted on: the test folds of
@@ -159,30 +147,7 @@ class CascadeSearchCV(ChoosingMixin, ClassifierMixin, BaseEstimator):
     True
     """
 
-    _parameter_constraints: dict[str, list[Any]] = {  # noqa: RUF012  # scikit-learn's own shape
-        "estimator": [HasMethods(["fit", "predict_proba"]), None],
-        "costs": [Costs, Mapping, "array-like", str, PathLike, None],
-        "search": [HasMethods(["run"]), None],
-        "threshold": [Real, Mapping, list, str],
-        "max_stages": [Interval(Integral, 1, None, closed="left")],
-        "allow_unused": ["boolean"],
-        "max_missed": [Mapping, None],
-        "max_rejected": [Mapping, None],
-        "cv": ["cv_object"],
-        "max_rows": [Interval(Integral, 2, None, closed="left"), None],
-        "select": [Mapping, callable, None],
-        "luck": ["boolean"],
-        "refit": ["boolean", StrOptions({STAGES})],
-        "guard": [HasMethods(["fit", "reasons"]), None],
-        "final": [HasMethods(["predict"]), None],
-        "target": [StrOptions({"labels", "agreement"})],
-        "checkpoint": [str, PathLike, None],
-        "n_jobs": [Integral, None],
-        "engine": [object],  # checked by `resolve_engine`
-        "random_state": ["random_state"],
-        "callback": [callable, None],
-        "verbose": ["verbose"],
-    }
+    _parameter_constraints = steps.PARAMETERS
 
     def __init__(
         self,
@@ -251,142 +216,184 @@ class CascadeSearchCV(ChoosingMixin, ClassifierMixin, BaseEstimator):
             `sample_weight`, to the `fit` of the stages; with metadata routing enabled, to the
             objects that request it. Weights are used in the fits; the search counts rows.
         """
-        self._check()
-        checkpoint = None if self.checkpoint is None else Checkpoint(self.checkpoint)
-        random_state = checkpoint.seeded(self.random_state) if checkpoint else self.random_state
-        seeds = check_random_state(random_state)
-        drawn = None
-        if is_dataset(X):
-            drawn = self._draw(X, y, params, seeds)
-            X, y, params = drawn.X, drawn.y, drawn.params
-        fit_params, split_params = self._routed(params)
+        steps.check_parameters(self)
+        checkpoint, seeds = steps.open_checkpoint(self)
         with Progress(self.callback, self.verbose) as progress:
             progress.phase("read")
-            data = self._read(X, y, fit_params)._replace(groups=params.get("groups"))
-            if drawn is not None:
-                data = data._replace(all_rows=drawn.training(data.rows.names))
-            training = data.training
-            folds = self._fold(data, split_params, seeds)
-            posing = self._pose(data, folds)
-            problem = posing.problem(training)
-            rng = np.random.default_rng(seeds.randint(2**31))
-            strategy = default_search(problem) if self.search is None else self.search
-            warn_slow(problem, strategy)
-            progress.begin_fits(count_sets(problem))
-            problem.table.watch(progress.fitted)
-            keeping: AbstractContextManager[int] = nullcontext(0)
-            if checkpoint is not None:
-                run = describe_run(training, data.answers, folds, problem, strategy)
-                keeping = checkpoint.keeping(problem.table, run)
-            with keeping as n_past:
-                if n_past:
-                    progress.goes_on(n_past)
-                result = run_search(problem, strategy, rng, progress, self.threshold == AUTO)
-                reference = AllSources.of(problem)
-                result = result._replace(front=compared(problem, result.front))
-                warn_overconfident(training.learner, problem)
-            walked = isinstance(strategy, Exhaustive)
-            n_designs = None if walked else max(e.get("designs", 0) for e in [{}, *result.history])
-            luck = None
-            if self.luck:
-                progress.phase("luck")
-                parts = parts_of(folds, training.labels, split_params.get("groups"))
-                luck = measure_luck(problem, parts, n_designs, by_stage=self.threshold == AUTO)
+            data = steps.read_input(self, X, y, params, seeds)
+            folds = steps.make_folds(self, data, seeds)
+            spec = steps.pose(self, data, folds)
+            self.found_ = steps.run_search(self, data, spec, seeds, checkpoint, progress)
             self.__dict__.pop("choice_", None)  # it was chosen from another front
-            self.found_ = FittedSearch.of(
-                result, reference, data, posing, strategy, self.final, luck
-            )
             progress.phase("refit")
-            self._choose(self.select, self.refit)
+            self.found_, self.choice_ = choose(self, self.found_, self.select, self.refit)
         return self
 
-    def _check(self) -> None:
-        """Refuse parameters that contradict each other, before anything takes long."""
-        if isinstance(self.select, Mapping):
-            check_bounds(self.select)
-        check_refit(self.refit, learner_of(self.estimator))
-        if self.final is not None:
-            check_final(self.final, self.guard)
-        elif not self.needs_labels:
-            raise SearchError("target='agreement' needs a final model; give final=model.")
+    def choose(
+        self, candidate: Candidate | None = None, *, refit: bool | str | None = None, **bounds: Any
+    ) -> Self:
+        """Choose another candidate; only source sets not yet fitted are fitted.
 
-    def _draw(self, dataset: Any, y: Any, params: dict[str, Any], seeds: Any) -> Subsample:
-        """Draw the rows to search on from a data set."""
-        from emsco.search._subsample import draw
+        Parameters
+        ----------
+        candidate : Candidate, default=None
+            The candidate to choose. None: choose by bounds.
+        refit : bool or "stages", default=None
+            Whether to fit on all rows; None: as set for the search.
+        **bounds : dict
+            Keywords of `ParetoFront.select`. Without any, or with `caution` alone, the rule of the
+            search is used, with that caution.
+        """
+        self.found_, self.choice_ = choose_again(self, candidate, refit, bounds)
+        return self
 
-        seed, engine = seeds.randint(2**31), resolve_engine(self.engine, self.n_jobs)
-        learner = learner_of(self.estimator)
-        return draw(
-            dataset, y, params, self.max_rows, seed, learner, self.guard, self.final, engine
-        )
+    def cascade(self, candidate: Candidate) -> CascadeClassifier:
+        """Build the cascade of any candidate, fitted on all rows given to `fit`.
 
-    def _read(self, X: Any, y: ArrayLike | str | None, params: dict[str, Any]) -> SearchInput:
-        """Read the rows, and get the answers of a final model to them."""
-        answers = None if self.final is None else predict_labels(self.final, X, len(X))
-        truth = y if self.needs_labels else answers
-        layout, rows, costs, training = read_given(
-            self,
-            X,
-            truth,
-            learner=learner_of(self.estimator),
-            costs=self.costs,
-            final=self.final,
-            params=params,
-        )
-        for name in rows.names:
-            training.values(name)  # before any fit: infinity raises an error
-        return SearchInput(layout, rows, costs, training, answers)
+        With `refit=False` and a one-split `cv`, it is fitted on the training rows of that split.
+        """
+        check_is_fitted(self, "front_")
+        return self.found_.cascade(candidate, self.refit, self.guard)
 
-    def _fold(self, data: SearchInput, split_params: dict[str, Any], seeds: Any) -> list[Fold]:
-        """Return the folds: the rows to fit on, and the rows to evaluate designs on."""
-        labels = data.training.labels
-        splitter = check_cv(self.cv, labels, classifier=True)
-        if split_params.get("groups") is not None:
-            split_params = {
-                **split_params,
-                "groups": read_groups(split_params["groups"], len(labels)),
-            }
-        splits = splitter.split(data.rows.table, labels, **split_params)
-        return make_folds(splits, labels, self.max_rows, seeds)
+    def decide(self, X: Any, *, factors: bool = False) -> Decisions:
+        """Decide rows with the chosen cascade: buy stages, exit when confident, or reject.
 
-    def _pose(self, data: SearchInput, folds: list[Fold]) -> ProblemSpec:
-        """Collect everything that defines the problem, except what fits."""
-        return ProblemSpec(
-            costs=data.costs,
-            folds=folds,
-            answers=data.answers,
-            threshold=self.threshold,
-            max_stages=self.max_stages,
-            allow_unused=self.allow_unused,
-            max_missed=dict(self.max_missed or {}),
-            max_rejected=dict(self.max_rejected or {}),
-            needs_labels=self.needs_labels,
-            engine=self.engine,
-            n_jobs=self.n_jobs,
-        )
+        `factors` asks for what each feature contributed to each decision, `Decision.factors`.
+        """
+        return chosen_cascade(self).decide(X, factors=factors)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Predict a label for every row, by the last stage bought, even if it rejects the row."""
+        return chosen_cascade(self, X).predict(X)
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the probabilities of the last stage bought, one column per class."""
+        return chosen_cascade(self, X).predict_proba(X)
+
+    def score(
+        self, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
+    ) -> float:
+        """Return the share of rows that `predict` labels right.
+
+        If the target is agreement, `y` is ignored as in `fit`, because scikit-learn passes it on.
+        """
+        truth = self.truth(X, y if self.needs_labels else None)
+        return float(accuracy_score(truth, self.predict(X), sample_weight=sample_weight))
+
+    @property
+    def needs_labels(self) -> bool:
+        """Whether labels define what is right; otherwise the final model's answers do."""
+        return self.target != "agreement"
+
+    def truth(self, X: Any, y: ArrayLike | None = None) -> NDArray[Any]:
+        """Return the truth for each row: its label, or the final model's answer.
+
+        Parameters
+        ----------
+        X : numpy array, pandas or polars frame
+            The rows.
+        y : array, default=None
+            Their labels. If the target is agreement, `y` must be None.
+        """
+        return truth_of(self, X, y)
+
+    def summary(
+        self,
+        X: Any = None,
+        y: ArrayLike | None = None,
+        *,
+        population: Mapping[Any, float] | None = None,
+    ) -> str:
+        """Describe in plain words what was chosen and why, its cost, and its rejects and misses.
+
+        Parameters
+        ----------
+        X : numpy array, pandas or polars frame, default=None
+            Fresh rows. The summary then also describes the chosen cascade on these rows, and lists
+            the figures that differ by more than two standard errors from the selected ones. For
+            certificates, these rows then count as having shown the whole front, because a user who
+            has seen the figures of one candidate may choose another because of them.
+        y : array, default=None
+            The labels of X; None if the target is agreement.
+        population : mapping of label to float, default=None
+            The shares of classes among future rows, if X has other shares; the figures on fresh
+            rows are weighted to them. The front and the choice are not weighted, and certificates
+            take no population.
+        """
+        return describe(self, X, y, population)
+
+    def score_front(
+        self,
+        X: Any,
+        y: ArrayLike | None = None,
+        *,
+        population: Mapping[Any, float] | None = None,
+    ) -> ScoredFront:
+        """Evaluate every candidate of the front on fresh rows.
+
+        Selected figures look better than they are; the table shows both side by side, with the
+        optimism between them. Each source set is fitted once, however many candidates use it.
+
+        Parameters
+        ----------
+        X : numpy array, pandas or polars frame
+            The fresh rows.
+        y : array, default=None
+            Their labels; None if the target is agreement. A label that `fit` did not see is counted
+            as a class of its own, of which no row is right, and is warned of.
+        population : mapping of label to float, default=None
+            The shares of classes among future rows, if X has other shares, as in `evaluate`. Fresh
+            figures are weighted to them, so the optimism then also includes the effect of other
+            shares. Selected figures are not weighted, and certificates take no population.
+        """
+        return score_candidates(self, X, y, population)
+
+    def all_sources_at(self, coverage: float) -> Evaluation:
+        """Evaluate all sources at once, accepting only the given share of most confident rows.
+
+        The rows and folds are those of the front, so that a candidate can be compared with what
+        rejecting as many rows would give by itself.
+        """
+        check_is_fitted(self, "front_")
+        return self.found_.reference.at(coverage)
+
+    found_: FittedSearch
+    choice_: Choice
+
+    front_: ParetoFront = part_of_result("front", "The non-dominated candidates.")
+    all_sources_: Candidate = part_of_result(
+        "all_sources", "All sources at once answering every row."
+    )
+    history_: list[dict[str, Any]] = part_of_result("history", "The progress of the search.")
+    search_: Search = part_of_result("strategy", "The search that was run.")
+    costs_: Costs = part_of_result("costs", "The prices.")
+    classes_: NDArray[Any] = part_of_result("classes", "The labels.")
+    n_splits_: int = part_of_result("n_splits", "The number of folds.")
+    fitted_rows_: FittedRows = part_of_result("rows", "Hashes of the rows seen in `fit`.")
+
+    @property
+    def best_candidate_(self) -> Candidate:
+        """The chosen candidate."""
+        if "choice_" not in self.__dict__:
+            raise AttributeError("This attribute is available only after a choice; call choose().")
+        return self.choice_.candidate
+
+    @property
+    def best_cascade_(self) -> CascadeClassifier:
+        """The cascade of the chosen candidate."""
+        cascade = self.choice_.cascade if hasattr(self, "best_candidate_") else None
+        if cascade is None:
+            raise AttributeError("best_cascade_ is available only after a refit.")
+        return cascade
+
+    best_estimator_ = best_cascade_  # scikit-learn's name for it
 
     def get_metadata_routing(self) -> MetadataRouter:
         """Route the parameters of `fit` to the stages' estimators and to the splitter."""
-        return (
-            MetadataRouter(owner=self)
-            .add(
-                estimator=learner_of(self.estimator).routed(),
-                method_mapping=MethodMapping().add(caller="fit", callee="fit"),
-            )
-            .add(
-                splitter=check_cv(self.cv, classifier=True),
-                method_mapping=MethodMapping().add(caller="fit", callee="split"),
-            )
-        )
+        fit, split = (MethodMapping().add(caller="fit", callee=c) for c in ("fit", "split"))
+        router = MetadataRouter(owner=self)
+        router.add(estimator=learner_of(self.estimator).routed(), method_mapping=fit)
+        return router.add(splitter=check_cv(self.cv, classifier=True), method_mapping=split)
 
     def __sklearn_tags__(self) -> Tags:
         return learner_of(self.estimator).tags(super().__sklearn_tags__())
-
-    def _routed(self, params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Divide what `fit` was given between the stages and the splitter."""
-        present = {name: value for name, value in params.items() if value is not None}
-        if get_config()["enable_metadata_routing"]:
-            routed = process_routing(self, "fit", **present)
-            return dict(routed.estimator.fit), dict(routed.splitter.split)
-        groups = present.pop("groups", None)
-        return present, {"groups": groups}

@@ -16,20 +16,33 @@ from __future__ import annotations
 import json
 import logging
 import os
+import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import is_dataclass
 from hashlib import sha256
 from math import prod
+from platform import python_version
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emsco._utils.atomic_write import remove_drafts, write_whole
-from emsco.exceptions import ArtifactError, CheckpointError, CheckpointWarning, warn
+from emsco.cascade.fingerprint import Pickled, digest_of
+from emsco.exceptions import (
+    ArtifactError,
+    CertificateError,
+    CheckpointError,
+    CheckpointWarning,
+    warn,
+)
+from emsco.learners.protocol import Fold
+from emsco.learners.training import Training
+from emsco.rows.row_hashes import hash_exactly
 from emsco.search._outcome_table import FitRecord, OutcomeTable
-from emsco.search._run_id import identify
+from emsco.search._problem import Problem, Search
 
 PREVIOUS = ".previous"  # suffix of the previous checkpoint
 
@@ -37,6 +50,8 @@ _MAGIC = b"emsco checkpoint 1\n"
 _SEAL = 32  # bytes of a sha256
 _SHARE = 1 / 30  # of the time may go into writing
 _MAX_LENGTH = 40  # longest values that a message shows
+
+_LIBRARIES = ("emsco", "numpy", "scipy", "sklearn")  # that fit the default classifier
 
 _LOGGER = logging.getLogger("emsco")
 
@@ -54,12 +69,8 @@ class Checkpoint:
 
     After a step, the table is written if writing has taken at most 3% of the time so far. The
     logger `emsco` gets a debug message each time.
-
-    Parameters
-    ----------
-    path : str or path
-        The file. The previous one has the same name with the suffix `.previous`; if the file is
-        damaged, the previous one is read instead, with a warning.
+    The previous file has the same name with the suffix `.previous`; it is read, with a warning, if
+    the last one is damaged.
 
     Examples
     --------
@@ -96,7 +107,7 @@ class Checkpoint:
             if self._seed is None:
                 self._seed = int(np.random.randint(2**31))  # noqa: NPY002  # None means this
             random_state = self._seed
-        self._run["random_state"] = identify(random_state)
+        self._run["random_state"] = _identify(random_state)
         return random_state
 
     @contextmanager
@@ -195,6 +206,61 @@ class Checkpoint:
                 f"{found.path} belongs to another run, which differs in {', '.join(differ)}; use "
                 "another file, or delete this one."
             )
+
+
+def describe_run(
+    training: Training,
+    answers: NDArray[Any] | None,
+    folds: Sequence[Fold],
+    problem: Problem,
+    search: Search,
+) -> dict[str, str]:
+    """Describe a run by name and value: short values as text, others by a digest.
+
+    `answers` are those of a final model, which is identified by them alone. Workers and engines are
+    not part of a run, nor is what comes after a search: `select`, `refit` and `guard` may differ.
+    """
+    columns, estimator = training.columns, training.learner.estimator
+    dtypes = [repr(getattr(column, "dtype", None)) for column in columns.values()]
+    libraries = {*_LIBRARIES, type(estimator).__module__.partition(".")[0]}
+    versions = {name: getattr(sys.modules.get(name), "__version__", None) for name in libraries}
+    rejected = problem.max_rejected
+    return {
+        "rows": digest_of([list(columns), dtypes, hash_exactly(columns)]),
+        "labels": _digest_classes(training.labels),
+        "final model": _identify(None) if answers is None else _digest_classes(answers),
+        "fit parameters": _identify(training.params or None),
+        "folds": digest_of([[fold.train, fold.test] for fold in folds]),
+        "costs": digest_of(problem.costs),
+        "estimator": _identify(estimator),
+        "container": training.container,
+        "search": _identify(search),
+        "threshold": digest_of(problem.thresholds),
+        "max_stages": _identify(problem.max_stages),
+        "allow_unused": _identify(problem.allow_unused),
+        "max_missed": digest_of(problem.max_missed),
+        **({"max_rejected": digest_of(rejected)} if rejected else {}),
+        "python": python_version(),
+        **{name: version for name, version in versions.items() if version is not None},
+    }
+
+
+def _digest_classes(labels: NDArray[Any]) -> str:
+    """Digest labels: the distinct ones, and the code of each row."""
+    return digest_of(np.unique(labels, return_inverse=True))
+
+
+def _identify(value: Any) -> str:
+    """Return a number, a text or None as text, and a digest of any other object."""
+    if value is None or isinstance(value, bool | int | float | str | np.generic):
+        return str(value)
+    try:
+        return digest_of(value if is_dataclass(value) else Pickled(value))
+    except CertificateError as error:
+        raise CheckpointError(
+            f"{type(value).__name__} cannot be pickled, so that a checkpoint could not tell it "
+            "from another; search without one."
+        ) from error
 
 
 def is_there(path: str | os.PathLike[str]) -> bool:

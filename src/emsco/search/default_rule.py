@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from inspect import signature
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +16,16 @@ from emsco.core.evaluation import Evaluation
 from emsco.core.front import Candidate, ParetoFront
 from emsco.core.selection import Bounds, Figures, margin_text
 from emsco.core.threshold import lowest
-from emsco.exceptions import SelectionError, SelectionWarning, nearest, quoted, warn
+from emsco.exceptions import (
+    Code,
+    Keyword,
+    Message,
+    Parameter,
+    SelectionError,
+    SelectionWarning,
+    quoted,
+    warn,
+)
 from emsco.search._problem import Problem
 
 LEAST_COVERAGE = 0.8
@@ -52,6 +60,8 @@ class AllSources:
 
     def at(self, coverage: float) -> Evaluation:
         """Evaluate at a coverage: the least confident rows are rejected, but paid for."""
+        if not 0 <= coverage <= 1:
+            raise SelectionError(f"`coverage` must be from 0 to 1, got {coverage}.")
         n_rows = len(self.truth)
         accepted = round(coverage * n_rows)
         truth, right = self.truth[:accepted], self.right[:accepted]
@@ -82,14 +92,6 @@ class Selection(NamedTuple):
     bounds: Mapping[str, Any]
 
 
-def check_bounds(bounds: Mapping[str, Any]) -> None:
-    """Refuse what `ParetoFront.select` does not take."""
-    known = list(signature(ParetoFront.select).parameters)[1:]
-    for name in bounds:
-        if name not in known:
-            raise SelectionError(f"Candidates cannot be selected by {name!r}{nearest(name, known)}")
-
-
 def select_as_asked(
     select: Any,
     front: ParetoFront,
@@ -105,11 +107,14 @@ def select_as_asked(
     the final model. `limits` are the limits that every design of the front meets, by name.
     `caution` alone is not a bound: it is the margin of the default choice.
     """
-    within = " and ".join(f"{name}={dict(shares)}" for name, shares in limits.items() if shares)
+    within = Message(" and ").join(
+        Keyword(name, dict(shares)) for name, shares in limits.items() if shares
+    )
     if within and not len(front):
         raise SelectionError(
-            f"No design accepts any row within {within}; allow larger shares, or search other "
-            "thresholds."
+            "No design accepts any row within "
+            + within
+            + "; allow larger shares, or search other thresholds."
         )
     if isinstance(select, Candidate):
         return Selection(select, "Rule: this candidate was given.", {})
@@ -234,7 +239,8 @@ def cheapest_as_good(front: ParetoFront, reference: Candidate, z: float) -> Chea
             f"The chosen candidate rejects {evaluation.rejected[label]:.0%} of class {label!r} but "
             f"{1 - evaluation.coverage:.0%} of all rows: every candidate that is as good as all "
             "sources at once rejects some class more than twice as often as all rows. Set "
-            "max_rejected={label: share} to limit it.",
+            + Parameter("max_rejected")
+            + " to limit it.",
             SelectionWarning,
         )
     return CheapestAsGood(front[place], turned_away)
@@ -250,8 +256,11 @@ def select_by_agreement(
     except SelectionError:
         warn(
             f"No cascade is shown to agree with the final model on {LEAST_AGREEMENT:.0%} of the "
-            "rows, so the final model alone was chosen; choose(...) takes another candidate of the "
-            "front, and choose(caution=0) takes the cheapest whose counts reach that share.",
+            "rows, so the final model alone was chosen; "
+            + Code("choose(...)")
+            + " takes another candidate of the front, and "
+            + Code("choose(caution=0)")
+            + " takes the cheapest whose counts reach that share.",
             SelectionWarning,
         )
         rule = f"{rule[:-1]}; no candidate meets it, so the final model alone was chosen."
@@ -269,7 +278,7 @@ def select_by_default(
     if n_rows < FEW_ROWS:
         warn(
             f"The choice was made on {n_rows} rows, fewer than {FEW_ROWS}, so it may do worse on "
-            "new rows; compare it with fresh rows using score_front(X, y).",
+            "new rows; compare it with fresh rows using " + Code("score_front(X, y)") + ".",
             SelectionWarning,
         )
     chosen = cheapest_as_good(front, all_sources, z)
@@ -280,21 +289,28 @@ def select_by_default(
         chosen = cheapest_as_good(front, all_sources, 0.0)
         if chosen is not None:
             warn(
-                f"No design within {limits} is shown to be as good as all sources at once, so the "
-                "cheapest whose counts are as good was chosen, which may be luck.",
+                "No design within "
+                + limits
+                + " is shown to be as good as all sources at once, so the cheapest whose counts "
+                "are as good was chosen, which may be luck.",
                 SelectionWarning,
             )
             rule = f"{rule}; no candidate meets it, so the margin was dropped."
             return Selection(chosen.candidate, rule, {})
     if limits:
         raise SelectionError(
-            f"No design within {limits} accepts {LEAST_COVERAGE:.0%} of the rows and is as good as "
-            "all sources at once; allow larger shares, or relax something else with select=."
+            "No design within "
+            + limits
+            + f" accepts {LEAST_COVERAGE:.0%} of the rows and is as good as all sources at once; "
+            "allow larger shares, or relax something else with " + Keyword("select") + "."
         )
     warn(
         f"No cascade accepts {LEAST_COVERAGE:.0%} of the rows and is shown to be as good as all "
-        "sources at once, so all sources at once were chosen; choose(...) takes another candidate "
-        "of the front, and choose(caution=0) takes the cheapest whose counts are as good.",
+        "sources at once, so all sources at once were chosen; "
+        + Code("choose(...)")
+        + " takes another candidate of the front, and "
+        + Code("choose(caution=0)")
+        + " takes the cheapest whose counts are as good.",
         SelectionWarning,
     )
     rule = f"{rule}; no candidate meets it, so all sources at once were chosen."

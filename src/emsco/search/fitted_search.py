@@ -1,127 +1,55 @@
-"""The result of a search, frozen: the front, the reference, and the stages behind them."""
+"""The result of a search, frozen, and the choice of one candidate from it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.exceptions import NotFittedError
+from sklearn.utils.validation import check_is_fitted
 
-from emsco._utils.progress import followed
 from emsco.cascade import CascadeClassifier, Decider, Guard
 from emsco.cascade.decider import fit_stages, make_decider
 from emsco.core.costs import Costs
 from emsco.core.design import StageDesign
-from emsco.core.evaluation import Evaluation, evaluate_known
 from emsco.core.front import Candidate, ParetoFront
-from emsco.exceptions import ClassesError, SearchError, SelectionError
-from emsco.learners.final_stage import predict_labels
-from emsco.learners.folds import Fold
-from emsco.learners.protocol import Stages
-from emsco.learners.stage_reader import FittedStages
-from emsco.learners.training import Training
+from emsco.core.selection import check_names
+from emsco.exceptions import Code, Message, SearchError, SelectionError
+from emsco.learners import learner_of
+from emsco.learners.protocol import Fold, Learner, Stages
+from emsco.learners.training import FittedStages, Training
 from emsco.rows.fitted_rows import FittedRows
 from emsco.rows.rows import Layout
-from emsco.search._outcome_folds import compared, evaluate_afresh
-from emsco.search._problem import Search, SearchResult
-from emsco.search._problem_spec import ProblemSpec, SearchInput
-from emsco.search._refit_stages import thresholds_anew
-from emsco.search._summary import measured_on
-from emsco.search.default_rule import AllSources
+from emsco.search._problem import Problem, Search
+from emsco.search._problem_spec import ProblemSpec, compared
+from emsco.search._thresholds import AUTO, thresholds_by_stage
+from emsco.search.default_rule import AllSources, Selection, select_as_asked
+
+STAGES = "stages"  # the value of `refit` for separate fits
 
 
 @dataclass(frozen=True)
 class FittedSearch:
-    """The result of a search; all of its figures are about the same classifiers.
-
-    Parameters
-    ----------
-    front : ParetoFront
-        The non-dominated candidates.
-    reference : AllSources
-        All sources bought at once, on the same rows and folds.
-    all_sources : Candidate
-        The reference as a candidate that answers every row.
-    stages : Stages
-        What stages are fitted on: `Training`, or `BlockTraining` for a data set; the fitted stages
-        if the search was loaded from a file.
-    evaluated : Training, FittedStages or None
-        With one split, what the evaluated stages were fitted on.
-    layout : Layout
-        How X is laid out.
-    rows : FittedRows
-        The rows that were searched and fitted on.
-    n_splits, n_rows : int
-        The number of folds, and of the rows that the figures of the front are about.
-    strategy : Search
-        The search that was run.
-    history : list of dict
-        The progress of the search.
-    final : model or None
-        The last stage, if it is an existing model.
-    posing : ProblemSpec or None, default=None
-        What defined the problem; None if loaded from a file, which keeps no rows.
-    before : FittedSearch or None, default=None
-        The result with one model for all sets, if these stages were fitted separately.
-    searched : Training or None, default=None
-        The rows that were searched, if they are a sample of a data set.
-    """
+    """The result of a search; all of its figures are about the same classifiers."""
 
     front: ParetoFront
-    reference: AllSources
-    all_sources: Candidate
-    stages: Stages
-    evaluated: Training | FittedStages | None
+    reference: AllSources  # all sources bought at once, on the same rows and folds
+    all_sources: Candidate  # the reference as a candidate that answers every row
+    stages: Stages  # to fit; those of a file are fitted already
+    evaluated: Training | FittedStages | None  # the same for the evaluated stages, with one split
     layout: Layout
-    rows: FittedRows
+    rows: FittedRows  # that were searched and fitted on
     n_splits: int
-    n_rows: int
+    n_rows: int  # that the figures of the front are about
     strategy: Search
     history: list[dict[str, Any]]
-    final: Any = None
-    posing: ProblemSpec | None = None
-    before: FittedSearch | None = None
-    searched: Training | None = None
-
-    @classmethod
-    def of(
-        cls,
-        result: SearchResult,
-        reference: AllSources,
-        data: SearchInput,
-        posing: ProblemSpec,
-        strategy: Search,
-        final: Any,
-        luck: float | None,
-    ) -> FittedSearch:
-        """Combine the result of a search with what the search was given."""
-        folds = posing.folds
-        tested = np.concatenate([fold.test for fold in folds])
-        n_rows = len(np.unique(tested))
-        note = measured_on(n_rows, len(folds), needs_labels=posing.needs_labels)
-        repeats = len(tested) / n_rows
-        return cls(
-            front=ParetoFront(result.front, posing.costs, note, luck=luck, repeats=repeats),
-            reference=reference,
-            all_sources=reference.answering(),
-            stages=data.training if data.all_rows is None else data.all_rows,
-            searched=None if data.all_rows is None else data.training,
-            evaluated=evaluated_on(data.training, folds),
-            layout=data.layout,
-            rows=FittedRows.of(
-                data.rows,
-                _used_by(result.front, posing.costs, data.training.names),
-                data.groups,
-            ),
-            n_splits=len(folds),
-            n_rows=n_rows,
-            strategy=strategy,
-            history=result.history,
-            final=final,
-            posing=posing,
-        )
+    final: Any = None  # the last stage, if it is an existing model
+    spec: ProblemSpec | None = None  # None if loaded from a file, which has no rows
+    before: FittedSearch | None = None  # with one model for all sets, if stages were fitted anew
+    searched: Training | None = None  # the rows that were searched, of a larger data set
 
     @property
     def costs(self) -> Costs:
@@ -178,17 +106,17 @@ class FittedSearch:
 
     def separate(self, design: StageDesign, *, by_stage: bool) -> FittedSearch:
         """Evaluate a design with separately fitted stages, on the same folds."""
-        if self.posing is None or not isinstance(self.stages, Training):
+        if self.spec is None or not isinstance(self.stages, Training):
             raise SearchError("Training rows are not in files: fit the search again.")
         stages = self.stages.by(self.stages.learner.separate())
-        problem = self.posing.problem(stages)
-        front = compared(problem, thresholds_anew(problem, design, by_stage=by_stage))
+        problem = self.spec.problem(stages)
+        front = compared(problem, _thresholds_anew(problem, design, by_stage=by_stage))
         if not len(front):
             raise SelectionError(
                 "Fitted each by itself, the chosen stages accept no row as is asked for; choose "
                 "another candidate, or keep the one model: refit=True."
             )
-        note = f"{self.front.measured_on} Its stages are fitted each by itself."
+        note = self.front.measured_on + " Its stages are fitted each by itself."
         reference = AllSources.of(problem)
         return replace(
             self,
@@ -198,69 +126,116 @@ class FittedSearch:
             reference=reference,
             all_sources=reference.answering(),
             stages=stages,
-            evaluated=evaluated_on(stages, self.posing.folds),
+            evaluated=evaluated_on(stages, self.spec.folds),
             before=self,
-        )
-
-    def score(
-        self, owner: Any, X: Any, truth: NDArray[Any], refit: bool | str, guard: Guard | None
-    ) -> list[Evaluation]:
-        """Evaluate the front on other rows, as its cascades would decide them.
-
-        `owner` is the estimator that X is checked for.
-        """
-        stages = self.fitted_on(refit)
-        if guard is not None or not isinstance(stages, Training) or self.posing is None:
-            # A guard needs rows, not bits; a file has no rows to fit other stages on; and stages of
-            # a data set are fitted to more rows than are in memory.
-            if self.searched is not None:
-                self.fit_stages(refit)  # all of them in the same passes
-            front = followed(self.front, "decide fresh rows by every candidate")
-            cascades = (self.cascade(candidate, refit, guard) for candidate in front)
-            return [evaluate_known(cascade.decide(X), truth) for cascade in cascades]
-        rows = self.layout.read(owner, X, self.layout.used, by_name=True)
-        check_lengths(len(rows), len(truth))
-        for name in self.layout.used:
-            self.stages.reader(name).refuse_unjudged(rows.columns[name], name)
-        answers = None if self.final is None else predict_labels(self.final, X, len(rows))
-        posing = self.posing
-        return evaluate_afresh(
-            self.front, stages, rows.columns, truth, answers, posing.engine, posing.n_jobs
         )
 
 
 @dataclass(frozen=True)
 class Choice:
-    """The chosen candidate, and its cascade if one was fitted.
-
-    Parameters
-    ----------
-    candidate : Candidate
-        The chosen candidate.
-    cascade : CascadeClassifier or None
-        Its cascade; None until one is fitted.
-    decider : Decider or None
-        The decider of that cascade when it was built; the user may fit the cascade again.
-    is_refitted : bool
-        Whether it was fitted on all rows; otherwise it is the one that was evaluated.
-    rule : str
-        The rule by which it was chosen, as a sentence.
-    bounds : mapping
-        The bounds by which it was chosen, as keywords of `ParetoFront.select`; none by default.
-    """
+    """The chosen candidate, and its cascade if one was fitted."""
 
     candidate: Candidate
-    cascade: CascadeClassifier | None = None
-    decider: Decider | None = None
-    is_refitted: bool = True
-    rule: str = ""
-    bounds: Mapping[str, Any] = field(default_factory=dict)
+    cascade: CascadeClassifier | None = None  # None until one is fitted
+    decider: Decider | None = None  # of that cascade as built; users may fit the cascade again
+    is_refitted: bool = True  # on all rows; otherwise it is the cascade that was evaluated
+    rule: str = ""  # a sentence
+    bounds: Mapping[str, Any] = field(default_factory=dict)  # as keywords of `ParetoFront.select`
 
 
-def check_lengths(n_rows: int, n_labels: int) -> None:
-    """Refuse labels that are more or fewer than the rows."""
-    if n_rows != n_labels:
-        raise ClassesError(f"X has {n_rows} rows but `y` has {n_labels}.")
+def part_of_result(name: str, meaning: str) -> Any:
+    """Make a property of an estimator that is a part of `found_`, which it has only once fitted."""
+
+    def get(search: Any) -> Any:
+        if "found_" not in search.__dict__:
+            raise AttributeError("This attribute is available only after fit; call fit first.")
+        return getattr(search.found_, name)
+
+    return property(get, doc=meaning)
+
+
+def check_chosen(search: Any) -> None:
+    """Refuse a search without a choice."""
+    check_is_fitted(search, "front_")
+    if not hasattr(search, "best_candidate_"):
+        raise NotFittedError("No candidate of the front was chosen yet; call choose(...).")
+
+
+def chosen_cascade(search: Any, X: Any = None) -> CascadeClassifier:
+    """Return the chosen cascade; X, if given, must have the columns that `fit` saw."""
+    check_chosen(search)
+    if not hasattr(search, "best_cascade_"):
+        raise NotFittedError(
+            f"refit=False with {search.n_splits_} folds leaves no cascade to decide with; "
+            "call choose(refit=True)."
+        )
+    if X is not None:
+        search.found_.layout.check(search, X)
+    cascade: CascadeClassifier = search.best_cascade_
+    return cascade
+
+
+def choose_again(
+    search: Any, candidate: Candidate | None, refit: bool | str | None, bounds: Mapping[str, Any]
+) -> tuple[FittedSearch, Choice]:
+    """Choose a candidate of a fitted search: this one, by bounds, or by the rule of the search."""
+    check_is_fitted(search, "front_")
+    if candidate is not None and bounds:
+        raise SelectionError("Give either a candidate or bounds, not both.")
+    check_names(bounds)
+    refit = search.refit if refit is None else refit
+    check_refit(refit, learner_of(search.estimator))
+    select: Any = bounds if candidate is None else candidate
+    if candidate is None and not bounds.keys() - {"caution"}:
+        rule = search.select
+        select = {**rule, **bounds} if isinstance(rule, Mapping) else bounds or rule
+    return choose(search, search.found_, select, refit)
+
+
+def choose(
+    search: Any, found: FittedSearch, select: Any, refit: bool | str
+) -> tuple[FittedSearch, Choice]:
+    """Choose a candidate and build its cascade; separate fits of its stages are another result."""
+    found = found.holding(select)
+    limits = {"max_missed": search.max_missed or {}, "max_rejected": search.max_rejected or {}}
+
+    def selected(among: FittedSearch) -> Selection:
+        return select_as_asked(
+            select,
+            among.front,
+            among.all_sources,
+            among.n_rows,
+            limits,
+            agreement=not search.needs_labels,
+        )
+
+    candidate, rule, bounds = selected(found)
+    if refit == STAGES and found.stages.learner.is_one_model:
+        found = found.separate(candidate.design, by_stage=search.threshold == AUTO)
+        if isinstance(select, Candidate):
+            candidate = _most_alike(found.front, select)
+        else:
+            candidate, rule, bounds = selected(found)
+    cascade = None
+    if refit or found.evaluated is not None:
+        cascade = found.cascade(candidate, refit, search.guard)
+    return found, Choice(
+        candidate,
+        cascade,
+        None if cascade is None else cascade.decider_,
+        is_refitted=bool(refit) or found.evaluated is None,
+        rule=rule,
+        bounds=bounds,
+    )
+
+
+def check_refit(refit: bool | str, learner: Learner) -> None:
+    """Refuse refit="stages" if the stages are fitted separately anyway."""
+    if refit == STAGES and not learner.is_one_model:
+        raise SearchError(
+            f"refit={STAGES!r} is for a MaskedClassifier; stages of other estimators are "
+            "fitted each by itself in any case: refit=True."
+        )
 
 
 def evaluated_on(stages: Training, folds: list[Fold]) -> Training | None:
@@ -268,8 +243,38 @@ def evaluated_on(stages: Training, folds: list[Fold]) -> Training | None:
     return stages.take(folds[0].train) if len(folds) == 1 else None
 
 
-def _used_by(front: Iterable[Candidate], costs: Costs, names: list[str]) -> list[str]:
-    """List the columns that some candidate uses."""
-    sources = {s for c in front for s in c.design.acquired(c.design.n_stages - 1)}
-    used = {column for source in sources for column in costs.columns(source)}
-    return [name for name in names if name in used] or names
+def _thresholds_anew(problem: Problem, design: StageDesign, *, by_stage: bool) -> ParetoFront:
+    """Evaluate one design at every alternative threshold; with `by_stage`, also per stage.
+
+    `problem` has the table of the separately fitted classifiers.
+    """
+    each = np.arange(problem.n_thresholds)
+    assignments = np.tile(np.array(design.assignment, dtype=np.int8), (len(each), 1))
+    which = np.repeat(each[:, None], problem.max_stages, axis=1)
+    feasible = problem.evaluate(assignments, which).feasible
+    front = problem.front(problem.candidates(assignments[feasible], which[feasible]))
+    # The generator only affects the order, and all of so few candidates are evaluated.
+    return thresholds_by_stage(problem, front, np.random.default_rng(0)) if by_stage else front
+
+
+def _most_alike(front: ParetoFront, candidate: Candidate) -> Candidate:
+    """Return the most accurate candidate with at least this coverage, or the most covering one."""
+    least = candidate.evaluation.coverage
+    enough = [c for c in front if c.evaluation.coverage >= least]
+    if enough:
+        return max(enough, key=lambda c: (c.evaluation.accuracy, -c.evaluation.cost))
+    return max(front, key=lambda c: (c.evaluation.coverage, c.evaluation.accuracy))
+
+
+def measured_on(n_rows: int, n_splits: int, needs_labels: bool) -> str:
+    """Describe the rows that figures were measured on, and what counts as right."""
+    how = "one split" if n_splits == 1 else f"{n_splits} folds"
+    fresh = Code("score_front(X, y)" if needs_labels else "score_front(X)")
+    right = "" if needs_labels else " An answer is right if the final model gives the same one."
+    return Message(
+        f"Selected on {n_rows:,} held-out rows ({how})",
+        ", so these figures are optimistic; use ",
+        fresh,
+        " to compare them with fresh rows.",
+        right,
+    )

@@ -4,36 +4,43 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict
+from typing import Any, NamedTuple
 
 from emsco.certify.monitor import Alarm
-from emsco.core.decisions import Decisions
+from emsco.core.decisions import ACCEPTED, Decisions
 from emsco.exceptions import LateStateError, SourcesError, StateError
-from emsco.serve.canary import Canary, keep_looking, split, together
-from emsco.serve.decision_json import decision_rows
+from emsco.live.decision_log import HeldWrites
+from emsco.serve.canary import Canary, ModelRows, keep_looking, split, together
 from emsco.serve.deployment import Deployment
 from emsco.serve.events import WARNING, log_event, where
-from emsco.serve.monitor_split import by_rows
+from emsco.serve.model_monitor import by_rows
 from emsco.serve.problem_json import RequestProblem, problem
-from emsco.serve.rejection_causes import sent_invalid
-from emsco.serve.request_bodies import DecideBody
+from emsco.serve.rejection_causes import is_passing, sent_invalid
+from emsco.serve.request_bodies import DecideRequest
 from emsco.serve.shadow import ShadowAnswer
-from emsco.serve.state.protocol import RequestContext, asking
+from emsco.serve.state.base import RequestContext, asking
+
+
+class DecidedRows(NamedTuple):
+    """The rows of a request that one model has decided."""
+
+    part: ModelRows
+    ids: list[str]
+    decisions: Decisions
+    shadowed: ShadowAnswer | None
+    rows: list[dict[str, Any]]  # as JSON data
+    seconds: float
+
+    @property
+    def model(self) -> str:
+        """The digest of the model."""
+        return self.part.deployed.digest
 
 
 class Models:
-    """The models that decide, with their watch, metrics and tracing.
-
-    Parameters
-    ----------
-    deployed : Deployment
-        The model in use.
-    canary : Canary, default=None
-        Another model, which decides some of the keys. None: no canary.
-    watch, metrics, tracing : Watch, Metrics, Tracing, default=None
-        Audit, count and trace decisions. None: this is not done.
-    """
+    """The models that decide, with their watch, metrics and tracing."""
 
     def __init__(
         self,
@@ -102,54 +109,42 @@ class Models:
         self.deployed.check_known(names, None if self.canary is None else self.canary.deployed)
 
     async def decide(
-        self, name: str, body: DecideBody, keys: list[Any], known: dict[str, list[Any]] | None
-    ) -> tuple[dict[str, Any], Callable[[], None]]:
-        """Decide rows; return the answer and a callback that counts it once it is final."""
+        self, request: DecideRequest, held: HeldWrites | None = None
+    ) -> tuple[dict[str, Any], list[DecidedRows]]:
+        """Decide rows; return the answer, and what `count` takes once the answer is final.
+
+        `held` receives what writes the log, which is then not written yet.
+        """
         canary = self.canary
+        parts = split(request, self.deployed, canary)
+        found = await together([self._decide(part, request, held) for part in parts])
         if canary is None:
-            deployed = self.deployed
-            rows, count = await self._decided_by(deployed, name, None, body, keys, known)
-            return {"id": name, "model": deployed.digest, "decisions": rows}, count
-        parts = split(keys, known, self.deployed, canary)
-        work = [
-            self._decided_by(part.deployed, name, part.places, body, part.keys, part.known)
-            for part in parts
-        ]
-        found = await together(work)
-        by_place: dict[int, dict[str, Any]] = {}
-        for part, (rows, _) in zip(parts, found, strict=True):
-            of = {"model": part.deployed.digest}
-            by_place |= {place: row | of for place, row in zip(part.places, rows, strict=True)}
-        model = parts[0].deployed.digest if len(parts) == 1 else None
+            return {"id": request.id, "model": found[0].model, "decisions": found[0].rows}, found
+        by_place = {
+            place: row | {"model": one.model}
+            for one in found
+            for place, row in zip(one.part.places, one.rows, strict=True)
+        }
+        in_order = [by_place[place] for place in range(len(request.keys))]
+        model = found[0].model if len(found) == 1 else None
+        return {"id": request.id, "model": model, "decisions": in_order}, found
 
-        def count_all() -> None:
-            for _, count in found:
-                count()
-
-        in_order = [by_place[place] for place in range(len(keys))]
-        return {"id": name, "model": model, "decisions": in_order}, count_all
-
-    async def _decided_by(
-        self,
-        deployed: Deployment,
-        name: str,
-        places: Sequence[int] | None,
-        body: DecideBody,
-        keys: list[Any],
-        known: dict[str, list[Any]] | None,
-    ) -> tuple[list[dict[str, Any]], Callable[[], None]]:
-        """Decide rows with one model; `places` are their positions in the request, None: all."""
+    async def _decide(
+        self, part: ModelRows, request: DecideRequest, held: HeldWrites | None
+    ) -> DecidedRows:
+        """Decide rows with one model."""
         begin = time.perf_counter()
-        ids = [f"{name}-{place}" for place in (range(len(keys)) if places is None else places)]
-        call = name if places is None else ids
+        deployed, keys, known, body = part.deployed, part.keys, part.known, request.body
+        ids = [f"{request.id}-{place}" for place in part.places]
+        options: dict[str, Any] = {"call": ids, "factors": body.factors, "held": held}
         shadowed = None
         deployed.begin()
-        token = asking.set(RequestContext(name, body.tenant)) if deployed.is_counted else None
+        token = asking.set(RequestContext(request.id, body.tenant)) if deployed.is_counted else None
         try:
             if deployed.shadow is None:
-                decisions = await deployed.live.decide(keys, known, call=call, factors=body.factors)
+                decisions = await deployed.live.decide(keys, known, **options)
             else:
-                shadowed = await deployed.shadow.decide(keys, known, call, factors=body.factors)
+                shadowed = await deployed.shadow.decide(keys, known, **options)
                 decisions = shadowed.answered
         except SourcesError as error:
             raise RequestProblem(422, "known", str(error)) from None
@@ -160,36 +155,60 @@ class Models:
                 asking.reset(token)
             deployed.end()
         rows = decision_rows(ids, decisions, receipt=body.receipt)
-        seconds = time.perf_counter() - begin
+        return DecidedRows(part, ids, decisions, shadowed, rows, time.perf_counter() - begin)
 
-        def count() -> None:
-            self._count(ids, decisions, seconds, deployed, shadowed, known or ())
-
-        return rows, count
-
-    def _count(
-        self,
-        ids: Sequence[str],
-        decisions: Decisions,
-        seconds: float,
-        deployed: Deployment,
-        shadowed: ShadowAnswer | None,
-        known: Collection[str],
-    ) -> None:
+    def count(self, found: Iterable[DecidedRows]) -> None:
         """Report to watch, metrics and tracing; in shadow, watch what the cascade would decide."""
-        model = deployed.digest
-        if self.watch is not None:
-            watched = decisions if shadowed is None else shadowed.would_be
-            answers = None if shadowed is None else decisions.label.tolist()
-            left_out = sent_invalid(watched, known, deployed.needs)
-            self.watch.decided(watched, ids, model, answers, left_out=left_out)
-        if self.metrics is not None:
-            self.metrics.decided(decisions, seconds, model)
-            if shadowed is not None:
-                self.metrics.shadowed(shadowed, model)
-        if self.tracing is not None:
-            now = time.time()
-            self.tracing.decided(decisions, now - seconds, now, model)
+        for part, ids, decisions, shadowed, _, seconds in found:
+            model = part.deployed.digest
+            if self.watch is not None:
+                watched = decisions if shadowed is None else shadowed.would_be
+                answers = None if shadowed is None else decisions.label.tolist()
+                left_out = sent_invalid(watched, part.known or (), part.deployed.needs)
+                self.watch.decided(watched, ids, model, answers, left_out=left_out)
+            if self.metrics is not None:
+                self.metrics.decided(decisions, seconds, model)
+                if shadowed is not None:
+                    self.metrics.shadowed(shadowed, model)
+            if self.tracing is not None:
+                now = time.time()
+                self.tracing.decided(decisions, now - seconds, now, model)
+
+
+def decision_rows(
+    ids: Sequence[str], decisions: Decisions, *, receipt: bool
+) -> list[dict[str, Any]]:
+    """Return the decisions as one JSON object per row."""
+    accepted = decisions.accepted.tolist()
+    # Building the reasons takes as long as everything else, and most rows have none.
+    reasons = [ACCEPTED] * len(accepted) if all(accepted) else decisions.reason.tolist()
+    columns = zip(
+        decisions.label.tolist(), accepted, reasons, decisions.confidence.tolist(),
+        decisions.cost.tolist(), decisions.exit_stage.tolist(), decisions.latency.tolist(),
+        strict=True,
+    )  # fmt: skip
+    rows: list[dict[str, Any]] = [
+        {"id": one, "label": label if accepts else None, "accepted": accepts,
+         # A client that reads only `label` must not act on a rejected row. If no stage judged the
+         # row, its confidence is 0 and there is no guess.
+         "guess": None if accepts or not confidence else label,
+         "reason": reason, "retry": not accepts and is_passing(reason),
+         "confidence": confidence, "cost": cost, "exit_stage": stage, "latency": latency}
+        for one, (label, accepts, reason, confidence, cost, stage, latency)
+        in zip(ids, columns, strict=True)
+    ]  # fmt: skip
+    if receipt and decisions.receipts is not None:
+        for row, one in zip(rows, decisions.receipts, strict=True):
+            row["receipt"] = _receipt(one)
+    if decisions.factors is not None:
+        for row, one in zip(rows, decisions.factors, strict=True):
+            row["factors"] = asdict(one) | {"features": dict(one.features), "score": one.score}
+    return rows
+
+
+def _receipt(receipt: Any) -> dict[str, Any]:
+    fields = asdict(receipt) | {"paid": receipt.paid, "unknown": list(receipt.unknown)}
+    return {name: value for name, value in fields.items() if name not in ("id", "model")}
 
 
 def no_state(error: StateError) -> RequestProblem:

@@ -12,14 +12,12 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 
 from emsco.serve.bearer_tokens import DECIDE, FEEDBACK, Tokens, is_forwarded, is_loopback
-from emsco.serve.connection_timeouts import SCOPE
-from emsco.serve.decision_json import dumped
 from emsco.serve.events import ERROR, log_event, where
 from emsco.serve.openapi import description
 from emsco.serve.problem_json import MEDIA_TYPE, RequestProblem, problem
 from emsco.serve.request_bodies import BodyParser, DecideBody, FeedbackBody
-from emsco.serve.request_limits import BodyReader, ClientGone, TaskCancellation
-from emsco.serve.service import Service
+from emsco.serve.request_limits import SCOPE, BodyReader, ClientGone, TaskCancellation
+from emsco.serve.service import Service, dumped
 
 _JSON = "application/json"
 _DECIDE = "/v1/decide"
@@ -28,16 +26,7 @@ _USES = {"/v1/feedback": FEEDBACK}  # all other routes need the token for decisi
 
 
 def make_app(service: Service, tokens: Tokens | None = None) -> FastAPI:
-    """Create the ASGI application of a service.
-
-    Parameters
-    ----------
-    service : Service
-        The service. Servers that support ASGI's lifespan start it before the first request and stop
-        it after the last.
-    tokens : Tokens, default=None
-        The tokens to require. None: read them from the environment.
-    """
+    """Create the ASGI application of a service."""
 
     @asynccontextmanager
     async def lifespan(_: FastAPI) -> AsyncIterator[None]:
@@ -116,19 +105,7 @@ def _add_routes(app: FastAPI, service: Service, bodies: BodyReader) -> None:
 
 
 class Door:
-    """Middleware that checks every request's token and routes decisions on a fast path.
-
-    Parameters
-    ----------
-    app : ASGI application or None
-        Handles everything but decisions.
-    tokens : Tokens
-        The tokens to require.
-    service : Service
-        The service whose metrics count refused requests.
-    decide : DecideEndpoint
-        Handles `POST /v1/decide`.
-    """
+    """Middleware that checks every request's token and routes decisions on a fast path."""
 
     def __init__(self, app: Any, tokens: Tokens, service: Service, decide: DecideEndpoint) -> None:
         self._app, self._tokens, self._service, self._decide = app, tokens, service, decide

@@ -1,4 +1,8 @@
-"""Audited rows in cohorts: rows decided in the same period are counted together, once it is time.
+"""Audited rows: drawn at random, and counted in cohorts of the same period, once it is time.
+
+Whether a decision is drawn depends only on its id and a secret key, not on the row. So a decision
+that is repeated after a crash is drawn again if it was drawn before, all processes draw the same
+decisions, and a label of a decision that was never drawn is recognized without a query.
 
 Labels do not arrive evenly. A fraud is reported within days, while its absence is certain only
 after a month: among the labels so far, frauds are overrepresented. So labels are not counted as
@@ -11,6 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, astuple, dataclass, replace
+from hashlib import blake2b
 from itertools import groupby
 from math import floor
 from typing import Any
@@ -21,33 +26,71 @@ from numpy.typing import NDArray
 from emsco.certify.monitor import Alarm, CertificateMonitor
 from emsco.core.decisions import Decisions
 from emsco.exceptions import MonitorError
+from emsco.rows.row_hashes import COUNTER_STEP, finalise
 from emsco.serve.rejection_causes import is_failure
-from emsco.serve.state.protocol import AuditMark
+from emsco.serve.state.base import AuditMark
 
-_FORMAT = 1
 _MOST_RECENT = 50  # cohorts that are reported individually
+
+
+class Audit:
+    """Draws a random share of decisions by their ids.
+
+    An id consists of the id of a call, a hyphen and the number of the row in the call.
+
+    Examples
+    --------
+    >>> from emsco.serve.audit_cohorts import Audit
+    >>> audit = Audit(0.02, b"secret")
+    >>> drawn = audit.drawn([f"call-{row}" for row in range(10_000)])
+    >>> len(drawn)
+    223
+    >>> audit.is_drawn(f"call-{drawn[0]}"), audit.is_drawn("call-0")
+    (True, False)
+    """
+
+    def __init__(self, share: float, key: bytes) -> None:
+        if not 0 <= share <= 1:
+            raise MonitorError(f"`audit` must be between 0 and 1, got {share!r}.")
+        self.share = share
+        self._key = blake2b(key).digest()  # with it, one could choose ids that are not drawn
+        self._limit = round(share * 2**64)  # numbers below it are drawn
+
+    def is_drawn(self, id: str) -> bool:  # noqa: A002
+        """Return whether a decision is drawn."""
+        call, row = _parts(id)
+        return bool(self._draw(call, np.array([row], dtype=np.uint64)))
+
+    def drawn(self, ids: Sequence[str]) -> list[int]:
+        """Return the positions of the decisions of one call that are drawn."""
+        if not ids:
+            return []
+        call, first = _parts(ids[0])
+        if first or ids[-1] != f"{call}-{len(ids) - 1}":  # not the rows of a whole call
+            return [place for place, one in enumerate(ids) if self.is_drawn(one)]
+        return self._draw(call, np.arange(len(ids), dtype=np.uint64))
+
+    def _draw(self, call: str, rows: NDArray[np.uint64]) -> list[int]:
+        if not self._limit:
+            return []
+        found = blake2b(call.encode("utf-8", "surrogatepass"), key=self._key, digest_size=8)
+        start = np.uint64(int.from_bytes(found.digest(), "little"))
+        numbers = finalise(rows * COUNTER_STEP + start)
+        places: list[int] = np.flatnonzero(numbers <= np.uint64(self._limit - 1)).tolist()
+        return places
+
+
+def _parts(id: str) -> tuple[str, int]:  # noqa: A002
+    """Split the id of a decision into the id of its call and its row number."""
+    call, _, row = id.rpartition("-")
+    if call and len(row) < 16 and row.isascii() and row.isdigit():
+        return call, int(row)
+    return id, 0
 
 
 @dataclass(frozen=True)
 class Cohort:
     """Audited rows that were counted together.
-
-    Parameters
-    ----------
-    begin, end : float
-        The period of the decisions, in seconds since 1970.
-    accepted : int
-        Accepted rows.
-    labelled : int
-        Accepted rows with a true label.
-    right : int
-        Accepted rows that were labelled correctly.
-    rejected : int
-        Rows that the cascade rejected.
-    rejected_labelled : int
-        Rejected rows with a true label.
-    failed : int
-        Rows that were rejected because a source failed.
 
     Examples
     --------
@@ -57,14 +100,14 @@ class Cohort:
     (10, '0.956', '0.860')
     """
 
-    begin: float = 0.0
+    begin: float = 0.0  # of the period of the decisions, in seconds since 1970
     end: float = 0.0
     accepted: int = 0
-    labelled: int = 0
-    right: int = 0
-    rejected: int = 0
+    labelled: int = 0  # accepted rows with a true label
+    right: int = 0  # labelled correctly
+    rejected: int = 0  # by the cascade
     rejected_labelled: int = 0
-    failed: int = 0
+    failed: int = 0  # rejected because a source failed
 
     @property
     def unlabelled(self) -> int:
@@ -107,46 +150,25 @@ class Cohort:
 
 
 class Cohorts:
-    """The counted audited rows of a model, and the monitor that they feed.
-
-    Parameters
-    ----------
-    monitor : CertificateMonitor, default=None
-        The monitor fed by labels (`monitor_split.by_labels`). None: rows are only counted.
-    length : float, default=3600.0
-        The length of a cohort in seconds.
-    classes : sequence, default=None
-        The classes; any other label is ignored. None: any label of the same type as the decision's.
-    """
+    """The counted audited rows of a model, and the monitor that they feed."""
 
     def __init__(
         self,
         monitor: CertificateMonitor | None = None,
         length: float = 3600.0,
-        classes: Sequence[Any] | None = None,
+        classes: Sequence[Any] | None = None,  # None: any of the type of the decided label
     ) -> None:
         self.monitor, self.length, self.classes = monitor, length, classes
         self.closed = 0.0  # all rows decided before this time have been counted
         self.total = Cohort()
         self.recent: tuple[Cohort, ...] = ()
 
-    @property
-    def alarms(self) -> tuple[Alarm, ...]:
-        """The alarms raised by labels."""
-        return () if self.monitor is None else self.monitor.alarms
-
     def closes(self, before: float) -> float:
         """Return the end of the last cohort that ended before a time."""
         return max(floor(before / self.length) * self.length, self.closed)
 
     def close(self, rows: Sequence[AuditMark], until: float) -> tuple[Alarm, ...]:
-        """Count the rows that were decided since the last call and before `until`.
-
-        Returns
-        -------
-        tuple of Alarm
-            The alarms raised.
-        """
+        """Count the rows decided since the last call and before `until`; return new alarms."""
         due = (self._checked(row) for row in rows if self.closed <= row.at < until)
         fresh = sorted(due, key=lambda row: (row.at, row.id))
         raised: tuple[Alarm, ...] = ()
@@ -171,28 +193,20 @@ class Cohorts:
             return row
         return replace(row, truth=None)
 
-    def to_text(self) -> str:
-        """Return the state that changes, as text."""
-        return json.dumps(
-            {
-                "format": _FORMAT,
-                "closed": self.closed,
-                "total": asdict(self.total),
-                "recent": [list(astuple(cohort)) for cohort in self.recent],
-                "monitor": None if self.monitor is None else self.monitor.state(),
-            }
-        )
+    def to_data(self) -> dict[str, Any]:
+        """Return the state that changes, as JSON data."""
+        return {
+            "closed": self.closed,
+            "total": asdict(self.total),
+            "recent": [list(astuple(cohort)) for cohort in self.recent],
+            "monitor": None if self.monitor is None else self.monitor.state(),
+        }
 
-    def after(self, text: str) -> Cohorts:
-        """Return a copy that continues from stored text.
+    def after(self, data: dict[str, Any]) -> Cohorts:
+        """Return a copy that continues from stored data.
 
         If the stored one watched other promises, the monitor restarts with rows not counted yet.
         """
-        data = json.loads(text)
-        if data["format"] != _FORMAT:
-            raise MonitorError(
-                f"The stored cohorts must have format {_FORMAT}, got {data['format']!r}."
-            )
         later = Cohorts(go_on(self.monitor, data["monitor"]), self.length, self.classes)
         later.closed = float(data["closed"])
         later.total = Cohort(**data["total"])

@@ -21,16 +21,18 @@ import numpy as np
 from emsco.certify.monitor import Alarm, CertificateMonitor
 from emsco.core.decisions import Decisions, kind_of
 from emsco.exceptions import MonitorError
-from emsco.serve.audit_draw import Audit
-from emsco.serve.cas_value import shared_secret
+from emsco.serve.audit_cohorts import Audit
 from emsco.serve.events import WARNING, log_event, where
 from emsco.serve.model_monitor import ModelMonitor
-from emsco.serve.state.protocol import AuditMark, State
+from emsco.serve.shared_values import shared_secret
+from emsco.serve.state.base import AuditMark, State
 
 Label: TypeAlias = str | int | float | bool
 
 MONTH = 30 * 86_400.0
 # Possible outcomes of a label that is sent.
+# "late": after their cohort was closed. "unknown": they wait for a day, because their decision may
+# not have been written yet. "unknown label": no model has it.
 OUTCOMES = ("used", "not audited", "repeated", "late", "unknown", "unknown label")
 _PAUSE = 0.05  # seconds before marks are written, so that many are written together
 _COUNT_EVERY = 5.0  # seconds
@@ -40,30 +42,6 @@ _RETENTION = 7 * 86_400.0  # minimum seconds for which audited rows are kept
 
 class AuditWatch:
     """Marks rows for the audit, and feeds the monitor of each model.
-
-    Parameters
-    ----------
-    monitor : CertificateMonitor or None
-        A new monitor of the model's certificate (`monitor_split.monitor_of`). None: there is no
-        certificate; rows are audited and reported, but no alarm is raised.
-    state : State
-        The state that the processes of the service share.
-    model : str
-        The digest of the model.
-    classes : sequence, default=None
-        Its classes: other labels are refused. None: any label of the right type is accepted.
-    deployment : str, default="emsco"
-        The name of the deployment: each has its own monitors.
-    audit : float, default=0.02
-        The share of rows to mark.
-    label_after : float, default=2_592_000.0
-        Seconds after a decision until its label is final; 30 days.
-    cohort : float, default=None
-        The length of a cohort in seconds. None: a tenth of `label_after`, from a second to an hour.
-    seed : int, default=None
-        The seed for drawing rows. None: a secret stored in the state.
-    clock : callable, default=time.time
-        Returns the time, in seconds since 1970.
 
     Examples
     --------
@@ -83,8 +61,8 @@ class AuditWatch:
     ...     print(await watch.feedback({"call-0": "ok"}))
     ...     await asyncio.sleep(0.1)
     ...     await watch.work()  # `start` does this in the background
-    ...     audited = watch.summary("digest")["audited"]
-    ...     print(audited["accuracy"], audited["accuracy_at_worst"], watch.alarms)
+    ...     audited = watch.models["digest"].cohorts.value.total
+    ...     print(audited.accuracy, audited.accuracy_at_worst, watch.alarms)
     ...     await state.close()
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     asyncio.run(main(folder))
@@ -94,16 +72,16 @@ class AuditWatch:
 
     def __init__(
         self,
-        monitor: CertificateMonitor | None,
+        monitor: CertificateMonitor | None,  # None: no alarm is raised, only reports
         state: State,
         *,
         model: str,
-        classes: Sequence[Any] | None = None,
+        classes: Sequence[Any] | None = None,  # None: any label of the right type is accepted
         deployment: str = "emsco",
         audit: float = 0.02,
         label_after: float = MONTH,
-        cohort: float | None = None,
-        seed: int | None = None,
+        cohort: float | None = None,  # seconds; None: a tenth of `label_after`, at most an hour
+        seed: int | None = None,  # for drawing rows; None: a secret stored in the state
         clock: Callable[[], float] = time.time,
     ) -> None:
         if not label_after >= 0:
@@ -115,7 +93,7 @@ class AuditWatch:
         self._audit = Audit(audit, b"" if seed is None else str(seed).encode())
         self._worker = uuid.uuid4().hex
         self._rng = np.random.default_rng(seed)
-        self._models: dict[str, ModelMonitor] = {}
+        self.models: dict[str, ModelMonitor] = {}  # by digest
         self._marks: list[AuditMark] = []
         self._answers: dict[str, Label] = {}  # of final models, for marked rows
         self._woken = asyncio.Event()
@@ -133,35 +111,24 @@ class AuditWatch:
 
         If the model is already watched but has a different certificate now, its monitor restarts.
         """
-        if model in self._models:
-            self._models[model].renew(monitor, classes)
+        if model in self.models:
+            self.models[model].renew(monitor, classes)
             return
         name = f"watch:{self._name}:{model}"
-        self._models[model] = ModelMonitor(self._state, name, model, monitor, self.cohort, classes)
-
-    @property
-    def models(self) -> Mapping[str, ModelMonitor]:
-        """The watched models, by digest."""
-        return self._models
+        self.models[model] = ModelMonitor(self._state, name, model, monitor, self.cohort, classes)
 
     @property
     def alarms(self) -> tuple[Alarm, ...]:
         """All alarms, as last seen by this process."""
-        return tuple(alarm for model in self._models for alarm in self.alarms_of(model))
+        return tuple(alarm for model in self.models for alarm in self.alarms_of(model))
 
     def alarms_of(self, model: str) -> tuple[Alarm, ...]:
         """Return the alarms about one model."""
-        return self._models[model].alarms if model in self._models else ()
-
-    def summary(self, model: str) -> dict[str, Any]:
-        """Return the audit and monitoring results of a model as JSON data."""
-        audit = {"share": self._audit.share, "label_after": self.label_after}
-        followed = self._models.get(model)
-        return {"audit": audit, **({} if followed is None else followed.summary())}
+        return self.models[model].alarms if model in self.models else ()
 
     def takes_answers(self, model: str) -> bool:
         """Return whether the labels of a model are the answers of its final model."""
-        return model in self._models and "agreement" in self._models[model].evidence
+        return model in self.models and "agreement" in self.models[model].evidence
 
     def decided(
         self,
@@ -176,20 +143,6 @@ class AuditWatch:
 
         Call it once for every decision, after its answer was stored: a decision that is repeated
         after a crash must not count twice.
-
-        Parameters
-        ----------
-        decisions : Decisions
-            The decisions of one call.
-        ids : sequence of str
-            Their ids.
-        model : str
-            The digest of the model that made them.
-        answers : sequence, default=None
-            The answers of the final model, if known. They are used to watch promises of agreement.
-        left_out : sequence of int, default=()
-            The positions of rows that say nothing about the model
-            (`emsco.serve.rejection_causes`).
         """
         if left_out:
             kinds = Counter(kind_of(reason) for reason in decisions.reason[list(left_out)].tolist())
@@ -197,9 +150,9 @@ class AuditWatch:
             places = sorted(set(range(len(ids))).difference(left_out))
             decisions, ids = decisions[places], [ids[place] for place in places]
             answers = None if answers is None else [answers[place] for place in places]
-        if model not in self._models:
+        if model not in self.models:
             self.follow(model, None)
-        if not self._models[model].note(decisions):
+        if not self.models[model].note(decisions):
             self.counts["not counted"] += len(decisions)
         drawn = self._audit.drawn(ids)
         if drawn:
@@ -225,34 +178,13 @@ class AuditWatch:
             del self._marks[:-_MOST_MARKS]
         self._woken.set()
 
-    @property
-    def waiting(self) -> tuple[AuditMark, ...]:
-        """The audited rows that have not been written yet."""
-        return tuple(self._marks)
-
-    async def unlabelled(self, model: str) -> list[AuditMark]:
-        """Return the audited rows of a model without a label that can still get one."""
-        closed = (await self._models[model].cohorts.read()).closed if model in self._models else 0.0
-        rows = await self._state.due(self._clock() + 1.0, since=closed, model=model)
-        return [row for row in rows if row.truth is None]
-
     async def feedback(
         self, labels: Mapping[str, Label] | Iterable[tuple[str, Label]]
     ) -> dict[str, int]:
         """Take labels by decision id; they may be late, repeated and in any order.
 
-        Returns
-        -------
-        dict of str to int
-            The number of labels by outcome. "used"; "not audited": ignored; "repeated"; "late":
-            after their cohort was closed; "unknown": they wait for a day, because their decision
-            may not have been written yet; "unknown label": no model has it, ignored. Show this to
-            operators only: it reveals which rows are audited.
-
-        Raises
-        ------
-        MonitorError
-            If a label is neither text nor a number; no label is taken then.
+        Returns the number of labels by outcome. Show it to operators only: it reveals which rows
+        are audited. If a label is neither text nor a number, none is taken.
         """
         by_id = dict(labels)
         for label in by_id.values():
@@ -265,8 +197,8 @@ class AuditWatch:
         if drawn:
             await self._write_marks()
             known = {row.id: row for row in await self._state.marked(drawn)}
-            models = {row.model for row in known.values()}.intersection(self._models)
-            closed = {model: (await self._models[model].cohorts.read()).closed for model in models}
+            models = {row.model for row in known.values()}.intersection(self.models)
+            closed = {model: (await self.models[model].cohorts.read()).closed for model in models}
             foreign = {row.id for row in known.values() if self._is_foreign(row, by_id[row.id])}
             late = {row.id for row in known.values() if row.at < closed.get(row.model, 0.0)}
             late -= foreign
@@ -282,12 +214,12 @@ class AuditWatch:
 
     def _is_label(self, label: Label) -> bool:
         """Return whether any model may have this label."""
-        known = [followed.cohorts.value.classes for followed in self._models.values()]
+        known = [followed.cohorts.value.classes for followed in self.models.values()]
         return any(classes is None or label in classes for classes in known)
 
     def _is_foreign(self, row: AuditMark, label: Label) -> bool:
         """Return whether the model that decided a row does not have this label."""
-        followed = self._models.get(row.model)
+        followed = self.models.get(row.model)
         return followed is not None and not followed.cohorts.value.is_label(label, row.label)
 
     async def start(self) -> None:
@@ -295,7 +227,7 @@ class AuditWatch:
         if self._seed is None:
             secret = await shared_secret(self._state, f"watch:{self._name}:secret")
             self._audit = Audit(self._audit.share, secret)
-        for followed in self._models.values():
+        for followed in self.models.values():
             await followed.cohorts.read()
             await followed.traffic.read()
         self._task = asyncio.create_task(self._run())
@@ -360,20 +292,20 @@ class AuditWatch:
                 self._answers = answers | self._answers
                 raise
             for mark in marks:
-                if mark.at < self._models[mark.model].cohorts.value.closed:
+                if mark.at < self.models[mark.model].cohorts.value.closed:
                     self.counts["marks late"] += 1  # the state did not respond for too long
 
     async def _count(self) -> None:
         """Add the decisions since the last call to the counts of all processes."""
         async with self._working:
-            for followed in list(self._models.values()):
+            for followed in list(self.models.values()):
                 self._tell(followed.model, await followed.count(self._worker, self._rng))
 
     async def _close(self) -> None:
         """Close the cohorts that are due."""
         async with self._working:
             now = self._clock()
-            for followed in list(self._models.values()):
+            for followed in list(self.models.values()):
                 self._tell(followed.model, await followed.close(now - self.label_after))
             # Rows are kept twice as long, so that late labels are recognized.
             await self._state.forget(now - 2 * self.label_after - _RETENTION)

@@ -50,11 +50,6 @@ def is_forwarded(names: Iterable[bytes]) -> bool:
 class Tokens:
     """Bearer tokens by use; a use without a token is open to everyone.
 
-    Parameters
-    ----------
-    by_use : mapping of str to str
-        The tokens for "decide", "feedback" and "metrics".
-
     Examples
     --------
     >>> from emsco.serve.bearer_tokens import Tokens
@@ -67,7 +62,7 @@ class Tokens:
     token for this route.
     """
 
-    by_use: Mapping[str, str]
+    by_use: Mapping[str, str]  # tokens for "decide", "feedback" and "metrics"
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Tokens:

@@ -11,7 +11,7 @@ import asyncio
 import hmac
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -21,11 +21,12 @@ from emsco.exceptions import ServiceError, quoted
 from emsco.io import load
 from emsco.live import Sources
 from emsco.live.fetch_result import Key, key_text
-from emsco.serve.cas_value import shared_secret
 from emsco.serve.deployment import Deployment, cascade_of
 from emsco.serve.events import WARNING, log_event, now_text, where
+from emsco.serve.request_bodies import DecideRequest
 from emsco.serve.settings import Settings
-from emsco.serve.state.protocol import State
+from emsco.serve.shared_values import shared_secret
+from emsco.serve.state.base import State
 
 T = TypeVar("T")
 
@@ -34,17 +35,7 @@ _DIGITS = 8  # bytes of an HMAC that are compared with the share
 
 @dataclass(frozen=True)
 class Withdrawal:
-    """Why and when a canary was withdrawn.
-
-    Parameters
-    ----------
-    at : str
-        The time, in UTC.
-    promise : str
-        The promise that no longer holds.
-    message : str
-        The message of the alarm.
-    """
+    """Why and when a canary was withdrawn."""
 
     at: str
     promise: str
@@ -53,15 +44,6 @@ class Withdrawal:
 
 class KeyDraw:
     """Draws keys by their HMAC; a larger share includes all keys of a smaller one.
-
-    Parameters
-    ----------
-    share : float
-        The share of keys to draw.
-    secret : bytes
-        The key of the HMAC. With it, one can find out which keys are drawn.
-    name : str
-        The purpose; a different name draws different keys.
 
     Examples
     --------
@@ -84,24 +66,7 @@ class KeyDraw:
 
 
 class Canary:
-    """Another model that decides a share of the keys.
-
-    Parameters
-    ----------
-    deployed : Deployment
-        The model.
-    draw : KeyDraw
-        Draws the keys that it decides.
-    state : State
-        The state that records its withdrawal.
-    deployment : str
-        The name of the deployment.
-
-    Attributes
-    ----------
-    withdrawn : Withdrawal or None
-        Why it was withdrawn; None while it decides.
-    """
+    """Another model that decides a share of the keys."""
 
     def __init__(self, deployed: Deployment, draw: KeyDraw, state: State, deployment: str) -> None:
         self.deployed, self.draw = deployed, draw
@@ -126,18 +91,7 @@ class Canary:
         return [place for place, key in enumerate(keys) if self.draw(key)]
 
     async def look(self, alarms: Sequence[Alarm]) -> None:
-        """Withdraw it if there is an alarm about it, in this process or another.
-
-        Parameters
-        ----------
-        alarms : sequence of Alarm
-            The alarms about it in this process.
-
-        Raises
-        ------
-        StateError
-            If the state does not respond; an alarm in this process withdraws the canary anyway.
-        """
+        """Withdraw it if there is an alarm about it, here or, by the state, in another process."""
         if alarms and self.withdrawn is None:
             self._withdraw(Withdrawal(now_text(), alarms[0].what, alarms[0].message))
         if self.withdrawn is not None:
@@ -174,42 +128,25 @@ async def load_models(
 ) -> tuple[Deployment, Canary | None]:
     """Load the model and the canary, if any; check them and warm up.
 
-    Parameters
-    ----------
-    settings : Settings
-        The settings with the paths of the files.
-    state : State
-        The state that processes share.
-    again : bool, default=False
-        Whether this is a reload: if the canary's file is gone, the canary has then ended.
-
-    Raises
-    ------
-    EmscoError
-        If one of them is refused; the other is closed then.
+    On a reload (`again`), a canary whose file is gone has ended.
     """
-    if settings.canary is None:
-        return await Deployment.load(settings, state), None
-    if again and not settings.canary.exists():
+    is_gone = again and settings.canary is not None and not settings.canary.exists()
+    if is_gone:
         log_event("canary", text=f"{settings.canary} was removed, so the canary has ended.")
+    if settings.canary is None or is_gone:
         return await Deployment.load(settings, state), None
     sources = await asyncio.to_thread(Sources.from_toml, settings.sources)
     files = (settings.model, settings.canary)
     models = [await asyncio.to_thread(load, file, trusted=settings.trust) for file in files]
     known = [set(cascade_of(model).decider_.costs.names) for model in models]
-    own, others = _own(sources, *known), _own(sources, *reversed(known))
-    deployed = await Deployment.make(models[0], own, settings, state)
-    try:
+    async with AsyncExitStack() as refused:  # closes what was loaded before
+        own, others = _own(sources, *known), _own(sources, *reversed(known))
+        deployed = await Deployment.make(models[0], own, settings, state)
+        refused.push_async_callback(deployed.close)
         other = await Deployment.make(models[1], others, settings, state)
-    except BaseException:
-        await deployed.close()
-        raise
-    try:
+        refused.push_async_callback(other.close)
         canary = await make_canary(other, deployed, settings, state)
-    except BaseException:
-        with suppress(Exception):
-            await asyncio.gather(deployed.close(), other.close())
-        raise
+        refused.pop_all()
     if canary is None:
         await other.close()
     return deployed, canary
@@ -218,18 +155,20 @@ async def load_models(
 async def make_canary(
     other: Deployment, deployed: Deployment, settings: Settings, state: State
 ) -> Canary | None:
-    """Create the canary of a loaded model; None if it is the same as the model in use.
+    """Create the canary of a loaded model, if clients of the model in use can rely on it.
 
-    Raises
-    ------
-    ServiceError
-        If it cannot answer clients of the model in use.
+    None: it is the same as the model in use.
     """
     if other.digest == deployed.digest:
         log_event("canary", text="The canary is identical to the model in use and is ignored.")
         return None
-    _check(other, deployed)
     other.standing.check_after(deployed.standing, settings, who="The canary")
+    missing = [name for name in other.needed if name not in deployed.needed]
+    if missing:
+        raise ServiceError(
+            f"The canary needs {quoted(missing)} in `known`, but clients of the model in use do "
+            "not send it."
+        )
     secret = await shared_secret(state, f"canary:{settings.deployment}:secret")
     draw = KeyDraw(settings.share, secret, other.digest)
     canary = Canary(other, draw, state, settings.deployment)
@@ -246,38 +185,21 @@ def _own(sources: Sources, own: set[str], others: set[str]) -> Sources:
     return Sources({n: one for n, one in sources.items() if n in own or n not in others})
 
 
-def _check(canary: Deployment, deployed: Deployment) -> None:
-    """Refuse a canary with different labels, or one that needs values that clients do not send."""
-    labels, before = canary.decider.classes.tolist(), deployed.decider.classes.tolist()
-    if labels != before:
-        raise ServiceError(
-            f"The canary has the labels {quoted(labels)}, but the model in use has "
-            f"{quoted(before)}, which clients rely on."
-        )
-    missing = [name for name in canary.needed if name not in deployed.needed]
-    if missing:
-        raise ServiceError(
-            f"The canary needs {quoted(missing)} in `known`, but clients of the model in use do "
-            "not send it."
-        )
-
-
 class ModelRows(NamedTuple):
     """The rows of a request that one model decides."""
 
     deployed: Deployment
-    places: list[int]  # positions of the rows in the request
+    places: Sequence[int]  # positions of the rows in the request
     keys: list[Any]
     known: dict[str, list[Any]] | None
 
 
-def split(
-    keys: list[Any], known: dict[str, list[Any]] | None, deployed: Deployment, canary: Canary
-) -> list[ModelRows]:
+def split(request: DecideRequest, deployed: Deployment, canary: Canary | None) -> list[ModelRows]:
     """Split the rows of a request by the model that decides them."""
-    drawn = canary.drawn(keys)
-    if not drawn:
-        return [ModelRows(deployed, list(range(len(keys))), keys, known)]
+    keys, known = request.keys, request.known
+    drawn = [] if canary is None else canary.drawn(keys)
+    if canary is None or not drawn:
+        return [ModelRows(deployed, range(len(keys)), keys, known)]
     if len(drawn) == len(keys):
         return [ModelRows(canary.deployed, drawn, keys, known)]
     others = sorted(set(range(len(keys))) - set(drawn))
@@ -307,17 +229,7 @@ async def together(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
 async def keep_looking(
     canary: Canary, alarms: Callable[[str], Awaitable[Sequence[Alarm]]], seconds: float = 1.0
 ) -> None:
-    """Check every second whether a canary must be withdrawn.
-
-    Parameters
-    ----------
-    canary : Canary
-        The canary.
-    alarms : async callable
-        Returns the alarms that count against it.
-    seconds : float, default=1.0
-        The interval between checks.
-    """
+    """Check every second whether a canary must be withdrawn."""
     while not canary.is_settled:
         try:
             await canary.look(await alarms(canary.deployed.digest))

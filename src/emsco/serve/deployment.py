@@ -24,26 +24,14 @@ from emsco.live.source import APART
 from emsco.rows.column_reader import ColumnReader
 from emsco.serve.events import WARNING, log_event, tell_loss
 from emsco.serve.model_compatibility import ModelTerms
-from emsco.serve.monitor_split import monitor_of
+from emsco.serve.model_monitor import monitor_of
 from emsco.serve.problem_json import RequestProblem
 from emsco.serve.settings import Settings
 from emsco.serve.shadow import ShadowMode
 
 
 class Deployment:
-    """A model with its live cascade; `make` and `load` return one that is warmed up.
-
-    Parameters
-    ----------
-    model : CascadeClassifier or CascadeSearchCV
-        The fitted model.
-    sources : Sources
-        How its sources are fetched.
-    settings : Settings
-        How it decides, and where it logs.
-    accounts : Accounts, default=None
-        Counts spending. None: within this process only.
-    """
+    """A model with its live cascade; `make` and `load` return one that is warmed up."""
 
     def __init__(
         self, model: Any, sources: Sources, settings: Settings, accounts: Accounts | None = None
@@ -78,13 +66,7 @@ class Deployment:
     async def make(
         cls, model: Any, sources: Sources, settings: Settings, accounts: Accounts | None = None
     ) -> Deployment:
-        """Check a model and its sources, and warm it up.
-
-        Raises
-        ------
-        EmscoError
-            If it cannot decide live, or its certificate belongs to another cascade.
-        """
+        """Check a model and its sources, and warm it up."""
         made = await asyncio.to_thread(cls, model, sources, settings, accounts)
         await asyncio.to_thread(made._prepare)
         await check_open(sources, made.decider.costs, made.bought)
@@ -93,15 +75,7 @@ class Deployment:
 
     @classmethod
     async def load(cls, settings: Settings, accounts: Accounts | None = None) -> Deployment:
-        """Load the model and the sources named in the settings, check them and warm up.
-
-        Parameters
-        ----------
-        settings : Settings
-            The settings with the paths of the files.
-        accounts : Accounts, default=None
-            Counts spending.
-        """
+        """Load the model and the sources named in the settings, check them and warm up."""
         sources = await asyncio.to_thread(Sources.from_toml, settings.sources)
         model = await asyncio.to_thread(load, settings.model, trusted=settings.trust)
         return await cls.make(model, sources, settings, accounts)

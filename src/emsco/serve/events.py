@@ -20,17 +20,7 @@ INFO, WARNING, ERROR = "info", "warning", "error"
 
 
 def log_event(event: str, level: str = INFO, **fields: Any) -> None:
-    """Write an event.
-
-    Parameters
-    ----------
-    event : str
-        The name of the event: "start", "ready", "reload", "drain", "refused", "alarm" and so on.
-    level : {"info", "warning", "error"}, default="info"
-        The log level.
-    **fields
-        Further fields of the event; never a key, a value or a token.
-    """
+    """Write an event."""
     now = datetime.now(UTC).isoformat(timespec="milliseconds")
     entry = {"time": now, "level": level, "event": event, "pid": os.getpid(), **fields}
     with suppress(OSError, ValueError):  # standard error may be closed
@@ -39,19 +29,7 @@ def log_event(event: str, level: str = INFO, **fields: Any) -> None:
 
 
 def tell_loss(folder: Path, what: str, why: str, lost: int) -> None:
-    """Log that the decision log cannot be written, or is being written again.
-
-    Parameters
-    ----------
-    folder : path
-        The folder of the log.
-    what : {"decisions", "labels"}
-        What cannot be written.
-    why : str
-        The error of the operating system. Empty: the log is being written again.
-    lost : int
-        The number of entries lost since the log failed.
-    """
+    """Log that the decision log cannot be written, or is being written again."""
     if why:
         log_event("log failed", ERROR, folder=str(folder), what=what, why=why)
     else:

@@ -18,7 +18,7 @@ from emsco.exceptions import ServiceError, StateError
 from emsco.serve.deployment import Deployment
 from emsco.serve.events import ERROR, WARNING, log_event, now_text
 from emsco.serve.settings import Settings
-from emsco.serve.state.protocol import INCARNATION, State
+from emsco.serve.state.base import INCARNATION, State
 
 _LOOK = 1.0  # seconds between checks
 _AGAIN = 60.0  # seconds after which a loss is logged again
@@ -27,16 +27,6 @@ _AGAIN = 60.0  # seconds after which a loss is logged again
 @dataclass(frozen=True)
 class Incarnation:
     """The marker of a state, which is missing if the state has lost its data.
-
-    Parameters
-    ----------
-    id : str
-        Its random id.
-    at : str
-        When it was written.
-    after : str or None, default=None
-        The id of the incarnation that an operator has replaced by it; "" if there was none. None:
-        it is the first.
 
     Examples
     --------
@@ -48,6 +38,7 @@ class Incarnation:
 
     id: str
     at: str
+    # The incarnation that an operator replaced by it; "": there was none. None: it is the first.
     after: str | None = None
 
     @classmethod
@@ -72,13 +63,7 @@ async def find(state: State) -> Incarnation | None:
 
 
 async def begin(state: State) -> Incarnation:
-    """Write the first incarnation.
-
-    Raises
-    ------
-    StateError
-        If there already is one.
-    """
+    """Write the first incarnation."""
     new = Incarnation.new()
     if not await state.keep(INCARNATION + state.deployment, new.to_text(), was=0):
         raise StateError(
@@ -101,20 +86,6 @@ class Witness:
 
     A running service continues with another incarnation only if `accept` has written it: in place
     of the previous one, or after the loss was logged.
-
-    Parameters
-    ----------
-    state : State
-        The state, which from now on grants no paid call without this incarnation.
-    own : Incarnation
-        Its incarnation.
-
-    Attributes
-    ----------
-    is_lost : bool
-        Whether the state has lost it.
-    moved : int
-        How often another server with this incarnation took over.
     """
 
     def __init__(self, state: State, own: Incarnation) -> None:
@@ -174,13 +145,7 @@ class Witness:
 async def witness_of(
     settings: Settings, models: Sequence[Deployment], state: State
 ) -> Witness | None:
-    """Return the witness of a shared state; None for an SQLite file, which is not watched.
-
-    Raises
-    ------
-    ServiceError
-        If sources are paid or limited, and the state has no incarnation or may lose data.
-    """
+    """Return the witness of a shared state; None for an SQLite file, which is not watched."""
     is_counted = any(model.is_counted for model in models)
     concerns = await state.concerns()
     losing = [concern.text for concern in concerns if concern.loses]

@@ -21,13 +21,11 @@ from emsco.live.decision_log import DECISIONS, LABELS, DecisionLog
 from emsco.live.purchases import FETCHED
 from emsco.serve.audit_watch import OUTCOMES, AuditWatch
 from emsco.serve.incarnation import Witness
-from emsco.serve.metrics_server import MetricsServer
 from emsco.serve.rejection_causes import FAILURES, is_failure
 from emsco.serve.shadow import ShadowAnswer
 
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _DIGITS = 12  # of a digest, in the label `model`
-_MOST_REASONS = 10_000  # to cache; a model has no more columns and sources
 
 
 class Metrics:
@@ -53,7 +51,6 @@ class Metrics:
         self._families: dict[str, Any] = {}
         self._seen: WeakKeyDictionary[Any, dict[str, float]] = WeakKeyDictionary()
         self._models: dict[str, _Model] = {}
-        self._latencies: dict[str, Any] = {}
         self._make(client)
         self._decide_seconds = self._one("emsco_decide_seconds").observe
         self._queue = self._one("emsco_queue_length").set
@@ -83,15 +80,7 @@ class Metrics:
         return found
 
     def model(self, live: LiveCascade, model: str | None = None) -> None:
-        """Register a model: its prices, to count savings, and its sources.
-
-        Parameters
-        ----------
-        live : LiveCascade
-            The live cascade.
-        model : str, default=None
-            The digest to report. None: the digest of the live cascade.
-        """
+        """Register a model: its prices, to count savings, and its sources."""
         costs, model = live.terms.decider.plan.costs, live.model if model is None else model
         self._models[model] = _Model(self._one, model, (costs[-1] - costs).tolist())
         for source in live.terms.bought:
@@ -101,17 +90,7 @@ class Metrics:
             self._one("emsco_breaker_open", source).set(0)
 
     def decided(self, decisions: Decisions, seconds: float, model: str = "") -> None:
-        """Count the decisions of one call.
-
-        Parameters
-        ----------
-        decisions : Decisions
-            The decisions.
-        seconds : float
-            The duration of the call.
-        model : str, default=""
-            The digest of the model.
-        """
+        """Count the decisions of one call."""
         n_rows = len(decisions)
         if not n_rows:
             return
@@ -119,17 +98,10 @@ class Metrics:
         if counted is None:
             counted = self._models[model] = _Model(self._one, model)
         self._decide_seconds(seconds)
-        if n_rows == 1:
-            counted.add_one(decisions)
-        else:
-            counted.add_many(decisions)
+        counted.add(decisions)
         for call in getattr(decisions.receipts, "answers", ()):
-            if FETCHED in call.batch.how:
-                observe = self._latencies.get(call.source)
-                if observe is None:
-                    observe = self._one("emsco_source_seconds", call.source).observe
-                    self._latencies[call.source] = observe
-                observe(call.waited)
+            if FETCHED in call.how:
+                self._one("emsco_source_seconds", call.source).observe(call.waited)
 
     def shadowed(self, shadowed: ShadowAnswer, model: str) -> None:
         """Count what a cascade in shadow would have decided, changed and saved."""
@@ -219,70 +191,26 @@ class Metrics:
         series = self._one(name, label) if label else self._one(name)
         series.inc(value - before if value >= before else value)
 
-    def serve(self, port: int, host: str = "127.0.0.1", token: str | None = None) -> MetricsServer:
-        """Serve the metrics at http://host:port/metrics in a thread; `close` stops it.
-
-        Parameters
-        ----------
-        port : int
-            The port; 0 chooses a free one.
-        host : str, default="127.0.0.1"
-            The address.
-        token : str, default=None
-            The bearer token that Prometheus must send. None: no token is required.
-        """
-        return MetricsServer(self.registry, port, host, token)
-
 
 class _Model:
-    """The series of one model.
-
-    Parameters
-    ----------
-    one : callable
-        Returns a series.
-    model : str
-        The digest of the model.
-    savings : list of float, default=()
-        The savings of a row that exits at each stage; empty if prices are unknown.
-    """
+    """The series of one model, and what a row saves that exits at each stage, if that is known."""
 
     def __init__(self, one: Callable[..., Any], model: str, savings: Sequence[float] = ()) -> None:
         self._one, self._name, self._savings = one, model[:_DIGITS], savings
         self._accepted = one("emsco_accepted_total", self._name).inc
         self._paid = one("emsco_paid_total", self._name).inc
         self._saved = one("emsco_saved_total", self._name).inc
-        self._stages = [self._stage(stage) for stage in range(len(savings))]
-        self._reasons: dict[str, tuple[Any, ...]] = {}
+        for stage in range(len(savings)):
+            one("emsco_decisions_total", self._name, str(stage))
 
-    def _stage(self, stage: int) -> Any:
-        return self._one("emsco_decisions_total", self._name, str(stage)).inc
-
-    def add_one(self, decisions: Decisions) -> None:
-        """Count the decision of a call with a single row, the most common case."""
-        (stage,), (accepted,) = decisions.exit_stage.tolist(), decisions.accepted.tolist()
-        (cost,) = decisions.cost.tolist()
-        if stage < len(self._stages):
-            self._stages[stage]()
-        else:
-            self._stage(stage)()
-        if cost:
-            self._paid(cost)
-        if accepted:
-            self._accepted()
-        elif self._rejected(decisions.reason.tolist()[0], 1):
-            return  # a failing source saves nothing
-        if stage < len(self._savings) and self._savings[stage]:
-            self._saved(self._savings[stage])
-
-    def add_many(self, decisions: Decisions) -> None:
+    def add(self, decisions: Decisions) -> None:
         """Count the rows of a call."""
         rows = np.bincount(decisions.exit_stage).tolist()
         self._paid(float(decisions.cost.sum()))
         self._accepted(int(np.count_nonzero(decisions.accepted)))
         for stage, number in enumerate(rows):
             if number:
-                self._stage(stage)(number)
+                self._one("emsco_decisions_total", self._name, str(stage)).inc(number)
         rejected = ~decisions.accepted
         if rejected.any():
             for reason, number in Counter(decisions.reason[rejected].tolist()).items():
@@ -293,23 +221,12 @@ class _Model:
 
     def _rejected(self, reason: str, rows: int) -> bool:
         """Count rejected rows; return whether a failing source is the cause."""
-        series = self._reasons.get(reason)
-        if series is None:
-            series = self._reason(reason)
-        for one in series:
-            one.inc(rows)
-        return len(series) > 1
-
-    def _reason(self, reason: str) -> tuple[Any, ...]:
-        """Return the series of a reason: two if a source failed, otherwise one."""
         kind, _, source = reason.partition(": ")
         by = "failure" if is_failure(reason) else "cascade"
-        series = [self._one("emsco_rejected_total", self._name, kind, by)]
+        self._one("emsco_rejected_total", self._name, kind, by).inc(rows)
         if by == "failure":
-            series.append(self._one("emsco_source_errors_total", source, kind))
-        if len(self._reasons) < _MOST_REASONS:
-            self._reasons[reason] = tuple(series)
-        return tuple(series)
+            self._one("emsco_source_errors_total", source, kind).inc(rows)
+        return by == "failure"
 
 
 _COUNTERS = (

@@ -40,19 +40,7 @@ def forget_worker(pid: int) -> None:
 
 
 class MetricsServer:
-    """Serves `GET /metrics` in one thread, for any number of connections.
-
-    Parameters
-    ----------
-    registry : CollectorRegistry or None
-        The metrics of one process. If workers share their metrics, those of all are served.
-    port : int
-        The port; 0 chooses a free one.
-    host : str, default="127.0.0.1"
-        The address.
-    token : str, default=None
-        The bearer token that clients must send. None: no token is required.
-    """
+    """Serves `GET /metrics` in one thread, for any number of connections."""
 
     def __init__(
         self, registry: Any, port: int, host: str = "127.0.0.1", token: str | None = None

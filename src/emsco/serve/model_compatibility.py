@@ -13,13 +13,6 @@ from emsco.serve.settings import Settings
 class ModelTerms:
     """The properties of a model that clients rely on.
 
-    Parameters
-    ----------
-    labels : tuple
-        The labels of answers.
-    is_certified : bool
-        Whether the model has a valid certificate.
-
     Examples
     --------
     >>> from emsco.serve.settings import Settings
@@ -28,7 +21,8 @@ class ModelTerms:
     >>> ModelTerms(("bad", "good"), is_certified=True).check_after(before, Settings())
     Traceback (most recent call last):
     emsco.exceptions.ServiceError: The new model has the labels 'bad', 'good', but the model in use
-    has 'fraud', 'good', which clients rely on; restart the service to use the new labels.
+    has 'fraud', 'good', which clients rely on; only a restart of the service can change
+    them.
     """
 
     labels: tuple[Any, ...]
@@ -37,18 +31,12 @@ class ModelTerms:
     def check_after(
         self, before: ModelTerms, settings: Settings, *, who: str = "The new model"
     ) -> None:
-        """Refuse different labels, and the loss of a certificate unless that is allowed.
-
-        Raises
-        ------
-        ServiceError
-            If the model cannot replace the one before.
-        """
+        """Refuse different labels, and the loss of a certificate unless that is allowed."""
         if self.labels != before.labels:
             raise ServiceError(
                 f"{who} has the labels {quoted(self.labels)}, but the model in use has "
-                f"{quoted(before.labels)}, which clients rely on; restart the service to use the "
-                "new labels."
+                f"{quoted(before.labels)}, which clients rely on; only a restart of the service "
+                "can change them."
             )
         if before.is_certified and not self.is_certified and not settings.allow_uncertified:
             raise ServiceError(

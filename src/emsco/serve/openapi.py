@@ -17,15 +17,7 @@ _TEXT, _NUMBER, _WHOLE, _BOOL = (
 
 
 def description(deployed: Deployment, settings: Settings) -> dict[str, Any]:
-    """Return the OpenAPI description of the service with this model and these limits.
-
-    Parameters
-    ----------
-    deployed : Deployment
-        The model: it defines which values may be known and the labels in examples.
-    settings : Settings
-        The limits.
-    """
+    """Return the OpenAPI description of the service with this model and these limits."""
     from emsco import __version__
 
     needed = {name: deployed.example(name) for name in deployed.needed}

@@ -36,17 +36,6 @@ _TITLES = {
 class RequestProblem(EmscoError):  # noqa: N818  # the term of RFC 9457
     """A request that cannot be answered.
 
-    Parameters
-    ----------
-    status : int
-        The HTTP status.
-    kind : str
-        A short name for the problem: the last part of `type`.
-    detail : str
-        What is wrong and what to do.
-    headers : mapping of str to str, default=None
-        Headers that go with the status, such as Retry-After.
-
     Examples
     --------
     >>> from emsco.serve.problem_json import RequestProblem

@@ -35,18 +35,7 @@ _BACKLOG = 2048
 
 
 def run(settings: Settings) -> int:
-    """Serve until a signal ends it, and return the exit code.
-
-    Parameters
-    ----------
-    settings : Settings
-        The settings of the service.
-
-    Raises
-    ------
-    EmscoError
-        If the service cannot be started with these settings.
-    """
+    """Serve until a signal ends it, and return the exit code."""
     tokens = Tokens.from_environment()
     tokens.check_host(settings.host)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something to reload
@@ -205,15 +194,7 @@ class _Worker:
 
 
 class Parent:
-    """Starts workers, forwards signals to them, and restarts those that die.
-
-    Parameters
-    ----------
-    settings : Settings
-        The settings of the service.
-    listening : socket
-        The socket that all workers listen on.
-    """
+    """Starts workers, forwards signals to them, and restarts those that die."""
 
     def __init__(self, settings: Settings, listening: socket.socket) -> None:
         self._settings, self._listening = settings, listening

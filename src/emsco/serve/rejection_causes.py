@@ -73,15 +73,6 @@ def sent_invalid(
     Without this, a single client could raise alarms about a model by sending garbage. Values that
     are out of range or unseen do not count: by them, a change of the rows is noticed.
 
-    Parameters
-    ----------
-    decisions : Decisions
-        The decisions of one call.
-    known : collection of str
-        The names of the values that the caller sent besides keys.
-    needs : mapping of str to collection of str
-        The values that a request to each source uses, besides the key.
-
     Examples
     --------
     >>> from emsco import Decisions

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import gc
 import hashlib
-from typing import Annotated, Any, Generic, TypeVar
+import json
+from typing import Annotated, Any, Generic, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic_core import from_json, to_json
@@ -80,6 +81,15 @@ class DecideBody(_Body):
         return hashlib.sha256(to_json(fields)).hexdigest()
 
 
+class DecideRequest(NamedTuple):
+    """A request for decisions, whose rows are lists whatever its body was."""
+
+    id: str  # of the body, or a random one
+    body: DecideBody
+    keys: list[Any]
+    known: dict[str, list[Any]] | None
+
+
 class FeedbackLabel(_Body):
     """The true label of one decision."""
 
@@ -124,7 +134,7 @@ class BodyParser(Generic[_Read]):
         try:
             read: _Read = self._validate(content)
         except ValidationError as error:
-            raise self._problem(error) from None
+            raise self._problem(error, content) from None
         return read
 
     def _look(self, content: bytes) -> None:
@@ -152,14 +162,14 @@ class BodyParser(Generic[_Read]):
             422, "body", f"The body has an unknown field; the fields are {listed}."
         )
 
-    def _problem(self, error: ValidationError) -> RequestProblem:
+    def _problem(self, error: ValidationError, content: bytes) -> RequestProblem:
         """Describe the first mistake, without any value that the client sent."""
         if error.error_count() > _MOST_MISTAKES:
             message = f"The body has more than {_MOST_MISTAKES:,} mistakes"
             return RequestProblem(422, "body", f"{message}; /openapi.json describes it.")
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         if first["type"] == "json_invalid":
-            return RequestProblem(400, "json", f"The body is not valid JSON{_place(first['msg'])}.")
+            return RequestProblem(400, "json", f"The body is not valid JSON{_place(content)}.")
         if first["type"] == "extra_forbidden":
             if len(first["loc"]) > 1:
                 where = f"`{first['loc'][0]}` has an unknown field"
@@ -180,10 +190,15 @@ def _is_no_value(value: Any) -> bool:
     return isinstance(value, dict)
 
 
-def _place(message: str) -> str:
-    """Return where the JSON is invalid; the rest of the message may contain what was sent."""
-    _, found, place = message.rpartition(" at line ")
-    return f", at line {place}" if found else ""
+def _place(content: bytes) -> str:
+    """Return where JSON is invalid, if Python finds it invalid, too."""
+    try:
+        json.loads(content)
+    except json.JSONDecodeError as error:
+        return f", at line {error.lineno} column {error.colno}"
+    except ValueError:  # not text
+        pass
+    return ""
 
 
 # What a field must be; messages never contain what was sent.
@@ -202,15 +217,7 @@ _EXPECTED = {
 
 
 def decide_examples(needed: dict[str, Any], known: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return example bodies for `POST /v1/decide` that work as they are.
-
-    Parameters
-    ----------
-    needed : dict of str to value
-        Values that source requests use and no source returns, so every client must send them.
-    known : dict of str to value
-        The values of one source.
-    """
+    """Return example bodies for `POST /v1/decide` that work as they are."""
     keys = ["a81f", "77c0"]
     one: dict[str, Any] = {"key": keys[0], "known": needed} if needed else {"key": keys[0]}
     many: dict[str, Any] = {"keys": keys}

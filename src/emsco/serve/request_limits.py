@@ -1,15 +1,24 @@
-"""Request limits: body size, time and nesting depth, and the request queue."""
+"""Limits of requests: idle connections, body size, time and nesting depth, and the queue.
+
+uvicorn closes a connection that is idle after a response. It waits forever for the first request,
+for the end of headers, however slow and long they are, and for a client that does not read its
+response.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from emsco.live.semaphore import AdjustableSemaphore
 from emsco.serve.problem_json import RequestProblem, problem
 
+MOST_HEADERS = 65_536  # bytes
+SCOPE = "emsco.connection"  # the key of the connection in the ASGI scope
 MOST_DEPTH = 16  # of lists and objects in a body; a valid body needs at most three
 _MOST_HELD = 64_000_000  # bytes of all bodies being received; more if a single one may be larger
 _STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+', re.DOTALL)
@@ -18,6 +27,83 @@ _ALIKE = bytes.maketrans(b"{}", b"[]")
 _TOO_DEEP = b"[" * (MOST_DEPTH + 1)
 
 Receive = Callable[[], Awaitable[Any]]
+
+
+class Connection(HttpToolsProtocol):
+    """A connection that knows how long it has been waiting for its client."""
+
+    on_leave: Callable[[], None] | None = None  # called when the client disconnects
+    _since = 0.0  # when the wait began
+    _headers = -1  # bytes of incomplete headers; -1: no headers are being received
+    _is_answering = False
+    _is_unread = False  # whether the client does not read the response
+
+    def connection_made(self, transport: Any) -> None:
+        """Start to wait for the first request."""
+        self._since = self.loop.time()
+        super().connection_made(transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Notify the request being decided: ASGI would need an extra task per request."""
+        super().connection_lost(exc)
+        if self.on_leave is not None:
+            self.on_leave()
+
+    @property
+    def is_gone(self) -> bool:
+        """Whether the client has disconnected before its response."""
+        return self.cycle.disconnected
+
+    @property
+    def has_body(self) -> bool:
+        """Whether the whole body of the request has arrived."""
+        return not self.cycle.more_body
+
+    def data_received(self, data: bytes) -> None:
+        """Receive data, and refuse headers that are too long."""
+        super().data_received(data)
+        if self._headers >= 0:
+            self._headers += len(data)
+            if self._headers > MOST_HEADERS and not self.transport.is_closing():
+                self.send_400_response("The headers are too long.")
+
+    def on_message_begin(self) -> None:
+        """Start to wait for the end of the headers."""
+        self._since, self._headers = self.loop.time(), 0
+        super().on_message_begin()
+        self.scope[SCOPE] = self  # type: ignore[literal-required]
+
+    def on_headers_complete(self) -> None:
+        """Stop waiting: the request is being answered."""
+        self._is_answering, self._headers = True, -1
+        super().on_headers_complete()
+        if getattr(self.server_state, "is_last", False):  # the service is shutting down
+            self.cycle.keep_alive = False
+
+    def on_response_complete(self) -> None:
+        """Start to wait for the next request, unless the client has already sent it."""
+        self._is_answering = bool(self.pipeline)
+        self._since = self.loop.time()
+        super().on_response_complete()
+
+    def pause_writing(self) -> None:
+        """Start to wait until the client reads the response."""
+        self._since, self._is_unread = self.loop.time(), True
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """Stop waiting: the client has read it."""
+        self._is_unread = False
+        super().resume_writing()
+
+    def close_if_idle(self, seconds: float) -> None:
+        """Close the connection if it has waited for its client for more than `seconds`."""
+        if self.loop.time() - self._since <= seconds:
+            return
+        if self._is_unread:
+            self.transport.abort()  # `close` would wait for the client
+        elif not self._is_answering and not self.transport.is_closing():
+            self.transport.close()
 
 
 class ClientGone(Exception):  # noqa: N818  # not an error
@@ -51,15 +137,8 @@ class TaskCancellation:
         return self._is_ended
 
 
-class Queue:
+class Queue(AdjustableSemaphore):
     """Limits how many requests run and how many wait; any further request is refused at once.
-
-    Parameters
-    ----------
-    running : int
-        The maximum number of requests that run.
-    waiting : int
-        The maximum number of requests that wait.
 
     Examples
     --------
@@ -78,59 +157,22 @@ class Queue:
     """
 
     def __init__(self, running: int, waiting: int) -> None:
+        super().__init__(lambda: running)
         self._most_running, self._most_waiting = running, waiting
-        self.running = 0
-        self._places: deque[asyncio.Future[None]] = deque()
-
-    @property
-    def waiting(self) -> int:
-        """The number of requests that wait."""
-        return len(self._places)
 
     @property
     def is_full(self) -> bool:
         """Whether the next request is refused."""
-        return len(self._places) >= self._most_waiting and self.running >= self._most_running
+        return self.waiting >= self._most_waiting and self.running >= self._most_running
 
     async def __aenter__(self) -> None:
-        if self.running < self._most_running:
-            self.running += 1
-            return
         if self.is_full:
             raise problem("queue-full")
-        place = asyncio.get_running_loop().create_future()
-        self._places.append(place)
-        try:
-            await place
-        except asyncio.CancelledError:
-            if place.done() and not place.cancelled():
-                self._pass_on()  # its turn came, but it was cancelled
-            elif place in self._places:  # otherwise `_pass_on` has removed it already
-                self._places.remove(place)
-            raise
-
-    async def __aexit__(self, *_: object) -> None:
-        self._pass_on()
-
-    def _pass_on(self) -> None:
-        while self._places:
-            place = self._places.popleft()
-            if not place.done():
-                place.set_result(None)  # the request that has waited longest is next
-                return
-        self.running -= 1
+        await super().__aenter__()
 
 
 class BodyReader:
-    """Reads request bodies, and refuses those that are too large, too slow or nested too deep.
-
-    Parameters
-    ----------
-    most : int
-        The maximum number of bytes.
-    seconds : float
-        The time limit for receiving a body.
-    """
+    """Reads request bodies, and refuses those that are too large, too slow or nested too deep."""
 
     def __init__(self, most: int, seconds: float) -> None:
         self._most, self._seconds = most, seconds
@@ -140,17 +182,7 @@ class BodyReader:
     async def read(
         self, headers: Mapping[bytes, bytes], receive: Receive, *, is_here: bool = False
     ) -> bytes:
-        """Read a JSON body, or raise a problem.
-
-        Parameters
-        ----------
-        headers : mapping of bytes to bytes
-            The headers of the request.
-        receive : async callable
-            ASGI's `receive`, which returns the next part.
-        is_here : bool, default=False
-            Whether the whole body has arrived, so that reading it needs no time limit.
-        """
+        """Read a JSON body, or raise a problem."""
         self._check(headers)
         if is_here:
             body: bytes = (await receive()).get("body", b"")

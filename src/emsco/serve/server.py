@@ -16,35 +16,24 @@ from emsco.serve.app import make_app
 from emsco.serve.audit_watch import AuditWatch
 from emsco.serve.bearer_tokens import METRICS, Tokens
 from emsco.serve.canary import load_models
-from emsco.serve.connection_timeouts import Connection
 from emsco.serve.deployment import Deployment
-from emsco.serve.events import log_event
+from emsco.serve.events import ERROR, log_event, where
 from emsco.serve.incarnation import witness_of
 from emsco.serve.metrics import Metrics
 from emsco.serve.metrics_server import MetricsServer
 from emsco.serve.model_compatibility import ModelTerms
+from emsco.serve.request_limits import Connection
 from emsco.serve.service import Service
 from emsco.serve.settings import Settings
 from emsco.serve.state import State, open_state
-from emsco.serve.state.file_lock import alone
-from emsco.serve.state.state_url import state_file
+from emsco.serve.state.state_url import alone, state_file
 from emsco.serve.tracing import make_tracing
 
 _LAST_CALL = 1.0  # seconds in which open connections are told to close
 
 
 class Server(uvicorn.Server):
-    """A uvicorn server that can be drained and closes idle connections.
-
-    Parameters
-    ----------
-    config : uvicorn.Config
-        Its configuration.
-    service : Service
-        The service.
-    ready : callable
-        Called once the server answers requests.
-    """
+    """A uvicorn server that can be drained and closes idle connections."""
 
     def __init__(self, config: uvicorn.Config, service: Service, ready: Callable[[], None]) -> None:
         super().__init__(config)
@@ -117,29 +106,14 @@ async def serve(
     sockets: list[socket.socket],
     *,
     ready: Callable[[], None],
-    parent: int | None = None,
-    before: ModelTerms | None = None,
-    taken: Callable[[ModelTerms], None] = lambda _: None,
+    taken: Callable[[ModelTerms], None],
+    parent: int | None,
+    before: ModelTerms | None,
 ) -> None:
-    """Serve until a signal ends it.
+    """Serve until a signal ends it, or until the parent process closes its file descriptor.
 
-    Parameters
-    ----------
-    settings : Settings
-        The settings of the service.
-    tokens : Tokens
-        The tokens to require.
-    sockets : list of socket
-        The sockets to listen on.
-    ready : callable
-        Called once requests are answered.
-    parent : int, default=None
-        A file descriptor that is closed when the parent process exits; this process then exits,
-        too.
-    before : ModelTerms, default=None
-        The terms of the model that other processes of the service use. None: there are none yet.
-    taken : callable, default=None
-        Called with the terms of the model in use, before `ready` and after each reload.
+    `ready` is called once requests are answered, `taken` with the terms of the model in use, before
+    `ready` and after each reload. `before` are the terms of the model that other processes use.
     """
     async with _opened(settings) as state:
         with _starting():
@@ -213,9 +187,9 @@ def make_metrics(settings: Settings, tokens: Tokens) -> tuple[Metrics | None, Me
     metrics = Metrics()
     if settings.workers > 1:
         return metrics, None
-    token = tokens.by_use.get(METRICS)
-    exporter = metrics.serve(settings.metrics_port, settings.metrics_host, token)
-    log_event("metrics", host=settings.metrics_host, port=exporter.port)
+    token, host = tokens.by_use.get(METRICS), settings.metrics_host
+    exporter = MetricsServer(metrics.registry, settings.metrics_port, host, token)
+    log_event("metrics", host=host, port=exporter.port)
     return metrics, exporter
 
 
@@ -237,17 +211,25 @@ def _signals(
     """Drain on SIGTERM and SIGINT, or when the parent has exited; reload on SIGHUP."""
     loop = asyncio.get_running_loop()
 
-    async def load() -> None:
-        # `set_aside` is not called again: scanning all objects would block every request, and a
-        # model and its cascade are few objects.
-        if await service.reload():
-            taken(service.deployed.standing)
+    wanted = asyncio.Event()  # a reload; those asked for during another are one
 
-    reload = _Again(load)
+    async def reload() -> None:
+        while True:
+            await wanted.wait()
+            wanted.clear()
+            # `set_aside` is not called again: scanning all objects would block every request, and
+            # a model and its cascade are few objects.
+            try:
+                if await service.reload():
+                    taken(service.deployed.standing)
+            except Exception as error:
+                log_event("unexpected", ERROR, error=where(error))
+
+    reloading = asyncio.ensure_future(reload())
     handlers: dict[signal.Signals, Callable[[], None]] = {
         signal.SIGTERM: server.drain,
         signal.SIGINT: server.drain,
-        signal.SIGHUP: reload.wanted,
+        signal.SIGHUP: wanted.set,
     }
     for name, handler in handlers.items():
         loop.add_signal_handler(name, handler)
@@ -260,29 +242,4 @@ def _signals(
             loop.remove_reader(parent)
         for name in handlers:
             loop.remove_signal_handler(name)
-        reload.stop()
-
-
-class _Again:
-    """Runs a task, and once more if it was requested any number of times meanwhile."""
-
-    def __init__(self, work: Callable[[], Any]) -> None:
-        self._work = work
-        self._is_wanted = False
-        self._task: asyncio.Task[None] | None = None
-
-    def wanted(self) -> None:
-        """Run the task, or run it again."""
-        self._is_wanted = True
-        if self._task is None or self._task.done():
-            self._task = asyncio.ensure_future(self._run())
-
-    async def _run(self) -> None:
-        while self._is_wanted:
-            self._is_wanted = False
-            await self._work()
-
-    def stop(self) -> None:
-        """Cancel the task."""
-        if self._task is not None:
-            self._task.cancel()
+        reloading.cancel()

@@ -5,33 +5,31 @@ from __future__ import annotations
 import asyncio
 import hmac
 import secrets
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 
 from emsco.exceptions import (
     EmscoError,
     LateStateError,
-    MonitorError,
     ServiceError,
     StateError,
 )
-from emsco.live.decision_log import held_back
+from emsco.live.decision_log import HeldWrites
 from emsco.serve.active_models import Models, no_state
 from emsco.serve.canary import Canary, load_models
-from emsco.serve.decision_json import dumped
 from emsco.serve.deployment import Deployment, tell_sources
 from emsco.serve.events import ERROR, log_event, now_text, where
 from emsco.serve.incarnation import Witness
 from emsco.serve.problem_json import RequestProblem, problem
-from emsco.serve.request_bodies import DecideBody, FeedbackBody
+from emsco.serve.request_bodies import DecideBody, DecideRequest, FeedbackBody
 from emsco.serve.request_limits import Queue
 from emsco.serve.settings import Settings
-from emsco.serve.state.protocol import DONE, OTHER, RUNNING, State
-from emsco.serve.state_key import state_key
+from emsco.serve.shared_values import state_key
+from emsco.serve.state.base import DONE, OTHER, RUNNING, State
 
 LEASE = 10.0  # seconds for which a request is claimed; the claim is renewed while it is decided
 _POLL = 0.25  # seconds between checks for sources that fail in other processes
@@ -49,27 +47,7 @@ class _Running:
 
 
 class Service:
-    """Decides with a deployed model, once per id, within limits.
-
-    Parameters
-    ----------
-    settings : Settings
-        The settings of the service.
-    deployed : Deployment
-        The model.
-    state : State
-        The state that processes share and that outlives them.
-    canary : Canary, default=None
-        Another model, which decides some of the keys. None: no canary.
-    watch : Watch, default=None
-        Audits decisions and takes labels. None: no audit.
-    metrics : Metrics, default=None
-        Counts decisions and requests. None: no metrics.
-    tracing : Tracing, default=None
-        Creates spans for decisions. None: no spans.
-    witness : Witness, default=None
-        Detects that the state has lost its data. None: this is not checked.
-    """
+    """Decides with a deployed model, once per id, within limits."""
 
     def __init__(
         self,
@@ -151,22 +129,21 @@ class Service:
         Without an id, cancelling this cancels the decision, and nothing more is bought. With an
         id, the decision continues, and its answer is stored for repeated requests.
         """
-        keys, known = self._rows(body)
+        request = self._read(body)
         if body.id is None:
             async with self.queue:
-                answer, count = await self.models.decide(secrets.token_hex(16), body, keys, known)
-            count()
+                answer, found = await self.models.decide(request)
+            self.models.count(found)
             return answer
         digest = hmac.digest(self._key, body.digest.encode(), "sha256").hex()
-        running = self._running.get(body.id)
+        running = self._running.get(request.id)
         if running is None:
             if self.queue.is_full:
                 raise problem("queue-full")
             heard = asyncio.get_running_loop().create_future()
-            work = self._decide_once(body.id, digest, body, keys, known, heard)
-            task = asyncio.ensure_future(work)
-            running = self._running[body.id] = _Running(digest, task, heard)
-            task.add_done_callback(lambda done: self._forget(str(body.id), done))
+            task = asyncio.ensure_future(self._decide_once(request, digest, heard))
+            running = self._running[request.id] = _Running(digest, task, heard)
+            task.add_done_callback(lambda done: self._forget(request.id, done))
         elif running.digest != digest:
             raise problem("other-body")
         return await asyncio.shield(running.heard)
@@ -184,9 +161,9 @@ class Service:
         else:
             _fail(heard, error)
 
-    def _rows(self, body: DecideBody) -> tuple[list[Any], dict[str, list[Any]] | None]:
-        """Return keys and known values, or raise a problem."""
-        settings = self.settings
+    def _read(self, body: DecideBody) -> DecideRequest:
+        """Check the keys and the known values of a body, or raise a problem."""
+        settings, name = self.settings, body.id or secrets.token_hex(16)
         if (body.key is None) == (body.keys is None):
             raise RequestProblem(422, "keys", "Send either `key` or `keys`.")
         keys = [body.key] if body.keys is None else body.keys
@@ -198,7 +175,7 @@ class Service:
                     422, "keys", f"A key may have at most {settings.max_key:,} characters."
                 )
         if not body.known:
-            return keys, None
+            return DecideRequest(name, body, keys, None)
         self.models.check_known(body.known)
         single = body.keys is None
         for values in body.known.values():
@@ -209,18 +186,13 @@ class Service:
                     "With `key`, `known` must have one value per feature; with `keys`, a list with "
                     "one value per key.",
                 )
+        known: dict[str, Any] = dict(body.known)
         if single:
-            return keys, {name: [value] for name, value in body.known.items()}
-        return keys, dict(body.known)  # type: ignore[arg-type]
+            known = {feature: [value] for feature, value in known.items()}
+        return DecideRequest(name, body, keys, known)
 
     async def _decide_once(
-        self,
-        name: str,
-        digest: str,
-        body: DecideBody,
-        keys: list[Any],
-        known: dict[str, list[Any]] | None,
-        heard: asyncio.Future[dict[str, Any]],
+        self, request: DecideRequest, digest: str, heard: asyncio.Future[dict[str, Any]]
     ) -> dict[str, Any]:
         """Decide a request with an id, unless it is already decided or in progress elsewhere."""
         async with self.queue:
@@ -230,7 +202,7 @@ class Service:
                 timer = asyncio.get_running_loop().call_later(seconds, _give_up, heard)
                 heard.add_done_callback(lambda _: timer.cancel())
             try:
-                claim = await self.state.claim(name, digest, LEASE)
+                claim = await self.state.claim(request.id, digest, LEASE)
                 if claim.kind == DONE:
                     answer: dict[str, Any] = from_json(str(claim.answer))
                     return answer
@@ -238,28 +210,25 @@ class Service:
                     raise problem("other-body")
                 if claim.kind == RUNNING:
                     raise problem("running")
-                return await self._decide_claimed(name, body, keys, known)
+                return await self._decide_claimed(request)
             except StateError as error:
                 raise no_state(error) from None
 
-    async def _decide_claimed(
-        self, name: str, body: DecideBody, keys: list[Any], known: dict[str, list[Any]] | None
-    ) -> dict[str, Any]:
+    async def _decide_claimed(self, request: DecideRequest) -> dict[str, Any]:
         # A decision that is repeated after a crash must not be logged twice.
-        held: list[Callable[[], Awaitable[bool]]] = []
-        held_back.set(held)  # for this task alone
+        held: HeldWrites = []
         try:
-            answer, count = await self.models.decide(name, body, keys, known)
+            answer, found = await self.models.decide(request, held)
             text = dumped(answer).decode()
-            stored = await self.state.answer(name, text)
+            stored = await self.state.answer(request.id, text)
         except BaseException:
             with suppress(StateError):
-                await asyncio.shield(self.state.drop(name))
+                await asyncio.shield(self.state.drop(request.id))
             raise
         if stored != text:  # another process has answered it in the meantime
             other: dict[str, Any] = from_json(stored)
             return other
-        count()
+        self.models.count(found)
         for write in held:
             await write()
         return answer
@@ -284,9 +253,6 @@ class Service:
             return result  # agreement is watched, and the answers of the final model are known
         try:
             await self.watch.feedback(labels)
-        except MonitorError as error:
-            expected = str(error).partition(", got ")[0]  # without the label that was sent
-            raise RequestProblem(422, "labels", f"{expected}.") from None
         except StateError as error:
             raise no_state(error) from None
         return result
@@ -393,3 +359,13 @@ async def _end(tasks: Sequence[asyncio.Task[Any]]) -> None:
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def dumped(answer: Any) -> bytes:
+    """Serialize an answer as JSON."""
+    return to_json(answer, inf_nan_mode="null", fallback=_plain)
+
+
+def _plain(value: Any) -> Any:
+    item = getattr(value, "item", None)  # of numpy
+    return str(value) if item is None else item()

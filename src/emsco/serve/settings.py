@@ -11,77 +11,17 @@ from emsco.exceptions import ServiceError
 
 STATE_FILE = "emsco-state.sqlite"
 DEPLOYMENT = "emsco"  # the default name, for a state that is not shared
-# URL schemes of shared states; not imported from `state`, because that import takes seconds and the
-# parent of workers does not need it.
-SHARED = ("redis", "rediss", "unix", "postgresql", "postgres", "postgresql+asyncpg")
+# URL schemes of shared states; not in `state`, which takes seconds to import, because the parent of
+# workers needs them.
+REDIS = ("redis", "rediss", "unix")
+POSTGRES = ("postgresql", "postgres", "postgresql+asyncpg")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """The settings of the service.
 
-    Parameters
-    ----------
-    model : path, default="model.emsco"
-        The model file; SIGHUP reloads it.
-    sources : path, default="sources.toml"
-        The file that describes how each source is fetched; SIGHUP reloads it.
-    trust : tuple of str, default=()
-        The types to trust when loading the model.
-    host : str, default="127.0.0.1"
-        The address to listen on. If other machines can reach it, all tokens are required.
-    port : int, default=8000
-        The port; 0 chooses a free one.
-    workers : int, default=1
-        The number of processes; more than one need a shared `state`.
-    state : str, default=None
-        The URL of the state: redis://..., postgresql://..., or an SQLite file for a single process.
-        None: `emsco-state.sqlite` in `folder`.
-    allow_volatile_state : bool, default=False
-        Whether paid sources may be used with a Redis that can lose data.
-    folder : path, default="."
-        The folder of the SQLite file.
-    log, log_values, on_log_failure
-        As for `LiveCascade`.
-    deadline, max_cost : float, default=None
-        As for `LiveCascade`.
-    shadow : bool, default=False
-        Whether the final model in the file answers and the decisions of the cascade are only
-        recorded; needs `log` and `log_values`.
-    canary : path, default=None
-        The file of another model, which decides some of the keys; SIGHUP reloads it.
-    share : float, default=0.05
-        The share of keys that the canary decides.
-    allow_uncertified : bool, default=False
-        Whether a model without a certificate may replace a certified one, or be its canary.
-    concurrency : int, default=64
-        The maximum number of requests decided at a time, per process.
-    queue : int, default=64
-        The maximum number of waiting requests, per process; further ones get 429.
-    drain : float, default=30.0
-        Seconds that running requests have to finish after SIGTERM.
-    max_body : int, default=1_000_000
-        The maximum number of bytes in a body.
-    max_rows : int, default=1000
-        The maximum number of keys or labels in a request.
-    max_key : int, default=256
-        The maximum number of characters in a key.
-    body_timeout : float, default=10.0
-        Seconds that a client has to send a request.
-    idle_timeout : float, default=30.0
-        Seconds after which an idle connection is closed.
-    deployment : str, default=""
-        The name of the deployment: each has its own ids, labels and monitor in a state, and all
-        processes that answer for each other use the same name. "" is `emsco`; a shared `state`
-        needs a name.
-    audit : float, default=0.02
-        The share of rows drawn for the audit; only their labels reach the monitor.
-    label_after : float, default=2_592_000.0
-        Seconds after a decision until its label is final; 30 days.
-    metrics_host : str, default="127.0.0.1"
-        The address of the metrics endpoint.
-    metrics_port : int, default=None
-        The port of the metrics endpoint; 0 chooses a free one. None: no metrics.
+    Each is the option of `emsco serve` with its name, whose help says what it does.
 
     Examples
     --------
@@ -102,7 +42,7 @@ class Settings:
     workers: int = 1
     state: str | None = field(default=None, repr=False)  # may contain a password
     allow_volatile_state: bool = False
-    folder: Path = Path(".")
+    folder: Path = Path(".")  # of the SQLite file, if there is no other state
     log: Path | None = None
     log_values: bool = False
     on_log_failure: str = "drop"
@@ -120,9 +60,9 @@ class Settings:
     max_key: int = 256
     body_timeout: float = 10.0
     idle_timeout: float = 30.0
-    deployment: str = ""
+    deployment: str = ""  # "" becomes `emsco`; a shared state needs a name
     audit: float = 0.02
-    label_after: float = 30 * 86_400.0
+    label_after: float = 30 * 86_400.0  # in seconds; the option is in days
     metrics_host: str = "127.0.0.1"
     metrics_port: int | None = None
 
@@ -179,7 +119,7 @@ class Settings:
     def is_shared(self) -> bool:
         """Whether several processes can share the state."""
         scheme, found, _ = (self.state or "").partition("://")
-        return bool(found) and scheme in SHARED
+        return bool(found) and scheme in (*REDIS, *POSTGRES)
 
     @property
     def state_address(self) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ from emsco.core.decisions import ACCEPTED, INVALID_VALUE, Decisions, reason_for
 from emsco.exceptions import ServiceError
 from emsco.live import LiveCascade, Sources
 from emsco.live.accounts import Accounts
-from emsco.live.decision_log import NO_LOG, DecisionLog
+from emsco.live.decision_log import NO_LOG, DecisionLog, HeldWrites
 from emsco.live.fetch_result import Key
 from emsco.live.receipt import Receipt
 from emsco.live.typed_columns import to_column
@@ -29,18 +30,10 @@ from emsco.serve.settings import Settings
 
 
 class ShadowAnswer(NamedTuple):
-    """The answers of the final model, and the decisions that the cascade would have made.
+    """The answers of the final model, and the decisions that the cascade would have made."""
 
-    Parameters
-    ----------
-    answered : Decisions
-        The answers of the final model.
-    would_be : Decisions
-        The decisions that the cascade would have made. A row that failed is rejected here, too.
-    """
-
-    answered: Decisions
-    would_be: Decisions
+    answered: Decisions  # by the final model
+    would_be: Decisions  # by the cascade; a row that failed is rejected here, too
 
     @property
     def saved(self) -> NDArray[np.float64]:
@@ -56,13 +49,7 @@ class ShadowAnswer(NamedTuple):
 
 
 def all_at_once(decider: Decider) -> Decider:
-    """Return a decider that fetches all sources at once and lets the final model answer.
-
-    Raises
-    ------
-    ServiceError
-        If the cascade has no final model.
-    """
+    """Return a decider that fetches all sources at once and lets the final model answer."""
     if decider.final is None:
         raise ServiceError(
             "--shadow needs a model whose last stage is a final model, which answers while the "
@@ -79,21 +66,7 @@ def all_at_once(decider: Decider) -> Decider:
 
 
 class ShadowMode:
-    """Answers with a final model, and records what the cascade before it would have decided.
-
-    Parameters
-    ----------
-    decider : Decider
-        The cascade.
-    sources : Sources
-        How its sources are fetched.
-    settings : Settings
-        How it decides, and where it logs.
-    digest : str
-        The digest of the cascade.
-    accounts : Accounts, default=None
-        Counts spending.
-    """
+    """Answers with a final model, and records what the cascade before it would have decided."""
 
     def __init__(
         self,
@@ -124,8 +97,9 @@ class ShadowMode:
         ]
 
     async def decide(
-        self, keys: Sequence[Key], known: Any, call: str | Sequence[str], *, factors: bool = False
-    ) -> ShadowAnswer:
+        self, keys: Sequence[Key], known: Any, call: str | Sequence[str], *,
+        factors: bool = False, held: HeldWrites | None = None,
+    ) -> ShadowAnswer:  # fmt: skip
         """Answer with the final model, and record what the cascade would have decided."""
         values: list[dict[str, Any]] = []
         async with self.log.room(len(keys)) as is_there:
@@ -136,7 +110,8 @@ class ShadowMode:
             shadowed = ShadowAnswer(answered, self._would_be(answered, values, set(known or ())))
             if refused:
                 return shadowed
-            is_logged = await self.log.write(answered, values, self._entries(shadowed, values))
+            entries = self._entries(shadowed, values)
+            is_logged = await self.log.write(answered, values, entries, held=held)
         if not is_logged and self.log.rejects:
             return shadowed._replace(answered=answered.rejected(NO_LOG))
         return shadowed
@@ -154,13 +129,37 @@ class ShadowMode:
         stage, confidence = np.zeros(len(answered), dtype=np.intp), np.zeros(len(answered))
         cost, reason = answered.cost.copy(), answered.reason.copy()
         if rows:
-            decided = self._decider.drive(len(rows), _Columns(self, values, rows, known).answer)
+            own = [values[row] for row in rows]
+            decided = self._decider.drive(len(rows), partial(self._answer, values=own, known=known))
             label[rows], accepted[rows] = decided.label, decided.accepted
             stage[rows], confidence[rows] = decided.exit_stage, decided.confidence
             reason[rows] = decided.reason
             for row in rows:
                 cost[row] -= self._saved(answered.receipts[row], stage[row])  # type: ignore[index]
         return Decisions(label, accepted, stage, confidence, cost, reason)
+
+    def _answer(self, ask: Ask, values: Sequence[dict[str, Any]], known: set[str]) -> Answer:
+        """Answer the cascade with values fetched for all stages, read and checked as it does."""
+        rows = [values[row] for row in ask.rows.tolist()]
+        columns: dict[str, NDArray[Any]] = {}
+        odd: dict[int, str] = {}  # of a type unseen in training
+        for feature in ask.features:
+            source = self._sources[self._source_of[feature]]
+            columns[feature], others = to_column(
+                [row[feature] for row in rows],
+                self._decider.readers.get(feature),
+                spelled=feature not in known and source.is_spelled,
+            )
+            for place in others:
+                odd.setdefault(place, reason_for(INVALID_VALUE, feature))
+        answer = self._decider.examine(columns)
+        if not odd:
+            return answer
+        reasons = answer.reasons
+        if reasons is None:
+            reasons = np.full(len(rows), ACCEPTED, dtype=object)
+        reasons[list(odd)] = list(odd.values())
+        return answer._replace(reasons=reasons)
 
     def _saved(self, receipt: Receipt, stage: int) -> float:
         """Return the amount paid for sources beyond a stage."""
@@ -190,44 +189,3 @@ class ShadowMode:
             {"model": self._digest, "shadow": row if own else None}
             for row, own in zip(more, values, strict=True)
         ]
-
-    def column(
-        self, feature: str, values: list[Any], known: set[str]
-    ) -> tuple[NDArray[Any], list[int]]:
-        """Return values as a column, and the positions of those of a type unseen in training."""
-        spelled = feature not in known and self._sources[self._source_of[feature]].is_spelled
-        return to_column(values, self._decider.readers.get(feature), spelled=spelled)
-
-    def examine(self, columns: dict[str, NDArray[Any]]) -> Answer:
-        """Check and convert values as the cascade does."""
-        return self._decider.examine(columns)
-
-
-class _Columns:
-    """Answers the decision loop of a cascade from values fetched for all stages."""
-
-    def __init__(
-        self, shadow: ShadowMode, values: Sequence[dict[str, Any]], rows: list[int], known: set[str]
-    ) -> None:
-        self._shadow, self._known = shadow, known
-        self._values = [values[row] for row in rows]
-
-    def answer(self, ask: Ask) -> Answer:
-        """Answer with the values of the rows that are still undecided."""
-        rows = [self._values[row] for row in ask.rows.tolist()]
-        columns: dict[str, NDArray[Any]] = {}
-        odd: dict[int, str] = {}
-        for feature in ask.features:
-            own = [row[feature] for row in rows]
-            columns[feature], others = self._shadow.column(feature, own, self._known)
-            for place in others:
-                odd.setdefault(place, reason_for(INVALID_VALUE, feature))
-        answer = self._shadow.examine(columns)
-        if not odd:
-            return answer
-        reasons = answer.reasons
-        if reasons is None:
-            reasons = np.full(len(rows), ACCEPTED, dtype=object)
-        for place, reason in odd.items():
-            reasons[place] = reason
-        return answer._replace(reasons=reasons)

@@ -18,37 +18,16 @@ from emsco.live.decision_log import DECISIONS, LABELS
 
 @dataclass(frozen=True)
 class ShadowRow:
-    """A row that the final model answered in shadow mode.
-
-    Parameters
-    ----------
-    id : str
-        The id of the decision.
-    key : str
-        The HMAC of its key.
-    time : str
-        When it was decided.
-    model : str
-        The digest of the cascade.
-    answer : label
-        The answer of the final model.
-    paid : float
-        The amount paid for all sources.
-    would_be : mapping
-        What the cascade would have decided: label, exit_stage, cost, saved, and `final`, whether it
-        would have used the final model.
-    values : mapping of str to value
-        All its features.
-    truth : label or None
-        The true label, if it was sent.
-    """
+    """A row that the final model answered in shadow mode."""
 
     id: str
-    key: str
+    key: str  # its HMAC
     time: str
-    model: str
-    answer: Any
-    paid: float
+    model: str  # the digest of the cascade
+    answer: Any  # of the final model
+    paid: float  # for all sources
+    # What the cascade would have decided: label, exit_stage, cost, saved, and whether it would have
+    # used the final model.
     would_be: Mapping[str, Any]
     values: Mapping[str, Any]
     truth: Any = None
@@ -56,21 +35,11 @@ class ShadowRow:
 
 @dataclass(frozen=True)
 class ShadowLog:
-    """The usable rows of a log, and the number of other rows.
+    """The usable rows of a log, and the number of other rows."""
 
-    Parameters
-    ----------
-    rows : tuple of ShadowRow
-        Rows with all values, one per decision, oldest first.
-    failed : int
-        Rows that the final model could not answer, because a source failed or a value was invalid.
-    others : int
-        Rows that were not decided in shadow.
-    """
-
-    rows: tuple[ShadowRow, ...]
-    failed: int = 0
-    others: int = 0
+    rows: tuple[ShadowRow, ...]  # with all values, one per decision, oldest first
+    failed: int = 0  # not answered, because a source failed or a value was invalid
+    others: int = 0  # not decided in shadow
 
     @property
     def features(self) -> tuple[str, ...]:
@@ -91,33 +60,15 @@ class ShadowLog:
 
 @dataclass(frozen=True)
 class ShadowSavings:
-    """What a cascade in shadow would have saved and changed.
+    """What a cascade in shadow would have saved and changed."""
 
-    Parameters
-    ----------
-    model : str
-        The digest of the cascade.
-    rows : int
-        Rows that the final model answered.
-    paid : float
-        The mean amount paid per row.
-    cost : float
-        The mean amount that the cascade would have paid.
-    early : float
-        The share of rows that would not have reached the final model.
-    changed : tuple of ShadowRow
-        Rows that the cascade would have answered differently.
-    labelled, right, would_be_right : int
-        Rows with a true label, and how many of them the final model and the cascade get right.
-    """
-
-    model: str
-    rows: int
-    paid: float
-    cost: float
-    early: float
-    changed: tuple[ShadowRow, ...]
-    labelled: int
+    model: str  # the digest of the cascade
+    rows: int  # that the final model answered
+    paid: float  # per row
+    cost: float  # that the cascade would have paid per row
+    early: float  # the share of rows that would not have reached the final model
+    changed: tuple[ShadowRow, ...]  # that the cascade would have answered differently
+    labelled: int  # rows with a true label, and how many of them both get right
     right: int
     would_be_right: int
 
@@ -142,16 +93,6 @@ def read_shadow_log(folder: Path) -> ShadowLog:
     """Read the log of a cascade in shadow.
 
     If a decision was repeated after a crash, only the last one counts.
-
-    Parameters
-    ----------
-    folder : path
-        The folder written by `emsco serve --shadow --log`.
-
-    Raises
-    ------
-    ArtifactError
-        If it is not such a folder, or has no row with all values.
     """
     entries: dict[str, dict[str, Any]] = {}
     for entry in sorted(_entries(folder, DECISIONS), key=lambda one: str(one["time"])):

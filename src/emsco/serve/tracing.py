@@ -50,30 +50,14 @@ def _exporting() -> Any:
 
 
 class Tracing:
-    """Creates spans for decisions.
-
-    Parameters
-    ----------
-    tracer : Tracer
-        The tracer that creates spans.
-    """
+    """Creates spans for decisions."""
 
     def __init__(self, tracer: Any) -> None:
         self._tracer = tracer
         self._within = require("opentelemetry.trace").set_span_in_context
 
     def decided(self, decisions: Decisions, begin: float, end: float, model: str = "") -> None:
-        """Create the spans of a call: one for the whole call, with one per stage inside.
-
-        Parameters
-        ----------
-        decisions : Decisions
-            The decisions of the call.
-        begin, end : float
-            When the call began and ended, in seconds since 1970.
-        model : str, default=""
-            The digest of the model.
-        """
+        """Create the spans of a call: one for the whole call, with one per stage inside."""
         whole = self._tracer.start_span(
             "decide",
             start_time=int(begin * _NANO),
@@ -87,9 +71,7 @@ class Tracing:
         calls = sorted(getattr(decisions.receipts, "answers", ()), key=lambda one: one.stage)
         for stage, group in groupby(calls, key=lambda one: one.stage):
             own = list(group)
-            failed = Counter(
-                kind_of(reason) for one in own for reason in one.batch.reasons if reason
-            )
+            failed = Counter(kind_of(reason) for one in own for reason in one.reasons if reason)
             span = self._tracer.start_span(
                 f"stage {stage}",
                 context=within,

@@ -9,19 +9,17 @@ no alarm.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emsco.certify.monitor import Alarm, CertificateMonitor
 from emsco.core.decisions import Decisions
-from emsco.exceptions import MonitorError
 from emsco.serve.audit_cohorts import go_on
 from emsco.serve.rejection_causes import is_failure
 
-_FORMAT = 1
 _MOST_WORKERS = 64  # to remember; one that exited long ago sends nothing more
 
 
@@ -53,45 +51,17 @@ class PendingDecisions:
 
 
 class TrafficMonitor:
-    """The decisions of all processes of a deployment with a model.
-
-    Parameters
-    ----------
-    monitor : CertificateMonitor, default=None
-        The monitor fed by decisions (`monitor_split.by_decisions`). None: rows are only counted.
-    """
+    """The decisions of all processes of a deployment with a model."""
 
     def __init__(self, monitor: CertificateMonitor | None = None) -> None:
         self.monitor = monitor
         self.rows = self.accepted = self.failed = 0
         self.taken: dict[str, int] = {}  # the number of the last batch of each process
 
-    @property
-    def rejected(self) -> int:
-        """Rows that the cascade rejected."""
-        return self.rows - self.accepted - self.failed
-
-    @property
-    def alarms(self) -> tuple[Alarm, ...]:
-        """The alarms raised by decisions."""
-        return () if self.monitor is None else self.monitor.alarms
-
     def take(
         self, load: PendingDecisions, worker: str, number: int, rng: np.random.Generator
     ) -> tuple[Alarm, ...]:
-        """Count a batch unless it was counted before; return the alarms raised.
-
-        Parameters
-        ----------
-        load : PendingDecisions
-            The decisions.
-        worker : str
-            The process that made them.
-        number : int
-            The number of this batch of the process, from 1.
-        rng : Generator
-            Draws the exit stages of rows that failed.
-        """
+        """Count a batch unless it was counted before; return the alarms raised."""
         if self.taken.get(worker, 0) >= number:
             return ()
         self.taken.pop(worker, None)  # the most recent writer goes last
@@ -124,24 +94,16 @@ class TrafficMonitor:
         later: NDArray[np.intp] = np.maximum(ways, stages)
         return later
 
-    def to_text(self) -> str:
-        """Return the state that changes, as text."""
-        return json.dumps(
-            {
-                "format": _FORMAT,
-                "counts": [self.rows, self.accepted, self.failed],
-                "taken": self.taken,
-                "monitor": None if self.monitor is None else self.monitor.state(),
-            }
-        )
+    def to_data(self) -> dict[str, Any]:
+        """Return the state that changes, as JSON data."""
+        return {
+            "counts": [self.rows, self.accepted, self.failed],
+            "taken": self.taken,
+            "monitor": None if self.monitor is None else self.monitor.state(),
+        }
 
-    def after(self, text: str) -> TrafficMonitor:
-        """Return a copy that continues from stored text; with other promises, it restarts."""
-        data = json.loads(text)
-        if data["format"] != _FORMAT:
-            raise MonitorError(
-                f"The stored traffic must have format {_FORMAT}, got {data['format']!r}."
-            )
+    def after(self, data: dict[str, Any]) -> TrafficMonitor:
+        """Return a copy that continues from stored data; with other promises, it restarts."""
         later = TrafficMonitor(go_on(self.monitor, data["monitor"]))
         later.rows, later.accepted, later.failed = map(int, data["counts"])
         later.taken = {worker: int(number) for worker, number in data["taken"].items()}

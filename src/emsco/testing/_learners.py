@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from emsco.cascade import CascadeClassifier
 from emsco.exceptions import ContractError, EmscoWarning, ModelError
 from emsco.learners import learner_of
-from emsco.learners.folds import Fold
-from emsco.learners.protocol import Learner, Outcomes
+from emsco.learners.protocol import Fold, Learner, Outcomes
 from emsco.learners.training import Training
 from emsco.search import CascadeSearchCV
 from emsco.testing._contract import demand

@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-from emsco.serve.state.protocol import (
-    AuditMark,
-    Claim,
-    Concern,
-    DaySpending,
-    OpenIntent,
-    RequestContext,
-    State,
-    VersionedValue,
-    asking,
-)
+from emsco.serve.state.base import AuditMark, DaySpending, OpenIntent, RequestContext, State, asking
 from emsco.serve.state.state_url import open_state
 
 __all__ = [
     "AuditMark",
-    "Claim",
-    "Concern",
     "DaySpending",
     "OpenIntent",
     "RequestContext",
     "State",
-    "VersionedValue",
     "asking",
     "open_state",
 ]

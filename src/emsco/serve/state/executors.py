@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from emsco.exceptions import StateError, require
+from emsco.serve.state.base import unusable
 from emsco.serve.state.group_commit import GroupCommit, Left
-from emsco.serve.state.idempotency import unusable
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -36,36 +36,8 @@ _MAKING = 0x656D73636F
 _ISOLATION = "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED"
 
 
-class Executor(Protocol):
-    """Protocol of executors of database work."""
-
-    is_postgres: bool
-
-    async def run(self, work: Work, left: Left | None = None) -> Any:
-        """Run work, even if the caller is cancelled; `left` then receives the result."""
-
-    async def make(self, work: Work) -> None:
-        """Run work in a separate transaction, one at a time."""
-
-    async def finish(self) -> None:
-        """Wait for the work in progress."""
-
-    async def close(self) -> None:
-        """Disconnect."""
-
-
 class ThreadExecutor:
-    """Runs work on an SQLite file, in a thread.
-
-    Parameters
-    ----------
-    path : Path
-        The file.
-    timeout : float
-        Seconds to wait for other processes that write.
-    writes : bool, default=True
-        Whether to open the file for writing.
-    """
+    """Runs work on an SQLite file, in a thread."""
 
     is_postgres = False
 
@@ -166,15 +138,6 @@ class PoolExecutor:
 
     Connections are kept here and not returned to a pool of SQLAlchemy each time, which would take
     longer than a statement.
-
-    Parameters
-    ----------
-    address : str
-        The URL, as libpq and asyncpg read it.
-    safe_address : str
-        The URL without secrets, for messages.
-    timeout : float
-        The maximum duration of one piece of work, in seconds.
     """
 
     is_postgres = True
@@ -255,6 +218,9 @@ class PoolExecutor:
         for connection in idle:
             await connection.close()
         await self._engine.dispose()
+
+
+Executor: TypeAlias = ThreadExecutor | PoolExecutor
 
 
 def _leave(done: asyncio.Task[Any], left: Left | None) -> None:

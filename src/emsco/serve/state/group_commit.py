@@ -19,11 +19,6 @@ class GroupCommit(Generic[W]):
     A single operation does not wait for others. An operation is run even if its caller is
     cancelled.
 
-    Parameters
-    ----------
-    do : callable
-        Runs a batch, and returns the outcome of each operation: a result or an exception.
-
     Examples
     --------
     >>> import asyncio

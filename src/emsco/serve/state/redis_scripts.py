@@ -46,19 +46,19 @@ local function count(deployment, request, source, attempt, had, has)
 end
 """
 
+
+def _script(text: str) -> str:
+    return _HEAD + text
+
+
 # The version of the layout, set if there is none.
-VERSION = (
-    _HEAD
-    + """
+VERSION = _script("""
 if ARGV[2] == '1' then redis.call('SET', p .. 'version', ARGV[1], 'NX') end
 return redis.call('GET', p .. 'version')
-"""
-)
+""")
 
 # A request's id is a hash: body, attempt, until, answer, and what was bought.
-CLAIM = (
-    _HEAD
-    + """
+CLAIM = _script("""
 local key, now, lease = d .. 'id:' .. ARGV[1], clock(ARGV[3]), tonumber(ARGV[4])
 local found = redis.call('HMGET', key, 'body', 'attempt', 'until', 'answer')
 local attempt = 1
@@ -72,23 +72,17 @@ local count = string.format('%d', attempt)
 redis.call('HSET', key, 'body', ARGV[2], 'attempt', count, 'until', text(now + lease))
 redis.call('EXPIRE', key, ARGV[5])
 return {'claimed', count}
-"""
-)
+""")
 
-RENEW = (
-    _HEAD
-    + """
+RENEW = _script("""
 local key = d .. 'id:' .. ARGV[1]
 local found = redis.call('HMGET', key, 'attempt', 'answer')
 if found[1] ~= ARGV[2] or found[2] then return 0 end
 redis.call('HSET', key, 'until', text(clock(ARGV[3]) + tonumber(ARGV[4])))
 return 1
-"""
-)
+""")
 
-ANSWER = (
-    _HEAD
-    + """
+ANSWER = _script("""
 local key = d .. 'id:' .. ARGV[1]
 local found = redis.call('HMGET', key, 'body', 'answer')
 if not found[1] then return nil end
@@ -96,12 +90,9 @@ if found[2] then return {found[2]} end
 redis.call('HSET', key, 'answer', ARGV[2])
 redis.call('EXPIRE', key, ARGV[3])
 return {}
-"""
-)
+""")
 
-DROP = (
-    _HEAD
-    + """
+DROP = _script("""
 local key = d .. 'id:' .. ARGV[1]
 local found = redis.call('HGETALL', key)
 local kept = {}
@@ -114,16 +105,13 @@ for field, value in pairs(kept) do
   end
 end
 redis.call('DEL', key)
-"""
-)
+""")
 
 # An intent without an outcome is a field of `open`: day, rows, price, time, attempt, and as JSON
 # the request, the account and the deployment. An account is a source and a tenant, as JSON too.
 # `spent:` and the day holds what is paid (p) and unknown (u) by account, and both (c) by source,
 # for limits. Nothing is granted if the state lacks the expected incarnation.
-BEGIN = (
-    _HEAD
-    + """
+BEGIN = _script("""
 local id, now, rows, price = ARGV[1], clock(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local source, account, request, attempt, whose = ARGV[6], ARGV[7], ARGV[8], ARGV[9], ARGV[10]
 if ARGV[11] ~= '' and redis.call('HGET', p .. 'kept:' .. ARGV[12], 'text') ~= ARGV[11] then
@@ -155,13 +143,10 @@ if claimed then
   buy(claim, source, attempt, (by == attempt and calls or 0) + 1)
 end
 return {granted}
-"""
-)
+""")
 
 # A call counted as unknown may be answered late: it is kept for some time as `late:` and its id.
-END = (
-    _HEAD
-    + """
+END = _script("""
 local id, paid, unknown, source = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 local late = p .. 'late:' .. id
 local begun = redis.call('HGET', p .. 'open', id)
@@ -189,14 +174,11 @@ else
   redis.call('DEL', late)
 end
 count(deployment, request, source, attempt, had, paid + unknown > 0)
-"""
-)
+""")
 
 # Settles the unknown charges of a source on a day: a share of them was charged. Calls without an
 # outcome are kept as `late:` as well, so that an answer that arrives later counts in full.
-SETTLE = (
-    _HEAD
-    + """
+SETTLE = _script("""
 local source, day, charged = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local spent, unknown, accounts = p .. 'spent:' .. day, 0, {}
 local totals = redis.call('HGETALL', spent)
@@ -241,27 +223,21 @@ for i = 5, #ARGV do
   end
 end
 return {text(unknown), '1'}
-"""
-)
+""")
 
 # A small value is a hash: text and version.
-KEEP = (
-    _HEAD
-    + """
+KEEP = _script("""
 local key = p .. 'kept:' .. ARGV[1]
 local version = redis.call('HGET', key, 'version') or '0'
 if ARGV[3] ~= '' and ARGV[3] ~= version then return 0 end
 redis.call('HSET', key, 'text', ARGV[2])
 redis.call('HINCRBY', key, 'version', 1)
 return 1
-"""
-)
+""")
 
 # Marked decisions are fields of `marks`, their labels of `truths`, their times in `marked`; the
 # label of an unmarked decision waits as `label:` and its id.
-MARK = (
-    _HEAD
-    + """
+MARK = _script("""
 for i = 1, #ARGV, 3 do
   local id, early = ARGV[i], d .. 'label:' .. ARGV[i]
   redis.call('HSET', d .. 'marks', id, ARGV[i + 2])
@@ -272,12 +248,9 @@ for i = 1, #ARGV, 3 do
     redis.call('DEL', early)
   end
 end
-"""
-)
+""")
 
-LABEL = (
-    _HEAD
-    + """
+LABEL = _script("""
 local id, label = ARGV[1], ARGV[2]
 if redis.call('HEXISTS', d .. 'marks', id) == 1 then
   if redis.call('HGET', d .. 'truths', id) == label then return 0 end
@@ -288,12 +261,9 @@ local key = d .. 'label:' .. id
 local had = redis.call('GET', key)
 redis.call('SET', key, label, 'EX', ARGV[3])
 return had == label and 0 or 1
-"""
-)
+""")
 
-FORGET = (
-    _HEAD
-    + """
+FORGET = _script("""
 local ids = redis.call('ZRANGEBYSCORE', d .. 'marked', '-inf', '(' .. ARGV[1], 'LIMIT', 0, 1000)
 for _, id in ipairs(ids) do
   redis.call('HDEL', d .. 'marks', id)
@@ -301,7 +271,6 @@ for _, id in ipairs(ids) do
   redis.call('ZREM', d .. 'marked', id)
 end
 return #ids
-"""
-)
+""")
 
 ALL = (VERSION, CLAIM, RENEW, ANSWER, DROP, BEGIN, END, SETTLE, KEEP, MARK, LABEL, FORGET)

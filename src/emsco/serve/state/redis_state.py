@@ -4,51 +4,49 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha1
 from typing import Any
+from uuid import uuid4
 
 from emsco.core.decisions import STATE_LOST
 from emsco.exceptions import StateError, require
 from emsco.live.accounts import Intent
 from emsco.live.redis_source import no_retry
 from emsco.serve.state import redis_scripts
-from emsco.serve.state.group_commit import GroupCommit
-from emsco.serve.state.idempotency import (
-    VERSION,
-    IdempotentState,
-    check_version,
-    current_request,
-    day_number,
-    day_of,
-    intent_of,
-    new_id,
-    to_text,
-    unusable,
-    without_secrets,
-)
-from emsco.serve.state.protocol import (
+from emsco.serve.state.base import (
     INCARNATION,
     KEEP_FOR,
     PAUSE,
     UNSEEN_FOR,
+    VERSION,
     AuditMark,
     Claim,
     Concern,
     DaySpending,
     OpenIntent,
+    RequestContext,
+    State,
     VersionedValue,
+    asking,
+    check_version,
+    day_number,
+    day_of,
+    intent_of,
+    share_of,
+    to_text,
+    unusable,
 )
-from emsco.serve.state.redis_durability import redis_concerns
-from emsco.serve.state.settlement import share_of
+from emsco.serve.state.group_commit import GroupCommit
 
 _LATE_FOR = 3600  # seconds for which the outcome of an unanswered call may still arrive
 _LOST = "lost"  # instead of a number of rows: the state has another incarnation, or none
 _AT_ONCE = 1000  # ids per command
+_RESTARTED = "after a restart, ids, intents and spending are lost. Set `appendonly yes`."
 
 
-class RedisState(IdempotentState):
+class RedisState(State):
     """A state in Redis.
 
     Redis must not lose data. It must write an append-only file (`appendonly yes`; with `appendfsync
@@ -56,32 +54,18 @@ class RedisState(IdempotentState):
     it must not evict (`maxmemory-policy noeviction`): if an id is lost, its request is decided and
     paid for again, and if an intent is lost, so is its possible cost. `concerns` reports settings
     that violate this. All keys are on one server: Redis Cluster is not supported.
-
-    Parameters
-    ----------
-    address : str
-        The URL, such as redis://host:6379/0.
-    deployment : str
-        The deployment whose ids, marks and labels are used.
-    prefix : str, default="emsco:"
-        The prefix of all keys.
-    timeout : float, default=5.0
-        The maximum duration of a command, in seconds.
-    clock : callable, default=None
-        Returns the seconds since 1970. None: the clock of Redis.
-    create : bool, default=True
-        Whether to create the state if there is none. False: nothing is written.
     """
 
     def __init__(
         self,
         address: str,
+        safe_address: str,  # without secrets, for messages
+        prefix: str,  # of all keys
         *,
         deployment: str,
-        prefix: str = "emsco:",
-        timeout: float = 5.0,
-        clock: Callable[[], float] | None = None,
-        create: bool = True,
+        timeout: float,  # of a command, in seconds
+        clock: Callable[[], float] | None,  # None: that of Redis
+        create: bool,
     ) -> None:
         super().__init__(deployment)
         redis = require("redis.asyncio", "live")
@@ -98,8 +82,8 @@ class RedisState(IdempotentState):
             raise StateError(
                 "The URL of Redis is not valid; it must look like redis://host:6379/0."
             ) from None
-        self._address = without_secrets(address)
-        self._prefix, self._clock, self._create = prefix, clock, create
+        self._address, self._prefix = safe_address, prefix
+        self._clock, self._create = clock, create
         self._own = f"{prefix}of:{deployment}:"  # the prefix of this deployment's keys
         self._errors = require("redis.exceptions", "live")
         self._batches: GroupCommit[tuple[Any, ...]] = GroupCommit(self._do)
@@ -161,7 +145,9 @@ class RedisState(IdempotentState):
 
     async def _do(self, commands: Sequence[tuple[Any, ...]]) -> list[Any]:
         outcomes = await self._send(commands)
-        unknown = [i for i, one in enumerate(outcomes) if self._lacks_script(one)]
+        unknown = [
+            i for i, one in enumerate(outcomes) if isinstance(one, self._errors.NoScriptError)
+        ]
         if unknown:  # Redis is new or was restarted
             await self._send([("SCRIPT LOAD", script) for script in redis_scripts.ALL])
             again = await self._send([commands[i] for i in unknown])
@@ -181,9 +167,6 @@ class RedisState(IdempotentState):
         except (self._errors.RedisError, OSError) as error:
             return [error] * len(commands)
         return replies
-
-    def _lacks_script(self, outcome: Any) -> bool:
-        return isinstance(outcome, self._errors.NoScriptError)
 
     def _read(self, outcome: Any) -> Any:
         """Turn errors into `StateError` with the URL of the state."""
@@ -233,7 +216,7 @@ class RedisState(IdempotentState):
 
     async def begin(self, source: str, n_rows: int, price: float, limit: float | None) -> Intent:
         """Reserve the money for a call, for as many rows as the daily limit allows."""
-        whose, id_ = current_request(), new_id()
+        whose, id_ = asking.get() or RequestContext(""), uuid4().hex
         account = json.dumps([source, whose.tenant])
 
         def undo(granted: list[str]) -> None:
@@ -274,13 +257,13 @@ class RedisState(IdempotentState):
         """Return the spending of one day (such as "2026-01-31") or of all days."""
         wanted = None if day is None else day_number(day)
         found: dict[Any, list[OpenIntent]] = {}
-        for id_, begun in (await self._hash("open")).items():
+        for id_, begun in (await self._ask("HGETALL", f"{self._prefix}open")).items():
             number, intent = _open_intent(id_, begun)
             found.setdefault((number, intent.source, intent.tenant), []).append(intent)
         days = sorted(map(int, await self._ask("SMEMBERS", f"{self._prefix}days")))
         spending = []
         for number in days if wanted is None else [wanted]:
-            totals = await self._hash(f"spent:{number}")
+            totals = await self._ask("HGETALL", f"{self._prefix}spent:{number}")
             accounts = {field[1:] for field in totals if field[0] in "pu"}
             for source, tenant in sorted(json.loads(account) for account in accounts):
                 account = json.dumps([source, tenant])
@@ -303,10 +286,6 @@ class RedisState(IdempotentState):
         if not int(fits):
             share_of(charged, float(unknown))  # raises
         return float(unknown)
-
-    async def _hash(self, name: str) -> dict[str, str]:
-        found: dict[str, str] = await self._ask("HGETALL", f"{self._prefix}{name}")
-        return found
 
     # Small values
 
@@ -383,3 +362,36 @@ def _marked(id_: str, mark: str, truth: str | None) -> AuditMark:
     at, model, label, accepted, reason, stage = json.loads(mark)
     known = None if truth is None else json.loads(truth)
     return AuditMark(id_, at, model, json.loads(label), accepted, reason, stage, known)
+
+
+def redis_concerns(address: str, info: Mapping[str, Any], snapshots: str | None) -> list[Concern]:
+    """Return the reasons why Redis may lose data.
+
+    Examples
+    --------
+    >>> from emsco.serve.state.redis_state import redis_concerns
+    >>> [concern.loses for concern in redis_concerns("redis://host", {}, "")]
+    [True]
+    >>> redis_concerns("redis://host", {"aof_enabled": 1}, "")
+    []
+    """
+    found = [] if info.get("aof_enabled") else [_unwritten(address, snapshots)]
+    policy = info.get("maxmemory_policy", "noeviction")
+    if info.get("maxmemory") and policy != "noeviction":
+        text = (
+            f"Redis at {address} may evict data to save memory ({policy}). Set `maxmemory-policy "
+            "noeviction`."
+        )
+        found.append(Concern(text, loses=True))
+    return found
+
+
+def _unwritten(address: str, snapshots: str | None) -> Concern:
+    """Return the concern about a missing append-only file, depending on snapshots."""
+    if snapshots is None:
+        text = f"Redis at {address} hides whether it writes to disk; if it does not, {_RESTARTED}"
+        return Concern(text, loses=False)
+    if snapshots:
+        lost = _RESTARTED.replace("spending", "spending since its last snapshot")
+        return Concern(f"Redis at {address} writes no append-only file: {lost}", loses=False)
+    return Concern(f"Redis at {address} writes nothing to disk: {_RESTARTED}", loses=True)

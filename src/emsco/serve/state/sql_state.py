@@ -9,23 +9,12 @@ import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 from emsco.core.decisions import ERROR, STATE_LOST
 from emsco.exceptions import StateError, require
 from emsco.live.accounts import Intent
-from emsco.serve.state.executors import Executor
-from emsco.serve.state.idempotency import (
-    VERSION,
-    IdempotentState,
-    check_version,
-    current_request,
-    day_number,
-    day_of,
-    intent_of,
-    new_id,
-    to_text,
-)
-from emsco.serve.state.protocol import (
+from emsco.serve.state.base import (
     DONE,
     INCARNATION,
     KEEP_FOR,
@@ -33,14 +22,24 @@ from emsco.serve.state.protocol import (
     PAUSE,
     RUNNING,
     UNSEEN_FOR,
+    VERSION,
     AuditMark,
     Claim,
     Concern,
     DaySpending,
     OpenIntent,
+    RequestContext,
+    State,
     VersionedValue,
+    asking,
+    check_version,
+    day_number,
+    day_of,
+    intent_of,
+    share_of,
+    to_text,
 )
-from emsco.serve.state.settlement import settle_tables
+from emsco.serve.state.executors import Executor
 from emsco.serve.state.sql_statements import statements, tables
 
 if TYPE_CHECKING:
@@ -51,34 +50,18 @@ _AT_ONCE = 1000  # ids per query
 _NO_DAY = -1  # instead of a number of rows: the account of today's limit does not exist yet
 
 
-class SQLState(IdempotentState):
-    """A state in a database.
-
-    Parameters
-    ----------
-    lane : Executor
-        Runs work on the database.
-    address : str
-        Its URL without secrets, for messages.
-    deployment : str
-        The deployment whose ids, marks and labels are used.
-    prefix : str, default="emsco_"
-        The prefix of table names.
-    clock : callable, default=None
-        Returns the seconds since 1970. None: the clock of PostgreSQL, or of this machine.
-    create : bool, default=True
-        Whether to create the tables if they do not exist. False: nothing is written.
-    """
+class SQLState(State):
+    """A state in a database."""
 
     def __init__(
         self,
         lane: Executor,
-        address: str,
+        address: str,  # without secrets, for messages
+        prefix: str,  # of the names of tables
         *,
         deployment: str,
-        prefix: str = "emsco_",
-        clock: Callable[[], float] | None = None,
-        create: bool = True,
+        clock: Callable[[], float] | None,  # None: that of PostgreSQL, or of this machine
+        create: bool,
     ) -> None:
         super().__init__(deployment)
         self._lane, self._address, self._prefix, self._create = lane, address, prefix, create
@@ -121,7 +104,7 @@ class SQLState(IdempotentState):
 
     async def ping(self) -> None:
         """Raise `StateError` if the state cannot be written to."""
-        await self._write_each("probe", "unprobe")
+        await self._write("probe", "unprobe")
 
     async def server(self) -> str:
         """Return an id of the server, which changes with every restart."""
@@ -133,8 +116,8 @@ class SQLState(IdempotentState):
 
     # Statements
 
-    async def _write_each(self, *names: str, **values: Any) -> None:
-        """Run several statements in one transaction."""
+    async def _write(self, *names: str, **values: Any) -> None:
+        """Run statements that return no rows, in one transaction."""
 
         def work(connection: sa.Connection) -> None:
             for name in names:
@@ -150,14 +133,6 @@ class SQLState(IdempotentState):
 
         found: list[Any] = await self._lane.run(work)
         return found
-
-    async def _write(self, name: str, /, **values: Any) -> None:
-        """Run a statement that returns no rows."""
-
-        def work(connection: sa.Connection) -> None:
-            connection.execute(self._sql[name], values)
-
-        await self._lane.run(work)
 
     def _now(self) -> float | None:
         return None if self._clock is None else self._clock()
@@ -202,19 +177,13 @@ class SQLState(IdempotentState):
 
     async def drop(self, id: str) -> None:  # noqa: A002
         """Release a claim: the id is new again, or "died" if something may have been bought."""
-        values = {"id": id, "attempt": self._attempt(id)}
-
-        def work(connection: sa.Connection) -> None:
-            connection.execute(self._sql["lapse"], values)
-            connection.execute(self._sql["drop"], values)
-
-        await self._lane.run(work)
+        await self._write("lapse", "drop", id=id, attempt=self._attempt(id))
 
     # Accounts
 
     async def begin(self, source: str, n_rows: int, price: float, limit: float | None) -> Intent:
         """Reserve the money for a call, for as many rows as the daily limit allows."""
-        whose, id_ = current_request(), new_id()
+        whose, id_ = asking.get() or RequestContext(""), uuid4().hex
         values = {
             "id": id_, "source": source, "tenant": whose.tenant, "request": whose.id,
             "attempt": self._attempt(whose.id), "rows": n_rows, "price": price, "limit": limit,
@@ -270,14 +239,8 @@ class SQLState(IdempotentState):
 
     async def end(self, intent: Intent, paid: float, unknown: float) -> None:
         """Record what a call cost, or may have cost; called again if an answer arrives late."""
-        values = {"id": intent.id, "paid": paid, "unknown": unknown}
-
-        def work(connection: sa.Connection) -> None:
-            if not self._lane.is_postgres:
-                connection.execute(self._sql["end_cap"], values)
-            connection.execute(self._sql["end"], values)
-
-        await self._lane.run(work)
+        names = ("end",) if self._lane.is_postgres else ("end_cap", "end")
+        await self._write(*names, id=intent.id, paid=paid, unknown=unknown)
 
     async def may_try(self, source: str) -> bool:
         """Return whether a trial call to a failing source may be made: one per second in all."""
@@ -311,10 +274,17 @@ class SQLState(IdempotentState):
 
     async def settle(self, source: str, day: str, charged: float) -> float:
         """Settle the unknown charges of a source on a day: `charged` of them, the rest not."""
-        number, found = day_number(day), []
+        values: dict[str, Any] = {"source": source, "day": day_number(day)}
+        found = []
 
         def work(connection: sa.Connection) -> None:
-            found.append(settle_tables(connection, self._sql, source, number, charged))
+            # Write first, so that no one changes what is read.
+            connection.execute(self._sql["hold"], values)
+            unknown = float(connection.execute(self._sql["unknown"], values).scalar_one())
+            shares = values | {"share": share_of(charged, unknown)}
+            for name in ("settle_cap", "settle_intents", "settle_spent"):
+                connection.execute(self._sql[name], shares)
+            found.append(unknown)
 
         await self._lane.make(work)
         return found[-1]
@@ -372,7 +342,7 @@ class SQLState(IdempotentState):
 
     async def forget(self, before: float) -> None:
         """Delete marked decisions made before a time."""
-        await self._write_each("forget_labels", "forget_marks", before=before)
+        await self._write("forget_labels", "forget_marks", before=before)
 
     # Clean-up
 
@@ -381,7 +351,7 @@ class SQLState(IdempotentState):
         values = {"now": self._now(), "keep": KEEP_FOR, "unseen": UNSEEN_FOR}
         adding = () if self._lane.is_postgres else ("add_up",)
         tidying = ("tidy_intents", "tidy_claims", "tidy_labels", "tidy_caps")
-        await self._write_each(*adding, *tidying, **values)
+        await self._write(*adding, *tidying, **values)
 
     async def _keep_tidy(self) -> None:
         while True:

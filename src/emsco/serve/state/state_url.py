@@ -1,21 +1,23 @@
-"""Opens the state at a URL: Redis, PostgreSQL, or an SQLite file."""
+"""Opens the state at a URL: Redis, PostgreSQL, or an SQLite file, which one service may lock."""
 
 from __future__ import annotations
 
+import fcntl
+import json
+import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, urlencode
 
 from emsco.exceptions import StateError
-from emsco.serve.state.idempotency import check_encoded, without_secrets
+from emsco.serve.settings import POSTGRES, REDIS
 
 if TYPE_CHECKING:
-    from emsco.serve.state.protocol import State
+    from emsco.serve.state.base import State
 
-REDIS = ("redis", "rediss", "unix")
-POSTGRES = ("postgresql", "postgres", "postgresql+asyncpg")
 SQLITE = ("sqlite", "sqlite+aiosqlite")
 
 _TIMEOUT = 5.0  # seconds
@@ -28,29 +30,13 @@ async def open_state(
     deployment: str = "emsco",
     create: bool = True,
     timeout: float = _TIMEOUT,
-    clock: Callable[[], float] | None = None,
+    clock: Callable[[], float] | None = None,  # None: the clock of the store
 ) -> State:
-    """Open the state at a URL.
+    """Open the state at a URL, such as redis://host:6379/0, or the path of an SQLite file.
 
-    Parameters
-    ----------
-    address : str
-        redis://host:6379/0, postgresql://user@host/database, or the path of an SQLite file. With
-        `?prefix=...` at its end, all names in the store have this prefix.
-    deployment : str, default="emsco"
-        The deployment whose ids, marks and labels are used. Spending and failing sources are shared
-        by all deployments of a state.
-    create : bool, default=True
-        Whether to create the state if it does not exist. False: read only.
-    timeout : float, default=5.0
-        The maximum seconds that the store may take to respond.
-    clock : callable, default=None
-        Returns the seconds since 1970. None: the clock of the store.
-
-    Returns
-    -------
-    State
-        The state, open.
+    With `?prefix=...` at its end, all names in the store have this prefix. Ids, marks and labels
+    are those of the deployment; spending and failing sources are shared by all. With `create=False`
+    nothing is written.
 
     Examples
     --------
@@ -75,62 +61,37 @@ async def open_state(
     whois shop 4.0
     """
     scheme = address.partition("://")[0] if "://" in address else ""
+    stated, prefix = _without_prefix(address)
+    options: dict[str, Any] = {"deployment": deployment, "clock": clock, "create": create}
+    state: State
     if scheme in REDIS:
-        make = _redis
-    elif scheme in POSTGRES:
-        make = _postgres
+        from emsco.serve.state.redis_state import RedisState
+
+        _check_encoded(address)
+        safe_address = without_secrets(stated)
+        state = RedisState(stated, safe_address, f"{prefix}:", timeout=timeout, **options)
     else:
-        make = _sqlite
-    if make is not _sqlite:
-        check_encoded(address)
-    state = make(address, deployment, create, timeout, clock)
+        from emsco.serve.state.executors import PoolExecutor, ThreadExecutor
+        from emsco.serve.state.sql_state import SQLState
+
+        if scheme in POSTGRES:
+            _check_encoded(address)
+            stated = "postgresql://" + stated.partition("://")[2]  # without the name of a driver
+            safe_address = without_secrets(stated)
+            pool = PoolExecutor(stated, safe_address, timeout)
+            state = SQLState(pool, safe_address, f"{prefix}_", **options)
+        else:
+            path = state_file(address)
+            if not create and not path.exists():
+                raise StateError(f"There is no state at {path}.")
+            thread = ThreadExecutor(path, timeout, writes=create)
+            state = SQLState(thread, str(path), f"{prefix}_", **options)
+            state.key_file = path.with_name(f"{path.name}.key")
     try:
         await state.open()
     except BaseException:
         await state.close()
         raise
-    return state
-
-
-def _redis(address: str, deployment: str, create: bool, timeout: float, clock: Any) -> State:
-    from emsco.serve.state.redis_state import RedisState
-
-    address, prefix = _without_prefix(address)
-    return RedisState(
-        address,
-        deployment=deployment,
-        prefix=f"{prefix}:",
-        timeout=timeout,
-        clock=clock,
-        create=create,
-    )
-
-
-def _postgres(address: str, deployment: str, create: bool, timeout: float, clock: Any) -> State:
-    from emsco.serve.state.executors import PoolExecutor
-    from emsco.serve.state.sql_state import SQLState
-
-    address, prefix = _without_prefix(address)
-    address = "postgresql://" + address.partition("://")[2]  # without the name of a driver
-    safe_address = without_secrets(address)
-    lane = PoolExecutor(address, safe_address, timeout)
-    return SQLState(
-        lane, safe_address, deployment=deployment, prefix=f"{prefix}_", clock=clock, create=create
-    )
-
-
-def _sqlite(address: str, deployment: str, create: bool, timeout: float, clock: Any) -> State:
-    from emsco.serve.state.executors import ThreadExecutor
-    from emsco.serve.state.sql_state import SQLState
-
-    prefix, path = _without_prefix(address)[1], state_file(address)
-    if not create and not path.exists():
-        raise StateError(f"There is no state at {path}.")
-    lane = ThreadExecutor(path, timeout, writes=create)
-    state = SQLState(
-        lane, str(path), deployment=deployment, prefix=f"{prefix}_", clock=clock, create=create
-    )
-    state.key_file = path.with_name(f"{path.name}.key")
     return state
 
 
@@ -164,3 +125,79 @@ def _without_prefix(address: str) -> tuple[str, str]:
             f"a-z, 0-9 and _, got {prefix!r}."
         )
     return f"{head}?{urlencode(options)}" if options else head, prefix
+
+
+def without_secrets(address: str) -> str:
+    """Return a URL for messages, without user, password and options.
+
+    Examples
+    --------
+    >>> from emsco.serve.state.state_url import without_secrets
+    >>> without_secrets("postgresql://me:pass@word@host:5432/db?sslmode=require")
+    'postgresql://host:5432/db'
+    """
+    scheme, mark, rest = address.partition("://")
+    user, _, place = rest.rpartition("@")
+    if "?" in user:  # it may be part of an option or of a password
+        return f"{scheme}://..."
+    return scheme + mark + re.split("[?#]", place)[0]
+
+
+def _check_encoded(address: str) -> None:
+    """Refuse a password that is not percent-encoded: a driver would misread it."""
+    place = re.split("[/?#]", address.partition("://")[2], maxsplit=1)
+    if len(place) == 2 and "@" in place[1].partition("?")[0]:
+        raise StateError(
+            "The URL of the state has an @ after its host. If the password contains / ? # @, write "
+            "%2F %3F %23 %40 instead."
+        )
+
+
+@contextmanager
+def alone(file: Path, deployment: str) -> Iterator[None]:
+    """Lock the file of a state for one service.
+
+    The lock is on a second file next to it, which ends in `.lock`, so that `emsco spend` can still
+    read. The operating system releases the lock when the process exits, for whatever reason.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> from emsco.serve.state.state_url import alone
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     with alone(Path(folder, "state.sqlite"), "cards"):
+    ...         print(*(path.name for path in Path(folder).iterdir()))
+    state.sqlite.lock
+    """
+    real = file.resolve()  # one lock per file, whatever its path
+    path = real.with_name(f"{real.name}.lock")
+    try:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise StateError(f"The state {file} cannot be locked: {error.strerror}.") from error
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StateError(
+                f"The state {file} is used by {_holder(lock)}. Several services cannot share a "
+                "file: use another --state or --folder for this one, or a shared state for both, "
+                "redis://... or postgresql://..."
+            ) from None
+        except OSError as error:
+            raise StateError(f"The state {file} cannot be locked: {error.strerror}.") from error
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, json.dumps({"deployment": deployment, "pid": os.getpid()}).encode(), 0)
+        yield
+    finally:
+        os.close(lock)
+
+
+def _holder(lock: int) -> str:
+    """Return the name of the service that holds a lock, if it is known."""
+    try:
+        holder = json.loads(os.pread(lock, 1000, 0))
+        return f"the service {holder['deployment']!r} (process {holder['pid']})"
+    except (ValueError, KeyError, TypeError):
+        return "another service"

@@ -1,0 +1,307 @@
+"""The steps of `CascadeSearchCV.fit` before the choice: check, read, fold, pose and search."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import nullcontext
+from numbers import Integral, Real
+from os import PathLike
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn import get_config
+from sklearn.model_selection import check_cv
+from sklearn.utils import check_random_state, resample
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
+from sklearn.utils.metadata_routing import process_routing
+
+from emsco._utils.progress import watching
+from emsco.core.costs import Costs
+from emsco.core.front import Candidate, ParetoFront
+from emsco.core.labels import read_groups
+from emsco.core.selection import check_names
+from emsco.engine import resolve_engine
+from emsco.exceptions import ClassesError, ColumnsError, Parameter, SearchError
+from emsco.learners import learner_of
+from emsco.learners.final_model import check_final, predict_labels
+from emsco.learners.protocol import Fold, Stages
+from emsco.learners.training import Training, read_given
+from emsco.rows.columns import is_dataset
+from emsco.rows.fitted_rows import FittedRows
+from emsco.rows.rows import Layout, Rows
+from emsco.search._luck import measure_luck, parts_of
+from emsco.search._problem import Problem, Search, SearchResult
+from emsco.search._problem_spec import ProblemSpec, compared
+from emsco.search._progress import Progress
+from emsco.search._search_warnings import warn_overconfident, warn_slow
+from emsco.search._thresholds import AUTO, thresholds_by_stage
+from emsco.search.checkpoint import Checkpoint, describe_run
+from emsco.search.default_rule import AllSources
+from emsco.search.fitted_search import STAGES, FittedSearch, check_refit, evaluated_on, measured_on
+from emsco.search.strategies.exhaustive import Exhaustive, count_sets
+from emsco.search.strategies.hybrid import default_search
+
+SEARCHED_ROWS = 200_000  # of a data set, if `max_rows` is None: coverage is then known to 0.1 point
+_GROUPS = "groups"
+_WEIGHT = "sample_weight"
+
+
+PARAMETERS: dict[str, list[Any]] = {
+    "estimator": [HasMethods(["fit", "predict_proba"]), None],
+    "costs": [Costs, Mapping, "array-like", str, PathLike, None],
+    "search": [HasMethods(["run"]), None],
+    "threshold": [Real, Mapping, list, str],
+    "max_stages": [Interval(Integral, 1, None, closed="left")],
+    "allow_unused": ["boolean"],
+    "max_missed": [Mapping, None],
+    "max_rejected": [Mapping, None],
+    "cv": ["cv_object"],
+    "max_rows": [Interval(Integral, 2, None, closed="left"), None],
+    "select": [Mapping, callable, None],
+    "luck": ["boolean"],
+    "refit": ["boolean", StrOptions({STAGES})],
+    "guard": [HasMethods(["fit", "reasons"]), None],
+    "final": [HasMethods(["predict"]), None],
+    "target": [StrOptions({"labels", "agreement"})],
+    "checkpoint": [str, PathLike, None],
+    "n_jobs": [Integral, None],
+    "engine": [object],  # checked by `resolve_engine`
+    "random_state": ["random_state"],
+    "callback": [callable, None],
+    "verbose": ["verbose"],
+}
+
+
+class SearchInput(NamedTuple):
+    """What a search was given, after it was read."""
+
+    layout: Layout
+    rows: Rows
+    costs: Costs
+    training: Training
+    answers: NDArray[Any] | None  # of a final model, one per row
+    split_params: dict[str, Any]  # for the splitter
+    groups: ArrayLike | None  # of the rows, as given to `fit`
+    all_rows: Stages | None  # for the refit, if the rows are a sample of a data set
+
+
+def check_parameters(search: Any) -> None:
+    """Refuse parameters that contradict each other, before anything takes long."""
+    if isinstance(search.select, Mapping):
+        check_names(search.select)
+    check_refit(search.refit, learner_of(search.estimator))
+    if search.final is not None:
+        check_final(search.final, search.guard)
+    elif not search.needs_labels:
+        raise SearchError("target='agreement' needs a final model; give final=model.")
+
+
+def open_checkpoint(search: Any) -> tuple[Checkpoint | None, Any]:
+    """Read the checkpoint, if any, and return it with the source of randomness."""
+    if search.checkpoint is None:
+        return None, check_random_state(search.random_state)
+    checkpoint = Checkpoint(search.checkpoint)
+    return checkpoint, check_random_state(checkpoint.seeded(search.random_state))
+
+
+def read_input(search: Any, X: Any, y: Any, params: dict[str, Any], seeds: Any) -> SearchInput:
+    """Read the rows, and get the answers of a final model; of a data set, draw rows first."""
+    learner, blocks = learner_of(search.estimator), None
+    if is_dataset(X):
+        X, y, params, blocks = _draw_sample(search, X, y, params, seeds.randint(2**31))
+    fit_params, split_params = _routed(search, params)
+    answers = None if search.final is None else predict_labels(search.final, X, len(X))
+    layout, rows, costs, training = read_given(
+        search,
+        X,
+        y if search.needs_labels else answers,
+        learner=learner,
+        costs=search.costs,
+        final=search.final,
+        params=fit_params,
+    )
+    for name in rows.names:
+        training.values(name)  # before any fit: infinity raises an error
+    all_rows = None
+    if blocks is not None:
+        from emsco.learners.block_newton import BlockTraining
+
+        all_rows = BlockTraining(learner, blocks, rows.names)
+    groups = params.get(_GROUPS)
+    return SearchInput(layout, rows, costs, training, answers, split_params, groups, all_rows)
+
+
+def _draw_sample(
+    search: Any, dataset: Any, y: Any, params: Mapping[str, Any], seed: int
+) -> tuple[Any, NDArray[Any], dict[str, Any], Any]:
+    """Draw rows of a data set to search on, with classes in proportion.
+
+    Labels, weights and groups are given by the names of their columns. Returns X, y and parameters
+    as if the user had given them, and the blocks of all rows.
+    """
+    from emsco.learners.block_newton import check_learner
+    from emsco.rows.dataset_blocks import Blocks
+
+    engine = resolve_engine(search.engine, search.n_jobs)
+    check_learner(learner_of(search.estimator), search.guard, search.final)
+    for name, column in params.items():
+        if name not in (_GROUPS, _WEIGHT) or not isinstance(column, str):
+            raise ColumnsError(
+                f"With a data set, `fit` takes only the names of columns for {_WEIGHT} and "
+                f"{_GROUPS}, got {name}={column!r:.80}."
+            )
+    blocks = Blocks.of(dataset, y, params.get(_WEIGHT), engine)
+    n_rows = search.max_rows or SEARCHED_ROWS
+    sample = blocks.sample(n_rows, seed, blocks.names, every_class=True)
+    frame = sample.table.to_pandas()
+    drawn: dict[str, Any] = {}
+    if sample.weight is not None:
+        drawn[_WEIGHT] = sample.weight
+    if _GROUPS in params:
+        if params[_GROUPS] not in frame:
+            raise ColumnsError(f"The data set has no column {params[_GROUPS]!r} for the groups.")
+        drawn[_GROUPS] = frame[params[_GROUPS]].to_numpy()
+    return frame, sample.labels, drawn, blocks
+
+
+def _routed(search: Any, params: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Divide what `fit` was given between the stages and the splitter."""
+    present = {name: value for name, value in params.items() if value is not None}
+    if get_config()["enable_metadata_routing"]:
+        routed = process_routing(search, "fit", **present)
+        return dict(routed.estimator.fit), dict(routed.splitter.split)
+    groups = present.pop(_GROUPS, None)
+    return present, {_GROUPS: groups}
+
+
+def make_folds(search: Any, data: SearchInput, seeds: Any) -> list[Fold]:
+    """Return the folds: the rows to fit on and to evaluate, of all rows or of `max_rows`."""
+    labels, params, max_rows = data.training.labels, dict(data.split_params), search.max_rows
+    splitter = check_cv(search.cv, labels, classifier=True)
+    if params.get(_GROUPS) is not None:
+        params[_GROUPS] = read_groups(params[_GROUPS], len(labels))
+    parts = [
+        (np.asarray(train, dtype=np.intp), np.asarray(test, dtype=np.intp))
+        for train, test in splitter.split(data.rows.table, labels, **params)
+    ]
+    if max_rows is not None and max_rows < len(labels):
+        drawn = _draw_rows(labels, max_rows, seeds)
+        parts = [(train[drawn[train]], test[drawn[test]]) for train, test in parts]
+    folds = [Fold(train, test) for train, test in parts if len(train) and len(test)]
+    if not folds:
+        raise SearchError(Parameter("cv") + " leaves no rows to evaluate designs on.")
+    return folds
+
+
+def _draw_rows(labels: NDArray[Any], n_rows: int, seeds: Any) -> NDArray[np.bool_]:
+    """Mark rows drawn with classes in proportion."""
+    rows = np.arange(len(labels))
+    chosen = resample(rows, replace=False, n_samples=n_rows, stratify=labels, random_state=seeds)
+    lost = sorted(set(labels.tolist()) - set(labels[chosen].tolist()), key=str)
+    if lost:
+        raise ClassesError(f"max_rows={n_rows} leaves no row of the class {lost[0]!r}; allow more.")
+    drawn = np.zeros(len(labels), dtype=np.bool_)
+    drawn[chosen] = True
+    return drawn
+
+
+def pose(search: Any, data: SearchInput, folds: list[Fold]) -> ProblemSpec:
+    """Collect everything that defines the problem, except what fits."""
+    return ProblemSpec(
+        costs=data.costs,
+        folds=folds,
+        answers=data.answers,
+        threshold=search.threshold,
+        max_stages=search.max_stages,
+        allow_unused=search.allow_unused,
+        max_missed=dict(search.max_missed or {}),
+        max_rejected=dict(search.max_rejected or {}),
+        needs_labels=search.needs_labels,
+        engine=search.engine,
+        n_jobs=search.n_jobs,
+    )
+
+
+def run_search(
+    search: Any,
+    data: SearchInput,
+    spec: ProblemSpec,
+    seeds: Any,
+    checkpoint: Checkpoint | None,
+    progress: Progress,
+) -> FittedSearch:
+    """Find the front, compare it with all sources at once, and measure its luck."""
+    training, by_stage = data.training, search.threshold == AUTO
+    problem = spec.problem(training)
+    rng = np.random.default_rng(seeds.randint(2**31))
+    strategy = default_search(problem) if search.search is None else search.search
+    warn_slow(problem, strategy)
+    progress.begin_fits(count_sets(problem))
+    problem.table.watch(progress.fitted)
+    restored: Any = nullcontext(0)
+    if checkpoint is not None:
+        run = describe_run(training, data.answers, spec.folds, problem, strategy)
+        restored = checkpoint.keeping(problem.table, run)
+    with restored as n_sets:
+        if n_sets:
+            progress.goes_on(n_sets)
+        found = _find_front(problem, strategy, rng, progress, by_stage)
+        reference = AllSources.of(problem)
+        front = compared(problem, found.front)
+        warn_overconfident(training.learner, problem)
+    luck = None
+    if search.luck:
+        progress.phase("luck")
+        walked = isinstance(strategy, Exhaustive)
+        n_designs = None if walked else max(e.get("designs", 0) for e in [{}, *found.history])
+        parts = parts_of(spec.folds, training.labels, data.split_params.get(_GROUPS))
+        luck = measure_luck(problem, parts, n_designs, by_stage=by_stage)
+    tested = np.concatenate([fold.test for fold in spec.folds])
+    n_rows, n_splits = len(np.unique(tested)), len(spec.folds)
+    note = measured_on(n_rows, n_splits, spec.needs_labels)
+    used = _columns_used(front, spec.costs, training.names)
+    return FittedSearch(
+        front=ParetoFront(front, spec.costs, note, luck=luck, repeats=len(tested) / n_rows),
+        reference=reference,
+        all_sources=reference.answering(),
+        stages=training if data.all_rows is None else data.all_rows,
+        evaluated=evaluated_on(training, spec.folds),
+        layout=data.layout,
+        rows=FittedRows.of(data.rows, used, data.groups),
+        n_splits=n_splits,
+        n_rows=n_rows,
+        strategy=strategy,
+        history=found.history,
+        final=search.final,
+        spec=spec,
+        searched=None if data.all_rows is None else training,
+    )
+
+
+def _find_front(
+    problem: Problem,
+    strategy: Search,
+    rng: np.random.Generator,
+    progress: Progress,
+    by_stage: bool,
+) -> SearchResult:
+    """Search designs; with `by_stage`, then a threshold for every stage of each."""
+    result = strategy.run(problem, rng, progress.searched)
+    if not by_stage or problem.max_stages == 1:
+        return result
+    progress.phase("thresholds")
+    # If every design was evaluated, only thresholds are left to be found.
+    walked = isinstance(strategy, Exhaustive)
+    with watching(lambda _, done: progress.searched({"done": done})):
+        front = thresholds_by_stage(problem, result.front, rng, designs=not walked)
+    hypervolume = front.hypervolume()
+    progress.searched({"front": len(front), "hypervolume": hypervolume, "done": 1.0})
+    return SearchResult(front, result.history)
+
+
+def _columns_used(front: Iterable[Candidate], costs: Costs, names: list[str]) -> list[str]:
+    """List the columns that some candidate uses."""
+    sources = {s for c in front for s in c.design.acquired(c.design.n_stages - 1)}
+    used = {column for source in sources for column in costs.columns(source)}
+    return [name for name in names if name in used] or names
