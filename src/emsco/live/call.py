@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from emsco.cascade.decision_loop import Answer, Ask
 from emsco.core.decisions import ACCEPTED, BUDGET, DEADLINE, INVALID_VALUE, kind_of, reason_for
 from emsco.exceptions import SourcesError, quoted
+from emsco.live.accounts import NO_REQUEST, RequestContext
 from emsco.live.circuit_breaker import JUDGED
 from emsco.live.coalescing import CoalescingGate
 from emsco.live.fetch_result import Key, as_text, key_text
@@ -48,6 +49,8 @@ class Call:
         The features that some requests use.
     deadline : float, default=None
         The maximum duration of the call, in seconds. None: no limit.
+    context : RequestContext
+        The request that paid calls are made for.
     """
 
     def __init__(
@@ -58,8 +61,9 @@ class Call:
         known: dict[str, list[Any]],
         used: frozenset[str],
         deadline: float | None = None,
+        context: RequestContext = NO_REQUEST,
     ) -> None:
-        self._terms, self._gates, self._keys = terms, gates, keys
+        self._terms, self._gates, self._keys, self._context = terms, gates, keys, context
         self._loop = asyncio.get_running_loop()
         self._until = None if deadline is None else self._loop.time() + deadline
         self.answers: list[SourceAnswer] = []
@@ -187,7 +191,9 @@ class Call:
             gate = self._gates[name]
             some = [rows[place] for place in places]
             values = {need: [self._have[need][row] for row in some] for need in gate.source.needs}
-            batch = await gate.fetch([self._keys[row] for row in some], values, self._until)
+            batch = await gate.fetch(
+                [self._keys[row] for row in some], values, self._until, self._context
+            )
             if any(batch.reasons):
                 failed |= {p: r for p, r in zip(places, batch.reasons, strict=True) if r}
             self._have_values(some, batch)

@@ -16,7 +16,7 @@ from typing import Any
 
 from emsco.core.decisions import ACCEPTED, DEADLINE, TIMEOUT
 from emsco.exceptions import LateStateError
-from emsco.live.accounts import Accounts, OwnAccounts
+from emsco.live.accounts import NO_REQUEST, Accounts, OwnAccounts, RequestContext
 from emsco.live.cache import Cache
 from emsco.live.call_policy import CallJob, Request, SourceCaller
 from emsco.live.fetch_result import Key, Values, key_text
@@ -87,7 +87,11 @@ class CoalescingGate:
         self._flying: dict[Request, _Flight] = {}
 
     async def fetch(
-        self, keys: Sequence[Key], values: Values, until: float | None = None
+        self,
+        keys: Sequence[Key],
+        values: Values,
+        until: float | None = None,
+        context: RequestContext = NO_REQUEST,
     ) -> PurchaseBatch:
         """Fetch rows from the cache, from calls in flight, or by new calls.
 
@@ -95,7 +99,7 @@ class CoalescingGate:
         """
         refused = self.source.refused(keys, values)
         if refused:
-            return await self._fetch_others(refused, keys, values, until)
+            return await self._fetch_others(refused, keys, values, until, context)
         requests = self._requests(keys, values)
         cached = self._cached(requests)
         joined: dict[int, _Flight] = {}
@@ -107,7 +111,7 @@ class CoalescingGate:
                 joined[i] = self._flying[request]
             else:
                 fresh.setdefault(request, i)  # the first row pays
-        own = self._launch(fresh, keys, values)
+        own = self._launch(fresh, keys, values, context)
         await self._wait({*own, *joined.values()}, until)
         if len(own) == 1 and own[0].is_landed and len(own[0].places) == len(keys):
             return _result(own[0])
@@ -123,14 +127,19 @@ class CoalescingGate:
         return PurchaseBatch.of(rows, self.features)
 
     async def _fetch_others(
-        self, refused: dict[int, str], keys: Sequence[Key], values: Values, until: float | None
+        self,
+        refused: dict[int, str],
+        keys: Sequence[Key],
+        values: Values,
+        until: float | None,
+        context: RequestContext,
     ) -> PurchaseBatch:
         """Fetch the rows that can be requested; the others get the reason why they cannot."""
         places = [i for i in range(len(keys)) if i not in refused]
         rows = [Purchase(None, refused.get(i, ACCEPTED)) for i in range(len(keys))]
         if places:
             used = {name: [values[name][i] for i in places] for name in self._needs}
-            got = await self.fetch([keys[i] for i in places], used, until)
+            got = await self.fetch([keys[i] for i in places], used, until, context)
             for i, row in zip(places, got, strict=True):
                 rows[i] = row
         return PurchaseBatch.of(rows, self.features)
@@ -158,7 +167,11 @@ class CoalescingGate:
         return found
 
     def _launch(
-        self, fresh: dict[Request, int], keys: Sequence[Key], values: Values
+        self,
+        fresh: dict[Request, int],
+        keys: Sequence[Key],
+        values: Values,
+        context: RequestContext,
     ) -> list[_Flight]:
         """Start calls for requests that are not in flight."""
         late = self.caller.late
@@ -171,7 +184,7 @@ class CoalescingGate:
         for chunk in [requests] if len(requests) == 1 else self._chunks(requests):
             places = [fresh[request] for request in chunk]
             used = {name: [values[name][i] for i in places] for name in self._needs}
-            flight = _Flight({request: i for i, request in enumerate(chunk)})
+            flight = _Flight({request: i for i, request in enumerate(chunk)}, context)
             work = partial(self.caller.call, flight, [keys[i] for i in places], used)
             flights.append(self._fly(flight, work))
         return flights

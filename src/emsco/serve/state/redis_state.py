@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from emsco.core.decisions import STATE_LOST
 from emsco.exceptions import StateError, require
-from emsco.live.accounts import Intent
+from emsco.live.accounts import NO_REQUEST, Intent, RequestContext
 from emsco.live.redis_source import no_retry
 from emsco.serve.state import redis_scripts
 from emsco.serve.state.base import (
@@ -26,10 +26,8 @@ from emsco.serve.state.base import (
     Concern,
     DaySpending,
     OpenIntent,
-    RequestContext,
     State,
     VersionedValue,
-    asking,
     check_version,
     day_number,
     day_of,
@@ -214,10 +212,17 @@ class RedisState(State):
 
     # Accounts
 
-    async def begin(self, source: str, n_rows: int, price: float, limit: float | None) -> Intent:
+    async def begin(
+        self,
+        source: str,
+        n_rows: int,
+        price: float,
+        limit: float | None,
+        context: RequestContext = NO_REQUEST,
+    ) -> Intent:
         """Reserve the money for a call, for as many rows as the daily limit allows."""
-        whose, id_ = asking.get() or RequestContext(""), uuid4().hex
-        account = json.dumps([source, whose.tenant])
+        id_ = uuid4().hex
+        account = json.dumps([source, context.tenant])
 
         def undo(granted: list[str]) -> None:
             if granted and granted != [_LOST] and int(granted[0]):
@@ -226,8 +231,8 @@ class RedisState(State):
 
         granted = await self._run(
             redis_scripts.BEGIN, id_, self._now(), n_rows, float(price),
-            "" if limit is None else float(limit), source, account, whose.id,
-            self._attempt(whose.id), json.dumps([whose.id, account, self.deployment]),
+            "" if limit is None else float(limit), source, account, context.id,
+            self._attempt(context.id), json.dumps([context.id, account, self.deployment]),
             self.incarnation or "", f"{INCARNATION}{self.deployment}", left=undo,
         )  # fmt: skip
         if granted == [_LOST]:
