@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from emsco import CascadeClassifier, StageDesign
 from emsco.arrow import decision_schema, open_dataset, parts_of
-from emsco.cli._decision_writer import parquet_parts
+from emsco.cli._decision_stream import parquet_parts
 from emsco.datasets import load_covtype
 
 FILE_ROWS = 2**20

@@ -54,14 +54,14 @@ def modules() -> dict[str, list[str]]:
 
 
 def _defined(module: Any) -> list[str]:
-    classes_only = module.__name__ == "emsco.exceptions"  # its functions are helpers of the rooms
+    errors_only = module.__name__ == "emsco.exceptions"  # what else it has is for the rooms
     return [
         name
         for name, value in vars(module).items()
         if not name.startswith("_")
         and _is_code(value)
         and value.__module__ == module.__name__
-        and (inspect.isclass(value) or not classes_only)
+        and (not errors_only or (inspect.isclass(value) and issubclass(value, Exception)))
     ]
 
 

@@ -83,17 +83,17 @@ class Keyword(Parameter):
     caution=0 max_missed={'sick': 0.1} groups=
     """
 
-    value: tuple[Any, ...]  # empty, or one value
+    value: Any
 
-    def __new__(cls, name: str, *value: Any) -> Self:
-        """Name it as it is passed."""
-        texts = [f"{one:.10g}" if isinstance(one, float) else repr(one) for one in value]
-        self = Code.__new__(cls, f"{name}={''.join(texts)}")
+    def __new__(cls, name: str, value: Any = None) -> Self:
+        """Write it as it is passed."""
+        text = f"{value:.10g}" if isinstance(value, float) else repr(value)
+        self = Code.__new__(cls, f"{name}={'' if value is None else text}")
         self.name, self.value = name, value
         return self
 
     def __reduce__(self) -> Any:
-        return type(self), (self.name, *self.value)
+        return type(self), (self.name, self.value)
 
 
 class _Reported:

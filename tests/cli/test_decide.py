@@ -174,8 +174,7 @@ def test_cascades_of_other_estimators_decide_too(folder, tmp_path):
     refused = call("decide", tmp_path / "model.emsco", folder / "fresh.csv")
     assert refused.code == 2
     assert "--trust" in refused.err
-    trusted = refused.err.partition("['")[2].partition("']")[0].split("', '")
-    named = [part for name in trusted for part in ("--trust", name)]
+    named = refused.err.partition("`")[2].partition("`")[0].split()
     called = call("decide", tmp_path / "model.emsco", folder / "fresh.csv", *named)
     assert called.code == 0, called.err
     expected = cascade.decide(patients(2000, 1)[["age", "marker", "scan"]])

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from commands import call, patients, without_reads, write_csv
+from typer.main import get_command
 
+import emsco
+from emsco.cli._app import app
 from emsco.cli._errors import in_shell
+from emsco.exceptions import Code, Keyword, Parameter
 
 NOTES = ("emsco: no --costs", "emsco: not used")  # told by the way, before anything goes wrong
 
@@ -157,17 +164,40 @@ def test_options_that_cannot_be_read_are_named(folder, arguments, part):
 @pytest.mark.parametrize(
     ("python", "shell"),
     [
-        ("`caution` must be 'auto'", "--caution must be 'auto'"),
-        ("choose(caution=0) the cheapest", "`emsco select --caution 0` the cheapest"),
-        ("Without the margin, caution=0 gives", "Without the margin, --caution 0 gives"),
-        ("caution='auto' asks", "--caution auto asks"),
-        ("; max_rejected={label: share} bounds it", "; --max-rejected LABEL=SHARE bounds it"),
-        ("within max_rejected={1: 0.1} and", "within --max-rejected 1=0.1 and"),
-        ("within max_missed={odd: 0.1}", "within max_missed={odd: 0.1}"),
+        (Parameter("caution") + " must be 'auto'", "--caution must be 'auto'"),
+        (Code("choose(caution=0)") + " the cheapest", "`emsco select --caution 0` the cheapest"),
+        ("Without the margin, " + Keyword("caution", 0), "Without the margin, --caution 0"),
+        (Keyword("caution", "auto") + " asks", "--caution auto asks"),
+        ("within " + Keyword("max_rejected", {1: 0.1}), "within --max-rejected 1=0.1"),
+        (Keyword("max_missed", {"a": 0.1, "b c": 1}), "--max-missed a=0.1 --max-missed 'b c=1'"),
+        ("pass " + Keyword("trusted", ["a.B", "c.D"]), "pass `--trust a.B --trust c.D`"),
+        ("or " + Keyword("final_fitted_elsewhere", True), "or --final-fitted-elsewhere"),
+        ("as " + Keyword("groups") + ".", "as --groups."),
+        (Keyword("max_spend", 12.0), "--max-spend 12"),
+        (Code("fit(X)") + " of `caution`", "fit(X) of `caution`"),
     ],
 )
 def test_words_of_python_are_said_in_words_of_the_shell(python, shell):
     assert in_shell(python) == shell
+
+
+def test_what_messages_name_is_an_option():
+    """Every parameter that the library marks in a message has an option, and every call a word."""
+    source = "".join(path.read_text() for path in Path(emsco.__file__).parent.rglob("*.py"))
+    options = {option for command in _commands(get_command(app)) for option in command}
+    named = set(re.findall(r'(?<!isinstance\(part, )\b(?:Parameter|Keyword)\(\s*"(\w+)"', source))
+    assert len(named) > 10
+    for name in named:
+        assert in_shell(Parameter(name)) in options | {"`emsco select`"}
+    calls = set(re.findall(r'\bCode\(\s*"([^"]+)"', source))
+    assert len(calls) > 3
+    assert all(in_shell(Code(call)) != call for call in calls)
+
+
+def _commands(command):
+    yield {option for param in command.params for option in param.opts}
+    for one in getattr(command, "commands", {}).values():
+        yield from _commands(one)
 
 
 def test_help_fits_a_terminal_and_names_every_command():

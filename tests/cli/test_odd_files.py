@@ -14,6 +14,7 @@ from commands import call
 
 from emsco import CascadeClassifier, InputGuard, StageDesign, dump
 from emsco.cli._labelled_frame import read_labelled
+from emsco.cli._table_file import open_rows
 from emsco.exceptions import EmscoError
 
 PLAIN = "a,b,y\n1,x,0\n2.5,z,1\n"
@@ -140,7 +141,7 @@ def written(folder, name, content):
 def test_an_odd_file_is_read_as_it_is_meant(tmp_path, name):
     """Separators, quotes, encodings and decimal commas are seen, and every cell is right."""
     content, expected = RIGHT[name]
-    X, y = read_labelled(written(tmp_path, name, content), "y")
+    X, y = read_labelled(open_rows(written(tmp_path, name, content)), "y")
     read = {**{column: X[column].tolist() for column in X}, "y": y.tolist()}
     for column, values in expected.items():
         assert len(read[column]) == len(values)
@@ -165,7 +166,7 @@ def test_a_file_that_cannot_be_read_is_refused_with_what_to_do(tmp_path, name):
     """An error of our own that names the file or the column, and the way out."""
     content, told = WRONG[name]
     with pytest.raises(EmscoError) as refusal:
-        read_labelled(written(tmp_path, name, content), "y")
+        read_labelled(open_rows(written(tmp_path, name, content)), "y")
     assert told in str(refusal.value)
     assert name in str(refusal.value) or refusal.value.column in ("a", "y")
 

@@ -17,6 +17,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 from emsco import CascadeSearchCV, Costs, Source, dump
 from emsco.cli._labelled_frame import read_features
+from emsco.cli._table_file import open_rows
 from emsco.final import LoggedAnswers
 
 COSTS_OF = Costs(
@@ -33,7 +34,7 @@ NAMES = ["visits", "marker", "scan", "age", "smoker", "town"]  # not in the orde
 @pytest.fixture(scope="module")
 def model(folder, tmp_path_factory):
     """Make a model that knows text and numbers, and is kept by skops."""
-    X = read_features(folder / "train.csv", NAMES)
+    X = read_features(open_rows(folder / "train.csv"), NAMES)
     encoded = make_column_transformer(
         (OneHotEncoder(handle_unknown="ignore"), ["town"]), remainder=SimpleImputer()
     )
@@ -56,7 +57,7 @@ def trust(model):
 def logged(folder, model):
     """Make a log that has the model's answers beside the rows."""
     _, fitted = model
-    answers = fitted.predict(read_features(folder / "fresh.csv", NAMES))
+    answers = fitted.predict(read_features(open_rows(folder / "fresh.csv"), NAMES))
     path = folder / "logged.csv"
     return write_csv(patients(2000, 1).assign(verdict=answers), path), answers
 
@@ -138,7 +139,7 @@ def test_agreement_is_certified_without_labels(folder, logged, tmp_path):
 def test_a_search_for_agreement_takes_no_label(folder, model, trust, final, tmp_path):
     """Neither to show nor to report nor to certify; the column of logged answers is no label."""
     run, fresh = tmp_path / "run.emsco", tmp_path / "fresh.csv"
-    rows, (_, fitted) = read_features(folder / "train.csv", NAMES), model
+    rows, (_, fitted) = read_features(open_rows(folder / "train.csv"), NAMES), model
     answers = fitted.predict(rows)
     asked = {"target": "agreement", "threshold": 0.8, "max_stages": 2, "costs": COSTS_OF}
     if final == "model":
@@ -151,10 +152,12 @@ def test_a_search_for_agreement_takes_no_label(folder, model, trust, final, tmp_
     dump(search, run)
     unseen = patients(1500, 3)
     fresh = write_csv(unseen, fresh)
-    unseen["verdict"] = fitted.predict(read_features(fresh, NAMES))
+    unseen["verdict"] = fitted.predict(read_features(open_rows(fresh), NAMES))
     write_csv(unseen, fresh)
     shown = json.loads(call("show", run, "--fresh", fresh, "--json", *trusted).out)
-    expected = search.score_front(read_features(fresh, NAMES).assign(verdict=unseen["verdict"]))
+    expected = search.score_front(
+        read_features(open_rows(fresh), NAMES).assign(verdict=unseen["verdict"])
+    )
     told = [candidate["fresh"]["accuracy"] for candidate in shown["candidates"]]
     assert told == [scored.fresh.accuracy for scored in expected]
     page = tmp_path / "report.html"
@@ -180,7 +183,7 @@ def test_a_search_for_agreement_takes_no_label(folder, model, trust, final, tmp_
 
 def test_a_model_is_trusted_by_name(folder, model, trust, logged):
     refused = ask(folder, logged[0], "--model", model[0], code=2)
-    assert "name them with --trust: [" in refused.err
+    assert "pass `--trust " in refused.err
     assert all(name in refused.err for name in trust[1::2])
 
 

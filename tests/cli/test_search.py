@@ -408,7 +408,7 @@ def test_rows_serve_for_one_certificate_of_a_run_only(folder, tmp_path):
     refused = call(*arguments, 0.9)
     assert refused.code == 2
     assert "These rows were already used for a certificate" in refused.err
-    assert "by giving --accuracy or --agreement several times" in refused.err
+    assert "`emsco certify` with several --accuracy or --agreement" in refused.err
     searched_on = call("certify", run, folder / "train.csv", *arguments[3:], 0.9)
     assert searched_on.code == 2
     assert "equal a row that the model was fitted on" in searched_on.err

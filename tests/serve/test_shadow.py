@@ -183,7 +183,7 @@ def test_the_final_model_answers_and_the_log_is_what_savings_and_certify_take(wo
                 0.9, "--groups", "_key")  # fmt: skip
     refused = call(*labelled)
     assert refused.code == 2
-    assert "give --final-fitted-elsewhere" in refused.err
+    assert "pass --final-fitted-elsewhere" in refused.err
     again = call(*labelled, "--final-fitted-elsewhere")
     assert again.code == 2  # and so it does for another model
     assert "These rows were already used" in again.err

@@ -10,13 +10,13 @@ from emsco.exceptions import require
 
 if TYPE_CHECKING:
     from emsco.arrow.batches import FIELDS as FIELDS
-    from emsco.arrow.batches import BatchReader as BatchReader
     from emsco.arrow.batches import decide_batches as decide_batches
     from emsco.arrow.batches import decision_schema as decision_schema
     from emsco.arrow.dataset_url import file_system_of as file_system_of
     from emsco.arrow.dataset_url import is_url as is_url
     from emsco.arrow.dataset_url import open_dataset as open_dataset
     from emsco.rows.dataset_blocks import sample_rows as sample_rows
+    from emsco.rows.dataset_parts import BatchReader as BatchReader
     from emsco.rows.dataset_parts import DatasetPart as DatasetPart
     from emsco.rows.dataset_parts import parts_of as parts_of
 
@@ -27,7 +27,7 @@ if find_spec("pyarrow") is None:
 NAMES = {
     "FIELDS": "arrow.batches",
     "DatasetPart": "rows.dataset_parts",
-    "BatchReader": "arrow.batches",
+    "BatchReader": "rows.dataset_parts",
     "decide_batches": "arrow.batches",
     "decision_schema": "arrow.batches",
     "file_system_of": "arrow.dataset_url",

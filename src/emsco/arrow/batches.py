@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,7 @@ from emsco.rows.columns import is_dataset, refuse_invalid
 from emsco.rows.dataset_parts import (
     BLOCK_ROWS,
     BatchPart,
+    BatchReader,
     DatasetPart,
     check_names,
     parts_of,
@@ -39,24 +40,6 @@ FIELDS = {
     "cost": pa.float64(),
     "reason": pa.string(),
 }
-
-
-class BatchReader(Protocol):
-    """Some rows of which columns are read when they are needed.
-
-    `read` is called at most once per stage, with the columns that the stage buys and the rows that
-    are still undecided. A reader may also have `respell(column, name)`, which rewrites numbers in
-    the notation of Python where its file has another one.
-    """
-
-    @property
-    def num_rows(self) -> int:
-        """How many rows there are."""
-
-    def read(
-        self, columns: Sequence[str], rows: NDArray[np.intp] | None
-    ) -> pa.RecordBatch | pa.Table:
-        """Read columns of some rows, named by their positions in ascending order; None: of all."""
 
 
 def decide_batches(
@@ -162,7 +145,7 @@ def decision_schema(
     decider = decider_of(cascade)
     keep = list(dict.fromkeys(keep))
     inputs = pa.schema([]) if schema is None else schema
-    check_names(inputs, keep)
+    check_names(inputs.names, keep)
     fields = FIELDS | {"label": pa.array(decider.classes.tolist()).type}
     if decider.plan.latencies is not None:
         fields |= {"latency": pa.float64()}
@@ -180,7 +163,7 @@ def decision_schema(
 def _readers(batches: Any, names: Sequence[str]) -> Iterator[BatchReader]:
     """Give whatever holds rows as readers."""
     if is_dataset(batches):
-        check_names(batches.schema, names)
+        check_names(batches.schema.names, names)
         batches = chain.from_iterable(part.readers(names) for part in parts_of(batches))
     elif isinstance(batches, DatasetPart):
         batches = batches.readers(names)
@@ -291,7 +274,7 @@ def _read_named(
 ) -> list[pa.Array]:
     """Read columns of a reader by name, and refuse what it must not answer."""
     found = reader.read(list(names), rows)
-    check_names(found.schema, names, f"What {type(reader).__name__}.read returned")
+    check_names(found.schema.names, names, f"What {type(reader).__name__}.read returned")
     if found.num_rows != n_rows:
         raise DecisionsError(
             f"{type(reader).__name__}.read returned {found.num_rows} rows for {n_rows}."

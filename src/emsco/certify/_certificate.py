@@ -32,7 +32,7 @@ from emsco.certify._serialization import (
 from emsco.certify._target_kinds import percent
 from emsco.certify._targets import Shortfall, Targets
 from emsco.core.evaluation import Evaluation
-from emsco.exceptions import CertificateError, EmscoError, nearest
+from emsco.exceptions import CertificateError, EmscoError, Parameter, nearest
 from emsco.search import CascadeSearchCV
 
 __all__ = [
@@ -179,7 +179,10 @@ class Certificate:
         """
         if by not in _BEST:
             raise CertificateError(
-                f"`by` must be one of {', '.join(_BEST)}; got {by!r}" + nearest(by, _BEST)
+                Parameter("by")
+                + f" must be one of {', '.join(_BEST)}; got {by!r}"
+                + nearest(by, _BEST),
+                value=by,
             )
         if not self.candidates:
             raise CertificateError(self.sentence)
@@ -244,7 +247,7 @@ class Certificate:
             "shortfalls": [shortfall._asdict() for shortfall in self.shortfalls],
             "doubts": list(self.doubts),
             "chosen": None if self.chosen is None else self.chosen.to_data(),
-            "filters": list(self.filters),
+            "filters": list(map(str, self.filters)),
         }
 
     @classmethod

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from emsco.exceptions import CertificateError, nearest
+from emsco.exceptions import CertificateError, Keyword, Parameter, nearest
 
 KNOWN_ROWS = "known rows"
 REPEATED_ROWS = "repeated rows"
@@ -21,12 +21,17 @@ def check_allow(allow: Mapping[str, str] | None) -> dict[str, str]:
         if name not in NAMES:
             known = ", ".join(map(repr, NAMES))
             raise CertificateError(
-                f"`allow` names {name!r}; what can be allowed is {known}{nearest(name, NAMES)}"
+                Parameter("allow")
+                + f" names {name!r}; what can be allowed is {known}{nearest(name, NAMES)}",
+                value=name,
             )
         if not isinstance(why, str) or not why.strip():
             raise CertificateError(
-                f"`allow` must say why {name} are right, as a text: allow={{{name!r}: 'why'}}; "
-                f"got {why!r}."
+                Parameter("allow")
+                + f" must say why {name} are right, as a text: "
+                + Keyword("allow", {name: "why"})
+                + f"; got {why!r}.",
+                value=why,
             )
         allowed[name] = why.strip()
     return allowed
@@ -36,13 +41,15 @@ def _items(allow: Any) -> Any:
     if allow is None:
         return ()
     if not isinstance(allow, Mapping):
-        raise CertificateError(f"`allow` must map names to reasons, got {allow!r}.")
+        raise CertificateError(
+            Parameter("allow") + f" must map names to reasons, got {allow!r}.", value=allow
+        )
     return allow.items()
 
 
 def way_out(name: str) -> str:
     """Return the end of a refusal: how to allow it."""
-    return f" If this is right for your rows, say why: allow={{{name!r}: 'why'}}."
+    return " If this is right for your rows, say why: " + Keyword("allow", {name: "why"}) + "."
 
 
 def sentence(found: str, why: str) -> str:

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from emsco.certify._targets import Targets
 from emsco.core.front import Candidate
 from emsco.core.selection import Bounds, Figures
+from emsco.exceptions import Keyword
 from emsco.search import CascadeSearchCV
 
 UNSAID = 0.5  # the coverage if neither the search nor the question states one
@@ -78,7 +79,7 @@ class Floors(NamedTuple):
     def describe(self) -> tuple[str, ...]:
         """Describe each filter."""
         coverage = f"coverage >= {self.coverage:g}"
-        by_default = f"{coverage} (the default; min_coverage=0 removes it)"
+        by_default = f"{coverage} (the default; " + Keyword("min_coverage", 0) + " removes it)"
         return (
             *map(str, self.bounds),
             *[coverage if self.is_said else by_default] * bool(self.coverage),

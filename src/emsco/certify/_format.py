@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from emsco._utils.text_table import cell, row_positions
 from emsco.certify._certified_candidate import CertifiedBounds, CertifiedCandidate, ChosenCandidate
 from emsco.certify._targets import Targets
+from emsco.exceptions import Message
 
 
 class RequestedBound(NamedTuple):
@@ -126,6 +127,7 @@ def note_of_filters(filters: Sequence[str]) -> list[str]:
     if not filters:
         return []
     return [
-        f"Candidates were left out unless their selected figures show: {'; '.join(filters)}. This "
-        "is a filter, not a promise."
+        "Candidates were left out unless their selected figures show: "
+        + Message("; ").join(filters)
+        + ". This is a filter, not a promise."
     ]

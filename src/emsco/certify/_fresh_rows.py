@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emsco.certify._exemptions import KNOWN_ROWS, NEAR_COPIES, REPEATED_ROWS, sentence, way_out
-from emsco.exceptions import CertificateError
+from emsco.exceptions import CertificateError, Keyword
 from emsco.rows.columns import Columns
 from emsco.rows.fitted_rows import (
     Copies,
@@ -100,7 +100,9 @@ def check_near_copies(
         f"group ({cliff.outside:,} times) and hardly inside ({cliff.inside:,} times). Rows of one "
         "patient or customer, or copies with some noise, look like this, and a model that has seen "
         "one of them knows the others. Keep such rows on one side of the split, and pass what they "
-        f"belong to as groups=. (A test, not a proof: its false alarm is {FALSE_ALARM:.0%}.)"
+        "belong to as "
+        + Keyword("groups")
+        + f". (A test, not a proof: its false alarm is {FALSE_ALARM:.0%}.)"
         + way_out(NEAR_COPIES)
     )
 
@@ -130,7 +132,9 @@ def _check_known(
         f"{known:,} of {len(rows):,} calibration rows equal a row that the model was fitted on, "
         f"{proof}; use rows that the model has not seen (if a join or a copy made several rows of "
         "one, remove the duplicates before the split; if a patient or a card has several rows, "
-        "keep all of them on one side of the split and pass what they belong to as groups=)."
+        "keep all of them on one side of the split and pass what they belong to as "
+        + Keyword("groups")
+        + ")."
         + way_out(KNOWN_ROWS)
     )
 
@@ -167,7 +171,9 @@ def _check_repeats(
         if repeated:
             raise CertificateError(
                 f"{repeated:,} of {len(rows.keys):,} calibration rows repeat the key or index of "
-                "another; give every row once, and mark rows that belong together with groups=."
+                "another; give every row once, and mark rows that belong together with "
+                + Keyword("groups")
+                + "."
             )
     found = compare_within(rows, fitted)
     beyond = 0 if rows.keys is not None else found.beyond  # by their keys, they are not the same
@@ -180,11 +186,15 @@ def _check_repeats(
         return none, [sentence(message, allow[REPEATED_ROWS])]
     if beyond or copies.are_many:
         repeated = beyond or int(copies.rows.sum())
-        coarse = " If they are different rows, identify each one with keys=."
+        coarse = " If they are different rows, identify each one with " + Keyword("keys") + "."
         raise CertificateError(
             f"{repeated:,} of {len(rows):,} calibration rows repeat another, value by value, "
             "which is more than chance explains; give every row once, and mark rows that belong "
-            "together with groups=." + ("" if copies.are_many else coarse) + way_out(REPEATED_ROWS)
+            "together with "
+            + Keyword("groups")
+            + "."
+            + ("" if copies.are_many else coarse)
+            + way_out(REPEATED_ROWS)
         )
     doubts = _left_out(copies, "another one")
     if rows.keys is None and not found.tells and found.twins:

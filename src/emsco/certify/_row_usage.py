@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from emsco.certify._fresh_rows import count_same_keys
-from emsco.exceptions import CertificateError
+from emsco.exceptions import CertificateError, Code
 from emsco.rows.fitted_rows import HashedRows, compare
 from emsco.rows.ledger import Entry, Ledger
 from emsco.rows.row_sketch import Sketch
@@ -64,7 +64,9 @@ def recorded(
                 "These rows were already used for a certificate, and a second question on them, "
                 "asked after the first was answered, would break its promise (the same question "
                 "after another choice, or of another model, counts as a second one); use fresh "
-                "rows, or ask all questions on one set of rows in one call, certify_together(...)."
+                "rows, or ask all questions on one set of rows in one call, "
+                + Code("certify_together(...)")
+                + "."
             )
         page.append(wanted)
     looks = {entry.question: entry for entry in earlier if not entry.share}.values()

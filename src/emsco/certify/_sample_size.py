@@ -6,7 +6,7 @@ from collections.abc import Callable
 from numbers import Real
 
 from emsco.certify._binomial import tail
-from emsco.exceptions import CertificateError
+from emsco.exceptions import CertificateError, Parameter
 
 _MOST_ROWS = 2**40  # more than anybody has
 _LEAPS = 20  # in power that are checked beyond the first that suffices
@@ -65,7 +65,9 @@ def required_rows(
 def check_between(name: str, value: object) -> None:
     """Refuse anything but a number strictly between 0 and 1."""
     if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < 1:
-        raise CertificateError(f"`{name}` must be a number between 0 and 1, got {value!r}.")
+        raise CertificateError(
+            Parameter(name) + f" must be a number between 0 and 1, got {value!r}.", value=value
+        )
 
 
 def rows_for(share: float, level: float, events: int) -> int:

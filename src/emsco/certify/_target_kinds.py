@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol
 
 from emsco.certify._sample_size import check_between
 from emsco.core.evaluation import Evaluation
-from emsco.exceptions import CertificateError
+from emsco.exceptions import CertificateError, Parameter
 
 
 class Events(NamedTuple):
@@ -151,7 +151,8 @@ class MinPrecision(ByLabel):
         """Count the rows accepted under each label that are of another class."""
         if evaluation.accepted and not evaluation.label_accepted:
             raise CertificateError(
-                "`min_precision` needs the number of rows accepted under each label, but the "
+                Parameter("min_precision")
+                + " needs the number of rows accepted under each label, but the "
                 "candidates of this search have no `label_accepted`; run the search again, or "
                 "certify a single cascade."
             )

@@ -10,11 +10,12 @@ from emsco.certify._binomial import tail
 from emsco.certify._sample_size import rows_for
 from emsco.certify._target_kinds import KINDS, ByLabel, Events, percent
 from emsco.core.evaluation import Evaluation
-from emsco.exceptions import CertificateError, quoted
+from emsco.exceptions import CertificateError, Message, Parameter, quoted
 
 COMMON = ("accuracy", "agreement", "max_missed", "min_coverage", "max_cost")  # in every certificate
 AGREEMENT_ALONE = (
-    "`agreement` compares with the final model and other targets compare with labels, so they "
+    Parameter("agreement")
+    + " compares with the final model and other targets compare with labels, so they "
     "cannot be certified together; certify them separately, on different rows."
 )
 
@@ -87,15 +88,22 @@ class Targets:
         own = [value for name, value in others.items() if value is not None]
         if accuracy is agreement is None and not self.max_missed and not own:
             raise CertificateError(
-                "Give at least one target to certify: `accuracy`, `max_missed`, `max_rejected` or "
-                "`min_precision`, alone or together, or `agreement`."
+                "Give at least one target to certify: "
+                + Message(", ").join(map(Parameter, ("accuracy", "max_missed", "max_rejected")))
+                + " or "
+                + Parameter("min_precision")
+                + ", alone or together, or "
+                + Parameter("agreement")
+                + "."
             )
         if agreement is not None and (accuracy is not None or self.max_missed or own):
             raise CertificateError(AGREEMENT_ALONE)
         for name, value in self._targets().items():
             KINDS[name].check(name, value)
         if max_cost is not None and not max_cost >= 0:
-            raise CertificateError(f"`max_cost` must be a number >= 0, got {max_cost!r}.")
+            raise CertificateError(
+                Parameter("max_cost") + f" must be a number >= 0, got {max_cost!r}.", value=max_cost
+            )
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"Targets are immutable; {name!r} cannot be set.")

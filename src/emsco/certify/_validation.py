@@ -15,7 +15,15 @@ from emsco.certify._exemptions import UNKNOWN_LABELS, sentence, way_out
 from emsco.certify._hypothesis_family import Family
 from emsco.certify._targets import AGREEMENT_ALONE, Targets
 from emsco.core.labels import describe_unknown, read_given_labels, unknown_labels
-from emsco.exceptions import CertificateError, ClassesError, ColumnsError, nearest, quoted
+from emsco.exceptions import (
+    CertificateError,
+    ClassesError,
+    ColumnsError,
+    Keyword,
+    Parameter,
+    nearest,
+    quoted,
+)
 from emsco.learners.final_model import predict_labels
 from emsco.rows.rows import Rows
 from emsco.search import CascadeSearchCV
@@ -46,16 +54,21 @@ def truth_of(
     if targets.agreement is None:
         if not getattr(model, "needs_labels", True):
             raise CertificateError(
-                "A search with target='agreement' has no labels: certify `agreement`, or certify "
-                "one of its cascades with labels."
+                "A search with target='agreement' has no labels: certify "
+                + Parameter("agreement")
+                + ", or certify one of its cascades with labels."
             )
         return y
     final = _final_of(model)
     if final is None:
-        raise CertificateError("`agreement` needs a final model, and this model has none.")
+        raise CertificateError(
+            Parameter("agreement") + " needs a final model, and this model has none."
+        )
     if y is not None:
         raise CertificateError(
-            "With `agreement` the final model's answers are the truth; do not pass `y`."
+            "With "
+            + Parameter("agreement")
+            + " the final model's answers are the truth; do not pass `y`."
         )
     return predict_labels(final, X, len(X))
 
@@ -74,8 +87,11 @@ def check_final(
         raise CertificateError(
             "The final model must not have seen these rows, which cannot be checked: on rows that "
             "it was fitted on, it is right more often than on new ones. If it was fitted on other "
-            "rows, and they were not used to choose it, pass final_fitted_elsewhere=True; "
-            "otherwise use fresh rows, or certify `agreement`, which does not depend on it."
+            "rows, and they were not used to choose it, pass "
+            + Keyword("final_fitted_elsewhere", True)
+            + "; otherwise use fresh rows, or certify "
+            + Parameter("agreement")
+            + ", which does not depend on it."
         )
     return (
         "This holds only if the final model has not seen these rows: that it was fitted and chosen "
@@ -99,7 +115,9 @@ def check_model(model: CascadeSearchCV | CascadeClassifier, questions: Sequence[
     for name, label in (named for question in questions for named in question.labels()):
         if label not in classes:
             known = nearest(label, map(str, classes))
-            raise CertificateError(f"`{name}` names {label!r}, which is not a class{known}")
+            raise CertificateError(
+                Parameter(name) + f" names {label!r}, which is not a class{known}", value=label
+            )
 
 
 def labels_of(

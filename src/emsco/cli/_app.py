@@ -5,7 +5,6 @@ from __future__ import annotations
 import typer
 
 from emsco.cli._errors import explained
-from emsco.cli._newline_option import reading_tables
 from emsco.cli.certify import certify
 from emsco.cli.costs import init
 from emsco.cli.decide import decide
@@ -41,21 +40,21 @@ app.add_typer(costs, name="costs")
 app.add_typer(live, name="live")
 app.add_typer(state, name="state")
 
-costs.command()(explained(reading_tables(init)))
-costs.command()(explained(reading_tables(measure)))
-live.command()(explained(reading_tables(decide_live)))
-live.command()(explained(reading_tables(compare)))
+costs.command()(explained(init))
+costs.command()(explained(measure))
+live.command()(explained(decide_live))
+live.command()(explained(compare))
 state.command("init")(explained(init_state))
 state.command()(explained(accept))
 for command in (
     example,
-    reading_tables(search),
-    reading_tables(show),
+    search,
+    show,
     select,
-    reading_tables(certify),
-    reading_tables(decide),
-    reading_tables(report),
-    reading_tables(savings),
+    certify,
+    decide,
+    report,
+    savings,
     serve,
     spend,
 ):

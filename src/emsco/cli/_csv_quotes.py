@@ -20,18 +20,7 @@ _QUOTE, _BREAKS = b'"', b"\n\r"
 class QuoteCheck:
     """A stream that raises an error, with the line number, for an unclosed quote.
 
-    Parameters
-    ----------
-    stream : binary file
-        The stream to read from.
-    path : path
-        Its name, for errors.
-    delimiter : str
-        The character that separates cells.
-    line : int
-        The number of the line that is read next.
-    newlines_in_cells : bool
-        Whether a quoted cell may contain line breaks; the quote must still be closed.
+    With `newlines_in_cells`, a quoted cell may contain line breaks; it must still be closed.
     """
 
     closed = False  # Arrow requires this attribute and `read`
@@ -41,7 +30,7 @@ class QuoteCheck:
     ) -> None:
         self._stream, self._path = stream, path
         self._cells = QuotedCells(delimiter)
-        self._line, self._newlines_in_cells = line, newlines_in_cells
+        self._line, self._newlines_in_cells = line, newlines_in_cells  # the line read next
         self._rest = b""  # the beginning of a cell or line that continues in the next read
 
     def read(self, size: int = -1) -> bytes:

@@ -45,14 +45,7 @@ class DecimalCommas:
     ) -> pa.Array:
         """Return the numbers of a column with decimal points.
 
-        Parameters
-        ----------
-        column : pyarrow.Array
-            Cells of a column of numbers.
-        name : str
-            Its name, for errors.
-        others : callable
-            Returns other columns of the file, which may show what a comma means in it.
+        `others` returns the columns of the file, which may show what a comma means in it.
         """
         if not is_text(column):
             return column
@@ -65,8 +58,10 @@ class DecimalCommas:
         self._refuse(column, name, _DOTTED, f"is next to decimal commas and {_UNSURE}")
         if not self._seen and not self._private:
             cell = column.filter(commas)[0].as_py()
-            note(f"emsco: {self._path} has decimal commas: {cell!r} in {name!r} is read as "
-                 f"{_point(cell)}.")  # fmt: skip
+            note(
+                f"emsco: {self._path} has decimal commas: {cell!r} in {name!r} is read as "
+                f"{_point(cell)}."
+            )
         self._seen = True
         return pc.if_else(commas, pc.replace_substring(column, ",", "."), column)
 

@@ -8,13 +8,11 @@ was refused; one message says why. 70: an unexpected error; EMSCO_TRACEBACK=1 sh
 from __future__ import annotations
 
 import os
-import re
 import signal
 import sys
 import traceback
 import warnings
-from ast import literal_eval
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import wraps
 from shlex import quote
@@ -23,7 +21,7 @@ from typing import Any, NoReturn, ParamSpec
 import typer
 
 from emsco.cli._progress import held, progress_line
-from emsco.exceptions import ArtifactError, EmscoError
+from emsco.exceptions import ArtifactError, Code, EmscoError, EmscoWarning, Keyword, Parameter
 
 P = ParamSpec("P")
 
@@ -36,66 +34,44 @@ TERMINATED = 143  # 128 + SIGTERM
 TRACEBACK = "EMSCO_TRACEBACK"  # the environment variable that enables one
 _MAX_LENGTH = 300  # characters of an unexpected error
 
-# Python names in messages of the library, and what they are here; longer names come first.
-_IN_SHELL = {
+# What is called otherwise here; other parameters are options of the same name.
+_OPTIONS = {"known": "--keys", "select": "`emsco select`", "trusted": "--trust"}
+_COMMANDS = {
     "score_front(X, y)": "`emsco show --fresh`",
     "score_front(X)": "`emsco show --fresh`",
-    "choose(caution=0)": "`emsco select --caution 0`",
     "choose(...)": "`emsco select`",
-    "relax something else with select=": "relax something else with `emsco select`",
-    "in one call, certify_together(...)": "by giving --accuracy or --agreement several times",
-    "max_rejected={label: share}": "--max-rejected LABEL=SHARE",
-    "caution='auto'": "--caution auto",
-    "caution=0": "--caution 0",
-    "by='loss'": "--by loss",
-    "got by=": "got --by ",
-    "pass what they belong to as groups=": "give what they belong to with --groups",
-    "pass final_fitted_elsewhere=True": "give --final-fitted-elsewhere",
-    "keys=": "--keys",
-    "groups=": "--groups",
-    "max_spend=": "--max-spend ",
-    "`known`": "--keys",
-    "`deadline`": "--deadline",
-    "`population`": "--population",
-    "`max_missed`": "--max-missed",
-    "`max_rejected`": "--max-rejected",
-    "`min_precision`": "--min-precision",
-    "`max_cost`": "--max-cost",
-    "`accuracy`": "--accuracy",
-    "`agreement`": "--agreement",
-    "`confidence`": "--confidence",
-    "`min_coverage`": "--min-coverage",
-    "`max_rows`": "--max-rows",
-    "`error_cost`": "--error-cost",
-    "`caution`": "--caution",
-    "`allow`": "--allow",
-    "`by`": "--by",
-    "`cv`": "--cv",
+    "choose(caution=0)": "`emsco select --caution 0`",
+    "certify_together(...)": "`emsco certify` with several --accuracy or --agreement",
 }
-_LIMITS = re.compile(r"\b(max_missed|max_rejected|min_precision|allow)=\{([^{}]*)\}")
 
 
 def in_shell(text: str) -> str:
-    """Replace Python names in a message of the library with options and commands.
+    """Spell the parameters and calls in a message of the library as options and commands.
 
     Examples
     --------
     >>> from emsco.cli._errors import in_shell
-    >>> in_shell("No design within max_missed={'sick': 0.05, 'ill': 0.1}; `cv` is 2.")
-    'No design within --max-missed sick=0.05 --max-missed ill=0.1; --cv is 2.'
+    >>> from emsco.exceptions import Keyword, Parameter
+    >>> in_shell("Within " + Keyword("max_missed", {"sick": 0.1}) + " " + Parameter("cv") + " is 2")
+    'Within --max-missed sick=0.1 --cv is 2'
     """
-    for python, shell in _IN_SHELL.items():
-        text = text.replace(python, shell)
-    return _LIMITS.sub(_as_flags, text)
+    return "".join(map(_in_shell, getattr(text, "parts", (text,))))
 
 
-def _as_flags(limits: re.Match[str]) -> str:
-    try:
-        shares = literal_eval(f"{{{limits[2]}}}")
-    except (SyntaxError, ValueError):  # a label whose repr is not a literal
-        return limits[0]
-    flag = f"--{limits[1].replace('_', '-')}"
-    return " ".join(f"{flag} {quote(f'{label}={share}')}" for label, share in shares.items())
+def _in_shell(part: str) -> str:
+    if not isinstance(part, Parameter):
+        return _COMMANDS.get(part, part) if isinstance(part, Code) else part
+    option = _OPTIONS.get(part.name, f"--{part.name.replace('_', '-')}")
+    value = part.value if isinstance(part, Keyword) else None
+    if isinstance(value, Mapping):
+        values = [f"{label}={one}" for label, one in value.items()]
+    elif isinstance(value, list):  # to be copied without the full stop after it
+        return f"`{' '.join(f'{option} {quote(one)}' for one in value)}`"
+    elif value is True or value is None:
+        return option
+    else:
+        values = [f"{value:.10g}" if isinstance(value, float) else str(value)]
+    return " ".join(f"{option} {quote(one)}" for one in values)
 
 
 def note(text: str) -> None:
@@ -131,7 +107,7 @@ def _explain(error: Exception) -> int:
     if isinstance(error, EmscoError):
         row = getattr(error, "row", None)
         line = "" if row is None else f" In a CSV file, row {row} is line {row + 2}."
-        note(f"emsco: {in_shell(str(error))}{line}")
+        note(f"emsco: {in_shell(error.message)}{line}")
         return REFUSED
     if isinstance(error, MemoryError):
         note("emsco: not enough memory; use fewer rows or columns.")
@@ -220,4 +196,5 @@ def _flush() -> None:
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    note(f"emsco: warning: {in_shell(str(message))}")
+    text = message.message if isinstance(message, EmscoWarning) else str(message)
+    note(f"emsco: warning: {in_shell(text)}")

@@ -46,22 +46,17 @@ class KeyFile(NamedTuple):
     known: dict[str, list[Any]]
 
 
-def read_keys(path: Path, column: str | None, wanted: Collection[str]) -> KeyFile:
+def read_keys(
+    path: Path, column: str | None, wanted: Collection[str], *, newlines_in_cells: bool
+) -> KeyFile:
     """Read keys exactly as written, and those of the wanted columns that the file has.
 
-    Parameters
-    ----------
-    path : path
-        The file.
-    column : str or None
-        The column that holds the keys. None: the first.
-    wanted : collection of str
-        The names of values that may be known.
+    Without `column`, the first one holds the keys.
     """
     from emsco.cli._table_file import check_columns, open_rows, report_rows
     from emsco.rows.arrow_columns import as_objects
 
-    rows = open_rows(path, stdin=True, private=True)
+    rows = open_rows(path, stdin=True, private=True, newlines_in_cells=newlines_in_cells)
     column = rows.names[0] if column is None else column
     if column not in rows.names:  # without listing the columns: the first line may hold a key
         raise ColumnsError(

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -14,7 +13,7 @@ from numpy.typing import NDArray
 from emsco._utils.progress import followed
 from emsco.cli._decimal_comma import DecimalCommas, is_numeric
 from emsco.cli._errors import note
-from emsco.cli._table_file import check_columns, open_rows, report_rows
+from emsco.cli._table_file import TableFile, check_columns, report_rows
 from emsco.exceptions import ArtifactError, quoted, require
 from emsco.rows.arrow_columns import (
     Respell,
@@ -29,79 +28,55 @@ from emsco.rows.column_reader import ColumnReader
 _FEW = 0.1  # share of cells that are not numbers, up to which a column was likely meant as numbers
 
 
-class LabelledFrame(NamedTuple):
-    """A pandas frame of features, and the labels."""
-
-    X: Any
-    y: NDArray[Any]
-
-
 def read_labelled(
-    path: Path,
+    rows: TableFile,
     label: str,
     features: Sequence[str] | None = None,
     *,
     readers: Mapping[str, ColumnReader] | None = None,
     classes: NDArray[Any] | None = None,
-) -> LabelledFrame:
-    """Read features and labels, with the types of a fitted model if there is one.
+) -> tuple[Any, NDArray[Any]]:
+    """Read features as a pandas frame and labels, with the types of a fitted model if there is one.
 
-    Parameters
-    ----------
-    path : path
-        The file.
-    label : str
-        The column that holds the label.
-    features : sequence of str, default=None
-        The columns to read. None: all but the label.
-    readers, classes : mapping, array, default=None
-        Columns and labels as the model knows them. None: types are inferred.
+    Without `features`, all columns but the label are read. `readers` and `classes` are what the
+    model knows of columns and labels; without them, types are inferred.
     """
-    rows = open_rows(path)
     check_columns(rows, [label])
     names = [n for n in rows.names if n and n != label] if features is None else list(features)
     check_columns(rows, names)
     table = rows.table([*names, label])
     labels = read_labels(table.column(label).combine_chunks(), label, classes)
-    return LabelledFrame(_frame(table, names, path, readers or {}), labels)
+    return _frame(rows, table, names, readers), labels
 
 
 def read_features(
-    path: Path,
-    names: Sequence[str],
-    *,
-    readers: Mapping[str, ColumnReader] | None = None,
-    private: bool = False,
+    rows: TableFile, names: Sequence[str], *, readers: Mapping[str, ColumnReader] | None = None
 ) -> Any:
-    """Read columns as a pandas frame; with `private`, no message shows a value."""
-    rows = open_rows(path, private=private)
+    """Read columns as a pandas frame."""
     check_columns(rows, names)
-    return _frame(rows.table(names), names, path, readers or {}, private=private)
+    return _frame(rows, rows.table(names), names, readers)
 
 
 def _frame(
+    rows: TableFile,
     table: pa.Table,
     names: Sequence[str],
-    path: Path,
-    known: Mapping[str, ColumnReader],
-    *,
-    private: bool = False,
+    readers: Mapping[str, ColumnReader] | None,
 ) -> Any:
     if not table.num_rows:
-        raise ArtifactError(f"{path} has no rows.")
-    report_rows(path, table.num_rows)
+        raise ArtifactError(f"{rows.path} has no rows.")
+    report_rows(rows.path, table.num_rows)
     columns = {name: table.column(name).combine_chunks() for name in names}
-    commas = DecimalCommas(path, private=private)
+    commas = DecimalCommas(rows.path, private=rows.private)
     values = {}
-    for name, column in followed(list(columns.items()), f"read {path}"):
+    for name, column in followed(list(columns.items()), f"read {rows.path}"):
         respell = partial(commas.respelled, name=name, others=columns.values)
-        values[name] = _values(column, name, known.get(name), respell)
+        values[name] = _values(column, name, (readers or {}).get(name), respell)
     return require("pandas").DataFrame(values)
 
 
-def read_names(path: Path, column: str) -> NDArray[Any]:
+def read_names(rows: TableFile, column: str) -> NDArray[Any]:
     """Read a column of names that only identify rows or groups."""
-    rows = open_rows(path)
     check_columns(rows, [column])
     return as_objects(rows.table([column]).column(column)).astype(str)
 

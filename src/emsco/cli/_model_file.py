@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from emsco.exceptions import ArtifactError, ColumnsError
 
 if TYPE_CHECKING:
     from emsco import CascadeClassifier, CascadeSearchCV
+    from emsco.cli._table_file import TableFile
 
 SEARCH = "search.emsco"
 MODEL = "model.emsco"
@@ -102,22 +102,11 @@ def load_any(path: Path, trusted: Sequence[str] | None = None) -> Any:
         raise ArtifactError(
             f"{path} has no {SEARCH}; it is not a folder written by `emsco search --out`."
         )
-    with naming_trust_option():
-        tell(f"load {file_of(path).name}")
-        return load(file_of(path), trusted=trusted or ())
+    tell(f"load {file_of(path).name}")
+    return load(file_of(path), trusted=trusted or ())
 
 
-@contextmanager
-def naming_trust_option() -> Iterator[None]:
-    """Name the option --trust in errors about untrusted types."""
-    try:
-        yield
-    except ArtifactError as error:
-        message = str(error).replace("pass trusted=", "name them with --trust: ")
-        raise ArtifactError(message) from error
-
-
-def read_fresh(model: Any, path: Path, label: str | None) -> Any:
+def read_fresh(model: Any, rows: TableFile, label: str | None) -> Any:
     """Read rows that a model has not seen, with the types that the model knows.
 
     Columns that it knows but does not use are read if the file has them, because rows are
@@ -126,7 +115,6 @@ def read_fresh(model: Any, path: Path, label: str | None) -> Any:
     """
     from emsco import CascadeClassifier
     from emsco.cli._labelled_frame import read_features, read_labelled
-    from emsco.cli._table_file import open_rows
 
     if label is not None:
         _refuse_needless(model, label)
@@ -136,19 +124,23 @@ def read_fresh(model: Any, path: Path, label: str | None) -> Any:
     else:
         readers, every = model.found_.stages.readers, model.found_.layout.names
         answers = model.found_.layout.answers
-    held = set(open_rows(path).names) - {label}
+    held = set(rows.names) - {label}
     names = [name for name in every if name in readers or name in held]
     known = {"readers": readers, "classes": model.classes_}
     if label is not None:
-        return read_labelled(path, label, names, **known)
+        return read_labelled(rows, label, names, **known)
     if answers is None:
-        return read_features(path, names, readers=readers), None
-    X, answered = read_labelled(path, answers, names, **known)
+        return read_features(rows, names, readers=readers), None
+    X, answered = read_labelled(rows, answers, names, **known)
     return X.assign(**{answers: answered}), None
 
 
-def read_optional(model: Any, fresh: Path | None, label: str | None) -> tuple[Any, Any]:
+def read_optional(
+    model: Any, fresh: Path | None, label: str | None, *, newlines_in_cells: bool
+) -> tuple[Any, Any]:
     """Read the rows of --fresh, if it is set; it needs --label if the model needs labels."""
+    from emsco.cli._table_file import open_rows
+
     if label is not None:
         _refuse_needless(model, label)
     if fresh is None and label is None:
@@ -156,7 +148,7 @@ def read_optional(model: Any, fresh: Path | None, label: str | None) -> tuple[An
     if fresh is None or (label is None and model.needs_labels):
         raise ColumnsError("--fresh needs --label, the column of its labels; give both options.")
     keep_beside_rows(model, fresh)
-    X, y = read_fresh(model, fresh, label)
+    X, y = read_fresh(model, open_rows(fresh, newlines_in_cells=newlines_in_cells), label)
     return X, y
 
 

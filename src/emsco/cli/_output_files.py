@@ -17,14 +17,7 @@ def check_outputs(
 ) -> None:
     """Refuse outputs that are inputs or not files, and without `force` those that exist.
 
-    Parameters
-    ----------
-    outputs : iterable of path
-        The files to write; None for an option that is not set.
-    inputs : iterable of path
-        The files to read; `-` is standard input.
-    force : bool
-        Whether to overwrite existing files.
+    None is an option that is not set, and the input `-` is standard input.
     """
     taken = [path for path in inputs if path is not None]
     for output in outputs:

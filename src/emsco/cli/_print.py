@@ -150,21 +150,15 @@ def print_candidates(
 def _shares(labels: Iterable[Any], evaluations: Sequence[Evaluation]) -> Iterator[list[_Column]]:
     """Yield sets of columns for the shares by class, the largest set first."""
     known = list(labels)
+
+    def column(group: str, word: str, of: Sequence[Any]) -> _Column:
+        shares = [[_share(evaluation, word, label) for label in of] for evaluation in evaluations]
+        return _Column(group, word, [_cell(each, word) for each in shares])
+
     if len(known) <= _MOST_CLASSES:
-        yield [
-            _Column(f"{label}", word, [_cell([_share(e, word, label)], word) for e in evaluations])
-            for label in known
-            for word in _SHARES
-        ]
+        yield [column(f"{label}", word, [label]) for label in known for word in _SHARES]
     for words in (_SHARES, _SHARES[:2]):
-        yield [
-            _Column(
-                "worst class",
-                word,
-                [_cell([_share(e, word, label) for label in known], word) for e in evaluations],
-            )
-            for word in words
-        ]
+        yield [column("worst class", word, known) for word in words]
 
 
 def _share(evaluation: Evaluation, word: str, label: Any) -> float | None:

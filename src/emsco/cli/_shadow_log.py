@@ -43,7 +43,7 @@ def write_columns(path: Path, columns: dict[str, list[Any]]) -> None:
     import pyarrow as pa
 
     from emsco._utils.atomic_write import write_whole
-    from emsco.cli._decision_writer import parts_for
+    from emsco.cli._decision_stream import parts_for
 
     batch = pa.RecordBatch.from_pydict(columns)
     write_whole(path, parts_for(path)(batch.schema, [batch]))

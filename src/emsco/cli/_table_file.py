@@ -7,11 +7,10 @@ import csv
 import io
 import re
 import sys
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.csv
@@ -19,9 +18,8 @@ import pyarrow.csv
 from emsco.arrow import BatchReader, is_url, open_dataset, parts_of
 from emsco.cli._csv_quotes import QuoteCheck, QuotedCells, broken, unclosed
 from emsco.cli._errors import note
-from emsco.cli._newline_option import NEWLINES_IN_CELLS
-from emsco.exceptions import ArtifactError, ColumnsError, nearest, quoted
-from emsco.rows.dataset_parts import BatchPart
+from emsco.exceptions import ArtifactError, nearest
+from emsco.rows.dataset_parts import BatchPart, check_names
 
 STDIN = Path("-")
 COPIES = "emsco-log-"  # prefix of temporary folders with copies of a log
@@ -41,52 +39,36 @@ _BLOCK_BYTES = 2**22  # bytes of CSV read at a time
 _BLOCK_ROWS = 2**15  # rows of Parquet decided at a time
 
 
-class TableFile(Protocol):
-    """One or more files of rows."""
-
-    @property
-    def path(self) -> Path | str:
-        """The path or URL."""
-
-    @property
-    def types(self) -> Mapping[str, pa.DataType]:
-        """The type of each column."""
-
-    @property
-    def names(self) -> Sequence[str]:
-        """The names of all columns, which may contain duplicates."""
-
-    def blocks(self, names: Sequence[str]) -> Iterator[BatchReader]:
-        """Yield the rows in blocks with these columns."""
-
-    def table(self, names: Sequence[str]) -> pa.Table:
-        """Read columns of all rows at once."""
-
-
-def open_rows(path: Path | str, *, stdin: bool = False, private: bool = False) -> TableFile:
+def open_rows(
+    path: Path | str,
+    *,
+    stdin: bool = False,
+    private: bool = False,
+    newlines_in_cells: bool = False,
+) -> TableFile:
     """Open a file by its extension, or a folder or URL as a Parquet dataset.
 
     With `stdin`, `-` is CSV from standard input. With `private`, no message shows the values of a
     row.
     """
     if is_url(path):
-        return ParquetFiles(path)
+        return ParquetFiles(path, private=private)
     path = Path(path)
     endings = [ending.lower() for ending in path.suffixes]
     if endings[-1:] and endings[-1] in _COMPRESSED:
         endings.pop()
     ending = endings[-1] if endings else ""
     if stdin and path == STDIN:
-        return CsvFile(path, private=private)
+        return CsvFile(path, private=private, newlines_in_cells=newlines_in_cells)
     if path.is_dir():
-        return ParquetFiles(path)
+        return ParquetFiles(path, private=private)
     if not path.is_file():
         beside = [known.name for known in path.parent.glob("*")] if path.parent.is_dir() else []
         raise ArtifactError(f"There is no file {path}" + nearest(path.name, beside))
     if ending in CSV_ENDINGS:
-        return CsvFile(path, private=private)
+        return CsvFile(path, private=private, newlines_in_cells=newlines_in_cells)
     if ending in PARQUET_ENDINGS:
-        return ParquetFiles(path)
+        return ParquetFiles(path, private=private)
     if ending in _SPREADSHEETS:
         raise _spreadsheet(path)
     known = ", ".join((*CSV_ENDINGS, *PARQUET_ENDINGS))
@@ -95,16 +77,8 @@ def open_rows(path: Path | str, *, stdin: bool = False, private: bool = False) -
 
 def check_columns(rows: TableFile, wanted: Sequence[str]) -> None:
     """Refuse a file that lacks a column, and suggest the nearest name."""
-    counts = Counter(rows.names)
-    for name in wanted:
-        if name not in counts:
-            alone = " Does its first line name the columns?" if len(rows.names) == 1 else ""
-            raise ColumnsError(
-                f"{rows.path} has no column {name!r}{nearest(name, rows.names)} It has "
-                f"{quoted(rows.names)}.{alone}"
-            )
-        if counts[name] > 1:
-            raise ColumnsError(f"{rows.path} has more than one column {name!r}; rename them.")
+    hint = " Does its first line name the columns?" if len(rows.names) == 1 else ""
+    check_names(rows.names, wanted, rows.path, hint)
 
 
 def report_rows(path: Path | str, n_rows: int) -> None:
@@ -125,6 +99,7 @@ def _reading(path: Path, *, private: bool = False) -> Iterator[None]:
     except UnicodeDecodeError as error:
         raise _not_utf8(path) from error
     except (pa.ArrowException, OSError, csv.Error) as error:
+        # Arrow has one class for all of these, and says which only in its text.
         if "invalid UTF8" in str(error):
             raise _not_utf8(path) from error
         ragged = _RAGGED.search(str(error))
@@ -194,9 +169,11 @@ def _too_long(path: Path, what: str) -> ArtifactError:
 class CsvFile:
     """Rows of CSV, with every cell as text: the model determines what cells mean."""
 
-    def __init__(self, path: Path, *, private: bool = False) -> None:
-        self.path, self._private = path, private
-        self._newlines_in_cells = NEWLINES_IN_CELLS.get()
+    def __init__(
+        self, path: Path, *, private: bool = False, newlines_in_cells: bool = False
+    ) -> None:
+        self.path, self.private = path, private
+        self._newlines_in_cells = newlines_in_cells
         with _reading(path, private=private):
             self._stream: Any = sys.stdin.buffer
             if path != STDIN:
@@ -244,7 +221,7 @@ class CsvFile:
         return pa.Table.from_batches(list(self._batches(names)), schema)
 
     def _batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        with _reading(self.path, private=self._private):
+        with _reading(self.path, private=self.private):
             if not self._stream.peek(1):
                 return  # a header alone
             reader = pa.csv.open_csv(
@@ -270,7 +247,7 @@ class CsvFile:
                 ),
             )
         while True:
-            with _reading(self.path, private=self._private):
+            with _reading(self.path, private=self.private):
                 try:
                     batch = reader.read_next_batch()
                 except StopIteration:
@@ -281,8 +258,8 @@ class CsvFile:
 class ParquetFiles:
     """Rows of Parquet; a column of a row group is read when a row first needs it."""
 
-    def __init__(self, path: Path | str) -> None:
-        self.path = path
+    def __init__(self, path: Path | str, *, private: bool) -> None:
+        self.path, self.private = path, private
         self._dataset = open_dataset(path)
         self.names: list[str] = self._dataset.schema.names
         self.types = {field.name: field.type for field in self._dataset.schema}
@@ -296,3 +273,6 @@ class ParquetFiles:
         """Read columns of all rows at once."""
         with _reading(Path(self.path)):
             return self._dataset.to_table(columns=list(names))
+
+
+TableFile: TypeAlias = CsvFile | ParquetFiles

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +17,7 @@ from emsco.cli._options import (
     MaxMissed,
     MaxRejected,
     MinPrecision,
+    NewlinesInCells,
     Trust,
     by_class,
     read_allow,
@@ -104,6 +106,7 @@ def certify(
     trust: Trust = None,
     force: Force = False,
     as_json: AsJson = False,
+    newlines_in_cells: NewlinesInCells = False,
 ) -> None:
     """Certify a search or a model on rows that it has not seen.
 
@@ -127,6 +130,7 @@ def certify(
     from emsco.cli._output_files import check_outputs
     from emsco.cli._print import print_json, print_text
     from emsco.cli._shadow_log import as_rows
+    from emsco.cli._table_file import open_rows
     from emsco.exceptions import ColumnsError
 
     check_outputs([out], [file_of(model), rows], force=force)
@@ -158,9 +162,10 @@ def certify(
         for agrees in agreement or (None,)
     ]
     with as_rows(rows, label) as file:
-        X, y = read_fresh(known, file, label)
-        group_of = None if groups is None else read_names(file, groups)
-        key_of = None if keys is None else read_names(file, keys)
+        opened = partial(open_rows, file, newlines_in_cells=newlines_in_cells)
+        X, y = read_fresh(known, opened(), label)
+        group_of = None if groups is None else read_names(opened(), groups)
+        key_of = None if keys is None else read_names(opened(), keys)
     certificates = certify_together(
         known,
         X,
@@ -213,8 +218,7 @@ def _accept_enough(certificate: Certificate) -> bool:
 def _lines(certificate: Certificate, best: CertifiedCandidate | None) -> list[str]:
     from emsco.cli._errors import in_shell
 
-    notes = [note.replace("min_coverage=0", "--min-coverage 0") for note in certificate.notes]
-    lines = [certificate.sentence, *map(in_shell, notes)]
+    lines = [certificate.sentence, *map(in_shell, certificate.notes)]
     if best is None:
         return lines
     design, counted = best.candidate.design, best.evaluation

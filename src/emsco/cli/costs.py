@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from emsco.cli._errors import note
-from emsco.cli._options import Data, Force, Label
+from emsco.cli._options import Data, Force, Label, NewlinesInCells
 
 _HEAD = """\
 # The cost of each source per row. Every price is 1 until you change it.
@@ -40,15 +40,17 @@ def init(
     label: Label,
     out: Annotated[Path, typer.Option(help="The file to write.")] = Path("costs.toml"),
     force: Force = False,
+    newlines_in_cells: NewlinesInCells = False,
 ) -> None:
     """Write a file of prices to fill in: one source per column, each with cost 1."""
     from emsco._utils.atomic_write import write_whole
     from emsco._utils.toml_writer import toml_key
     from emsco.cli._labelled_frame import read_labelled
     from emsco.cli._output_files import check_outputs
+    from emsco.cli._table_file import open_rows
 
     check_outputs([out], [data], force=force)
-    X, _ = read_labelled(data, label)
+    X, _ = read_labelled(open_rows(data, newlines_in_cells=newlines_in_cells), label)
     keys = [toml_key(name) for name in X.columns]
     width = max(map(len, keys), default=0)
     lines = [

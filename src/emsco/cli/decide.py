@@ -7,9 +7,17 @@ from typing import Annotated
 
 import typer
 
-from emsco.cli._engine_option import Address, Engine, EngineName, refuse_address, workers_of
 from emsco.cli._errors import note
-from emsco.cli._options import Force, Trust
+from emsco.cli._options import (
+    Address,
+    Engine,
+    EngineName,
+    Force,
+    NewlinesInCells,
+    Trust,
+    refuse_address,
+    workers_of,
+)
 
 
 def decide(
@@ -40,6 +48,7 @@ def decide(
     force: Force = False,
     engine: Engine = EngineName.local,
     address: Address = None,
+    newlines_in_cells: NewlinesInCells = False,
 ) -> None:
     """Decide rows, stage by stage.
 
@@ -54,8 +63,7 @@ def decide(
     """
     from emsco._utils.atomic_write import write_whole
     from emsco.arrow import is_url
-    from emsco.cli._decision_stream import DecisionCounter, decided, schema_of
-    from emsco.cli._decision_writer import csv_parts, parts_for
+    from emsco.cli._decision_stream import DecisionCounter, csv_parts, decided, parts_for, schema_of
     from emsco.cli._model_file import load_cascade, model_file
     from emsco.cli._output_files import check_outputs, refuse_inside
     from emsco.cli._print import print_bytes
@@ -72,7 +80,8 @@ def decide(
     refuse_inside(file, here)
     make_parts = csv_parts if file is None else parts_for(file)
     cascade = load_cascade(model, trust)
-    opened, tally = open_rows(rows, stdin=True), DecisionCounter()
+    opened = open_rows(rows, stdin=True, newlines_in_cells=newlines_in_cells)
+    tally = DecisionCounter()
     schema = schema_of(cascade.decider_, opened, columns)
     parts = make_parts(schema, decided(cascade.decider_, opened, columns, tally))
     if file is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +11,7 @@ import typer
 
 from emsco.cli._errors import note
 from emsco.cli._key_file import KeyColumn, KeysFile, MaxSpend, SourcesFile
-from emsco.cli._options import Force, Trust
+from emsco.cli._options import Force, NewlinesInCells, Trust
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -49,6 +50,7 @@ def decide(
     ] = _BLOCK,
     trust: Trust = None,
     force: Force = False,
+    newlines_in_cells: NewlinesInCells = False,
 ) -> None:
     """Decide keys: fetch each stage only for the keys that need it.
 
@@ -60,7 +62,7 @@ def decide(
     import asyncio
 
     from emsco._utils.atomic_write import write_whole
-    from emsco.cli._decision_writer import csv_parts, parts_for
+    from emsco.cli._decision_stream import csv_parts, parts_for
     from emsco.cli._key_file import as_known, needs_of, read_keys
     from emsco.cli._model_file import load_cascade, model_file
     from emsco.cli._output_files import check_outputs
@@ -76,7 +78,8 @@ def decide(
     decider = cascade.decider_
     live = LiveCascade(cascade, described, deadline=deadline, max_cost=max_cost)
     asyncio.run(check_open(described, decider.costs, live.terms.bought))
-    read = read_keys(keys, key_column, {*decider.costs.features, *needs_of(described)})
+    wanted = {*decider.costs.features, *needs_of(described)}
+    read = read_keys(keys, key_column, wanted, newlines_in_cells=newlines_in_cells)
     read = read._replace(known=as_known(read.known, decider.readers))
     schema, tally = _schema(decider, read), LiveCounters(decider.costs.unit)
     try:
@@ -104,6 +107,7 @@ def compare(
     key_column: KeyColumn = None,
     max_spend: MaxSpend = None,
     trust: Trust = None,
+    newlines_in_cells: NewlinesInCells = False,
 ) -> None:
     """Fetch the rows of a training table live, and show where values differ.
 
@@ -116,6 +120,7 @@ def compare(
     from emsco.cli._labelled_frame import read_features
     from emsco.cli._model_file import load_cascade
     from emsco.cli._print import print_text
+    from emsco.cli._table_file import open_rows
     from emsco.live import Sources
     from emsco.live.comparison import align
     from emsco.live.comparison import compare as compare_live
@@ -124,12 +129,14 @@ def compare(
     described = Sources.from_toml(sources)
     decider = load_cascade(model, trust).decider_
     described.check(decider.costs, LivePlan(decider).bought)
-    read = read_keys(keys, key_column, needs_of(described))
-    places, rows = align(read.keys, read_keys(table, read.column, ()).keys)
+    read_file = partial(read_keys, newlines_in_cells=newlines_in_cells)
+    read = read_file(keys, key_column, needs_of(described))
+    places, rows = align(read.keys, read_file(table, read.column, ()).keys)
     if len(places) < len(read.keys):
         note(f"emsco: {len(places):,} of {len(read.keys):,} keys are compared; the others are not "
              "in the table, or occur more than once.")  # fmt: skip
-    frame = read_features(table, list(decider.readers), readers=decider.readers, private=True)
+    trained_on = open_rows(table, private=True, newlines_in_cells=newlines_in_cells)
+    frame = read_features(trained_on, list(decider.readers), readers=decider.readers)
     found = asyncio.run(
         compare_live(
             decider,
@@ -149,7 +156,7 @@ def _schema(decider: Any, read: KeyFile) -> pa.Schema:
     """Return the schema of the decisions; the key comes first."""
     import pyarrow as pa
 
-    from emsco.cli._decision_stream import FIELDS
+    from emsco.arrow import FIELDS
     from emsco.exceptions import ColumnsError
 
     labels = pa.array(decider.classes.tolist()).type

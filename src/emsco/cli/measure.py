@@ -9,6 +9,7 @@ import typer
 
 from emsco.cli._errors import in_shell, note
 from emsco.cli._key_file import KeyColumn, KeysFile, MaxSpend, SourcesFile
+from emsco.cli._options import NewlinesInCells
 
 if TYPE_CHECKING:
     from emsco.live.latency_measurement import LatencyMeasurement
@@ -28,6 +29,7 @@ def measure(
             min=1, help="How many requests for one row, and for many, are sent to each source."
         ),
     ] = _ROUNDS,
+    newlines_in_cells: NewlinesInCells = False,
 ) -> None:
     """Time sources, and write their latencies into the file of prices.
 
@@ -49,7 +51,7 @@ def measure(
     from emsco.live.latency_measurement import measure as measure_sources
 
     prices, described = load_costs(costs), Sources.from_toml(sources)
-    read = read_keys(keys, key_column, needs_of(described))
+    read = read_keys(keys, key_column, needs_of(described), newlines_in_cells=newlines_in_cells)
     found = asyncio.run(
         measure_sources(
             prices, described, read.keys, read.known, rounds=rounds, max_spend=max_spend

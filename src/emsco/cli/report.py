@@ -12,6 +12,7 @@ from emsco.cli._options import (
     Force,
     Fresh,
     FreshLabel,
+    NewlinesInCells,
     Population,
     Run,
     Trust,
@@ -28,6 +29,7 @@ def report(
     title: Annotated[str | None, typer.Option(help="The title of the page.")] = None,
     trust: Trust = None,
     force: Force = False,
+    newlines_in_cells: NewlinesInCells = False,
 ) -> None:
     """Write an HTML report of a search, as one page that works offline."""
     from emsco.cli._model_file import MODEL, file_of, load_search, read_optional
@@ -37,7 +39,7 @@ def report(
     check_outputs([out], [file_of(run), run / MODEL, fresh], force=force)
     found = load_search(run, trust)
     shares = population_of(population, fresh, found.classes_.tolist())
-    X, y = read_optional(found, fresh, label)
+    X, y = read_optional(found, fresh, label, newlines_in_cells=newlines_in_cells)
     certificate = _certificate(run, trust)
     write_report(found, out, X, y, population=shares, certificate=certificate, title=title)
     note(f"Written: {out}")

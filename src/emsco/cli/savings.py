@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from emsco.cli._errors import note
-from emsco.cli._options import Allow, AsJson, Force, Trust, read_allow
+from emsco.cli._options import Allow, AsJson, Force, NewlinesInCells, Trust, read_allow
 from emsco.cli._shadow_log import HEADER, WIDTH, line, print_shadow, turns, write_columns
 
 if TYPE_CHECKING:
     from emsco.certify.savings import Saving, Savings
+    from emsco.cli._table_file import TableFile
 
 _SEARCHED = 4_000  # most rows for the search; the final fits use all
 _FOLDS = 3
@@ -86,6 +87,7 @@ def savings(
     random_state: Annotated[int, typer.Option(help="The seed of all randomness.")] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
     as_json: AsJson = False,
+    newlines_in_cells: NewlinesInCells = False,
 ) -> None:
     """Estimate what cheaper stages before your model would have saved.
 
@@ -98,7 +100,7 @@ def savings(
     """
     from emsco import CascadeSearchCV, dump
     from emsco.certify.savings import savings as find_savings
-    from emsco.cli._decision_writer import parts_for
+    from emsco.cli._decision_stream import parts_for
     from emsco.cli._output_files import check_outputs
     from emsco.cli._print import print_json, print_text
 
@@ -109,7 +111,7 @@ def savings(
         _refuse_others(log=log, model=model, answers=answers, out=out, agreement=agreement)
         print_shadow(shadow, changed, as_json=as_json)
         return
-    final, X, prices = _read(log, shadow, costs, model, answers, trust)
+    final, X, prices = _read(log, shadow, costs, model, answers, trust, newlines_in_cells)
     search = CascadeSearchCV(
         _estimator(stages, X, random_state),
         costs=prices,
@@ -154,9 +156,11 @@ def _read(
     model: Path | None,
     answers: str | None,
     trust: list[str] | None,
+    newlines_in_cells: bool,
 ) -> tuple[Any, Any, Any]:
     """Read the model, the columns that have a price (in the model's order), and the prices."""
     from emsco.cli._shadow_log import ANSWER, as_rows
+    from emsco.cli._table_file import open_rows
     from emsco.exceptions import ModelError
 
     path = log if shadow is None else shadow
@@ -166,38 +170,37 @@ def _read(
         raise ModelError("Give --costs, a file of prices, as written by `emsco costs init`.")
     if shadow is not None and model is None and answers is None:
         answers = ANSWER
-    with as_rows(path, beside=[ANSWER]) as rows:
+    if (model is None) == (answers is None):
+        raise ModelError(
+            "Give either --model, a file, or --answers, the column of the model's answers."
+        )
+    with as_rows(path, beside=[ANSWER]) as file:
+        rows = open_rows(file, newlines_in_cells=newlines_in_cells)
         return _read_rows(rows, costs, model, answers, trust)
 
 
 def _read_rows(
-    log: Path, costs: Path, model: Path | None, answers: str | None, trust: list[str] | None
+    rows: TableFile, costs: Path, model: Path | None, answers: str | None, trust: list[str] | None
 ) -> tuple[Any, Any, Any]:
     from emsco.cli._labelled_frame import read_features, read_labelled
-    from emsco.cli._model_file import naming_trust_option
     from emsco.cli.search import load_costs, priced
     from emsco.exceptions import ModelError
     from emsco.io import load_final
     from emsco.learners.final_model import LoggedAnswers
 
-    if (model is None) == (answers is None):
-        raise ModelError(
-            "Give either --model, a file, or --answers, the column of the model's answers."
-        )
     prices = load_costs(costs)
-    names = priced(log, answers, prices, costs)
+    names = priced(rows, answers, prices, costs)
     if model is None:
-        X, labels = read_labelled(log, str(answers), names)
+        X, labels = read_labelled(rows, str(answers), names)
         return LoggedAnswers(str(answers)), X.assign(**{str(answers): labels}), prices
-    with naming_trust_option():
-        final = load_final(model, trusted=trust or ())
+    final = load_final(model, trusted=trust or ())
     known = list(getattr(final, "feature_names_in_", names))
     if set(known) != set(names):
         odd = sorted({*known} ^ {*names})
         raise ModelError(
             f"{model} and {costs} must name the same columns; {odd} are in only one of them."
         )
-    return final, read_features(log, known), prices
+    return final, read_features(rows, known), prices
 
 
 def _refuse_others(**options: Any) -> None:

@@ -8,24 +8,30 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from emsco._utils.progress import tell
-from emsco.cli._engine_option import Address, Engine, EngineName, refuse_address, workers_of
 from emsco.cli._errors import note
 from emsco.cli._options import (
+    Address,
     AsJson,
     Caution,
     Data,
+    Engine,
+    EngineName,
     Force,
     Label,
     MaxMissed,
     MaxRejected,
+    NewlinesInCells,
     by_class,
     read_caution,
+    refuse_address,
     shares_by_label,
+    workers_of,
 )
 from emsco.cli._progress import hush, search_callback
 
 if TYPE_CHECKING:
     from emsco import CascadeSearchCV, Costs
+    from emsco.cli._table_file import TableFile
 
 
 def search(
@@ -80,6 +86,7 @@ def search(
     random_state: Annotated[int, typer.Option(help="The seed of all randomness.")] = 0,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
     as_json: AsJson = False,
+    newlines_in_cells: NewlinesInCells = False,
 ) -> None:
     """Search which sources to buy in which order, and choose a cascade.
 
@@ -94,6 +101,7 @@ def search(
     from emsco.cli._model_file import MODEL, SEARCH
     from emsco.cli._output_files import check_outputs
     from emsco.cli._print import print_json, print_text
+    from emsco.cli._table_file import open_rows
     from emsco.search.checkpoint import is_there, remove
 
     if quiet:
@@ -106,7 +114,8 @@ def search(
     missed = shares_by_label(max_missed)
     rejected = shares_by_label(max_rejected, "--max-rejected")
     careful = read_caution(caution)
-    X, y, prices = _read(data, label, costs)
+    rows = open_rows(data, newlines_in_cells=newlines_in_cells)
+    X, y, prices = _read(rows, label, costs)
     _check_folds(y, cv)
     classes = set(y.tolist())
     may_miss = by_class(missed, classes)
@@ -153,7 +162,7 @@ def search(
     note(f"Written: {out / SEARCH}, the search, and {out / MODEL}, the chosen cascade.")
 
 
-def _read(data: Path, label: str, costs: Path | None) -> tuple[Any, Any, Any]:
+def _read(rows: TableFile, label: str, costs: Path | None) -> tuple[Any, Any, Any]:
     """Read the columns that have a price, or all columns without a file of prices."""
     from emsco.cli._labelled_frame import read_labelled
 
@@ -162,14 +171,14 @@ def _read(data: Path, label: str, costs: Path | None) -> tuple[Any, Any, Any]:
             "emsco: no --costs given, so every column costs 1; `emsco costs init` writes a file of "
             "prices to fill in."
         )
-        return *read_labelled(data, label), None
+        return *read_labelled(rows, label), None
     prices = load_costs(costs)
-    return *read_labelled(data, label, priced(data, label, prices, costs)), prices
+    return *read_labelled(rows, label, priced(rows, label, prices, costs)), prices
 
 
-def priced(data: Path, label: str | None, prices: Costs, costs: Path) -> list[str]:
+def priced(rows: TableFile, label: str | None, prices: Costs, costs: Path) -> list[str]:
     """Return the columns of a file that have a price, in file order; the label must have none."""
-    from emsco.cli._table_file import check_columns, open_rows
+    from emsco.cli._table_file import check_columns
     from emsco.exceptions import ColumnsError, quoted
 
     features = {f: None for source in prices.sources for f in source.features}  # in their order
@@ -177,7 +186,6 @@ def priced(data: Path, label: str | None, prices: Costs, costs: Path) -> list[st
         raise ColumnsError(
             f"{costs} has a price for {label!r}, which is the label; delete that line."
         )
-    rows = open_rows(data)
     check_columns(rows, [*features] if label is None else [*features, label])
     unpriced = [name for name in rows.names if name != label and name not in features]
     if unpriced:
@@ -225,15 +233,21 @@ def _make_folder(out: Path) -> None:
 def _fit(found: CascadeSearchCV, X: Any, y: Any) -> None:
     """Search; if the default rule finds no candidate, choose the one with most coverage."""
     from emsco.cli._errors import in_shell
-    from emsco.exceptions import SelectionError
+    from emsco.exceptions import Keyword, Message, SelectionError
+    from emsco.search.default_rule import LEAST_COVERAGE
 
     try:
         found.fit(X, y)
-    except SelectionError as error:
+    except SelectionError:
         if not len(getattr(found, "front_", ())):
             raise
-        message = in_shell(str(error).split(";")[0])
-        note(f"emsco: warning: {message}; the candidate that accepts most rows was chosen.")
+        limits = {"max_missed": found.max_missed, "max_rejected": found.max_rejected}
+        within = Message(" and ").join(Keyword(name, most) for name, most in limits.items() if most)
+        note(
+            f"emsco: warning: No design within {in_shell(within)} accepts {LEAST_COVERAGE:.0%} of "
+            "the rows and is as good as all sources at once; the candidate that accepts most rows "
+            "was chosen."
+        )
         found.choose(by="coverage")
 
 

@@ -11,6 +11,7 @@ from emsco.cli._options import (
     AsJson,
     Fresh,
     FreshLabel,
+    NewlinesInCells,
     Population,
     Trust,
     population_of,
@@ -30,6 +31,7 @@ def show(
     ] = False,
     trust: Trust = None,
     as_json: AsJson = False,
+    newlines_in_cells: NewlinesInCells = False,
 ) -> None:
     """Show a search and the chosen candidate, or a model.
 
@@ -49,7 +51,7 @@ def show(
     else:
         found = as_search(model, run)
         shares = population_of(population, fresh, found.classes_.tolist())
-        X, y = read_optional(found, fresh, label)
+        X, y = read_optional(found, fresh, label, newlines_in_cells=newlines_in_cells)
         show_all = _show_json if as_json else _show_text
         show_all(found, X, y, shares, everything=everything)
 

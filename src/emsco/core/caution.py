@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from emsco.exceptions import SelectionError
+from emsco.exceptions import Parameter, SelectionError
 
 AUTO = "auto"
 _LEAST = 1.0  # standard errors, if luck is smaller or unknown: what is chosen is never unlucky
@@ -33,7 +33,9 @@ def standard_errors(caution: Any, luck: float | None) -> float:
         return _LEAST if luck is None else max(_LEAST, luck)
     if isinstance(caution, bool) or not isinstance(caution, Real) or not 0 <= float(caution) < 99:
         raise SelectionError(
-            f"`caution` must be {AUTO!r} or a number of standard errors >= 0; got {caution!r}."
+            Parameter("caution")
+            + f" must be {AUTO!r} or a number of standard errors >= 0; got {caution!r}.",
+            value=caution,
         )
     return float(caution)
 

@@ -198,7 +198,7 @@ class ParetoFront(Sequence[Candidate]):
     def thinned(self, places: Sequence[int], note: str) -> ParetoFront:
         """Keep some candidates, in their order; `note` says so under every table."""
         selected = [self._candidates[place] for place in sorted(places)]
-        measured_on = f"{self._measured_on} {note}".strip()
+        measured_on = self._measured_on + f" {note}" if self._measured_on else note
         return ParetoFront(
             selected, self._costs, measured_on, luck=self._luck, repeats=self._repeats
         )

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from numbers import Real
 from typing import Any
 
-from emsco.exceptions import DecisionsError, nearest
+from emsco.exceptions import DecisionsError, Parameter, nearest
 
 
 def share_of(part: float, whole: float) -> float:
@@ -21,7 +21,7 @@ def weighted_as(population: Mapping[Any, float] | None) -> str:
     shares = " and ".join(
         f"{100 * share:.4g}% labelled {label!r}" for label, share in population.items()
     )
-    return f", counted as in a population with {shares},"
+    return f", counted as in a population with {shares}"
 
 
 def weights_of(population: Mapping[Any, float], rows: Mapping[Any, float]) -> dict[Any, float]:
@@ -38,18 +38,27 @@ def weights_of(population: Mapping[Any, float], rows: Mapping[Any, float]) -> di
     for label, share in population.items():
         if label not in rows:
             raise DecisionsError(
-                f"`population` names {label!r}, of which there is no row"
-                + nearest(label, map(str, rows))
+                Parameter("population")
+                + f" names {label!r}, of which there is no row"
+                + nearest(label, map(str, rows)),
+                value=label,
             )
         if isinstance(share, bool) or not isinstance(share, Real) or not 0 <= float(share) <= 1:
-            raise DecisionsError(f"`population` of {label!r} must be from 0 to 1, got {share!r}.")
+            raise DecisionsError(
+                Parameter("population") + f" of {label!r} must be from 0 to 1, got {share!r}.",
+                value=share,
+            )
         if share and not rows[label]:
-            raise DecisionsError(f"`population` names {label!r}, whose rows all count nothing.")
+            raise DecisionsError(
+                Parameter("population") + f" names {label!r}, whose rows all count nothing."
+            )
     total, rest = sum(rows.values()), 1 - sum(population.values())
     others = sum(count for label, count in rows.items() if label not in population)
     if rest < -1e-9 or (rest > 1e-9 and not others):
         raise DecisionsError(
-            f"The shares of `population` must sum to 1, or to less where a class is not named; got "
+            "The shares of "
+            + Parameter("population")
+            + " must sum to 1, or to less where a class is not named; got "
             f"{sum(population.values()):g}."
         )
     shares = {

@@ -15,7 +15,7 @@ from emsco._utils.text_table import cell
 from emsco.core.caution import Shares, less_margin, shares_of, wilson
 from emsco.core.costs import Costs
 from emsco.core.evaluation import Evaluation, share_counts, total_loss
-from emsco.exceptions import SelectionError, nearest
+from emsco.exceptions import Keyword, Message, Parameter, SelectionError, nearest
 
 # What a choice may optimise, and the words for it in the sentence about a choice.
 BEST = {
@@ -137,15 +137,27 @@ class Bounds:
     def __post_init__(self) -> None:
         if self.by not in BEST:
             raise SelectionError(
-                f"`by` must be one of {', '.join(BEST)}; got {self.by!r}" + nearest(self.by, BEST)
+                Parameter("by")
+                + f" must be one of {', '.join(BEST)}; got {self.by!r}"
+                + nearest(self.by, BEST),
+                value=self.by,
             )
         if self.error_cost is not None and self.by != "loss":
-            raise SelectionError(f"`error_cost` needs by='loss', got by={self.by!r}.")
+            raise SelectionError(
+                Parameter("error_cost")
+                + " needs "
+                + Keyword("by", "loss")
+                + ", got "
+                + Keyword("by", self.by)
+                + ".",
+                value=self.error_cost,
+            )
         for name in ("max_missed", "max_rejected", "min_precision"):
             shares = getattr(self, name)
             if shares is not None and not isinstance(shares, Mapping):
                 raise SelectionError(
-                    f"`{name}` must be a mapping of label to share, got {shares!r}."
+                    Parameter(name) + f" must be a mapping of label to share, got {shares!r}.",
+                    value=shares,
                 )
             for label, share in (shares or {}).items():
                 _check_number(f"{name} of {label!r}", share)
@@ -255,11 +267,11 @@ def why_not(
     if margin:
         counted = bounds.choose(figures, costs, 0.0, repeats)
         sentences.append(
-            "No candidate meets them without the margin (caution=0) either."
+            "No candidate meets them without the margin (" + Keyword("caution", 0) + ") either."
             if counted is None
-            else f"Without the margin, caution=0 gives {name_of(counted)}."
+            else "Without the margin, " + Keyword("caution", 0) + f" gives {name_of(counted)}."
         )
-    return " ".join(sentences), closest
+    return Message(" ").join(sentences), closest
 
 
 def _check_number(name: str, value: object) -> None:
@@ -288,12 +300,15 @@ def _counts_of(word: str, label: Any, figures: Figures) -> tuple[Shares, Shares]
     parameter = "min_precision" if word == "precision" else f"max_{word}"
     if label not in figures.class_rows:
         raise SelectionError(
-            f"`{parameter}` names {label!r}, which is not a class"
-            + nearest(label, [str(known) for known in figures.class_rows])
+            Parameter(parameter)
+            + f" names {label!r}, which is not a class"
+            + nearest(label, [str(known) for known in figures.class_rows]),
+            value=label,
         )
     if word == "precision" and label not in figures.label_accepted:
         raise SelectionError(
-            "`min_precision` needs the number of rows accepted under each label, which the file of "
+            Parameter("min_precision")
+            + " needs the number of rows accepted under each label, which the file of "
             "this front does not contain; run the search again."
         )
     counts: tuple[Shares, Shares] = share_counts(figures, word, label)

@@ -27,8 +27,11 @@ from emsco.io._core_values import (
     expect_texts,
     labels_from,
     labels_to,
+    values_of,
 )
 from emsco.io._foreign_model import (
+    answers,
+    answers_by_default,
     check_answers,
     check_final_stage,
     classifier_from,
@@ -40,7 +43,6 @@ from emsco.io._foreign_model import (
 from emsco.io._json import from_plain, to_plain
 from emsco.io._members import MemberReader, MemberWriter
 from emsco.io._row_hashes import known_from, known_to
-from emsco.io._stage_probe import answers, answers_by_default
 from emsco.learners import learner_of
 from emsco.learners.estimator_learner import EstimatorStage
 from emsco.learners.final_model import FinalStage, check_final, logged
@@ -80,7 +82,7 @@ def cascade_from(data: Data, reader: MemberReader) -> CascadeClassifier:
     guard = None if stages.guard is None else clone(stages.guard)
     threshold = from_plain(data["threshold"])
     rows = expect_rows(data["rows"])
-    layout, fitted_rows = layout_from(rows, final), fitted_rows_from(reader, rows)
+    layout, fitted_rows = layout_from(rows, final), known_from(reader, rows["known"])
     if final is not None:
         check_final(final, guard)
     design = design_from(data["design"], costs)
@@ -109,17 +111,11 @@ def rows_to(writer: MemberWriter, layout: Layout, stages: Stages, fitted_rows: F
 
 def layout_from(rows: Data, final: Any) -> Layout:
     """Read the layout of X."""
-    names, unused = expect_texts(rows["columns"]), expect_texts(rows.get("unused", []))
-    labels = expect_texts(rows.get("labels", []))
+    lists = (rows["columns"], rows.get("unused", []), rows.get("labels", []))
+    names, unused, labels = (tuple(expect_texts(texts)) for texts in lists)
     if labels and (len(labels) != len(names) or len(set(labels)) != len(labels)):
         raise ArtifactError("its columns must have one name each")
-    named = expect(rows["named"], bool)
-    return Layout(tuple(names), named, logged(final), tuple(unused), tuple(labels))
-
-
-def fitted_rows_from(reader: MemberReader, rows: Data) -> FittedRows:
-    """Read which rows a model was fitted on."""
-    return known_from(reader, rows["known"])
+    return Layout(names, expect(rows["named"], bool), logged(final), unused, labels)
 
 
 def expect_rows(rows: Any, *others: str) -> Data:
@@ -166,11 +162,10 @@ def _column_to(reader: ColumnReader, name: str) -> Data:
 
 def _column_from(data: Any) -> ColumnReader:
     """Read how a column is passed to an estimator of the user's own."""
-    expect_keys(data, "missing", "kind")
-    kind = expect(data["kind"], str)
+    missing, kind = values_of(data, missing=bool, kind=str)
     if kind not in KINDS:
         raise ArtifactError(f"it has a column of the unknown kind {kind!r:.80}")
-    return ColumnReader(kind, expect(data["missing"], bool))
+    return ColumnReader(kind, missing)
 
 
 def stages_from(reader: MemberReader, data: Data, rows: Data, final: Any) -> FittedStages:

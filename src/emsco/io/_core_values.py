@@ -66,6 +66,14 @@ def expect_keys(data: Any, *names: str) -> Data:
     return found
 
 
+def values_of(data: Any, **kinds: type[Any]) -> list[Any]:
+    """Return the values of an object that must have exactly these keys; `object` is any value."""
+    expect_keys(data, *kinds)
+    return [
+        data[name] if kind is object else expect(data[name], kind) for name, kind in kinds.items()
+    ]
+
+
 def expect_fields(data: Any, kind: Any) -> Data:
     """Return an object that must have exactly the fields of this class."""
     return expect_keys(data, *(field.name for field in fields(kind)))
@@ -82,9 +90,8 @@ def labels_to(classes: NDArray[Any]) -> Data:
 
 def labels_from(data: Data) -> NDArray[Any]:
     """Read the labels back."""
-    expect_keys(data, "dtype", "labels")
-    labels = from_plain(expect(data["labels"], list))
-    dtype = expect(data["dtype"], str)
+    dtype, plain = values_of(data, dtype=str, labels=list)
+    labels = from_plain(plain)
     if not _LABELS.fullmatch(dtype) or len(labels) < 2 or len(set(labels)) != len(labels):
         raise ArtifactError(
             "it must have at least two different labels of text, numbers or booleans"
@@ -117,14 +124,11 @@ def costs_to(costs: Costs) -> Data:
 
 def costs_from(data: Data) -> Costs:
     """Read the prices back."""
-    expect_keys(data, "sources", "setups", "review", "unit")
-    review = data["review"]
-    return Costs(
-        [_source_from(source) for source in expect(data["sources"], list)],
-        setups=expect(data["setups"], dict),
-        review=None if review is None else Review(**expect_fields(review, Review)),
-        unit=expect(data["unit"], str),
+    sources, setups, review, unit = values_of(
+        data, sources=list, setups=dict, review=object, unit=str
     )
+    review = None if review is None else Review(**expect_fields(review, Review))
+    return Costs([_source_from(s) for s in sources], setups=setups, review=review, unit=unit)
 
 
 def _source_from(data: Any) -> Source:
@@ -167,14 +171,13 @@ def encoding_to(encoding: ColumnEncoding, name: str) -> Data:
 def encoding_from(data: Data) -> ColumnEncoding:
     """Read the encoding of a column back."""
     if "levels" in expect(data, dict):
-        expect_keys(data, "levels", "pooled", "missing")
-        levels = tuple(from_plain(expect(data["levels"], list)))
+        plain, pooled, missing = values_of(data, levels=list, pooled=bool, missing=bool)
+        levels = tuple(from_plain(plain))
         if not all(map(is_level, levels)) or len(set(levels)) != len(levels):
             raise ArtifactError("it has a repeated or invalid category")
-        return Category(levels, expect(data["pooled"], bool), expect(data["missing"], bool))
-    expect_keys(data, "centre", "scale", "median")
-    median = None if data["median"] is None else expect(data["median"], float)
-    number = Number(expect(data["centre"], float), expect(data["scale"], float), median)
+        return Category(levels, pooled, missing)
+    centre, scale, median = values_of(data, centre=float, scale=float, median=object)
+    number = Number(centre, scale, None if median is None else expect(median, float))
     if not 0 < number.scale < inf or not isfinite(number.centre):
         raise ArtifactError(
             f"it has a column with the scale {number.scale} and the centre {number.centre}"
@@ -186,23 +189,20 @@ def candidates_to(writer: MemberWriter, candidates: Sequence[Candidate], costs: 
     """Store candidates as a table with one column per count."""
     designs = [candidate.design.align(costs).assignment for candidate in candidates]
     evaluations = [candidate.evaluation for candidate in candidates]
+    assignments = np.array(designs, dtype=np.int16).reshape(len(designs), len(costs.names))
     data: Data = {
-        "assignment": writer.array(
-            np.array(designs, dtype=np.int16).reshape(len(designs), len(costs.names))
-        ),
+        "assignment": writer.array(assignments),
         "threshold": writer.column([c.threshold for c in candidates], "a threshold"),
     }
     for name in _TOTALS:
         data[name] = writer.column([getattr(e, name) for e in evaluations], f"`{name}`")
     # Each label is stored once; 1, 1.0 and True are equal, but different labels.
     labels: dict[tuple[type, Any], int] = {}
-    data["label"] = writer.column(
-        [
-            [labels.setdefault((type(label), label), len(labels)) for label in e.class_rows]
-            for e in evaluations
-        ],
-        "a label",
-    )
+    named = [
+        [labels.setdefault((type(label), label), len(labels)) for label in e.class_rows]
+        for e in evaluations
+    ]
+    data["label"] = writer.column(named, "a label")
     data["labels"] = to_plain([label for _, label in labels], "a label")
     for name in _BY_CLASS:
         counts = [[getattr(e, name)[label] for label in e.class_rows] for e in evaluations]
@@ -260,11 +260,7 @@ def candidates_from(reader: MemberReader, data: Data, costs: Costs) -> list[Cand
     return candidates
 
 
-def front_from(
-    candidates: Sequence[Candidate],
-    costs: Costs,
-    data: Data,
-) -> ParetoFront:
+def front_from(candidates: Sequence[Candidate], costs: Costs, data: Data) -> ParetoFront:
     """Read a front back and check it; `data` holds what it was measured on, and its luck."""
     front = ParetoFront(candidates, costs, expect(data["measured_on"], str), **luck_from(data))
     if list(front) != list(candidates):
@@ -290,13 +286,12 @@ def records_to(writer: MemberWriter, records: Sequence[Mapping[str, Any]], what:
 
 def records_from(reader: MemberReader, data: Any) -> list[dict[str, Any]]:
     """Read records back."""
-    expect_keys(data, "words", "which", "told")
-    shapes = [expect_texts(shape) for shape in expect(data["words"], list)]
-    columns = expect(data["told"], dict).items()
-    values = {word: iter(reader.column(column)) for word, column in columns}
+    words, which, columns = values_of(data, words=list, which=object, told=dict)
+    shapes = [expect_texts(shape) for shape in words]
+    values = {word: iter(reader.column(column)) for word, column in columns.items()}
     records = [
         {word: _frozen(word, next(values[word])) for word in shapes[number]}
-        for number in reader.column(data["which"])
+        for number in reader.column(which)
     ]
     if any(True for rest in values.values() for _ in rest):
         raise ArtifactError("one of its tables has more values than records")

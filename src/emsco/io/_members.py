@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from math import prod
 from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from emsco.exceptions import ArtifactError
+from emsco.exceptions import ArtifactError, Keyword
 from emsco.io._json import from_plain, to_plain
 from emsco.io._skops import from_skops, to_skops, untrusted_types
 from emsco.io._zip import Member, NestedFile, read_member, read_start
@@ -27,37 +27,24 @@ _LONGEST_HEADER = 256
 
 
 class MemberWriter:
-    """Collects members; an object that is given twice is stored once.
-
-    Parameters
-    ----------
-    rows : bool, default=True
-        Whether hashes of rows may be stored.
-    """
+    """Collects members; an object that is given twice is stored once."""
 
     def __init__(self, *, rows: bool = True) -> None:
-        self.rows = rows
+        self.rows = rows  # whether hashes of rows may be stored
         self.members: dict[str, bytes] = {}
         self._names: dict[int, tuple[str, Any]] = {}  # holds the object, so its id stays unique
 
     def array(self, array: NDArray[Any]) -> str:
         """Store an array of numbers or booleans and return its name."""
-        if id(array) not in self._names:
-            little = array.astype(array.dtype.newbyteorder("<"), copy=False)
-            self._add(array, "arrays", "npy", _to_npy(little))
-        return self._names[id(array)][0]
+        return self._add(array, "arrays", "npy", lambda: _to_npy(array))
 
     def estimator(self, estimator: Any, what: str) -> str:
         """Store an estimator that is not emsco's own and return its name."""
-        if id(estimator) not in self._names:
-            self._add(estimator, "stages", "skops", to_skops(estimator, what))
-        return self._names[id(estimator)][0]
+        return self._add(estimator, "stages", "skops", lambda: to_skops(estimator, what))
 
     def onnx(self, content: bytes) -> str:
         """Store an ONNX model unchanged and return its name."""
-        if id(content) not in self._names:
-            self._add(content, "final", "onnx", content)
-        return self._names[id(content)][0]
+        return self._add(content, "final", "onnx", lambda: content)
 
     def column(self, values: Sequence[Any], what: str) -> Any:
         """Store values of one type as an array, others as JSON."""
@@ -73,25 +60,18 @@ class MemberWriter:
             return {"lengths": lengths, "items": self.column(flat, what)}
         return to_plain(list(values), what)
 
-    def _add(self, value: Any, folder: str, kind: str, data: bytes) -> None:
-        name = f"{folder}/{sum(known.startswith(folder) for known in self.members)}.{kind}"
-        self.members[name] = data
-        self._names[id(value)] = name, value
+    def _add(self, value: Any, folder: str, kind: str, written: Callable[[], bytes]) -> str:
+        if id(value) not in self._names:
+            name = f"{folder}/{sum(known.startswith(folder) for known in self.members)}.{kind}"
+            self.members[name] = written()
+            self._names[id(value)] = name, value
+        return self._names[id(value)][0]
 
 
 class MemberReader:
     """Returns what a `MemberWriter` stored; the file must not hold anything else.
 
     A member is read only when it is needed, so one with a wrong size takes no memory.
-
-    Parameters
-    ----------
-    file : binary file
-        The zip; every byte of it has been checked.
-    members : sequence of Member
-        Its members.
-    trusted : collection of str
-        Types that skops may load besides those it trusts itself.
     """
 
     def __init__(self, file: BinaryIO, members: Sequence[Member], trusted: Collection[str]) -> None:
@@ -107,7 +87,7 @@ class MemberReader:
         if found - set(trusted):
             raise ArtifactError(
                 "its stages contain types that emsco does not trust by default; if you know who "
-                f"wrote the file, and only then, pass trusted={sorted(found)!r}"
+                "wrote the file, and only then, pass " + Keyword("trusted", sorted(found))
             )
 
     def array(self, name: Any, *shape: int | None) -> NDArray[Any]:
@@ -144,10 +124,8 @@ class MemberReader:
 
     def onnx(self, name: Any) -> bytes:
         """Return the bytes of an ONNX model."""
-        member = self._member(name, "onnx")
-        if name not in self._made:
-            self._made[name] = read_member(self._file, member)
-        content: bytes = self._made[name]
+        content: bytes = read_member(self._file, self._member(name, "onnx"))
+        self._made[name] = content
         return content
 
     def column(self, data: Any) -> list[Any]:
@@ -178,5 +156,6 @@ class MemberReader:
 
 def _to_npy(array: NDArray[Any]) -> bytes:
     file = io.BytesIO()
-    np.lib.format.write_array(file, array, version=(1, 0), allow_pickle=False)
+    little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+    np.lib.format.write_array(file, little, version=(1, 0), allow_pickle=False)
     return file.getvalue()

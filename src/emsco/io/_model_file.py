@@ -8,7 +8,7 @@ import platform
 import re
 import stat
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO
 
 import numpy as np
 import sklearn
@@ -16,10 +16,9 @@ import sklearn
 from emsco._utils.atomic_write import write_whole
 from emsco.cascade import CascadeClassifier
 from emsco.core.front import ParetoFront
-from emsco.exceptions import ArtifactError
+from emsco.exceptions import ArtifactError, CertificateWarning, warn
 from emsco.io import _json
 from emsco.io._cascades import cascade_from, cascade_to
-from emsco.io._certificates import certificate_from, certificate_to, warn_of_misfit
 from emsco.io._core_values import (
     LUCK,
     Data,
@@ -32,7 +31,10 @@ from emsco.io._core_values import (
     expect_texts,
     front_from,
     luck_to,
+    records_from,
+    records_to,
 )
+from emsco.io._json import from_plain, to_plain
 from emsco.io._members import MemberReader, MemberWriter
 from emsco.io._searches import search_from, search_to
 from emsco.io._zip import Member, open_zip, pack, read_member, read_parts
@@ -84,7 +86,7 @@ def dump(model: Any, path: str | os.PathLike[str], *, rows: bool = True) -> None
     >>> bool((again.predict_proba(X) == cascade.predict_proba(X)).all())
     True
     """
-    name = next((name for name, kind in _KINDS.items() if type(model) is kind.type), None)
+    name = next((name for name, kind in _KINDS.items() if type(model) is kind[0]), None)
     if name is None:
         raise ArtifactError(
             f"Only a CascadeClassifier, a ParetoFront or a CascadeSearchCV can be saved, got a "
@@ -92,8 +94,8 @@ def dump(model: Any, path: str | os.PathLike[str], *, rows: bool = True) -> None
         )
     writer = MemberWriter(rows=rows)
     try:
-        data = _KINDS[name].to_data(model, writer)
-        certificate = certificate_to(writer, model)
+        data = _KINDS[name][1](model, writer)
+        certificate = _certificate_to(writer, model)
         listed = {known: _listed(len(part), [part]) for known, part in writer.members.items()}
         content = {"kind": name, "model": data, "members": listed}
         manifest = {
@@ -151,9 +153,9 @@ def load(path: str | os.PathLike[str], *, trusted: Sequence[str] = ()) -> Any:
             manifest, members = _checked(file)
             model = _made(manifest, MemberReader(file, members, trusted))
     except (ArtifactError, OSError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise ArtifactError(f"{os.fspath(path)} cannot be loaded: {reason}.") from error
-    warn_of_misfit(os.fspath(path), model)
+        reason = error.message if isinstance(error, ArtifactError) else str(error.strerror)
+        raise ArtifactError(f"{os.fspath(path)} cannot be loaded: " + reason + ".") from error
+    _warn_of_misfit(os.fspath(path), model)
     return model
 
 
@@ -192,8 +194,8 @@ def _checked(file: BinaryIO) -> tuple[Data, list[Member]]:
 def _made(manifest: Data, reader: MemberReader) -> Any:
     """Build the model; whatever a forged manifest causes is raised as an ArtifactError."""
     try:
-        model = _KINDS[manifest["kind"]].from_data(manifest["model"], reader)
-        certificate = certificate_from(reader, manifest["certificate"])
+        model = _KINDS[manifest["kind"]][2](manifest["model"], reader)
+        certificate = _certificate_from(reader, manifest["certificate"])
         if certificate is not None:
             model.certificate_ = certificate
         reader.check_all_read()
@@ -202,6 +204,50 @@ def _made(manifest: Data, reader: MemberReader) -> Any:
     except Exception as error:
         raise ArtifactError(f"it does not describe a valid model: {error!r:.200}") from error
     return model
+
+
+def _certificate_to(writer: MemberWriter, model: Any) -> Data | None:
+    """Store the certificate of a model, if it has one; refuse one of another cascade."""
+    certificate = getattr(model, "certificate_", None)
+    if certificate is None:
+        return None
+    from emsco.certify import Certificate  # imported only if needed
+
+    if not isinstance(certificate, Certificate):
+        raise ArtifactError(
+            f"its `certificate_` must be a Certificate, got a {type(certificate).__name__}"
+        )
+    if isinstance(model, CascadeClassifier) and not certificate.holds_for(model):
+        raise ArtifactError(
+            "its `certificate_` is about another cascade, or about this one before it was fitted "
+            "again; certify it again, or `del cascade.certificate_`"
+        )
+    data = certificate.to_data()
+    candidates = records_to(writer, data.pop("candidates"), "the certificate")
+    return {"certificate": to_plain(data, "the certificate"), "candidates": candidates}
+
+
+def _certificate_from(reader: MemberReader, data: Any) -> Any:
+    """Read the certificate back."""
+    if data is None:
+        return None
+    from emsco.certify import Certificate  # as above
+
+    expect_keys(data, "certificate", "candidates")
+    fields = expect(from_plain(data["certificate"]), dict)
+    return Certificate.from_data(fields | {"candidates": records_from(reader, data["candidates"])})
+
+
+def _warn_of_misfit(path: str, model: Any) -> None:
+    """Warn if the certificate of a model is about another cascade."""
+    certificate = getattr(model, "certificate_", None)
+    if certificate is None:
+        return
+    from emsco.certify import problem_with  # as above
+
+    problem = problem_with(certificate, model)
+    if problem:
+        warn(f"{path}: {problem}", CertificateWarning)
 
 
 def _listed(size: int, parts: Iterable[bytes]) -> Data:
@@ -242,16 +288,9 @@ def _front_from(data: Data, reader: MemberReader) -> ParetoFront:
     return front_from(candidates_from(reader, data["candidates"], costs), costs, data)
 
 
-class _Kind(NamedTuple):
-    """A kind of model, and the functions that write and read it."""
-
-    type: type[Any]
-    to_data: Callable[[Any, MemberWriter], Data]
-    from_data: Callable[[Data, MemberReader], Any]
-
-
-_KINDS = {
-    "cascade": _Kind(CascadeClassifier, cascade_to, cascade_from),
-    "front": _Kind(ParetoFront, _front_to, _front_from),
-    "search": _Kind(CascadeSearchCV, search_to, search_from),
+# Each kind of model, and the functions that write and read it.
+_KINDS: dict[str, tuple[type[Any], Callable[..., Data], Callable[..., Any]]] = {
+    "cascade": (CascadeClassifier, cascade_to, cascade_from),
+    "front": (ParetoFront, _front_to, _front_from),
+    "search": (CascadeSearchCV, search_to, search_from),
 }

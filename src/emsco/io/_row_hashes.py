@@ -7,12 +7,15 @@ from typing import Any
 import numpy as np
 
 from emsco.exceptions import ArtifactError
-from emsco.io._core_values import Data, expect, expect_keys, expect_texts
+from emsco.io._core_values import Data, expect, expect_texts, values_of
 from emsco.io._members import MemberReader, MemberWriter
 from emsco.rows.fitted_rows import ColumnSetHashes, FittedRows, HashedRows
 from emsco.rows.ledger import Entry, add_entries, ledger_of
 from emsco.rows.row_hashes import CELLS, Hashes
 from emsco.rows.row_sketch import Sketch, SmallestHashes
+
+# What an entry of the ledger holds besides its rows, in the order of its JSON.
+_ENTRY = {"question": str, "share": float, "candidates": int, "figures": int, "number": str}
 
 
 def known_to(writer: MemberWriter, fitted: FittedRows) -> Data:
@@ -39,25 +42,20 @@ def known_to(writer: MemberWriter, fitted: FittedRows) -> Data:
 
 def known_from(reader: MemberReader, data: Any) -> FittedRows:
     """Read them back, and add the stored entries to the ledger of this process."""
-    expect_keys(data, "digest", "names", "spreads", "sets", "rows", "groups", "asked")
-    names = tuple(expect_texts(data["names"]))
-    sets = tuple(tuple(expect_texts(one)) for one in expect(data["sets"], list))
-    spreads = expect(data["spreads"], dict)
-    known = set(names)
+    digest, names, spreads, sets, rows, groups, stored = values_of(
+        data, digest=str, names=list, spreads=dict, sets=list, rows=object, groups=object,
+        asked=list,
+    )  # fmt: skip
+    known, sets = set(expect_texts(names)), tuple(tuple(expect_texts(one)) for one in sets)
     if not (spreads.keys() <= known and all(known.issuperset(one) for one in sets)):
         raise ArtifactError("its training rows have other columns")
     if not all(0 < expect(spread, float) < np.inf for spread in spreads.values()):
         raise ArtifactError("the spreads of its columns must be positive, finite numbers")
-    fitted = FittedRows(
-        expect(data["digest"], str),
-        names,
-        spreads,
-        sets,
-        None if data["rows"] is None else _rows_from(reader, data["rows"]),
-        None if data["groups"] is None else _hashes(reader, data["groups"]),
-    )
-    entries = [_entry_from(reader, e, fitted.digest) for e in expect(data["asked"], list)]
-    if fitted.digest:
+    rows = None if rows is None else _rows_from(reader, rows)
+    groups = None if groups is None else _hashes(reader, groups)
+    fitted = FittedRows(digest, tuple(names), spreads, sets, rows, groups)
+    entries = [_entry_from(reader, entry, digest) for entry in stored]
+    if digest:
         add_entries(entries)
     elif entries:
         raise ArtifactError("it has entries of a ledger, but not the digest of their model")
@@ -65,12 +63,7 @@ def known_from(reader: MemberReader, data: Any) -> FittedRows:
 
 
 def _entry_to(writer: MemberWriter, entry: Entry) -> Data:
-    return {
-        "question": entry.question,
-        "share": entry.share,
-        "candidates": entry.candidates,
-        "figures": entry.figures,
-        "number": entry.number,
+    return {name: getattr(entry, name) for name in _ENTRY} | {
         "rows": _rows_to(writer, entry.rows),
         "sketch": {
             name: [writer.array(part.hashes), part.total, part.clump]
@@ -80,21 +73,17 @@ def _entry_to(writer: MemberWriter, entry: Entry) -> Data:
 
 
 def _entry_from(reader: MemberReader, data: Any, fitted: str) -> Entry:
-    expect_keys(data, "question", "share", "candidates", "figures", "number", "rows", "sketch")
-    share, candidates = expect(data["share"], float), expect(data["candidates"], int)
-    figures = expect(data["figures"], int)
-    if not 0 <= share <= 1 or candidates < 0 or figures < 1:
+    *values, rows, sketch = values_of(data, **_ENTRY, rows=object, sketch=dict)
+    entry = dict(zip(_ENTRY, values, strict=True))
+    if not 0 <= entry["share"] <= 1 or entry["candidates"] < 0 or entry["figures"] < 1:
         raise ArtifactError("an entry of its ledger is not valid")
-    rows, sketch = _rows_from(reader, data["rows"]), _sketch_from(reader, data["sketch"])
-    question, number = expect(data["question"], str), expect(data["number"], str)
-    return Entry(
-        question, share, candidates, rows, number, fitted=fitted, sketch=sketch, figures=figures
-    )
+    rows, sketch = _rows_from(reader, rows), _sketch_from(reader, sketch)
+    return Entry(rows=rows, sketch=sketch, fitted=fitted, **entry)
 
 
 def _sketch_from(reader: MemberReader, data: Any) -> Sketch:
     parts = {}
-    for name, part in expect(data, dict).items():
+    for name, part in data.items():
         if len(expect(part, list)) != 3:
             raise ArtifactError("a sketch of its rows is not valid")
         hashes = _hashes(reader, part[0])
@@ -121,22 +110,21 @@ def _rows_to(writer: MemberWriter, rows: HashedRows) -> Data:
 
 
 def _rows_from(reader: MemberReader, data: Any) -> HashedRows:
-    expect_keys(data, "keys", "views")
+    keys, stored = values_of(data, keys=object, views=list)
     views = []
-    for view in expect(data["views"], list):
-        expect_keys(view, "columns", "hashes", "isolated")
-        hashes = tuple(_hashes(reader, name) for name in expect(view["hashes"], list))
+    for view in stored:
+        columns, names, isolated = values_of(view, columns=str, hashes=list, isolated=object)
+        hashes = tuple(_hashes(reader, name) for name in names)
         if len(hashes) != 1 + len(CELLS) or len({len(h) for h in hashes}) != 1:
             raise ArtifactError("the numbers of hashes of its rows do not match")
-        isolated = view["isolated"]
         if isolated is not None:
             isolated = reader.array(isolated, len(hashes[0]))
             if isolated.dtype != np.bool_:
                 raise ArtifactError("it does not say which of its rows are isolated")
-        views.append(ColumnSetHashes(expect(view["columns"], str), hashes, isolated))
+        views.append(ColumnSetHashes(columns, hashes, isolated))
     if len({len(view.hashes[0]) for view in views}) > 1:
         raise ArtifactError("the numbers of hashes of its rows do not match")
-    return HashedRows(tuple(views), None if data["keys"] is None else _hashes(reader, data["keys"]))
+    return HashedRows(tuple(views), None if keys is None else _hashes(reader, keys))
 
 
 def _hashes(reader: MemberReader, name: Any) -> Hashes:

@@ -19,7 +19,6 @@ from emsco.io._cascades import (
     FINAL,
     checked_guard,
     expect_rows,
-    fitted_rows_from,
     guard_from,
     layout_from,
     rows_to,
@@ -42,15 +41,17 @@ from emsco.io._core_values import (
     luck_to,
     records_from,
     records_to,
+    values_of,
 )
 from emsco.io._foreign_model import estimator_from, final_from, final_to
 from emsco.io._json import from_plain, to_plain
 from emsco.io._members import MemberReader, MemberWriter
+from emsco.io._row_hashes import known_from
 from emsco.learners.protocol import Stages
 from emsco.learners.training import FittedStages
 from emsco.search import CascadeSearchCV, strategies
 from emsco.search.default_rule import AllSources, check_bounds
-from emsco.search.fitted_search import Choice, FittedSearch
+from emsco.search.fitted_search import Choice, FittedSearch, measured_on
 
 # Parameters that are stored if they are plain values. `engine`, `callback` and `checkpoint` belong
 # to the machine that ran the search and are never stored.
@@ -120,10 +121,10 @@ def search_from(data: Data, reader: MemberReader) -> CascadeSearchCV:
     search._validate_params()
     if isinstance(search.select, Mapping):
         check_bounds(search.select)
-    layout, fitted_rows = layout_from(rows, final), fitted_rows_from(reader, rows)
+    layout, fitted_rows = layout_from(rows, final), known_from(reader, rows["known"])
     stages = stages_from(reader, data["training"], rows, final)
     evaluated = data["evaluated"]
-    n_splits, n_rows = expect(rows["n_splits"], int), expect(rows["n_selected_on"], int)
+    n_splits, n_rows = (expect(rows[name], int) for name in ("n_splits", "n_selected_on"))
     if n_splits < 1 or n_rows < 1:
         raise ArtifactError("its search must have at least one split and one row")
     strategy, history = _strategy_from(data["strategy"]), records_from(reader, data["history"])
@@ -131,8 +132,12 @@ def search_from(data: Data, reader: MemberReader) -> CascadeSearchCV:
     candidates = candidates_from(reader, data["candidates"], costs)
     _check_candidates(candidates, stages.classes.tolist())
     n_front = expect_place(data["n_front"], len(candidates))
+    # The same text, but as a message: the command line has a word of its own for the call in it.
+    note, stored = measured_on(n_rows, n_splits, search.needs_labels), data["measured_on"]
+    if expect(stored, str).startswith(note):
+        stored = note + stored.removeprefix(note)
     search.found_ = FittedSearch(
-        front=front_from(candidates[:n_front], costs, data),
+        front=front_from(candidates[:n_front], costs, data | {"measured_on": stored}),
         reference=reference,
         all_sources=candidates[n_front],
         stages=stages,
@@ -213,13 +218,12 @@ def _parameters_to(search: CascadeSearchCV) -> Data:
 
 
 def _parameters_from(data: Data) -> Data:
-    expect_keys(data, "kept", "search", "left_out")
-    plain, left_out = expect(data["kept"], dict), expect(data["left_out"], dict)
+    plain, strategy, left_out = values_of(data, kept=dict, search=object, left_out=dict)
     expect_texts(list(left_out.values()))
     if not plain.keys() <= set(_PLAIN):
         raise ArtifactError("it has parameters that are never saved")
     parameters = {name: from_plain(value) for name, value in plain.items()}
-    return parameters | {"search": _strategy_from(data["search"])}
+    return parameters | {"search": _strategy_from(strategy)}
 
 
 def _strategy_to(strategy: Any) -> Data | None:

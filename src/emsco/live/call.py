@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from emsco.cascade.decision_loop import Answer, Ask
 from emsco.core.decisions import ACCEPTED, BUDGET, DEADLINE, INVALID_VALUE, kind_of, reason_for
-from emsco.exceptions import SourcesError, quoted
+from emsco.exceptions import Parameter, SourcesError, quoted
 from emsco.live.accounts import NO_REQUEST, RequestContext
 from emsco.live.circuit_breaker import JUDGED
 from emsco.live.coalescing import CoalescingGate
@@ -84,8 +84,9 @@ class Call:
             if here and len(here) < len(features):
                 lacking = [feature for feature in features if feature not in here]
                 raise SourcesError(
-                    f"`known` must have all features of {name!r} or none: it has {here[0]!r}, but "
-                    f"not {quoted(lacking)}."
+                    Parameter("known")
+                    + f" must have all features of {name!r} or none: it has {here[0]!r}, but not "
+                    f"{quoted(lacking)}."
                 )
             if here:
                 whole.add(name)
@@ -99,8 +100,9 @@ class Call:
             lacking = sorted(self._gates[name].source.needs - {*self._have, *required})
             if lacking and name not in self._known:
                 raise SourcesError(
-                    f"Source {name!r} uses {quoted(lacking)}: pass it in `known`, or let the "
-                    "source require the one that yields it."
+                    f"Source {name!r} uses {quoted(lacking)}: pass it in "
+                    + Parameter("known")
+                    + ", or let the source require the one that yields it."
                 )
 
     def values(self) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ from emsco._utils.progress import tell
 from emsco.cascade import Decider
 from emsco.core.costs import Costs
 from emsco.core.decisions import ACCEPTED
-from emsco.exceptions import ColumnsError, SourcesError, ValuesError, quoted
+from emsco.exceptions import ColumnsError, Keyword, SourcesError, ValuesError, quoted
 from emsco.live.drift_table import ColumnDrift, difference
 from emsco.live.fetch_all import Purse, SourceFetcher
 from emsco.live.fetch_result import Key, first_places, key_text
@@ -240,12 +240,12 @@ class _Bill:
             total = self._price * n_keys
             raise SourcesError(
                 f"Fetching {n_keys:,} keys from {quoted(self._names)} costs {total:,.10g}{unit}; "
-                f"allow it with max_spend={total:.10g}, or pass fewer keys."
+                "allow it with " + Keyword("max_spend", total) + ", or pass fewer keys."
             )
         if limit < self._price or limit <= 0:
             raise SourcesError(
                 f"One row of {quoted(self._names)} costs {self._price:,.10g}{unit}, which is more "
-                f"than max_spend={limit:.10g}."
+                "than " + Keyword("max_spend", limit) + "."
             )
 
     def affords(self, wanted: int) -> int:

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 from emsco.core.costs import Costs
 from emsco.core.fetch_order import in_order
-from emsco.exceptions import EmscoError, SourcesError, quoted
+from emsco.exceptions import EmscoError, Parameter, SourcesError, quoted
 from emsco.live.coalescing import CoalescingGate
 from emsco.live.fetch_result import Key, as_text
 from emsco.live.purchases import Purchase
@@ -77,8 +77,9 @@ class SourceFetcher:
             lacking = sorted(sources[source.name].needs - self._known - yielded)
             if lacking:
                 raise SourcesError(
-                    f"Source {source.name!r} uses {quoted(lacking)}: pass it in `known`, or let "
-                    "the source require one that yields it and that can be fetched."
+                    f"Source {source.name!r} uses {quoted(lacking)}: pass it in "
+                    + Parameter("known")
+                    + ", or let the source require one that yields it and that can be fetched."
                 )
 
     async def __aenter__(self) -> Self:

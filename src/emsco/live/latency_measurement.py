@@ -14,7 +14,7 @@ import numpy as np
 from emsco._utils.progress import tell
 from emsco.core.costs import Costs
 from emsco.core.decisions import ACCEPTED, BUDGET, CIRCUIT_OPEN, DEADLINE, ERROR, TIMEOUT
-from emsco.exceptions import SourcesError
+from emsco.exceptions import Keyword, SourcesError
 from emsco.live.fetch_all import Purse, SourceFetcher
 from emsco.live.fetch_result import Key, first_places
 from emsco.live.purchases import Purchase
@@ -178,7 +178,8 @@ class _Clock:
             may_cost = self._prices[name] or getattr(sources[name], "price_field", None)
             if may_cost and purse.limit is None:
                 total = self._prices[name] * rounds
-                self.timings[name].why = f"it is paid; max_spend={total:.10g} allows {rounds} rows"
+                limit = Keyword("max_spend", total)
+                self.timings[name].why = "it is paid; " + limit + f" allows {rounds} rows"
 
     async def time_one(self, key: Key, have: dict[str, list[Any]], number: int) -> None:
         """Time every source for one row."""
@@ -188,7 +189,8 @@ class _Clock:
             if timing.why:
                 continue
             if self.purse.times(self._prices[name]) == 0:
-                timing.why = f"max_spend={self.purse.limit:.10g}{self._unit} is used up"
+                limit = Keyword("max_spend", self.purse.limit)
+                timing.why = limit + f"{self._unit} is used up"
                 continue
             await self._time(name, [key], have, timing.one)
 

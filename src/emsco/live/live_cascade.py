@@ -18,7 +18,7 @@ import numpy as np
 from emsco.cascade import decider_of
 from emsco.cascade.decision_loop import decide_rows, drive_async
 from emsco.core.decisions import ACCEPTED, Decisions
-from emsco.exceptions import SourcesError
+from emsco.exceptions import Parameter, SourcesError
 from emsco.live.accounts import NO_REQUEST, Accounts, OwnAccounts, RequestContext
 from emsco.live.call import Call
 from emsco.live.coalescing import CoalescingGate
@@ -289,7 +289,9 @@ def _check_limits(**limits: float | None) -> None:
     for name, limit in limits.items():
         is_number = isinstance(limit, int | float) and not isinstance(limit, bool)
         if limit is not None and not (is_number and limit > 0):
-            raise SourcesError(f"`{name}` must be a number above 0, or None, got {limit!r}.")
+            raise SourcesError(
+                Parameter(name) + f" must be a number above 0, or None, got {limit!r}.", value=limit
+            )
 
 
 def _read_keys(keys: Sequence[Key]) -> list[Key]:
@@ -310,7 +312,8 @@ def _read_known(known: Any, n_rows: int) -> dict[str, list[Any]]:
     for name, column in read.items():
         if len(column) != n_rows:
             raise SourcesError(
-                f"`known` must have one value per key, got {len(column)} values of {name!r} for "
+                Parameter("known")
+                + f" must have one value per key, got {len(column)} values of {name!r} for "
                 f"{n_rows} keys."
             )
     return read

@@ -151,7 +151,7 @@ def decide_dataset(
         dataset = open_dataset(dataset if is_url(dataset) else os.path.abspath(dataset))
     decider = decider_of(cascade)
     keep = tuple(dict.fromkeys(keep))
-    check_names(dataset.schema, [*decider.columns_read, *keep])
+    check_names(dataset.schema.names, [*decider.columns_read, *keep])
     decision_schema(decider, dataset.schema, keep=keep)  # refuses what cannot be kept
     pieces = plan(parts_of(dataset), fingerprint(decider), keep)
     folder = Folder.make(out)

@@ -24,7 +24,7 @@ from emsco._utils.public_names import PUBLIC
 from emsco._utils.text_table import cell
 from emsco.certify import Certificate
 from emsco.core.population import weighted_as
-from emsco.exceptions import SelectionError, require
+from emsco.exceptions import Message, Parameter, SelectionError, require
 from emsco.report._data import page_data
 
 # What changes nothing but the time, or what is told on the way, reproduces nothing.
@@ -95,7 +95,9 @@ def report(
     if not len(search.front_):
         raise SelectionError("The front is empty: no candidate accepts any row.")
     if population is not None and X is None:
-        raise SelectionError("`population` says what fresh rows stand for; give X and y, too.")
+        raise SelectionError(
+            Parameter("population") + " says what fresh rows stand for; give X and y, too."
+        )
     plotly = require("plotly.offline", "report").get_plotlyjs()
     data = page_data(search, X, y, population)
     params = _parameters_to_dict(search)
@@ -176,10 +178,11 @@ def _measured_on(
 ) -> str:
     text: str = search.front_.measured_on
     if "fresh_rows" in data:
-        rows, bracket, optimistic = text.partition(")")  # "... held-out rows (5 folds), so ..."
-        rest = optimistic.partition(".")[2]  # of fresh rows the report has its own
-        weighted = weighted_as(population).rstrip(",")
-        text = f"{rows}{bracket}. Fresh: {data['fresh_rows']:,} other rows{weighted}.{rest}"
+        selected, *advice = Message(text).parts
+        weighted = weighted_as(population)
+        # In the place of the advice to compute them, which has three parts.
+        fresh = f". Fresh: {data['fresh_rows']:,} other rows{weighted}."
+        text = "".join([selected, fresh, *advice[3:]])
         if data["all_sources"]["fresh"] is None or None in data["fresh"]["accepted"]:
             text += " A dash: the file that the search is out of keeps no such cascade."
     return text

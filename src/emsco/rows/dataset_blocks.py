@@ -115,7 +115,7 @@ class Blocks:
                     f"{type(name).__name__}."
                 )
         roles = ColumnRoles(label, weight)
-        check_names(dataset.schema, roles.names)
+        check_names(dataset.schema.names, roles.names)
         parts = parts_of(dataset)
         if not parts:
             raise ColumnsError("The data set has no rows.")

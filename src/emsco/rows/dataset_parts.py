@@ -6,10 +6,11 @@ are asked for. Rows are numbered through the whole data set, in the order of its
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +21,24 @@ from emsco.exceptions import ArtifactError, ColumnsError, nearest, quoted
 
 BLOCK_ROWS = 2**15  # rows decided at a time: few enough to stay in the cache
 BATCH_ROWS = 2**16  # rows fitted on at a time
+
+
+class BatchReader(Protocol):
+    """Some rows of which columns are read when they are needed.
+
+    `read` is called at most once per stage, with the columns that the stage buys and the rows that
+    are still undecided. A reader may also have `respell(column, name)`, which rewrites numbers in
+    the notation of Python where its file has another one.
+    """
+
+    @property
+    def num_rows(self) -> int:
+        """How many rows there are."""
+
+    def read(
+        self, columns: Sequence[str], rows: NDArray[np.intp] | None
+    ) -> pa.RecordBatch | pa.Table:
+        """Read columns of some rows, named by their positions in ascending order; None: of all."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +156,7 @@ class BatchPart:
 
     def read(self, columns: Sequence[str], rows: NDArray[np.intp] | None) -> pa.RecordBatch:
         """Return columns of some rows; None: of all."""
-        check_names(self.batch.schema, columns, "The batch")
+        check_names(self.batch.schema.names, columns, "The batch")
         chosen = self.batch.select(list(columns))
         return chosen if rows is None else chosen.take(pa.array(rows))
 
@@ -184,16 +203,17 @@ def parts_of(dataset: Any) -> list[DatasetPart]:
     return parts
 
 
-def check_names(schema: pa.Schema, wanted: Sequence[str], what: str = "The data set") -> None:
+def check_names(
+    names: Sequence[str], wanted: Sequence[str], what: object = "The data set", hint: str = ""
+) -> None:
     """Refuse a table that lacks a column or has it twice, and name the nearest one it has."""
+    counts = Counter(names)
     for name in wanted:
-        n_held = len(schema.get_all_field_indices(name))
-        if not n_held:
+        if not counts[name]:
             raise ColumnsError(
-                f"{what} has no column {name!r}{nearest(name, schema.names)} It has "
-                f"{quoted(schema.names)}."
+                f"{what} has no column {name!r}{nearest(name, names)} It has {quoted(names)}.{hint}"
             )
-        if n_held > 1:
+        if counts[name] > 1:
             raise ColumnsError(f"{what} has more than one column {name!r}; rename them.")
 
 

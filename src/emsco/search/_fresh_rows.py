@@ -17,7 +17,7 @@ from emsco.core.front import Candidate
 from emsco.core.labels import describe_unknown, read_given_labels, unknown_labels
 from emsco.core.population import weighted_as, weights_of
 from emsco.core.scored_front import ScoredCandidate, ScoredFront, differences
-from emsco.exceptions import ClassesError, LabelsWarning, warn
+from emsco.exceptions import ClassesError, LabelsWarning, Parameter, warn
 from emsco.learners.final_model import predict_labels
 from emsco.learners.training import Training
 from emsco.rows.ledger import Entry, ledger_of
@@ -53,7 +53,9 @@ def describe(search: Any, X: Any, y: ArrayLike | None, population: Population) -
     )
     if X is None:
         if y is not None or population is not None:
-            raise ClassesError("`y` and `population` need fresh rows; give the rows as X.")
+            raise ClassesError(
+                "`y` and " + Parameter("population") + " need fresh rows; give the rows as X."
+            )
         return summary
     cascade = chosen_cascade(search)
     truth = _known_truth(search, X, y, population)
@@ -72,7 +74,7 @@ def describe(search: Any, X: Any, y: ArrayLike | None, population: Population) -
         choice.bounds,
         population,
     )
-    return f"{summary}\n{fresh}"
+    return summary + f"\n{fresh}"
 
 
 def score_candidates(
@@ -85,8 +87,7 @@ def score_candidates(
     evaluations = _evaluations(search, X, truth, population)
     return ScoredFront(
         [ScoredCandidate(*pair) for pair in zip(front, evaluations, strict=True)],
-        f"{front.measured_on} Fresh figures on {len(truth):,} other "
-        f"rows{weighted_as(population).removesuffix(',')}.",
+        f"{front.measured_on} Fresh figures on {len(truth):,} other rows{weighted_as(population)}.",
     )
 
 

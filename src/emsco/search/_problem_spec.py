@@ -15,7 +15,7 @@ from emsco.core.evaluation import Evaluation
 from emsco.core.front import Candidate, ParetoFront
 from emsco.core.threshold import StageThreshold, resolve
 from emsco.engine import Engine, resolve_engine
-from emsco.exceptions import SearchError, nearest
+from emsco.exceptions import Parameter, SearchError, nearest
 from emsco.learners.final_model import FitsWithFinal, answer_codes
 from emsco.learners.protocol import Fold
 from emsco.learners.training import Training
@@ -67,9 +67,13 @@ def _check_shares(name: str, shares: Mapping[Any, float], classes: list[Any]) ->
     for label, most in shares.items():
         if label not in classes:
             known = nearest(label, map(str, classes))
-            raise SearchError(f"`{name}` names {label!r}, which is not a class{known}")
+            raise SearchError(
+                Parameter(name) + f" names {label!r}, which is not a class{known}", value=label
+            )
         if not isinstance(most, Real) or not 0 <= float(most) <= 1:
-            raise SearchError(f"`{name}` of {label!r} must be from 0 to 1, got {most!r}.")
+            raise SearchError(
+                Parameter(name) + f" of {label!r} must be from 0 to 1, got {most!r}.", value=most
+            )
 
 
 def evaluate_afresh(

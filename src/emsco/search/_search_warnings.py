@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from emsco.exceptions import CalibrationWarning, SearchWarning, warn
+from emsco.exceptions import CalibrationWarning, Parameter, SearchWarning, warn
 from emsco.learners.batched_logistic import BatchedLogistic
 from emsco.learners.protocol import Learner
 from emsco.search._problem import Problem, Search
@@ -29,7 +29,7 @@ def warn_slow(problem: Problem, search: Search) -> None:
     warn(
         f"This search may take about {seconds / size:,.0f} {unit}: with so many columns or classes "
         "a single fit takes long. Combine columns into one source, leave out rare classes, or use "
-        "fewer rows (`max_rows`) or folds (`cv`).",
+        "fewer rows (" + Parameter("max_rows") + ") or folds (" + Parameter("cv") + ").",
         SearchWarning,
     )
 

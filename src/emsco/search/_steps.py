@@ -21,7 +21,7 @@ from emsco.core.costs import Costs
 from emsco.core.front import Candidate, ParetoFront
 from emsco.core.labels import read_groups
 from emsco.engine import resolve_engine
-from emsco.exceptions import ClassesError, ColumnsError, SearchError
+from emsco.exceptions import ClassesError, ColumnsError, Parameter, SearchError
 from emsco.learners import learner_of
 from emsco.learners.final_model import check_final, predict_labels
 from emsco.learners.protocol import Fold, Stages
@@ -34,11 +34,10 @@ from emsco.search._problem import Problem, Search, SearchResult
 from emsco.search._problem_spec import ProblemSpec, compared
 from emsco.search._progress import Progress
 from emsco.search._search_warnings import warn_overconfident, warn_slow
-from emsco.search._summary import measured_on
 from emsco.search._thresholds import AUTO, thresholds_by_stage
 from emsco.search.checkpoint import Checkpoint, describe_run
 from emsco.search.default_rule import AllSources, check_bounds
-from emsco.search.fitted_search import STAGES, FittedSearch, check_refit, evaluated_on
+from emsco.search.fitted_search import STAGES, FittedSearch, check_refit, evaluated_on, measured_on
 from emsco.search.strategies.exhaustive import Exhaustive, count_sets
 from emsco.search.strategies.hybrid import default_search
 
@@ -190,7 +189,7 @@ def make_folds(search: Any, data: SearchInput, seeds: Any) -> list[Fold]:
         parts = [(train[drawn[train]], test[drawn[test]]) for train, test in parts]
     folds = [Fold(train, test) for train, test in parts if len(train) and len(test)]
     if not folds:
-        raise SearchError("`cv` leaves no rows to evaluate designs on.")
+        raise SearchError(Parameter("cv") + " leaves no rows to evaluate designs on.")
     return folds
 
 
@@ -259,7 +258,7 @@ def run_search(
         luck = measure_luck(problem, parts, n_designs, by_stage=by_stage)
     tested = np.concatenate([fold.test for fold in spec.folds])
     n_rows, n_splits = len(np.unique(tested)), len(spec.folds)
-    note = measured_on(n_rows, n_splits, needs_labels=spec.needs_labels)
+    note = measured_on(n_rows, n_splits, spec.needs_labels)
     used = _columns_used(front, spec.costs, training.names)
     return FittedSearch(
         front=ParetoFront(front, spec.costs, note, luck=luck, repeats=len(tested) / n_rows),

@@ -16,6 +16,7 @@ from emsco.core.population import weighted_as
 from emsco.core.scored_front import FreshDifference
 from emsco.core.selection import margin_text
 from emsco.core.threshold import resolve
+from emsco.exceptions import Keyword, Message
 
 
 def sentences_of_choice(
@@ -44,7 +45,7 @@ def sentences_of_choice(
         *_luck(front.luck),
         front.measured_on,
     ]
-    return "\n".join(lines)
+    return Message("\n").join(lines)
 
 
 def sentences_of_fresh(
@@ -57,7 +58,7 @@ def sentences_of_fresh(
     population: Mapping[Any, float] | None,
 ) -> str:
     """Describe the chosen cascade on fresh rows, and how it differs from the selected figures."""
-    where = f"On {n_rows:,} fresh rows{weighted_as(population)}"
+    where = f"On {n_rows:,} fresh rows{weighted_as(population)}{',' * (population is not None)}"
     lines = [_sentence(fresh, costs, f"{where} it"), *_by_class(fresh)]
     lines += _loss_there(fresh, selected, costs, bounds)
     words = "more than two standard errors from the selected figures"
@@ -74,17 +75,6 @@ def sentences_of_fresh(
             "rows in the search, and a front cannot be weighted to a population."
         )
     return "\n".join(lines)
-
-
-def measured_on(n_rows: int, n_splits: int, *, needs_labels: bool) -> str:
-    """Describe the rows that figures were measured on, and what counts as right."""
-    how = "one split" if n_splits == 1 else f"{n_splits} folds"
-    fresh = "score_front(X, y)" if needs_labels else "score_front(X)"
-    right = "" if needs_labels else " An answer is right if the final model gives the same one."
-    return (
-        f"Selected on {n_rows:,} held-out rows ({how}), so these figures are optimistic; use "
-        f"{fresh} to compare them with fresh rows.{right}"
-    )
 
 
 def _stages(chosen: Candidate, costs: Costs, classes: NDArray[Any]) -> list[str]:
@@ -184,5 +174,5 @@ def _luck(luck: float | None) -> list[str]:
     more = "that margin" if z == luck else f"a margin of {margin_text(z)}"
     return [
         f"Luck: when the search is repeated on parts of the rows, choices look {found} than they "
-        f"are; caution={AUTO!r} adds {more} to bounds."
+        "are; " + Keyword("caution", AUTO) + f" adds {more} to bounds."
     ]

@@ -17,7 +17,17 @@ from emsco.core.evaluation import Evaluation
 from emsco.core.front import Candidate, ParetoFront
 from emsco.core.selection import Bounds, Figures, margin_text
 from emsco.core.threshold import lowest
-from emsco.exceptions import SelectionError, SelectionWarning, nearest, quoted, warn
+from emsco.exceptions import (
+    Code,
+    Keyword,
+    Message,
+    Parameter,
+    SelectionError,
+    SelectionWarning,
+    nearest,
+    quoted,
+    warn,
+)
 from emsco.search._problem import Problem
 
 LEAST_COVERAGE = 0.8
@@ -107,11 +117,14 @@ def select_as_asked(
     the final model. `limits` are the limits that every design of the front meets, by name.
     `caution` alone is not a bound: it is the margin of the default choice.
     """
-    within = " and ".join(f"{name}={dict(shares)}" for name, shares in limits.items() if shares)
+    within = Message(" and ").join(
+        Keyword(name, dict(shares)) for name, shares in limits.items() if shares
+    )
     if within and not len(front):
         raise SelectionError(
-            f"No design accepts any row within {within}; allow larger shares, or search other "
-            "thresholds."
+            "No design accepts any row within "
+            + within
+            + "; allow larger shares, or search other thresholds."
         )
     if isinstance(select, Candidate):
         return Selection(select, "Rule: this candidate was given.", {})
@@ -236,7 +249,8 @@ def cheapest_as_good(front: ParetoFront, reference: Candidate, z: float) -> Chea
             f"The chosen candidate rejects {evaluation.rejected[label]:.0%} of class {label!r} but "
             f"{1 - evaluation.coverage:.0%} of all rows: every candidate that is as good as all "
             "sources at once rejects some class more than twice as often as all rows. Set "
-            "max_rejected={label: share} to limit it.",
+            + Parameter("max_rejected")
+            + " to limit it.",
             SelectionWarning,
         )
     return CheapestAsGood(front[place], turned_away)
@@ -252,8 +266,11 @@ def select_by_agreement(
     except SelectionError:
         warn(
             f"No cascade is shown to agree with the final model on {LEAST_AGREEMENT:.0%} of the "
-            "rows, so the final model alone was chosen; choose(...) takes another candidate of the "
-            "front, and choose(caution=0) takes the cheapest whose counts reach that share.",
+            "rows, so the final model alone was chosen; "
+            + Code("choose(...)")
+            + " takes another candidate of the front, and "
+            + Code("choose(caution=0)")
+            + " takes the cheapest whose counts reach that share.",
             SelectionWarning,
         )
         rule = f"{rule[:-1]}; no candidate meets it, so the final model alone was chosen."
@@ -271,7 +288,7 @@ def select_by_default(
     if n_rows < FEW_ROWS:
         warn(
             f"The choice was made on {n_rows} rows, fewer than {FEW_ROWS}, so it may do worse on "
-            "new rows; compare it with fresh rows using score_front(X, y).",
+            "new rows; compare it with fresh rows using " + Code("score_front(X, y)") + ".",
             SelectionWarning,
         )
     chosen = cheapest_as_good(front, all_sources, z)
@@ -282,21 +299,28 @@ def select_by_default(
         chosen = cheapest_as_good(front, all_sources, 0.0)
         if chosen is not None:
             warn(
-                f"No design within {limits} is shown to be as good as all sources at once, so the "
-                "cheapest whose counts are as good was chosen, which may be luck.",
+                "No design within "
+                + limits
+                + " is shown to be as good as all sources at once, so the cheapest whose counts "
+                "are as good was chosen, which may be luck.",
                 SelectionWarning,
             )
             rule = f"{rule}; no candidate meets it, so the margin was dropped."
             return Selection(chosen.candidate, rule, {})
     if limits:
         raise SelectionError(
-            f"No design within {limits} accepts {LEAST_COVERAGE:.0%} of the rows and is as good as "
-            "all sources at once; allow larger shares, or relax something else with select=."
+            "No design within "
+            + limits
+            + f" accepts {LEAST_COVERAGE:.0%} of the rows and is as good as all sources at once; "
+            "allow larger shares, or relax something else with " + Keyword("select") + "."
         )
     warn(
         f"No cascade accepts {LEAST_COVERAGE:.0%} of the rows and is shown to be as good as all "
-        "sources at once, so all sources at once were chosen; choose(...) takes another candidate "
-        "of the front, and choose(caution=0) takes the cheapest whose counts are as good.",
+        "sources at once, so all sources at once were chosen; "
+        + Code("choose(...)")
+        + " takes another candidate of the front, and "
+        + Code("choose(caution=0)")
+        + " takes the cheapest whose counts are as good.",
         SelectionWarning,
     )
     rule = f"{rule}; no candidate meets it, so all sources at once were chosen."

@@ -16,7 +16,7 @@ from emsco.cascade.decider import fit_stages, make_decider
 from emsco.core.costs import Costs
 from emsco.core.design import StageDesign
 from emsco.core.front import Candidate, ParetoFront
-from emsco.exceptions import SearchError, SelectionError
+from emsco.exceptions import Code, Message, SearchError, SelectionError
 from emsco.learners import learner_of
 from emsco.learners.protocol import Fold, Learner, Stages
 from emsco.learners.training import FittedStages, Training
@@ -115,7 +115,7 @@ class FittedSearch:
                 "Fitted each by itself, the chosen stages accept no row as is asked for; choose "
                 "another candidate, or keep the one model: refit=True."
             )
-        note = f"{self.front.measured_on} Its stages are fitted each by itself."
+        note = self.front.measured_on + " Its stages are fitted each by itself."
         reference = AllSources.of(problem)
         return replace(
             self,
@@ -263,3 +263,17 @@ def _most_alike(front: ParetoFront, candidate: Candidate) -> Candidate:
     if enough:
         return max(enough, key=lambda c: (c.evaluation.accuracy, -c.evaluation.cost))
     return max(front, key=lambda c: (c.evaluation.coverage, c.evaluation.accuracy))
+
+
+def measured_on(n_rows: int, n_splits: int, needs_labels: bool) -> str:
+    """Describe the rows that figures were measured on, and what counts as right."""
+    how = "one split" if n_splits == 1 else f"{n_splits} folds"
+    fresh = Code("score_front(X, y)" if needs_labels else "score_front(X)")
+    right = "" if needs_labels else " An answer is right if the final model gives the same one."
+    return Message(
+        f"Selected on {n_rows:,} held-out rows ({how})",
+        ", so these figures are optimistic; use ",
+        fresh,
+        " to compare them with fresh rows.",
+        right,
+    )
