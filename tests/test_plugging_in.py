@@ -1,8 +1,9 @@
-"""A strategy, a learner, a certificate's target and a driver of one's own: one file each."""
+"""A strategy, a learner, a target, a driver and a kind of source of one's own: one file each."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from target_of_tests import MinRecall
 from toy_driver import from_functions
 from toy_learner import NearestMean, NearestMeanFits
 from toy_search import RandomDesigns
+from toy_source import LOGGER, SERVERS, ToySource
 
 import emsco
 from emsco import CascadeSearchCV, Decisions, MaskedClassifier, dump, load
@@ -20,9 +22,11 @@ from emsco.cascade.decision_loop import decide_rows, drive_async
 from emsco.certify import Certificate, Targets, certify, certify_together
 from emsco.certify._target_kinds import KINDS
 from emsco.datasets import make_costly_classification
-from emsco.exceptions import ContractError, ValuesError
+from emsco.exceptions import ContractError, SourcesError, ValuesError
 from emsco.learners.estimator_learner import EstimatorLearner
-from emsco.testing import check_driver, check_learner, check_search
+from emsco.live import LiveCascade, Sources
+from emsco.live.sources import KINDS as SOURCE_KINDS
+from emsco.testing import check_driver, check_learner, check_search, check_source
 
 FEW = MaskedClassifier(
     RandomForestClassifier(20, max_depth=4, random_state=0), repeats=2, random_state=0
@@ -304,3 +308,104 @@ def test_a_target_of_ones_own_plugs_in(data, monkeypatch):
 def test_a_target_that_nobody_knows_is_refused_by_name():
     with pytest.raises(TypeError, match="Unknown target 'min_recal'"):
         Targets(min_recal={0: 0.9})
+
+
+URL = "toy://reader:hunter2@stores/1"
+FILE = """\
+[page]
+kind = "toy"
+url_env = "TOY_URL"
+collection = "pages"
+fields = { length = "len" }
+most = 2
+timeout = "2s"
+"""
+RENAMED = FILE.replace('length = "len"', 'x0 = "len", x1 = "links"')
+PAGES = {f"p{i}": {"length": float(i), "links": float(i % 3)} for i in range(6)}
+
+
+@pytest.fixture
+def toy(monkeypatch, tmp_path):
+    """Register the kind, fill its store, and read a file of sources that names it."""
+    monkeypatch.setitem(SOURCE_KINDS, "toy", ToySource)
+    pages = [{"_id": k, "len": v["length"], "links": v["links"]} for k, v in PAGES.items()]
+    monkeypatch.setitem(SERVERS, URL, {"pages": pages})
+    monkeypatch.setenv("TOY_URL", URL)
+
+    def read(text=FILE):
+        (tmp_path / "sources.toml").write_text(text)
+        return Sources.from_toml(tmp_path / "sources.toml")
+
+    return read
+
+
+def of_pages():
+    """Fit a cascade that buys pages."""
+    X = np.array([[*page.values()] for page in PAGES.values()] * 20)
+    page = emsco.Source("page", cost=1, features=["x0", "x1"])
+    cascade = emsco.CascadeClassifier(design=emsco.StageDesign([0]), costs=emsco.Costs([page]))
+    return X, cascade.fit(X, X[:, 0] > 2)
+
+
+def test_a_kind_of_source_of_ones_own_plugs_in(toy):
+    """By one line of the table of kinds: a file names it, a cascade is decided with it."""
+    sources = toy()
+    assert sources["page"] == ToySource(
+        collection="pages", url_env="TOY_URL", fields={"length": "len"}, most=2, timeout=2.0
+    )
+    assert toy(sources.to_toml()) == sources
+    check_source(sources["page"], PAGES)
+    X, cascade = of_pages()
+    live = LiveCascade(cascade, toy(RENAMED))
+    decisions = live.decide_now([*PAGES, "p9"])
+    live.close_now()
+    assert np.array_equal(decisions.label[:6], cascade.predict(X[:6]))
+    assert decisions.reason[6] == "missing: page"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ('url_env = "TOY_URL"', f'url = "{URL}"', "must not contain `url`: .* in `url_env`"),
+        ('"pages"', "3", "`collection` must be a string, got 3"),
+        ("most = 2", "most = 0", "`most` must be at least 1, got 0"),
+        ("most = 2", "most = 1.5", "`most` must be a whole number"),
+        ("most = 2", 'strict = "yes"', "`strict` must be true or false"),
+        ('{ length = "len" }', '"len"', "`fields` must be a table of strings"),
+        ('"2s"', '"2 weeks"', "`timeout` must be a number of seconds"),
+        ('collection = "pages"\n', "", "must have `collection`"),
+        ("most", "moist", "'moist'; did you mean 'most'"),
+    ],
+)
+def test_its_fields_are_checked_as_they_say(toy, old, new, said):
+    with pytest.raises(SourcesError, match=said) as refused:
+        toy(FILE.replace(old, new))
+    assert "hunter2" not in str(refused.value)
+
+
+def test_its_secret_is_never_shown(toy, monkeypatch, caplog):
+    """Neither by itself, nor in a file, nor in errors, nor by what its driver logs."""
+    fields = {"x0": "len", "x1": "links"}
+    direct = Sources({"page": ToySource(collection="pages", url=URL, fields=fields)})
+    _, cascade = of_pages()
+    assert "hunter2" not in repr(direct)
+    with pytest.raises(SourcesError, match="use `url_env`") as refused:
+        direct.to_toml()
+    assert "hunter2" not in str(refused.value)
+    with caplog.at_level(logging.DEBUG):
+        for sources in (direct, toy(RENAMED)):
+            live = LiveCascade(cascade, sources)
+            assert live.decide_now([*PAGES]).receipts[0].paid == 1
+            live.close_now()
+        monkeypatch.setenv("TOY_URL", URL + "0")
+        live = LiveCascade(cascade, toy(RENAMED))
+        with pytest.raises(
+            SourcesError, match=r"Source 'page': nobody answers at \*\*\*"
+        ) as refused:
+            live.decide_now([*PAGES])
+        live.close_now()
+        logging.getLogger(LOGGER).warning("of somebody else")
+    assert "hunter2" not in str(refused.value)
+    assert [one.getMessage() for one in caplog.records if one.name == LOGGER] == [
+        "of somebody else"
+    ]

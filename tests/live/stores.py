@@ -7,6 +7,7 @@ import os
 import threading
 import time
 import uuid
+from collections import namedtuple
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
@@ -20,6 +21,17 @@ from emsco.live import HTTPSource, RedisSource, SQLSource
 REDIS = os.environ.get("EMSCO_TEST_REDIS", "redis://127.0.0.1:6379/0")
 POSTGRES = os.environ.get("EMSCO_TEST_POSTGRES", "postgresql://postgres@127.0.0.1:5432/test")
 MARIADB = os.environ.get("EMSCO_TEST_MARIADB", "mysql://root@127.0.0.1:3306/test")
+
+# What a gate got for one row.
+Row = namedtuple("Row", "values reason how paid billed verified")
+
+
+def rows_of(batch):
+    """Give the rows of a batch one by one."""
+    values = zip(*batch.columns.values(), strict=True) if batch.columns else [None] * len(batch)
+    fields = (values, batch.reasons, batch.how, batch.paid, batch.billed)
+    return [Row(*row, batch.verified) for row in zip(*fields, strict=True)]
+
 
 DRIVERS = {"postgresql": "asyncpg", "mysql": "asyncmy", "sqlite": "aiosqlite"}
 

@@ -7,6 +7,7 @@ import socket
 from contextlib import asynccontextmanager, suppress
 
 import pytest
+from stores import rows_of
 
 from emsco import Costs, Source
 from emsco.exceptions import SourcesError
@@ -115,7 +116,7 @@ def test_what_a_vendor_does_not_bill_is_not_counted(outcome, expected, batch):
         terms = {"batch": True, "key_field": "/id", "rows": "/rows"} if batch else {}
         vendor.body = b'{"rows": [{"id": "a", "age": 3.0}]}' if batch else vendor.body
         async with asked(vendor, outcome, max_spend=5.0, **terms) as gate:
-            (row,) = await gate.fetch(["a"], {})
+            (row,) = rows_of(await gate.fetch(["a"], {}))
             assert vendor.asked == 1
             if batch and outcome in (404, 410):  # of a whole batch, this is no answer
                 assert (row.reason, money(gate)) == ("error", UNKNOWN)
@@ -177,7 +178,7 @@ def test_a_refused_connection_costs_nothing_whatever_the_source():
 
     async def story(source):
         gate = CoalescingGate(source, ["age"], 1.0)
-        (row,) = await gate.fetch(["a"], {})
+        (row,) = rows_of(await gate.fetch(["a"], {}))
         await gate.close()
         return row.reason, row.paid, money(gate)
 
@@ -194,7 +195,7 @@ def test_an_outage_does_not_use_up_the_day():
             for i in range(40):
                 await gate.fetch([f"k{i}"], {})
             assert money(gate) == FREE
-            rows = [(await gate.fetch([f"n{i}"], {}))[0] for i in range(25)]
+            rows = [rows_of(await gate.fetch([f"n{i}"], {}))[0] for i in range(25)]
         assert [row.reason for row in rows] == [""] * 20 + ["budget"] * 5
 
     run(story())
@@ -206,11 +207,11 @@ def test_at_the_limit_the_reason_is_the_budget_also_while_the_source_fails():
     async def story():
         vendor = Vendor()
         async with asked(vendor, "lost", max_spend=3.0, breaker=3) as gate:
-            reasons = [(await gate.fetch([f"k{i}"], {}))[0].reason for i in range(3)]
+            reasons = [rows_of(await gate.fetch([f"k{i}"], {}))[0].reason for i in range(3)]
             assert reasons == ["error"] * 3
             assert gate.caller.breaker.is_open
             await asyncio.sleep(1.05)  # time for a trial call
-            reasons = [(await gate.fetch([f"n{i}"], {}))[0].reason for i in range(30)]
+            reasons = [rows_of(await gate.fetch([f"n{i}"], {}))[0].reason for i in range(30)]
             assert reasons == ["budget"] * 30
             assert vendor.asked == 3
 
@@ -228,10 +229,10 @@ def test_with_money_again_the_trial_call_is_made():
             for i in range(3):
                 await gate.fetch([f"k{i}"], {})
             await asyncio.sleep(1.05)
-            assert (await gate.fetch(["a"], {}))[0].reason == "budget"
+            assert rows_of(await gate.fetch(["a"], {}))[0].reason == "budget"
             now[0] += DAY
             await asyncio.sleep(1.05)
-            assert (await gate.fetch(["a"], {}))[0].reason == ""
+            assert rows_of(await gate.fetch(["a"], {}))[0].reason == ""
             await gate.close()
 
     run(story())
@@ -244,7 +245,7 @@ def test_a_repetition_that_costs_nothing_does_not_undo_what_the_first_call_may_c
         terms = {"idempotency_header": "Key", "retries": 1, "max_spend": 5.0}
         vendor = Vendor()
         async with asked(vendor, *outcomes, **terms) as gate:
-            (row,) = await gate.fetch(["a"], {})
+            (row,) = rows_of(await gate.fetch(["a"], {}))
             assert vendor.asked == 2
             return row.billed, money(gate)
 
@@ -262,7 +263,7 @@ def test_a_late_answer_tells_that_nothing_is_billed():
         vendor = Vendor()
         vendor.pause = 0.1
         async with asked(vendor, 503, timeout=0.03, max_spend=5.0) as gate:
-            (row,) = await gate.fetch(["a"], {})
+            (row,) = rows_of(await gate.fetch(["a"], {}))
             assert (row.reason, row.billed, money(gate)) == ("timeout", False, UNKNOWN)
             await asyncio.sleep(0.3)
             assert money(gate) == FREE

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import string
+from dataclasses import fields
 
 import pytest
 
@@ -17,6 +18,8 @@ from emsco.live import (
     Sources,
     SQLSource,
 )
+from emsco.live.source import LiveSource
+from emsco.live.sources import KINDS
 
 FILE = """\
 [page]
@@ -160,6 +163,19 @@ def test_what_no_file_can_hold_is_not_written():
         with pytest.raises(SourcesError, match="must not be written to a file; use `") as refused:
             Sources({"a": source}).to_toml()
         assert "hidden" not in str(refused.value)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_field_says_what_it_holds_and_is_documented(kind):
+    """A secret with the field to use in a file instead."""
+    named = {one.name: one for one in fields(KINDS[kind])}
+    text = f"{LiveSource.__doc__}{KINDS[kind].__doc__}"
+    for name, one in named.items():
+        assert f"    {name} : " in text or f"{name}, " in text or f", {name} : " in text, name
+        if one.metadata["value"] == "secret":
+            assert one.metadata["variable"] in named
+            about = text.partition(f"    {name} : ")[2].partition(" : ")[0]
+            assert "only possible in Python, not in a file" in about
 
 
 def test_an_address_is_read_from_the_environment(monkeypatch):

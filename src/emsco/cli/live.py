@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,17 +14,19 @@ import typer
 from emsco.cli._errors import note
 from emsco.cli._key_file import KeyColumn, KeysFile, MaxSpend, SourcesFile
 from emsco.cli._options import Force, NewlinesInCells, Trust
+from emsco.exceptions import quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from emsco.cli._key_file import KeyFile
+    from emsco.core.decisions import Decisions
     from emsco.live import LiveCascade
     from emsco.live.comparison import Comparison
-    from emsco.live.counters import LiveCounters
 
 DIFFERS = 1  # the exit code if live values differ from the table
 _BLOCK = 1000  # keys decided at a time
+_MOST_REASONS = 5  # that the summary names
 
 Model = Annotated[Path, typer.Argument(help="A model, or the folder of a search.")]
 
@@ -68,7 +72,6 @@ def decide(
     from emsco.cli._output_files import check_outputs
     from emsco.cli._print import print_bytes
     from emsco.live import LiveCascade, Sources
-    from emsco.live.counters import LiveCounters
     from emsco.live.fetch_all import check_open
 
     check_outputs([out], [model_file(model), sources, keys], force=force)
@@ -152,6 +155,73 @@ def compare(
         raise typer.Exit(DIFFERS)
 
 
+@dataclass
+class LiveCounters:
+    """Totals of live decisions, added block by block."""
+
+    unit: str = ""
+    rows: int = 0
+    accepted: int = 0
+    paid: float = 0.0
+    saved: float = 0.0
+    fetched: int = 0
+    not_fetched: int = 0
+    unknown: Counter[str] = field(default_factory=Counter)  # by source
+    unknown_paid: float = 0.0
+    reasons: Counter[str] = field(default_factory=Counter)
+
+    def add(self, decisions: Decisions) -> None:
+        """Count a block of live decisions."""
+        from emsco.live.purchases import KNOWN
+
+        self.rows += len(decisions)
+        self.accepted += int(decisions.accepted.sum())
+        self.paid += float(decisions.cost.sum())
+        self.reasons.update(decisions.reason[~decisions.accepted].tolist())
+        for receipt in decisions.receipts or ():
+            self.saved += receipt.saved
+            self.fetched += sum(fetch.how != KNOWN for fetch in receipt.fetches)
+            self.not_fetched += len(receipt.not_needed)
+            for fetch in receipt.fetches:
+                if not fetch.billed:
+                    self.unknown[fetch.source] += 1
+                    self.unknown_paid += fetch.paid
+
+    def sentence(self) -> str:
+        """Format as text.
+
+        Examples
+        --------
+        >>> from emsco.cli.live import LiveCounters
+        >>> LiveCounters("EUR", rows=4, accepted=3, paid=12.0, saved=30.0, fetched=5, not_fetched=7,
+        ...       reasons={"timeout: whois": 1}).sentence()
+        '4 rows, 75.0% accepted. 12 EUR paid; 30 EUR saved, as 7 of 12 fetches were not needed. \
+Rejected: timeout: whois (1).'
+        """
+        from emsco.live.accounts import money
+
+        if not self.rows:
+            return "There were no rows."
+        total = self.fetched + self.not_fetched
+        text = (
+            f"{self.rows:,} rows, {self.accepted / self.rows:.1%} accepted. "
+            f"{money(self.paid, self.unit)} paid; {money(self.saved, self.unit)} saved, as "
+            f"{self.not_fetched:,} of {total:,} fetches were not needed."
+        )
+        if self.unknown:
+            text += (
+                f" Of the amount paid, {money(self.unknown_paid, self.unit)} may not have been "
+                f"charged: {sum(self.unknown.values()):,} fetches from {quoted(self.unknown)} got "
+                "no answer."
+            )
+        if self.reasons:
+            most = Counter(self.reasons).most_common()
+            listed = ", ".join(f"{reason} ({n:,})" for reason, n in most[:_MOST_REASONS])
+            rest = sum(n for _, n in most[_MOST_REASONS:])
+            text += f" Rejected: {listed}" + (f", other reasons ({rest:,})." if rest else ".")
+        return text
+
+
 def _schema(decider: Any, read: KeyFile) -> pa.Schema:
     """Return the schema of the decisions; the key comes first."""
     import pyarrow as pa
@@ -192,7 +262,7 @@ def _decided(
 def _lines(found: Comparison, unit: str) -> list[str]:
     """Format a comparison as text."""
     from emsco._utils.text_table import text_table
-    from emsco.live.counters import money
+    from emsco.live.accounts import money
 
     columns = [
         [column.name, column.source, rows, f"{differing / rows:.1%}" if rows else "-", verdict]

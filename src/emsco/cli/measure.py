@@ -46,7 +46,7 @@ def measure(
     from emsco.cli.search import load_costs
     from emsco.exceptions import SourcesError, quoted
     from emsco.live import Sources
-    from emsco.live.counters import money
+    from emsco.live.accounts import money
     from emsco.live.latency_file import write_latencies
     from emsco.live.latency_measurement import measure as measure_sources
 

@@ -95,7 +95,7 @@ async def _settle(address: str, source: str, day: str, charged: float) -> float:
 
 
 def _settled(source: str, day: str, charged: float, unknown: float) -> str:
-    from emsco.live.counters import money
+    from emsco.live.accounts import money
 
     if not unknown:
         return f"Nothing is unknown for {source} on {day}."
@@ -134,7 +134,7 @@ def _open_table(begun: Sequence[OpenIntent]) -> str:
 
 def _amounts(amounts: Sequence[float], head: str) -> list[str]:
     """Format amounts of money, right-aligned under a heading."""
-    from emsco.live.counters import money
+    from emsco.live.accounts import money
 
     texts = [money(amount, "") for amount in amounts]
     width = max(len(head), *map(len, texts))

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from emsco.live.callable_source import CallableSource
+from emsco.live.callable_source import CallableSource, KnownSource
 from emsco.live.http_source import HTTPSource
-from emsco.live.known_source import KnownSource
 from emsco.live.live_cascade import LiveCascade
 from emsco.live.redis_source import RedisSource
 from emsco.live.sources import Sources

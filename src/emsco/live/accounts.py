@@ -29,27 +29,13 @@ NO_REQUEST = RequestContext()
 
 @dataclass(frozen=True)
 class Intent:
-    """A call that is about to be made.
-
-    Parameters
-    ----------
-    id : str
-        The id of the call.
-    source : str
-        The name of the source.
-    granted : int
-        The number of rows that may be bought.
-    held : float
-        The amount reserved until the outcome is known.
-    refused : str, default="budget"
-        Why the other rows are rejected.
-    """
+    """A call that is about to be made."""
 
     id: str
     source: str
-    granted: int
-    held: float
-    refused: str = BUDGET
+    granted: int  # the rows that may be bought
+    held: float  # reserved until the outcome is known
+    refused: str = BUDGET  # why the other rows are rejected
 
 
 class Accounts(Protocol):
@@ -77,11 +63,6 @@ class Accounts(Protocol):
 
 class OwnAccounts:
     """The accounts of a single process.
-
-    Parameters
-    ----------
-    clock : callable, default=time.time
-        Returns the seconds since 1970.
 
     Examples
     --------
@@ -159,7 +140,51 @@ def granted_rows(n_rows: int, price: float, limit: float | None, spending: float
     >>> granted_rows(5, price=0.1, limit=0.3, spending=0.0)
     3
     """
-    if limit is None or price == 0:
+    if limit is None or price <= 0:
         return n_rows
     # Sums of prices are not exact: an excess of a millionth of a price is ignored.
     return max(0, min(n_rows, int((limit - spending) / price + 1e-6)))
+
+
+@dataclass
+class SpendingLimit:
+    """What may be spent on trying sources out, all together, and what was.
+
+    `limit` is the maximum; None: nothing may be spent.
+
+    Examples
+    --------
+    >>> from emsco.live.accounts import SpendingLimit
+    >>> budget = SpendingLimit(limit=0.3)
+    >>> budget.affords(9, price=0.1)
+    3
+    >>> budget.spend(0.1)
+    >>> budget.affords(9, price=0.1), budget.affords(9, price=0.25), budget.affords(9, price=0)
+    (2, 0, 9)
+    """
+
+    limit: float | None
+    spending: float = 0.0
+    unknown: float = 0.0  # the part of it that may not have been charged
+
+    def affords(self, n_rows: int, price: float) -> int:
+        """Return how many of some rows can still be paid."""
+        return granted_rows(n_rows, price, self.limit or 0.0, self.spending)
+
+    def spend(self, amount: float, *, billed: bool = True) -> None:
+        """Count an amount that was paid, or may have been."""
+        self.spending += amount
+        self.unknown += 0.0 if billed else amount
+
+
+def money(amount: float, unit: str) -> str:
+    """Format an amount with its unit.
+
+    Examples
+    --------
+    >>> from emsco.live.accounts import money
+    >>> money(1234567.891, "EUR"), money(0.00012346, ""), money(3, "EUR")
+    ('1,234,567.89 EUR', '0.0001235', '3 EUR')
+    """
+    number = f"{amount:,.2f}".removesuffix(".00") if abs(amount) >= 100 else f"{amount:.4g}"
+    return f"{number} {unit}".rstrip()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,44 +14,22 @@ from numpy.typing import NDArray
 from emsco.cascade.decision_loop import Answer, Ask
 from emsco.core.decisions import ACCEPTED, BUDGET, DEADLINE, INVALID_VALUE, kind_of, reason_for
 from emsco.exceptions import Parameter, SourcesError, quoted
-from emsco.live.accounts import NO_REQUEST, RequestContext
+from emsco.live.accounts import RequestContext
 from emsco.live.circuit_breaker import JUDGED
 from emsco.live.coalescing import CoalescingGate
 from emsco.live.fetch_result import Key, as_text, key_text
 from emsco.live.live_plan import LivePlan
-from emsco.live.purchases import KNOWN, PurchaseBatch
-from emsco.live.receipt import SourceAnswer
+from emsco.live.purchases import KNOWN, NOT_FETCHED, PurchaseBatch
+from emsco.live.receipt import Receipts
 from emsco.live.typed_columns import to_column, to_numbers
-
-
-class _SourceValues(NamedTuple):
-    """The answer of one source: rows by their position in the stage, and reasons of failed ones."""
-
-    places: Sequence[int]
-    batch: PurchaseBatch | None  # None: nothing was requested
-    failed: dict[int, str]
-    extra: list[float] | None = None  # costs of setups
 
 
 class Call:
     """The state of one call of a live cascade: the values and costs of its rows so far.
 
-    Parameters
-    ----------
-    terms : LivePlan
-        The data that all calls share.
-    gates : mapping of source to CoalescingGate
-        Fetch the values.
-    keys : list
-        The keys of the rows.
-    known : dict of feature to list
-        The values that the caller already has.
-    used : frozenset of str
-        The features that some requests use.
-    deadline : float, default=None
-        The maximum duration of the call, in seconds. None: no limit.
-    context : RequestContext
-        The request that paid calls are made for.
+    `known` are the values that the caller already has, `used` the features that some requests use,
+    and `deadline` is the maximum duration of the call, in seconds. What is bought is added to
+    `receipts`; `context` is the request that paid calls are made for.
     """
 
     def __init__(
@@ -60,13 +39,14 @@ class Call:
         keys: list[Key],
         known: dict[str, list[Any]],
         used: frozenset[str],
-        deadline: float | None = None,
-        context: RequestContext = NO_REQUEST,
+        deadline: float | None,
+        receipts: Receipts,
+        context: RequestContext,
     ) -> None:
         self._terms, self._gates, self._keys, self._context = terms, gates, keys, context
         self._loop = asyncio.get_running_loop()
         self._until = None if deadline is None else self._loop.time() + deadline
-        self.answers: list[SourceAnswer] = []
+        self._receipts = receipts
         self.read: list[tuple[NDArray[np.intp], dict[str, Any]]] = []  # the input of each stage
         self._paid = np.zeros(0 if terms.max_cost is None else len(keys))  # only for `max_cost`
         self._setups: dict[int, set[str]] = {}
@@ -132,14 +112,14 @@ class Call:
         """Fetch what a stage needs, each source after those that it requires."""
         begin = self._loop.time()
         rows = ask.rows.tolist()
-        got = await self._fetch_all(ask.stage, rows, begin)
+        batches = await self._fetch_all(ask.stage, rows, begin)
         reasons: dict[int, str] = {}
-        for name, one in got.items():
-            for place, reason in one.failed.items():
+        for name, batch in batches.items():
+            for place, reason in _failed(batch).items():
                 reasons.setdefault(place, reason_for(reason, name))
-        cost, bought = self._charge(rows, got)
+        cost, bought = self._charge(rows, [*batches.values()])
         waited = np.array([self._loop.time() - begin] * len(rows))
-        columns, all_reasons = self._read(ask, rows, got, reasons)
+        columns, all_reasons = self._read(ask, rows, batches, reasons)
         return Answer(columns, all_reasons, cost, waited, bought)
 
     async def refuse(self, ask: Ask, reason: str) -> Answer:
@@ -151,24 +131,20 @@ class Call:
 
     async def _fetch_all(
         self, stage: int, rows: list[int], begin: float
-    ) -> dict[str, _SourceValues]:
+    ) -> dict[str, PurchaseBatch]:
         """Fetch every source of a stage at once, each after those that it requires."""
         order = self._terms.requirements[stage]
-        everybody = range(len(rows))
         if len(order) == 1:
             (name,) = order
-            return {name: await self._fetch(name, stage, rows, everybody, begin)}
-        under_way: dict[str, asyncio.Task[_SourceValues]] = {}
+            return {name: await self._fetch(name, stage, rows, {}, begin)}
+        under_way: dict[str, asyncio.Task[PurchaseBatch]] = {}
 
-        async def fetch(name: str) -> _SourceValues:
-            before = [await under_way[other] for other in order[name]]
-            lost = {place for one in before for place in one.failed}
-            places = [place for place in everybody if place not in lost] if lost else everybody
-            got = await self._fetch(name, stage, rows, places, begin)
-            for one in before:  # a row without a required source gets the reason of that source
-                for place, reason in one.failed.items():
-                    got.failed.setdefault(place, reason)
-            return got
+        async def fetch(name: str) -> PurchaseBatch:
+            # A row without a required source gets the reason of that source.
+            failed: dict[int, str] = {}
+            for other in order[name]:
+                failed = _failed(await under_way[other]) | failed
+            return await self._fetch(name, stage, rows, failed, begin)
 
         for name in order:
             under_way[name] = asyncio.ensure_future(fetch(name))
@@ -176,40 +152,55 @@ class Call:
         return dict(zip(order, found, strict=True))
 
     async def _fetch(
-        self, name: str, stage: int, rows: list[int], places: Sequence[int], begin: float
-    ) -> _SourceValues:
-        """Fetch one source for the rows at some positions."""
-        failed: dict[int, str] = {}
+        self, name: str, stage: int, rows: list[int], failed: dict[int, str], begin: float
+    ) -> PurchaseBatch:
+        """Fetch one source for all rows of a stage but those that have `failed`, by position."""
+        places: Sequence[int] = range(len(rows))
+        if failed:
+            places = [place for place in places if place not in failed]
         extra = None
-        if name in self._known:
-            batch = PurchaseBatch.all_alike(len(places), ACCEPTED, how=KNOWN)
-        else:
+        if name not in self._known:
             places, extra = self._afforded(name, rows, places, failed)
             if self._until is not None and self._loop.time() >= self._until:
                 failed |= dict.fromkeys(places, DEADLINE)
-                places = []
-            if not places:
-                return _SourceValues((), None, failed)
-            gate = self._gates[name]
-            some = [rows[place] for place in places]
-            values = {need: [self._have[need][row] for row in some] for need in gate.source.needs}
-            batch = await gate.fetch(
-                [self._keys[row] for row in some], values, self._until, self._context
-            )
-            if any(batch.reasons):
-                failed |= {p: r for p, r in zip(places, batch.reasons, strict=True) if r}
-            self._have_values(some, batch)
-        waited = self._loop.time() - begin
+                places = ()
+        if not places:
+            return PurchaseBatch.failed([failed[i] for i in range(len(rows))], how=NOT_FETCHED)
         some = [rows[place] for place in places]
-        self.answers.append(SourceAnswer(name, stage, some, batch, waited, extra, time.time()))
-        return _SourceValues(places, batch, failed, extra)
+        if name in self._known:
+            batch = self._known_batch(name, some)
+        else:
+            batch = await self._bought(name, some, extra)
+        waited = self._loop.time() - begin
+        batch = replace(batch, source=name, stage=stage, rows=some, waited=waited, now=time.time())
+        self._receipts.answers.append(batch)
+        if len(places) == len(rows):
+            return batch
+        reasons = [failed.get(i, ACCEPTED) for i in range(len(rows))]
+        return PurchaseBatch.failed(reasons, how=NOT_FETCHED).replaced(places, batch)
 
-    def _have_values(self, rows: list[int], batch: PurchaseBatch) -> None:
-        """Keep the values that requests of other sources may use."""
-        for feature in self._used.intersection(batch.columns):
+    def _known_batch(self, name: str, rows: list[int]) -> PurchaseBatch:
+        """Return the values that the caller has sent, which cost nothing."""
+        columns = {
+            feature: [self._have[feature][row] for row in rows]
+            for feature in self._terms.features[name]
+        }
+        return replace(PurchaseBatch.failed([ACCEPTED] * len(rows), how=KNOWN), columns=columns)
+
+    async def _bought(self, name: str, rows: list[int], extra: list[float] | None) -> PurchaseBatch:
+        """Fetch rows, and add the costs of setups to what they cost."""
+        gate = self._gates[name]
+        values = {need: [self._have[need][row] for row in rows] for need in gate.source.needs}
+        keys = [self._keys[row] for row in rows]
+        batch = await gate.fetch(keys, values, self._until, self._context)
+        for feature in self._used.intersection(batch.columns):  # later requests may use it
             have = self._have.setdefault(feature, [None] * len(self._keys))
             for row, value in zip(rows, batch.columns[feature], strict=True):
                 have[row] = as_text(value)
+        if extra is None:
+            return batch
+        costs = zip(batch.paid, extra, strict=True)
+        return replace(batch, paid=[paid + more if paid > 0 else paid for paid, more in costs])
 
     def _afforded(
         self, name: str, rows: list[int], places: Sequence[int], failed: dict[int, str]
@@ -233,34 +224,20 @@ class Call:
         return affordable, extra
 
     def _charge(
-        self, rows: list[int], got: dict[str, _SourceValues]
+        self, rows: list[int], batches: list[PurchaseBatch]
     ) -> tuple[NDArray[np.float64], NDArray[np.bool_] | None]:
         """Return the cost of each row, and for which rows something was bought; None: all."""
-        (first, *others) = got.values()
-        if not others and first.extra is None and len(first.places) == len(rows):  # the usual case
-            assert first.batch is not None  # as rows were requested
-            cost = np.array(first.batch.paid)
-            self._count(rows, cost)
-            return cost, None
-        cost, bought = np.zeros(len(rows)), np.zeros(len(rows), dtype=np.bool_)
-        for one in got.values():
-            if one.batch is None:
-                continue
-            paid = np.array(one.batch.paid)
-            if one.extra is not None:  # a setup is paid for with the source
-                paid += np.where(paid > 0, one.extra, 0.0)
-            places = np.array(one.places)
-            cost[places] += paid
-            bought[places] = True
-        self._count(rows, cost)
-        return cost, bought
-
-    def _count(self, rows: list[int], cost: NDArray[np.float64]) -> None:
-        if self._paid.size:
+        cost = np.array(batches[0].paid, dtype=np.float64)
+        for batch in batches[1:]:
+            cost += batch.paid
+        if self._paid.size:  # needed for `max_cost`
             self._paid[rows] += cost
+        if any(NOT_FETCHED not in batch.how for batch in batches):
+            return cost, None
+        return cost, np.any([np.array(batch.how) != NOT_FETCHED for batch in batches], axis=0)
 
     def _read(
-        self, ask: Ask, rows: list[int], got: dict[str, _SourceValues], reasons: dict[int, str]
+        self, ask: Ask, rows: list[int], batches: dict[str, PurchaseBatch], reasons: dict[int, str]
     ) -> tuple[list[Any], NDArray[np.object_] | None]:
         """Convert fetched values to the columns of the model; invalid values become reasons."""
         places: Sequence[int] = range(len(rows))
@@ -270,9 +247,9 @@ class Call:
             nothing = np.full(len(rows), np.nan)
             all_reasons = np.array([reasons[place] for place in range(len(rows))], dtype=object)
             return [nothing] * len(ask.features), all_reasons
-        columns = self._columns(ask, rows, got, places, reasons)
+        columns = self._columns(ask, batches, places, reasons)
         answer = self._terms.decider.examine(columns)
-        self._judge(rows, got, places, reasons, answer.reasons)
+        self._judge(rows, batches, places, reasons, answer.reasons)
         self.read.append((ask.rows[places] if len(places) < len(rows) else ask.rows, columns))
         if not reasons and answer.reasons is None:
             return list(answer.columns), None
@@ -289,16 +266,17 @@ class Call:
     def _columns(
         self,
         ask: Ask,
-        rows: list[int],
-        got: dict[str, _SourceValues],
+        batches: dict[str, PurchaseBatch],
         places: Sequence[int],
         reasons: dict[int, str],
     ) -> dict[str, Any]:
         """Return a column per feature for these rows; add reasons for values of another type."""
         columns: dict[str, Any] = {}
-        for name, one in got.items():
+        for name, batch in batches.items():
             features = self._terms.features[name]
-            lists = self._values(name, features, one, rows, places)
+            lists = [batch.columns[feature] for feature in features]
+            if len(places) < len(batch):
+                lists = [[values[place] for place in places] for values in lists]
             spelled = name not in self._known and self._gates[name].source.is_spelled
             if self._terms.is_of_numbers[name]:
                 matrix = to_numbers(lists, spelled=spelled)
@@ -315,7 +293,7 @@ class Call:
     def _judge(
         self,
         rows: list[int],
-        got: dict[str, _SourceValues],
+        batches: dict[str, PurchaseBatch],
         places: Sequence[int],
         reasons: dict[int, str],
         examined: Any,
@@ -329,7 +307,7 @@ class Call:
                 reason = reasons.get(place) or (ACCEPTED if examined is None else examined[i])
                 if kind_of(reason) == INVALID_VALUE:
                     odd[place] = reason
-        for name in got.keys() - self._known:
+        for name in batches.keys() - self._known:
             caller = self._gates[name].caller
             if not (odd or caller.breaker.has_invalid):
                 continue
@@ -338,23 +316,12 @@ class Call:
                 [(key_text(self._keys[rows[place]]), odd.get(place) in its) for place in last]
             )
 
-    def _values(
-        self,
-        name: str,
-        features: Sequence[str],
-        one: _SourceValues,
-        rows: list[int],
-        places: Sequence[int],
-    ) -> list[list[Any]]:
-        """Return the values of each feature for the rows at some positions."""
-        if name in self._known:
-            return [[self._have[feature][rows[place]] for place in places] for feature in features]
-        assert one.batch is not None  # as some rows have no reason
-        columns = [one.batch.columns[feature] for feature in features]
-        if len(one.places) == len(places) == len(rows):
-            return columns
-        at = dict(zip(one.places, range(len(one.places)), strict=True))
-        return [[values[at[place]] for place in places] for values in columns]
+
+def _failed(batch: PurchaseBatch) -> dict[int, str]:
+    """Return the reasons of rows without values, by position; usually none."""
+    if not any(batch.reasons):
+        return {}
+    return {i: reason for i, reason in enumerate(batch.reasons) if reason}
 
 
 def _spread(column: NDArray[Any], places: Sequence[int], n_rows: int) -> NDArray[Any]:

@@ -7,7 +7,8 @@ import random
 import time
 import uuid
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeAlias
 
 from emsco.core.decisions import (
@@ -21,12 +22,11 @@ from emsco.core.decisions import (
 )
 from emsco.exceptions import InvalidKeyError, SourcesError
 from emsco.live.accounts import NO_REQUEST, Accounts, Intent, OwnAccounts, RequestContext
-from emsco.live.billing import UnbilledError, is_unbilled
 from emsco.live.circuit_breaker import Breaker
-from emsco.live.fetch_result import FetchResult, Key, Values, key_text
-from emsco.live.purchases import FETCHED, Purchase, PurchaseBatch, SourceSpending
+from emsco.live.fetch_result import FetchResult, Key, UnbilledError, Values, is_unbilled, key_text
+from emsco.live.purchases import FETCHED, SHARED, PurchaseBatch, SourceSpending
 from emsco.live.semaphore import AdjustableSemaphore
-from emsco.live.source import APART, LiveSource
+from emsco.live.source import APART, LiveSource, open_quietly
 
 Request: TypeAlias = Any  # a key, or a key and the values that it is used with
 
@@ -37,8 +37,8 @@ _UNANSWERED = (ERROR, TIMEOUT, INVALID_VALUE)  # the price is unknown, unless th
 
 
 @dataclass(eq=False)
-class CallJob:
-    """The state of one call: the position of each request, and how far it has got.
+class Flight:
+    """A call in flight: the position of each request, how far it has got, and who waits for it.
 
     `is_counting`: money is being reserved, and nothing was sent yet. `batch` is set once there is
     an answer, even if its cost is not in the accounts yet.
@@ -52,27 +52,48 @@ class CallJob:
     price: float = 0.0  # reserved for each row
     owed: Sequence[int] = ()  # rows that an earlier attempt may be billed for
     batch: PurchaseBatch | None = None
+    task: asyncio.Task[PurchaseBatch] | None = None
+    waiting: int = 0
+    waiters: list[asyncio.Future[None]] = field(default_factory=list)
+
+    @property
+    def is_landed(self) -> bool:
+        """Whether the call has ended by itself."""
+        return self.task is not None and self.task.done() and not self.task.cancelled()
+
+    def result(self) -> PurchaseBatch:
+        """Return the answer of a call that has landed, or raise its error."""
+        assert self.task is not None
+        return self.task.result()
+
+    @property
+    def answer(self) -> PurchaseBatch | None:
+        """The answer; None if there is none yet."""
+        return self.result() if self.batch is None and self.is_landed else self.batch
+
+    @cached_property
+    def shared(self) -> PurchaseBatch:
+        """The answer for all but the first who asked: they do not pay."""
+        assert self.answer is not None
+        return self.answer.free(SHARED)
+
+    def wake(self) -> None:
+        """Wake everyone who waits for it."""
+        for waiter in self.waiters:
+            wake(waiter)
+
+
+def wake(waiter: asyncio.Future[None]) -> None:
+    """Wake one who waits for a call, unless it was woken before."""
+    if not waiter.done():
+        waiter.set_result(None)
 
 
 class SourceCaller:
-    """Calls one source.
+    """Calls one source, within its concurrency and the money in the accounts.
 
-    Parameters
-    ----------
-    source : LiveSource
-        The source.
-    features : sequence of str
-        The features that it yields.
-    price : float
-        The price of a row, unless the answer states it.
-    name : str
-        The name of the source.
-    spending : SourceSpending
-        Counts what is spent.
-    accounts : Accounts
-        Where money is reserved before it is spent.
-    keep : callable
-        Called with the requests and the batch of each answer, including late ones.
+    `price` is that of a row, unless the answer states it. `keep` is called with the requests and
+    the batch of each answer, including late ones.
     """
 
     def __init__(
@@ -90,7 +111,7 @@ class SourceCaller:
         self.calls = self.retried = 0
         # Paid calls that nobody waits for any more; a request among them is not paid for again.
         self.late: dict[Request, tuple[asyncio.Future[PurchaseBatch], int]] = {}
-        self._client: Any = source.open(features)  # takes `token` too, if it is idempotent
+        self._client: Any = open_quietly(source, features)  # takes `token` too, if idempotent
         self._spending, self._accounts, self._keep = spending, accounts, keep
         self._is_counted = source.paid or source.max_spend is not None
         self._is_shared = not isinstance(accounts, OwnAccounts)
@@ -99,7 +120,7 @@ class SourceCaller:
         self._dearest = price  # the highest price of an answer so far, within the limit
         self._is_broke = False  # the last call could not be paid for
 
-    async def call(self, job: CallJob, keys: Sequence[Key], values: Values) -> PurchaseBatch:
+    async def call(self, job: Flight, keys: Sequence[Key], values: Values) -> PurchaseBatch:
         """Call the source, with retries if they are allowed, and keep its answers."""
         n_rows = len(keys)
         if self.breaker.is_blocked:
@@ -117,7 +138,7 @@ class SourceCaller:
                 granted, refused = job.intent.granted, job.intent.refused
                 self._is_broke = not granted and refused == BUDGET
             if not granted:
-                return PurchaseBatch.all_alike(n_rows, refused)
+                return PurchaseBatch.failed([refused] * n_rows)
             # After the money: a trial that cannot be paid for must not take the place of another.
             if was_open and not await self._accounts.may_try(self.name):
                 if job.intent is not None:
@@ -133,16 +154,19 @@ class SourceCaller:
                 if job.intent is not None and not self.source.paid:
                     self._begin(self._accounts.end(job.intent, 0.0, 0.0))
                 raise
-        job.batch = batch.padded(n_rows, refused)
+        job.batch = batch
+        if granted < n_rows:
+            rest = PurchaseBatch.failed([refused] * n_rows)
+            job.batch = rest.replaced(range(granted), batch)
         await self._settle(job, batch)
         self._keep(job.places, batch)
         return job.batch
 
     def _left_alone(self, n_rows: int) -> PurchaseBatch:
         """Reject rows while the breaker is open; the reason is "budget" if there is no money."""
-        return PurchaseBatch.all_alike(n_rows, BUDGET if self._is_broke else CIRCUIT_OPEN)
+        return PurchaseBatch.failed([BUDGET if self._is_broke else CIRCUIT_OPEN] * n_rows)
 
-    async def _settle(self, job: CallJob, batch: PurchaseBatch) -> None:
+    async def _settle(self, job: Flight, batch: PurchaseBatch) -> None:
         """Record what a call cost."""
         paid = batch.known
         unknown = sum(batch.paid) - paid
@@ -152,10 +176,11 @@ class SourceCaller:
         if job.intent is not None:
             await self._accounts.end(job.intent, paid, unknown)
 
-    async def _tries(self, job: CallJob, keys: Sequence[Key], values: Values) -> PurchaseBatch:
+    async def _tries(self, job: Flight, keys: Sequence[Key], values: Values) -> PurchaseBatch:
         if self.source.paid:
             self._spending.unknown += job.price * len(keys)  # until an answer comes
-        tries = 1 + (self.source.most_retries if self._may_repeat else 0)
+        may_repeat = not self.source.paid or self.source.is_idempotent
+        tries = 1 + (self.source.most_retries if may_repeat else 0)
         # The same for every retry, so that the service charges once.
         token = {"token": uuid.uuid4().hex} if self.source.is_idempotent else {}
         batch = self._unanswered(job, len(keys), ERROR)
@@ -183,10 +208,10 @@ class SourceCaller:
                 return batch
         return batch
 
-    async def _refused(self, job: CallJob, keys: Sequence[Key], values: Values) -> PurchaseBatch:
+    async def _refused(self, job: Flight, keys: Sequence[Key], values: Values) -> PurchaseBatch:
         """Find the rows that a source refuses, by bisection; a paid source is not called again."""
-        refused = Purchase(None, INVALID_KEY)
-        rows = [refused] * len(keys)
+        refused = PurchaseBatch.failed([INVALID_KEY] * len(keys))
+        rows = [(refused, i) for i in range(len(keys))]
         until = time.monotonic() + self.source.timeout
         open_ = [] if self.source.paid else [range(len(keys))]  # parts that were refused
         while open_:
@@ -203,8 +228,8 @@ class SourceCaller:
                     except InvalidKeyError:
                         open_.append(half)
                         continue
-                for i, row in zip(half, batch, strict=True):
-                    rows[i] = row
+                for place, i in enumerate(half):
+                    rows[i] = batch, place
         return PurchaseBatch.of(rows, self.features)
 
     def judged(self, requests: Sequence[tuple[Key, bool]]) -> None:
@@ -221,12 +246,8 @@ class SourceCaller:
         await asyncio.sleep(random.uniform(0, _JITTER))  # spreads retries
         return not self.breaker.is_open
 
-    @property
-    def _may_repeat(self) -> bool:
-        return not self.source.paid or self.source.is_idempotent
-
     async def _try(
-        self, job: CallJob, request: Coroutine[Any, Any, FetchResult], n_rows: int, *, is_last: bool
+        self, job: Flight, request: Coroutine[Any, Any, FetchResult], n_rows: int, *, is_last: bool
     ) -> tuple[PurchaseBatch, bool]:
         """Make one attempt; return the rows, and whether the source answered."""
         try:
@@ -245,7 +266,7 @@ class SourceCaller:
         return batch, not {ERROR, TIMEOUT}.issuperset(batch.reasons)
 
     async def _outlived(
-        self, job: CallJob, request: Coroutine[Any, Any, FetchResult], n_rows: int
+        self, job: Flight, request: Coroutine[Any, Any, FetchResult], n_rows: int
     ) -> FetchResult:
         """Wait for a paid request, which continues in the background after its timeout."""
         asking = asyncio.ensure_future(request)
@@ -268,7 +289,7 @@ class SourceCaller:
 
     async def _finish(
         self,
-        job: CallJob,
+        job: Flight,
         asking: asyncio.Future[FetchResult],
         late: asyncio.Future[PurchaseBatch],
         n_rows: int,
@@ -294,29 +315,27 @@ class SourceCaller:
             if not asking.done():
                 await _end(asking)
 
-    def _late(
-        self, job: CallJob, asking: asyncio.Future[FetchResult], n_rows: int
-    ) -> PurchaseBatch:
+    def _late(self, job: Flight, asking: asyncio.Future[FetchResult], n_rows: int) -> PurchaseBatch:
         try:
             return self._read(job, asking.result(), n_rows)
         except Exception as error:
             return self._unanswered(job, n_rows, ERROR, error)
 
     def _unanswered(
-        self, job: CallJob, n_rows: int, reason: str, error: BaseException | None = None
+        self, job: Flight, n_rows: int, reason: str, error: BaseException | None = None
     ) -> PurchaseBatch:
         """Return rows that all failed, at the reserved price if they may be billed."""
+        free = PurchaseBatch.failed([reason] * n_rows)
         if not self.source.paid:
-            return PurchaseBatch.all_alike(n_rows, reason)
-        free = PurchaseBatch.all_alike(n_rows, reason)
+            return free
         return self._with_owed(job, free) if is_unbilled(error) else free.unsure(job.price)
 
-    def _with_owed(self, job: CallJob, batch: PurchaseBatch) -> PurchaseBatch:
+    def _with_owed(self, job: Flight, batch: PurchaseBatch) -> PurchaseBatch:
         """Add what an earlier attempt may be billed for, if the last one was free."""
         owed = [i for i in job.owed if batch.reasons[i] != ACCEPTED and not batch.paid[i]]
         return batch.unsure(job.price, owed) if owed else batch
 
-    def _read(self, job: CallJob, fetched: FetchResult, n_rows: int) -> PurchaseBatch:
+    def _read(self, job: Flight, fetched: FetchResult, n_rows: int) -> PurchaseBatch:
         """Convert a result to rows with their costs."""
         columns = {name: fetched.columns[name] for name in self.features}
         reasons = fetched.reasons
@@ -325,7 +344,9 @@ class SourceCaller:
         paid, billed = [self.price] * n_rows, [True] * n_rows
         if fetched.prices is not None:
             paid = [self.price if price is None else price for price in fetched.prices]
-            self._hold(max(paid, default=0.0))
+            # Later calls reserve the highest price so far, unless it is above the whole limit.
+            if self._dearest < (highest := max(paid, default=0.0)) <= (self.source.max_spend or 0):
+                self._dearest = highest
         if any(reasons):
             lost = (job.price, False) if self.source.paid else (0.0, True)
             for i, reason in enumerate(reasons):
@@ -337,11 +358,6 @@ class SourceCaller:
             columns, reasons, [FETCHED] * n_rows, paid, billed, moments, fetched.verified
         )
         return self._with_owed(job, batch) if job.owed else batch
-
-    def _hold(self, price: float) -> None:
-        """Reserve the highest price so far for later calls; ignore one above the whole limit."""
-        if price > self._dearest and price <= (self.source.max_spend or 0.0):
-            self._dearest = price
 
     async def close(self) -> None:
         """Cancel what is in progress, and close every connection."""

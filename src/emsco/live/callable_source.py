@@ -1,4 +1,4 @@
-"""Sources that are Python functions."""
+"""Sources without a store: Python functions, and values that callers send with every row."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from emsco.live.fetch_result import FetchedRow, FetchResult, Freshness, Key, Record, Values, match
+from emsco.core.decisions import MISSING
+from emsco.live.fetch_result import FetchedRow, FetchResult, Key, Record, Values
 from emsco.live.source import LiveSource
 
 Answers: TypeAlias = Mapping[Key, Record] | Iterable[tuple[Key, Record]]
@@ -56,7 +57,7 @@ class CallableSource(LiveSource):
 
     def open(self, features: Sequence[str]) -> CallableClient:
         """Return a client that calls the function."""
-        return CallableClient(self, tuple(features), self.freshness)
+        return CallableClient(self, tuple(features))
 
 
 @dataclass(frozen=True)
@@ -65,7 +66,6 @@ class CallableClient:
 
     source: CallableSource
     features: tuple[str, ...]
-    freshness: Freshness
 
     async def fetch(self, keys: Sequence[Key], values: Values) -> FetchResult:
         """Call the function for these keys."""
@@ -78,8 +78,7 @@ class CallableClient:
                 found = await found
         pairs = found.items() if isinstance(found, Mapping) else found
         answers = [self._answer(key, record) for key, record in pairs]
-        timed = self.source.is_timed
-        return match(keys, answers, self.features, self.freshness, timed=timed)
+        return self.source.match(keys, answers, self.features)
 
     def _answer(self, key: Key, record: Any) -> FetchedRow:
         if not isinstance(record, Mapping):
@@ -90,3 +89,63 @@ class CallableClient:
 
     async def close(self) -> None:
         """Do nothing, because a function has no connection."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class KnownSource(LiveSource):
+    """A source whose values callers always send, as `known`. Nothing is ever fetched for it.
+
+    A row without these values is rejected with the reason `missing`, and costs nothing.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_iris
+    >>> from emsco import CascadeClassifier, Costs, Source, StageDesign
+    >>> from emsco.live import CallableSource, KnownSource, LiveCascade, Sources
+    >>> X, y = load_iris(return_X_y=True)
+    >>> form = Source("form", cost=0, features=["x2", "x3"])
+    >>> lab = Source("lab", cost=9, features=["x0", "x1"])
+    >>> design = StageDesign.from_stages([["form"], ["lab"]])
+    >>> cascade = CascadeClassifier(design=design, costs=Costs([form, lab])).fit(X, y)
+    >>> def ask_the_lab(keys, values):
+    ...     return {key: {"x0": X[key, 0], "x1": X[key, 1]} for key in keys}
+    >>> sources = Sources({"form": KnownSource(), "lab": CallableSource(function=ask_the_lab)})
+    >>> with_form = {"x2": X[[3, 70], 2], "x3": X[[3, 70], 3]}
+    >>> live = LiveCascade(cascade, sources)
+    >>> live.decide_now(keys=[3, 70], known=with_form).cost
+    array([0., 9.])
+    >>> print(live.decide_now(keys=[3])[0].reason)
+    missing: form
+    >>> live.close_now()
+    """
+
+    @property
+    def needs(self) -> frozenset[str]:
+        """Nothing: there is no request."""
+        return frozenset()
+
+    @property
+    def is_fetched(self) -> bool:
+        """False: callers send the values."""
+        return False
+
+    def open(self, features: Sequence[str]) -> KnownClient:
+        """Return a client for rows whose callers sent no values."""
+        return KnownClient(tuple(features))
+
+
+@dataclass(frozen=True)
+class KnownClient:
+    """A client that has no values for any key."""
+
+    features: tuple[str, ...]
+
+    async def fetch(self, keys: Sequence[Key], values: Values) -> FetchResult:
+        """Return "missing" for every key, at no cost."""
+        del values
+        n_keys = len(keys)
+        columns = {name: [None] * n_keys for name in self.features}
+        return FetchResult(columns, [MISSING] * n_keys, prices=[0.0] * n_keys)
+
+    async def close(self) -> None:
+        """Do nothing, because there is no connection."""

@@ -24,15 +24,6 @@ class Breaker:
     one call at a time is allowed, then two, then four, up to the limit of the source. A failure
     before that opens it at once.
 
-    Parameters
-    ----------
-    failures : int
-        The number of consecutive failures after which it opens.
-    concurrency : int
-        The maximum number of concurrent calls to a healthy source.
-    clock : callable, default=time.monotonic
-        Returns the time in seconds.
-
     Examples
     --------
     >>> from emsco.live.circuit_breaker import Breaker

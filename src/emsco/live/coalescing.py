@@ -8,62 +8,29 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections import Counter, OrderedDict
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from emsco.core.decisions import ACCEPTED, DEADLINE, TIMEOUT
-from emsco.exceptions import LateStateError
+from emsco.exceptions import EmscoError, LateStateError, SourcesError
 from emsco.live.accounts import NO_REQUEST, Accounts, OwnAccounts, RequestContext
-from emsco.live.cache import Cache
-from emsco.live.call_policy import CallJob, Request, SourceCaller
+from emsco.live.call_policy import Flight, Request, SourceCaller, wake
 from emsco.live.fetch_result import Key, Values, key_text
-from emsco.live.purchases import CACHED, SHARED, Purchase, PurchaseBatch, SourceSpending
-from emsco.live.source import LiveSource
+from emsco.live.purchases import CACHED, SHARED, PurchaseBatch, SourceSpending
+from emsco.live.source import IN_REQUEST, LiveSource
 
-
-@dataclass(eq=False)
-class _Flight(CallJob):
-    """A call in flight, and who waits for it."""
-
-    task: asyncio.Task[PurchaseBatch] | None = None
-    waiting: int = 0
-    waiters: list[asyncio.Future[None]] = field(default_factory=list)
-
-    @property
-    def is_landed(self) -> bool:
-        return self.task is not None and self.task.done() and not self.task.cancelled()
-
-    def wake(self) -> None:
-        """Wake everyone who waits for it."""
-        for waiter in self.waiters:
-            _wake(waiter)
-
-
-def _wake(waiter: asyncio.Future[None]) -> None:
-    if not waiter.done():
-        waiter.set_result(None)
+_CachedRow: TypeAlias = tuple[tuple[Any, ...], float | None, bool]  # values, moment, verified
 
 
 class CoalescingGate:
     """An open source, shared by all callers of this process.
 
-    Parameters
-    ----------
-    source : LiveSource
-        The source.
-    features : sequence of str
-        The features that it yields.
-    price : float
-        The price of a row, unless the answer states it.
-    spending : SourceSpending, default=None
-        Counts what is spent. None: a new one.
-    accounts : Accounts, default=None
-        Where money is reserved before it is spent. None: accounts of this process alone.
-    name : str, default=""
-        The name of the source, for the accounts.
+    `price` is that of a row, unless the answer states it. `spending` counts what is spent, and
+    `accounts` reserve money before it is spent; by default both are this gate's own. `name` is that
+    of the source, for the accounts.
     """
 
     def __init__(
@@ -83,8 +50,8 @@ class CoalescingGate:
             source, features, price, name, self.spending, self.accounts, self._keep
         )
         self._needs = sorted(source.needs)
-        self._cache: Cache[Purchase] = Cache(source.ttl)
-        self._flying: dict[Request, _Flight] = {}
+        self._cache: Cache[_CachedRow] = Cache(source.ttl)
+        self._flying: dict[Request, Flight] = {}
 
     async def fetch(
         self,
@@ -101,11 +68,13 @@ class CoalescingGate:
         if refused:
             return await self._fetch_others(refused, keys, values, until, context)
         requests = self._requests(keys, values)
-        cached = self._cached(requests)
-        joined: dict[int, _Flight] = {}
+        cached, places = self._cached(requests)
+        if len(places) == len(keys) and keys:
+            return cached
+        joined: dict[int, Flight] = {}
         fresh: dict[Request, int] = {}
         for i, request in enumerate(requests):
-            if i in cached:
+            if i in places:
                 continue
             if request in self._flying:
                 joined[i] = self._flying[request]
@@ -113,13 +82,13 @@ class CoalescingGate:
                 fresh.setdefault(request, i)  # the first row pays
         own = self._launch(fresh, keys, values, context)
         await self._wait({*own, *joined.values()}, until)
-        if len(own) == 1 and own[0].is_landed and len(own[0].places) == len(keys):
-            return _result(own[0])
+        if len(own) == 1 and len(own[0].places) == len(keys) and own[0].is_landed:  # usual
+            return own[0].result()
         rows = []
         flights = {request: flight for flight in own for request in flight.places}
         for i, request in enumerate(requests):
-            if i in cached:
-                rows.append(cached[i])
+            if i in places:
+                rows.append((cached, places[i]))
             elif i in joined:
                 rows.append(self._collect(joined[i], request, is_first=False))
             else:
@@ -135,14 +104,13 @@ class CoalescingGate:
         context: RequestContext,
     ) -> PurchaseBatch:
         """Fetch the rows that can be requested; the others get the reason why they cannot."""
+        rest = PurchaseBatch.failed([refused.get(i, ACCEPTED) for i in range(len(keys))])
         places = [i for i in range(len(keys)) if i not in refused]
-        rows = [Purchase(None, refused.get(i, ACCEPTED)) for i in range(len(keys))]
-        if places:
-            used = {name: [values[name][i] for i in places] for name in self._needs}
-            got = await self.fetch([keys[i] for i in places], used, until, context)
-            for i, row in zip(places, got, strict=True):
-                rows[i] = row
-        return PurchaseBatch.of(rows, self.features)
+        if not places:
+            return rest
+        used = {name: [values[name][i] for i in places] for name in self._needs}
+        batch = await self.fetch([keys[i] for i in places], used, until, context)
+        return rest.replaced(places, batch)
 
     def _requests(self, keys: Sequence[Key], values: Values) -> list[Request]:
         typed = [key if type(key) is str else (type(key).__name__, key_text(key)) for key in keys]
@@ -154,17 +122,27 @@ class CoalescingGate:
             (key, *((type(v[i]).__name__, str(v[i])) for v in used)) for i, key in enumerate(typed)
         ]
 
-    def _cached(self, requests: list[Request]) -> dict[int, Purchase]:
-        """Return the rows whose answers are cached and not too old."""
-        found: dict[int, Purchase] = {}
+    def _cached(self, requests: list[Request]) -> tuple[PurchaseBatch, dict[int, int]]:
+        """Return rows whose answers are cached and not too old, and the position of each."""
+        found: list[_CachedRow] = []
+        places: dict[int, int] = {}
         for i, request in enumerate(requests if len(self._cache) else ()):
             row = self._cache.get(request)
             if row is None:
                 continue
-            age = None if row.moment is None else time.time() - row.moment
-            if not (self.source.is_timed and self.source.freshness.is_stale(age)):
-                found[i] = row._replace(how=CACHED, paid=0.0)
-        return found
+            age = None if row[1] is None else time.time() - row[1]
+            if not (self.source.is_timed and self.source.is_stale(age)):
+                places[i] = len(found)
+                found.append(row)
+        values, moments, verified = zip(*found, strict=True) if found else ((), (), ())
+        columns = map(list, zip(*values, strict=True))
+        batch = PurchaseBatch.failed([ACCEPTED] * len(found), how=CACHED)
+        return replace(
+            batch,
+            columns=dict(zip(self.features, columns, strict=False)),
+            moments=[*moments] if any(moment is not None for moment in moments) else None,
+            verified=all(verified),
+        ), places
 
     def _launch(
         self,
@@ -172,11 +150,11 @@ class CoalescingGate:
         keys: Sequence[Key],
         values: Values,
         context: RequestContext,
-    ) -> list[_Flight]:
+    ) -> list[Flight]:
         """Start calls for requests that are not in flight."""
         late = self.caller.late
         flights = [
-            self._fly(_Flight({request: 0}), partial(self._follow, *late[request]))
+            self._fly(Flight({request: 0}), partial(self._follow, *late[request]))
             for request in fresh
             if request in late
         ]
@@ -184,7 +162,7 @@ class CoalescingGate:
         for chunk in [requests] if len(requests) == 1 else self._chunks(requests):
             places = [fresh[request] for request in chunk]
             used = {name: [values[name][i] for i in places] for name in self._needs}
-            flight = _Flight({request: i for i, request in enumerate(chunk)}, context)
+            flight = Flight({request: i for i, request in enumerate(chunk)}, context)
             work = partial(self.caller.call, flight, [keys[i] for i in places], used)
             flights.append(self._fly(flight, work))
         return flights
@@ -204,27 +182,28 @@ class CoalescingGate:
             for first in range(0, len(part), size):
                 yield part[first : first + size]
 
-    def _fly(self, flight: _Flight, work: Callable[[], Awaitable[PurchaseBatch]]) -> _Flight:
+    def _fly(self, flight: Flight, work: Callable[[], Awaitable[PurchaseBatch]]) -> Flight:
         flight.task = asyncio.get_running_loop().create_task(self._flown(flight, work))
         self._flying.update(dict.fromkeys(flight.places, flight))
         return flight
 
     async def _flown(
-        self, flight: _Flight, work: Callable[[], Awaitable[PurchaseBatch]]
+        self, flight: Flight, work: Callable[[], Awaitable[PurchaseBatch]]
     ) -> PurchaseBatch:
         """Make a call and wake its waiters, sooner than the callbacks of a task would."""
+        IN_REQUEST.set(True)  # of this task alone
         try:
             return await work()
         finally:
             self._land(flight)
             flight.wake()
 
-    def _land(self, flight: _Flight) -> None:
+    def _land(self, flight: Flight) -> None:
         for request in flight.places:
             if self._flying.get(request) is flight:
                 del self._flying[request]
 
-    async def _wait(self, flights: set[_Flight], until: float | None) -> None:
+    async def _wait(self, flights: set[Flight], until: float | None) -> None:
         """Wait for calls; cancel one that nobody waits for, unless it may be charged."""
         for flight in flights:
             flight.waiting += 1
@@ -240,20 +219,22 @@ class CoalescingGate:
                     self._land(flight)  # nobody else may join it
                     flight.task.cancel()
 
-    async def _wait_for(self, flight: _Flight, until: float | None) -> None:
+    async def _wait_for(self, flight: Flight, until: float | None) -> None:
         loop = asyncio.get_running_loop()
         waiter: asyncio.Future[None] = loop.create_future()
         flight.waiters.append(waiter)
         if until is None:
             await waiter
             return
-        timer = loop.call_at(until, _wake, waiter)
+        timer = loop.call_at(until, wake, waiter)
         try:
             await waiter
         finally:
             timer.cancel()
 
-    def _collect(self, flight: _Flight, request: Request, *, is_first: bool) -> Purchase:
+    def _collect(
+        self, flight: Flight, request: Request, *, is_first: bool
+    ) -> tuple[PurchaseBatch, int]:
         """Return the row of a call, rejected with "deadline" if it is not there yet.
 
         Raises
@@ -261,31 +242,31 @@ class CoalescingGate:
         LateStateError
             If the accounts have not reserved the money yet.
         """
-        if not flight.is_landed and flight.batch is None:
-            if flight.is_counting:
-                raise LateStateError("The accounts did not answer before the deadline.")
-            if is_first and self.source.paid and flight.is_sent:
-                return Purchase(None, DEADLINE, paid=self.price, billed=False)
-            return Purchase(None, DEADLINE)
-        batch = _result(flight) if flight.batch is None else flight.batch
-        row = batch[flight.places[request]]
-        return row if is_first else row._replace(how=SHARED, paid=0.0, billed=True)
+        batch = flight.answer
+        if batch is not None:
+            return batch if is_first else flight.shared, flight.places[request]
+        if flight.is_counting:
+            raise LateStateError("The accounts did not answer before the deadline.")
+        late = PurchaseBatch.failed([DEADLINE])
+        may_be_billed = is_first and self.source.paid and flight.is_sent
+        return late.unsure(self.price) if may_be_billed else late, 0
 
     def _keep(self, requests: Iterable[Request], batch: PurchaseBatch) -> None:
         """Cache answers, but not failures."""
         if self.source.ttl is None:
             return
-        for request, row in zip(requests, batch, strict=False):  # some could not be paid for
-            if row.reason == ACCEPTED:
-                self._cache.put(request, row)
+        for i, request in zip(range(len(batch)), requests, strict=False):  # some were not paid for
+            if batch.reasons[i] == ACCEPTED:
+                values = tuple(batch.columns[feature][i] for feature in self.features)
+                moment = None if batch.moments is None else batch.moments[i]
+                self._cache.put(request, (values, moment, batch.verified))
 
     async def _follow(self, late: asyncio.Future[PurchaseBatch], place: int) -> PurchaseBatch:
         """Wait for a paid call that another caller started and left, without paying again."""
         done, _ = await asyncio.wait([late], timeout=self.source.timeout)
         if not done:
-            return PurchaseBatch.all_alike(1, TIMEOUT)
-        row = late.result()[place]
-        return PurchaseBatch.of([row._replace(how=SHARED, paid=0.0, billed=True)], self.features)
+            return PurchaseBatch.failed([TIMEOUT])
+        return PurchaseBatch.of([(late.result(), place)], self.features).free(SHARED)
 
     async def close(self) -> None:
         """Cancel what is in flight, and close every connection."""
@@ -299,6 +280,85 @@ class CoalescingGate:
         await self.caller.close()
 
 
-def _result(flight: _Flight) -> PurchaseBatch:
-    assert flight.task is not None  # it has landed
-    return flight.task.result()
+def open_gate(
+    name: str,
+    source: LiveSource,
+    features: Sequence[str],
+    price: float,
+    spending: SourceSpending | None = None,
+    accounts: Accounts | None = None,
+) -> CoalescingGate:
+    """Open a source; raise an error that says why it cannot be opened.
+
+    A URL may contain a password, and the error messages of its parsers may contain parts of it: no
+    such message is passed on.
+    """
+    try:
+        return CoalescingGate(source, features, price, spending, accounts, name)
+    except SourcesError as error:
+        raise SourcesError(f"Source {name!r}: {source.redacted(str(error))}") from None
+    except EmscoError:
+        raise
+    except ImportError as error:
+        raise SourcesError(f"Source {name!r} needs a driver: {error}; install it.") from None
+    except Exception as error:
+        variable = getattr(source, "url_env", None)
+        where = "" if variable is None else f" in the environment variable {variable}"
+        raise SourcesError(
+            f"Source {name!r}: its URL{where} cannot be used ({type(error).__name__})."
+        ) from None
+
+
+_T = TypeVar("_T")
+_MOST_CACHED = 100_000  # answers of one source
+
+
+class Cache(Generic[_T]):
+    """An LRU cache with a TTL in seconds; None: nothing is cached.
+
+    Examples
+    --------
+    >>> from emsco.live.coalescing import Cache
+    >>> now = 0.0
+    >>> cache = Cache(ttl=10.0, most=2, clock=lambda: now)
+    >>> for name in "abc":
+    ...     cache.put(name, name.upper())
+    >>> cache.get("a") is None, cache.get("c")
+    (True, 'C')
+    >>> now = 11.0
+    >>> cache.get("c") is None
+    True
+    """
+
+    def __init__(
+        self,
+        ttl: float | None,
+        most: int = _MOST_CACHED,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._ttl, self._most, self._clock = ttl, most, clock
+        self._entries: OrderedDict[Hashable, tuple[float, _T]] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def get(self, key: Hashable) -> _T | None:
+        """Return the value of a key; None if there is none, or it has expired."""
+        found = self._entries.get(key)
+        if found is None or self._ttl is None:
+            return None
+        until, value = found
+        if self._clock() > until:
+            del self._entries[key]
+            return None
+        self._entries.move_to_end(key)
+        return value
+
+    def put(self, key: Hashable, value: _T) -> None:
+        """Add or replace a value."""
+        if self._ttl is None:
+            return
+        self._entries[key] = (self._clock() + self._ttl, value)
+        self._entries.move_to_end(key)
+        while len(self._entries) > self._most:
+            self._entries.popitem(last=False)

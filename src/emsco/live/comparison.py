@@ -14,11 +14,12 @@ from emsco.cascade import Decider
 from emsco.core.costs import Costs
 from emsco.core.decisions import ACCEPTED
 from emsco.exceptions import ColumnsError, Keyword, SourcesError, ValuesError, quoted
+from emsco.live.accounts import SpendingLimit
 from emsco.live.drift_table import ColumnDrift, difference
-from emsco.live.fetch_all import Purse, SourceFetcher
+from emsco.live.fetch_all import SourceFetcher
 from emsco.live.fetch_result import Key, first_places, key_text
 from emsco.live.live_plan import LivePlan
-from emsco.live.purchases import Purchase
+from emsco.live.purchases import NOT_FETCHED, PurchaseBatch
 from emsco.live.sources import Sources
 
 _BLOCK = 500  # keys fetched at a time
@@ -36,28 +37,14 @@ class ComparedColumn:
 
 @dataclass(frozen=True)
 class AnswerCounts:
-    """How often a source answered, and how old its answers are.
-
-    Parameters
-    ----------
-    source : str
-        The name of the source.
-    n_keys : int
-        The number of keys that were requested.
-    failed : mapping of str to int
-        The number of keys without values, by reason, such as "missing" or "timeout".
-    median_age, max_age : float or None
-        The age of answers, in seconds. None: they have no times.
-    verified : bool
-        Whether answers repeat their key.
-    """
+    """How often a source answered, and how old its answers are, in seconds."""
 
     source: str
-    n_keys: int
-    failed: Mapping[str, int]
-    median_age: float | None = None
+    n_keys: int  # requested
+    failed: Mapping[str, int]  # the number of keys without values, by reason, such as "missing"
+    median_age: float | None = None  # None: answers have no times
     max_age: float | None = None
-    verified: bool = True
+    verified: bool = True  # whether answers repeat their key
 
     @property
     def answered(self) -> int:
@@ -67,30 +54,14 @@ class AnswerCounts:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The comparison of live values with those of a table.
-
-    Parameters
-    ----------
-    columns : tuple of ComparedColumn
-        How each column differs.
-    sources : tuple of AnswerCounts
-        How each source answered.
-    keys : int
-        The number of keys that were fetched.
-    left : int
-        The number of keys that were not fetched, because of `max_spend`.
-    cost : float
-        The amount paid, including requests that may not have been charged.
-    unknown : float
-        The part of it that may not have been charged.
-    """
+    """The comparison of live values with those of a table."""
 
     columns: tuple[ComparedColumn, ...]
     sources: tuple[AnswerCounts, ...]
-    keys: int
-    left: int
-    cost: float
-    unknown: float
+    keys: int  # fetched
+    left: int  # not fetched, because of `max_spend`
+    cost: float  # what was paid, including requests that may not have been charged
+    unknown: float  # the part of it that may not have been charged
 
     @property
     def is_same(self) -> bool:
@@ -137,20 +108,9 @@ async def compare(
 ) -> Comparison:
     """Fetch all sources that a cascade can buy, and compare their values with a table.
 
-    Parameters
-    ----------
-    decider : Decider
-        The decider of the cascade: `cascade.decider_`.
-    sources : Sources
-        How each source is fetched.
-    keys : sequence
-        The keys, each once.
-    table : mapping of feature to sequence
-        The values that training had, in the order of the keys.
-    known : mapping of str to sequence, default=None
-        The values that requests use besides the key and features of required sources, one per key.
-    max_spend : float, default=None
-        The maximum to spend on paid sources. None: they must be free.
+    `keys` come once each; `table` has the values of training in their order. `known` are the values
+    that requests use besides the key and features of required sources. Without `max_spend`, sources
+    that are paid raise an error.
     """
     costs = decider.costs
     bought = LivePlan(decider).bought
@@ -159,7 +119,7 @@ async def compare(
     paid = _Bill(costs, [name for name in names if sources[name].paid], sources, max_spend)
     paid.check(len(keys))
     inputs = dict(known or {})
-    found: dict[str, list[Purchase | None]] = {name: [] for name in names}
+    blocks: dict[str, list[PurchaseBatch]] = {name: [] for name in names}
     ages: dict[str, list[float]] = {name: [] for name in names}
     done = 0
     async with SourceFetcher(sources, costs, names, inputs) as survey:
@@ -170,50 +130,55 @@ async def compare(
             got = {name: await survey.fetch(name, keys[block], have) for name in survey.names}
             paid.add(got)
             now = time.time()
-            for name, rows in got.items():
-                found[name] += rows
-                moments = [row.moment for row in rows if row is not None]
-                ages[name] += [now - moment for moment in moments if moment is not None]
+            for name, batch in got.items():
+                blocks[name].append(batch)
+                ages[name] += [now - moment for moment in batch.moments or () if moment is not None]
             done += size
-    columns = tuple(
-        ComparedColumn(feature, name, _compared(decider, sources, name, place, found[name], table))
+    found = {
+        name: PurchaseBatch.of(
+            [(batch, i) for batch in blocks[name] for i in range(len(batch))], costs.columns(name)
+        )
         for name in names
-        for place, feature in enumerate(costs.columns(name))
+    }
+    columns = tuple(
+        ComparedColumn(
+            feature, name, _compared(found[name], feature, table, decider, sources[name].is_spelled)
+        )
+        for name in names
+        for feature in costs.columns(name)
         if feature in decider.readers
     )
     counts = tuple(_answers(name, found[name], ages[name]) for name in names)
-    purse = paid.purse
-    return Comparison(columns, counts, done, len(keys) - done, purse.spending, purse.unknown)
+    budget = paid.budget
+    return Comparison(columns, counts, done, len(keys) - done, budget.spending, budget.unknown)
 
 
 def _compared(
-    decider: Decider,
-    sources: Sources,
-    name: str,
-    place: int,
-    rows: Sequence[Purchase | None],
+    batch: PurchaseBatch,
+    feature: str,
     table: Mapping[str, Sequence[Any]],
+    decider: Decider,
+    spelled: bool,
 ) -> ColumnDrift:
     """Compare one column, in the rows with answers."""
-    feature = decider.costs.columns(name)[place]
-    there = [i for i, row in enumerate(rows) if row is not None and row.values is not None]
+    there = [i for i, reason in enumerate(batch.reasons) if reason == ACCEPTED]
     if not there:
         return ColumnDrift(0, 0, _NO_ANSWER)
-    live = [rows[i].values[place] for i in there]  # type: ignore[union-attr,index]  # checked above
+    live = [batch.columns[feature][i] for i in there]
     then = [table[feature][i] for i in there]
-    return difference(live, then, decider.readers[feature], spelled=sources[name].is_spelled)
+    return difference(live, then, decider.readers[feature], spelled=spelled)
 
 
-def _answers(name: str, rows: Sequence[Purchase | None], ages: Sequence[float]) -> AnswerCounts:
-    requested = [row for row in rows if row is not None]
-    failed = Counter(row.reason for row in requested if row.reason != ACCEPTED)
+def _answers(name: str, batch: PurchaseBatch, ages: Sequence[float]) -> AnswerCounts:
+    reasons = [r for r, how in zip(batch.reasons, batch.how, strict=True) if how != NOT_FETCHED]
+    failed = Counter(reason for reason in reasons if reason != ACCEPTED)
     return AnswerCounts(
         name,
-        len(requested),
+        len(reasons),
         dict(failed.most_common()),
         median(ages) if ages else None,
         max(ages) if ages else None,
-        all(row.verified for row in requested if row.reason == ACCEPTED),
+        batch.verified or ACCEPTED not in reasons,
     )
 
 
@@ -229,11 +194,11 @@ class _Bill:
         # An answer may state its own price, which is not known before.
         self._has_price_field = any(getattr(sources[name], "price_field", None) for name in names)
         self._is_first = True
-        self.purse = Purse(limit)
+        self.budget = SpendingLimit(limit)
 
     def check(self, n_keys: int) -> None:
         """Raise an error if there is no limit, or one below the price of a row."""
-        limit, unit = self.purse.limit, f" {self._costs.unit}".rstrip()
+        limit, unit = self.budget.limit, f" {self._costs.unit}".rstrip()
         if not self._price and not self._has_price_field:
             return
         if limit is None:
@@ -250,24 +215,21 @@ class _Bill:
 
     def affords(self, wanted: int) -> int:
         """Return how many rows can be paid; only one at first, if answers state their prices."""
-        times = self.purse.times(self._price)
         if self._has_price_field and self._is_first:
             wanted = min(wanted, 1)
         self._is_first = False
-        return wanted if times is None else min(wanted, times)
+        return self.budget.affords(wanted, self._price)
 
-    def add(self, got: Mapping[str, Sequence[Purchase | None]]) -> None:
+    def add(self, got: Mapping[str, PurchaseBatch]) -> None:
         """Count the cost of rows; the most expensive one is the expected price of the next."""
-        if not self._names:
-            return
-        for rows in zip(*(got[name] for name in self._names), strict=True):
+        for i in range(len(got[self._names[0]]) if self._names else 0):
             price, opened = 0.0, set()
-            for name, row in zip(self._names, rows, strict=True):
-                if row is None or not row.paid:
+            for name in self._names:
+                paid, setup = got[name].paid[i], self._setups[name]
+                if not paid:
                     continue
-                setup = self._setups[name]
-                more = self._costs.setups[setup] if setup and setup not in opened else 0.0
+                paid += self._costs.setups[setup] if setup and setup not in opened else 0.0
                 opened.add(setup)
-                self.purse.spend(row.paid + more, billed=row.billed)
-                price += row.paid + more
+                self.budget.spend(paid, billed=got[name].billed[i])
+                price += paid
             self._price = max(self._price, price)

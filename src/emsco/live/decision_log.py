@@ -44,19 +44,7 @@ _ENTRY = 4096  # expected bytes of an entry, before any was written
 
 
 def tell_loss(folder: Path, what: str, why: str, lost: int) -> None:
-    """Log a warning that a log cannot be written or, if `why` is empty, is written again.
-
-    Parameters
-    ----------
-    folder : path
-        The folder of the log.
-    what : {"decisions", "labels"}
-        What cannot be written.
-    why : str
-        The error of the operating system. Empty: it is written again.
-    lost : int
-        The number of entries lost since it could not be written.
-    """
+    """Log a warning that a log cannot be written or, if `why` is empty, is written again."""
     name = f"The log of {what} in {folder}"
     if why:
         _LOGGER.warning("%s cannot be written: %s. Entries are lost until it can be.", name, why)
@@ -70,23 +58,10 @@ _LOGGER = logging.getLogger("emsco")
 class DecisionLog:
     """Appends live decisions to a file per day and process.
 
-    Parameters
-    ----------
-    folder : path
-        The folder of the files; it is created if it is missing.
-    on_failure : {"drop", "reject"}, default="drop"
-        What happens to decisions that cannot be written, for example because the disk is full:
-        they are returned and counted in `lost`, or their rows are rejected before anything is
-        bought.
-
-    Attributes
-    ----------
-    lost : Counter of str
-        The number of entries that could not be written: "decisions" and "labels".
-    tell : callable
-        Called with the folder, "decisions" or "labels", an error, and a number of entries: once
-        when they cannot be written, and once, without an error, when they are written again. By
-        default `tell_loss`.
+    Decisions that cannot be written, for example because the disk is full, are returned and counted
+    in `lost`; or, with `on_failure="reject"`, their rows are rejected before anything is bought.
+    `tell` is called once when entries cannot be written, and once, without an error, when they are
+    written again.
     """
 
     def __init__(self, folder: str | os.PathLike[str], on_failure: str = DROP) -> None:
@@ -155,17 +130,9 @@ class DecisionLog:
     ) -> bool:
         """Append decisions, and return whether that was possible.
 
-        Parameters
-        ----------
-        decisions : Decisions
-            Live decisions, with their keys and receipts.
-        values : sequence of mapping, default=None
-            The values from which each decision was made. None: they are not logged.
-        more : sequence of mapping, default=None
-            Fields that are added to the entry of each decision, or replace its own.
-        held : list, default=None
-            A list that receives a function that writes the entries; nothing is written yet. A log
-            that rejects rows it cannot write does not wait. None: they are written now.
+        `values` are those from which each decision was made, and `more` are fields that are added
+        to its entry or replace its own. `held` receives a function that writes the entries later; a
+        log that rejects rows it cannot write does not wait.
         """
         write = partial(self._try, DECISIONS, len(decisions), self._append, decisions, values, more)
         if held is None or self.rejects:

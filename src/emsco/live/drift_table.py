@@ -20,22 +20,11 @@ _LEAST = 3  # the number of rows that show in which way they differ
 
 
 class ColumnDrift(NamedTuple):
-    """How live values differ from those of a table.
-
-    Parameters
-    ----------
-    rows : int
-        The number of rows that were compared.
-    differing : int
-        The number of rows that differ.
-    verdict : str
-        How they differ: "same", "another unit: 1000 times", "missing in 12.0%", or several of
-        these.
-    """
+    """How live values differ from those of a table."""
 
     rows: int
     differing: int
-    verdict: str
+    verdict: str  # "same", "another unit: 1000 times", "missing in 12.0%", or several of these
 
     @property
     def is_same(self) -> bool:
@@ -59,15 +48,6 @@ def difference(
     live: Sequence[Any], table: Sequence[Any], reader: ColumnReader, *, spelled: bool = False
 ) -> ColumnDrift:
     """Compare live values with those of a table, row by row.
-
-    Parameters
-    ----------
-    live, table : sequence
-        One value per row.
-    reader : ColumnReader
-        How the model reads the column.
-    spelled : bool, default=False
-        Whether the source gives numbers as text, as Redis does.
 
     Examples
     --------

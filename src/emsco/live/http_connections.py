@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
 from emsco.exceptions import require
-from emsco.live.billing import UnbilledError
+from emsco.live.fetch_result import UnbilledError
 
 MOST_BYTES = 2**24  # of an answer
 _MOST_HEAD = 100_000  # bytes of its headers
@@ -38,12 +38,7 @@ class Response(NamedTuple):
 class Connections:
     """Connections to a service.
 
-    Parameters
-    ----------
-    headers : mapping of str to str
-        The headers of every request.
-    timeout : float
-        The maximum number of seconds to wait for the next part of an answer.
+    `timeout` is the maximum number of seconds to wait for the next part of an answer.
     """
 
     def __init__(self, headers: Mapping[str, str], timeout: float) -> None:

@@ -12,17 +12,36 @@ from urllib.parse import quote, unquote, urlsplit
 
 from emsco.core.decisions import ACCEPTED, INVALID_KEY, INVALID_VALUE, TIMEOUT
 from emsco.exceptions import InvalidKeyError, SourcesError
-from emsco.live.billing import BILLED, Billing, UnbilledError, is_unbilled
-from emsco.live.fetch_result import FetchedRow, FetchResult, Key, Values, key_text, match
+from emsco.live.fetch_result import (
+    FetchedRow,
+    FetchResult,
+    Key,
+    UnbilledError,
+    Values,
+    is_unbilled,
+    key_text,
+)
 from emsco.live.http_connections import MOST_BYTES, Connections, Response
-from emsco.live.json_document import UNREADABLE, read_document, unpacked
-from emsco.live.json_pointer import check_pointer, look_up
-from emsco.live.source import APART, LiveSource, from_environment
+from emsco.live.json_document import UNREADABLE, check_pointer, look_up, read_document, unpacked
+from emsco.live.source import (
+    APART,
+    BOOLEAN,
+    LIST,
+    TABLE,
+    TEXT,
+    LiveSource,
+    from_environment,
+    secret,
+)
 from emsco.live.template import Template
 
 # `_REFUSED` are the statuses of a service that cannot read a key.
 _OK, _NOT_FOUND, _REFUSED = range(200, 300), (404, 410), (400, 422)
 _DOTS = {".", ".."}  # change the path of a URL
+
+NO_ANSWER, LOST = "timeout", "lost"  # no answer in time; the connection was lost after sending
+BILLED: tuple[int | str, ...] = ("2xx", 404, 410, 502, 504, NO_ANSWER, LOST)
+_CLASSES = tuple(f"{first}xx" for first in range(1, 6))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,17 +82,17 @@ class HTTPSource(LiveSource):
         Further headers; only possible in Python, not in a file.
     """
 
-    url: str
-    features: Mapping[str, str] | None = None
-    batch: bool = False
-    rows: str = ""
-    key_field: str | None = None
-    price_field: str | None = None
-    headers_env: Mapping[str, str] | None = None
-    idempotency_header: str | None = None
-    compressed: bool = False
-    billed: Sequence[int | str] | None = None
-    headers: Mapping[str, str] | None = field(default=None, repr=False)
+    url: str = field(metadata=TEXT)
+    features: Mapping[str, str] | None = field(default=None, metadata=TABLE)
+    batch: bool = field(default=False, metadata=BOOLEAN)
+    rows: str = field(default="", metadata=TEXT)
+    key_field: str | None = field(default=None, metadata=TEXT)
+    price_field: str | None = field(default=None, metadata=TEXT)
+    headers_env: Mapping[str, str] | None = field(default=None, metadata=TABLE)
+    idempotency_header: str | None = field(default=None, metadata=TEXT)
+    compressed: bool = field(default=False, metadata=BOOLEAN)
+    billed: Sequence[int | str] | None = field(default=None, metadata=LIST)
+    headers: Mapping[str, str] | None = secret("headers_env")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -168,6 +187,47 @@ class HTTPSource(LiveSource):
         return HTTPClient(self, features)
 
 
+@dataclass(frozen=True)
+class Billing:
+    """The outcomes of an HTTP request that the vendor may charge for.
+
+    Examples
+    --------
+    >>> from emsco.live.http_source import Billing
+    >>> billing = Billing.of(["2xx", 404, "timeout"])
+    >>> 201 in billing.statuses, 404 in billing.statuses, 503 in billing.statuses
+    (True, True, False)
+    >>> billing.timeout, billing.lost
+    (True, False)
+    """
+
+    statuses: frozenset[int]
+    timeout: bool
+    lost: bool
+
+    @classmethod
+    def of(cls, billed: Sequence[Any]) -> Billing:
+        """Read statuses (404), classes of them ("2xx"), "timeout" and "lost"."""
+        statuses: set[int] = set()
+        for one in () if isinstance(billed, str) else billed:
+            if one in _CLASSES:
+                first = 100 * int(one[0])
+                statuses.update(range(first, first + 100))
+            elif type(one) is int and 100 <= one < 600:
+                statuses.add(one)
+            elif one not in (NO_ANSWER, LOST):
+                raise SourcesError(
+                    "`billed` must list statuses such as 404, status classes such as '2xx', "
+                    f"{NO_ANSWER!r} or {LOST!r}, got {one!r}."
+                )
+        if 200 not in statuses:
+            raise SourcesError(
+                "`billed` must be a list that contains 200 or '2xx': a paid source is paid for "
+                "its answers."
+            )
+        return cls(frozenset(statuses), NO_ANSWER in billed, LOST in billed)
+
+
 class HTTPClient:
     """Connections to an HTTP service."""
 
@@ -220,9 +280,7 @@ class HTTPClient:
     def _matched(self, keys: Sequence[Key], answers: list[FetchedRow]) -> FetchResult:
         source = self._source
         verified = source.key_field is not None
-        return match(
-            keys, answers, self._names, source.freshness, timed=source.is_timed, verified=verified
-        )
+        return source.match(keys, answers, self._names, verified=verified)
 
     async def _fetch_one(
         self, key: Key, row: Mapping[str, Any], headers: Mapping[str, str]

@@ -1,10 +1,12 @@
-"""Strict parsing of JSON from other systems: no duplicate names, limited depth and size."""
+"""JSON from other systems: no duplicate names, limited depth and size; JSON pointers (RFC 6901)."""
 
 from __future__ import annotations
 
 import json
 import zlib
 from typing import Any
+
+from emsco.exceptions import SourcesError
 
 UNREADABLE = object()  # ambiguous or too deeply nested JSON
 _EITHER = 47  # zlib's code for detecting gzip or zlib
@@ -60,3 +62,33 @@ def unpacked(body: bytes, encoding: str, most: int) -> bytes | None:
     except zlib.error:
         return None
     return whole if unpacking.eof and not unpacking.unused_data else None
+
+
+def check_pointer(pointer: str, what: str) -> str:
+    """Return the pointer; raise an error if it is not valid."""
+    if pointer and not pointer.startswith("/"):
+        raise SourcesError(f"`{what}` must be a JSON pointer such as '/age_days', got {pointer!r}.")
+    return pointer
+
+
+def look_up(document: Any, pointer: str) -> Any:
+    """Return the value at a pointer; None if there is none.
+
+    Examples
+    --------
+    >>> from emsco.live.json_document import look_up
+    >>> look_up({"owner": [{"a/b": 7}]}, "/owner/0/a~1b")
+    7
+    >>> look_up({"owner": []}, "/owner/0") is None
+    True
+    """
+    for step in pointer.split("/")[1:]:
+        name = step.replace("~1", "/").replace("~0", "~")
+        if isinstance(document, dict):
+            document = document.get(name)
+        elif isinstance(document, list) and name.isascii() and name.isdigit():
+            place = int(name)
+            document = document[place] if place < len(document) else None
+        else:
+            return None
+    return document

@@ -15,9 +15,10 @@ from emsco._utils.progress import tell
 from emsco.core.costs import Costs
 from emsco.core.decisions import ACCEPTED, BUDGET, CIRCUIT_OPEN, DEADLINE, ERROR, TIMEOUT
 from emsco.exceptions import Keyword, SourcesError
-from emsco.live.fetch_all import Purse, SourceFetcher
+from emsco.live.accounts import SpendingLimit
+from emsco.live.fetch_all import SourceFetcher
 from emsco.live.fetch_result import Key, first_places
-from emsco.live.purchases import Purchase
+from emsco.live.purchases import NOT_FETCHED, PurchaseBatch
 from emsco.live.sources import Sources
 
 MOST_ROWS = 100  # of a batch
@@ -27,31 +28,15 @@ _OVER = (CIRCUIT_OPEN, BUDGET)  # further requests are pointless
 
 @dataclass
 class Timing:
-    """The measured times of one source.
-
-    Parameters
-    ----------
-    source : str
-        The name of the source.
-    one, many : list of float
-        The duration of each request in seconds, for one row and for many; infinity if it failed.
-    rows : int
-        The number of rows in a request for many.
-    failed : Counter of str
-        The number of failed requests, by reason.
-    found : int
-        The number of rows that got values.
-    why : str
-        Why measuring was skipped or stopped; "" if it was not.
-    """
+    """The measured times of one source, in seconds; infinity for requests that failed."""
 
     source: str
-    one: list[float] = field(default_factory=list)
-    many: list[float] = field(default_factory=list)
-    rows: int = 0
-    failed: Counter[str] = field(default_factory=Counter)
-    found: int = 0
-    why: str = ""
+    one: list[float] = field(default_factory=list)  # of requests for one row
+    many: list[float] = field(default_factory=list)  # of requests for many rows
+    rows: int = 0  # in a request for many
+    failed: Counter[str] = field(default_factory=Counter)  # the number of requests, by reason
+    found: int = 0  # the number of rows that got values
+    why: str = ""  # why measuring was skipped or stopped; "" if it was not
 
     @property
     def latency(self) -> float | None:
@@ -121,22 +106,11 @@ async def measure(
     """Time sources, one row at a time and then many rows at once.
 
     Nothing is answered from a cache, and no request is repeated. A paid source gets only one
-    request for many rows.
+    request for many rows, and none without `max_spend`. `known` are the values that requests use
+    besides the key and features of required sources, one per key.
 
-    Parameters
-    ----------
-    costs : Costs
-        The features, prices and requirements of the sources.
-    sources : Sources
-        The sources to time.
-    keys : sequence
-        The keys to request.
-    known : mapping of str to sequence, default=None
-        The values that requests use besides the key and features of required sources, one per key.
-    rounds : int, default=20
-        The number of requests to each source for one row, and for many.
-    max_spend : float, default=None
-        The maximum to spend on paid sources. None: they are not measured.
+    Nothing is answered from a cache, and no request is repeated. A paid source gets only one
+    request for many rows.
     """
     sources.check(costs, ())
     timed = [name for name, source in sources.items() if source.is_fetched]
@@ -146,29 +120,34 @@ async def measure(
     inputs = dict(known or {})
     places = sorted(first_places(keys).values())
     async with SourceFetcher(plain, costs, timed, inputs) as survey:
-        clock = _Clock(survey, costs, sources, rounds, Purse(max_spend))
+        clock = _Clock(survey, costs, sources, rounds, SpendingLimit(max_spend))
         for number in range(rounds):
             place = places[number % len(places)]
             have = {name: [column[place]] for name, column in inputs.items()}
-            await clock.time_one(keys[place], have, number)
+            await clock.time_all([keys[place]], have, number, at_once=False)
         many = [keys[place] for place in places[:MOST_ROWS]]
         if len(many) > 1:
             have = {
                 name: [column[p] for p in places[:MOST_ROWS]] for name, column in inputs.items()
             }
             for number in range(rounds):
-                await clock.time_many(many, have, number)
+                await clock.time_all(many, have, number, at_once=True)
     timings = tuple(clock.timings[name] for name in costs.names if name in clock.timings)
-    return LatencyMeasurement(timings, clock.purse.spending, clock.purse.unknown)
+    return LatencyMeasurement(timings, clock.budget.spending, clock.budget.unknown)
 
 
 class _Clock:
     """Times sources, within a budget."""
 
     def __init__(
-        self, survey: SourceFetcher, costs: Costs, sources: Sources, rounds: int, purse: Purse
+        self,
+        survey: SourceFetcher,
+        costs: Costs,
+        sources: Sources,
+        rounds: int,
+        budget: SpendingLimit,
     ) -> None:
-        self._survey, self._rounds, self.purse = survey, rounds, purse
+        self._survey, self._rounds, self.budget = survey, rounds, budget
         self._unit = f" {costs.unit}".rstrip()
         self._paid = {name for name in survey.names if sources[name].paid}
         self._prices = {name: costs.of([name]) * (name in self._paid) for name in survey.names}
@@ -176,37 +155,31 @@ class _Clock:
         self.timings = {name: Timing(name) for name in survey.names}
         for name in self._paid:
             may_cost = self._prices[name] or getattr(sources[name], "price_field", None)
-            if may_cost and purse.limit is None:
+            if may_cost and budget.limit is None:
                 total = self._prices[name] * rounds
                 limit = Keyword("max_spend", total)
                 self.timings[name].why = "it is paid; " + limit + f" allows {rounds} rows"
 
-    async def time_one(self, key: Key, have: dict[str, list[Any]], number: int) -> None:
-        """Time every source for one row."""
+    async def time_all(
+        self, keys: Sequence[Key], have: dict[str, list[Any]], number: int, *, at_once: bool
+    ) -> None:
+        """Time every source for one row, or for many at once; a paid one for many only once."""
         for place, name in enumerate(self._survey.names):
-            tell("time single rows", (number + place / len(self._survey.names)) / self._rounds)
+            what = "time batches" if at_once else "time single rows"
+            tell(what, (number + place / len(self._survey.names)) / self._rounds)
             timing = self.timings[name]
-            if timing.why:
+            is_timed = at_once and number and name in self._paid
+            is_failing = at_once and quantile(timing.one, 0.5) is None
+            if timing.why or is_timed or is_failing:
                 continue
-            if self.purse.times(self._prices[name]) == 0:
-                limit = Keyword("max_spend", self.purse.limit)
-                timing.why = limit + f"{self._unit} is used up"
+            if self.budget.affords(len(keys), self._prices[name]) < len(keys):
+                if not at_once:
+                    limit = Keyword("max_spend", self.budget.limit)
+                    timing.why = limit + f"{self._unit} is used up"
                 continue
-            await self._time(name, [key], have, timing.one)
-
-    async def time_many(self, keys: Sequence[Key], have: dict[str, list[Any]], number: int) -> None:
-        """Time every source for many rows at once; a paid one only the first time."""
-        for place, name in enumerate(self._survey.names):
-            tell("time batches", (number + place / len(self._survey.names)) / self._rounds)
-            timing, times = self.timings[name], self.purse.times(self._prices[name])
-            if timing.why or (number and name in self._paid):
-                continue
-            if quantile(timing.one, 0.5) is None:  # it fails
-                continue
-            if times is not None and times < len(keys):
-                continue
-            timing.rows = len(keys)
-            await self._time(name, keys, have, timing.many)
+            if at_once:
+                timing.rows = len(keys)
+            await self._time(name, keys, have, timing.many if at_once else timing.one)
 
     async def _time(
         self, name: str, keys: Sequence[Key], have: dict[str, list[Any]], times: list[float]
@@ -215,23 +188,24 @@ class _Clock:
         begin = time.perf_counter()
         got = await self._survey.fetch(name, keys, have)
         took = time.perf_counter() - begin
-        rows = [row for row in got if row is not None]
-        self._charge(name, rows)
-        over = [row.reason for row in rows if row.reason in _OVER]
+        self._charge(name, got)
+        reasons = [r for r, how in zip(got.reasons, got.how, strict=True) if how != NOT_FETCHED]
+        over = [reason for reason in reasons if reason in _OVER]
         if over:
             timing.why = f"it is no longer called ({over[0]})"
-        if not rows or len(over) == len(rows):
+        if len(over) == len(reasons):
             return
-        answered = [row for row in rows if row.reason not in _UNANSWERED]
-        timing.found += sum(row.reason == ACCEPTED for row in rows)
-        times.append(took if len(answered) == len(rows) else inf)
-        if len(answered) < len(rows):
-            timing.failed[next(row.reason for row in rows if row.reason in _UNANSWERED)] += 1
+        failed = [reason for reason in reasons if reason in _UNANSWERED]
+        timing.found += reasons.count(ACCEPTED)
+        times.append(inf if failed else took)
+        if failed:
+            timing.failed[failed[0]] += 1
 
-    def _charge(self, name: str, rows: Sequence[Purchase]) -> None:
+    def _charge(self, name: str, batch: PurchaseBatch) -> None:
         if name not in self._paid:
             return
-        for row in rows:
-            price = row.paid + (self._setups[name] if row.paid else 0.0)
-            self.purse.spend(price, billed=row.billed)
-            self._prices[name] = max(self._prices[name], price)
+        for how, paid, billed in zip(batch.how, batch.paid, batch.billed, strict=True):
+            if how != NOT_FETCHED:
+                price = paid + (self._setups[name] if paid else 0.0)
+                self.budget.spend(price, billed=billed)
+                self._prices[name] = max(self._prices[name], price)

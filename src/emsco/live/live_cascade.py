@@ -21,7 +21,7 @@ from emsco.core.decisions import ACCEPTED, Decisions
 from emsco.exceptions import Parameter, SourcesError
 from emsco.live.accounts import NO_REQUEST, Accounts, OwnAccounts, RequestContext
 from emsco.live.call import Call
-from emsco.live.coalescing import CoalescingGate
+from emsco.live.coalescing import CoalescingGate, open_gate
 from emsco.live.decision_log import DECISIONS, DROP, NO_LOG, DecisionLog, HeldWrites
 from emsco.live.fetch_result import Key
 from emsco.live.live_plan import LivePlan
@@ -139,13 +139,7 @@ class LiveCascade:
         return MappingProxyType(self._spending)
 
     def leave_alone(self, failing: Collection[str]) -> None:
-        """Stop calling sources that fail for other processes, and resume those that recovered.
-
-        Parameters
-        ----------
-        failing : collection of str
-            All sources that currently fail for other processes.
-        """
+        """Stop calling sources that fail for other processes, and resume those that recovered."""
         for name, gate in (self._gates or {}).items():
             if name in failing:
                 gate.caller.breaker.open()
@@ -182,9 +176,9 @@ class LiveCascade:
         if self._gates is None:
             terms = self._terms
             self._gates = {
-                name: CoalescingGate(
-                    self._sources[name], terms.features[name], terms.priced[name].cost,
-                    self._spending.setdefault(name, SourceSpending()), self._accounts, name,
+                name: open_gate(
+                    name, self._sources[name], terms.features[name], terms.priced[name].cost,
+                    self._spending.setdefault(name, SourceSpending()), self._accounts,
                 )
                 for name in terms.bought
             }  # fmt: skip
@@ -255,13 +249,13 @@ class LiveCascade:
     ) -> tuple[Decisions, Call]:
         gates, keys = self._open(), _read_keys(keys)
         have = _read_known(known, len(keys))
-        made = Call(self._terms, gates, keys, have, self._used, self._deadline, context)
+        receipts = Receipts(self._terms, len(keys), call)
+        made = Call(self._terms, gates, keys, have, self._used, self._deadline, receipts, context)
         plan = self._terms.decider.plan
         answer = partial(made.refuse, reason=refused) if refused else made.answer
         decisions = await drive_async(decide_rows(plan, len(keys)), answer)
         index = np.empty(len(keys), dtype=object)
         index[:] = keys
-        receipts = Receipts(self._terms, made.answers, len(keys), call)
         decisions = decisions.indexed(index).receipted(receipts)
         if factors:
             contributions = self._terms.decider.factors(made.columns(), decisions)

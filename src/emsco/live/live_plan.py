@@ -8,20 +8,11 @@ from functools import cached_property
 from emsco.cascade import Decider
 from emsco.cascade.fingerprint import digest_of, fingerprint
 from emsco.core.costs import Costs, Source
-from emsco.live.certificate_scope import promise
 
 
 @dataclass(frozen=True)
 class LivePlan:
-    """The data that all decisions of a live cascade share.
-
-    Parameters
-    ----------
-    decider : Decider
-        The decider of the cascade.
-    max_cost : float, default=None
-        The maximum cost of a decision. None: no limit.
-    """
+    """The data that all decisions of a live cascade share."""
 
     decider: Decider
     max_cost: float | None = None
@@ -82,3 +73,31 @@ class LivePlan:
     def promise(self) -> str:
         """What a certificate of the cascade means for live decisions."""
         return promise(self.costs, self.bought, self.max_cost)
+
+
+_ALL_ANSWER = (
+    "A certificate of this cascade is about decisions for which every source answers. A source "
+    "that fails rejects rows: coverage falls and the shares of rejected rows rise. The share of a "
+    "class that is missed can only fall. Accuracy and precision on accepted rows may move either "
+    "way. Agreement counts such rows as changed."
+)
+
+
+def promise(costs: Costs, sources: tuple[str, ...], max_cost: float | None) -> str:
+    """Return what a certificate means live; a `max_cost` below the full price voids it.
+
+    Examples
+    --------
+    >>> from emsco import Costs, Source
+    >>> from emsco.live.live_plan import promise
+    >>> costs = Costs([Source("age", cost=1), Source("blood", cost=9)])
+    >>> promise(costs, ("age", "blood"), max_cost=5.0)
+    'No certificate of this cascade holds: `max_cost` is 5, and all of its sources cost 10.'
+    """
+    full = costs.of(sources)
+    if max_cost is not None and max_cost < full:
+        return (
+            f"No certificate of this cascade holds: `max_cost` is {max_cost:g}, and all of its "
+            f"sources cost {full:g}."
+        )
+    return _ALL_ANSWER

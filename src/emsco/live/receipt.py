@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -90,64 +91,14 @@ class Receipt:
         return tuple(fetch.source for fetch in self.fetches if not fetch.billed)
 
 
-class SourceAnswer:
-    """The answer of one source for some rows of a call, from which receipts are made.
-
-    Parameters
-    ----------
-    source : str
-        The name of the source.
-    stage : int
-        The stage that bought it.
-    rows : sequence of int
-        The rows of the call that were requested.
-    batch : PurchaseBatch
-        The answer for these rows.
-    waited : float
-        How many seconds they waited.
-    extra : sequence of float or None
-        The costs of setups, which are added to those of the source.
-    now : float
-        When the answer came, in seconds since 1970.
-    """
-
-    def __init__(
-        self, source: str, stage: int, rows: Sequence[int], batch: PurchaseBatch, waited: float,
-        extra: Sequence[float] | None, now: float,
-    ) -> None:  # fmt: skip
-        self.source, self.stage, self.rows = source, stage, rows
-        self.batch, self.waited, self._extra, self.now = batch, waited, extra, now
-
-    @cached_property
-    def _places(self) -> dict[int, int]:
-        return dict(zip(self.rows, range(len(self.rows)), strict=True))
-
-    def fetch(self, row: int) -> Fetch | None:
-        """Return the answer for a row; None if it was not requested."""
-        place = self._places.get(row)
-        if place is None:
-            return None
-        bought = self.batch[place]
-        extra = self._extra[place] if self._extra is not None and bought.paid else 0.0
-        return Fetch(
-            self.source, self.stage, bought.how, bought.reason, bought.paid + extra,
-            self.waited, None if bought.moment is None else self.now - bought.moment,
-            bought.verified, bought.billed,
-        )  # fmt: skip
-
-
 class Receipts(Sequence[Receipt]):
-    """A receipt per row, created on access."""
+    """A receipt per row, created on access from the answers of sources."""
 
     def __init__(
-        self,
-        terms: LivePlan,
-        answers: Sequence[SourceAnswer],
-        n_rows: int,
-        call: str | Sequence[str] | None = None,
+        self, terms: LivePlan, n_rows: int, call: str | Sequence[str] | None = None
     ) -> None:
-        self._terms, self.answers, self._n_rows = terms, answers, n_rows
-        self._call_or_none = call
+        self._terms, self._n_rows, self._call_or_none = terms, n_rows, call
+        self.answers: list[PurchaseBatch] = []
 
     @cached_property
     def _call(self) -> str | Sequence[str]:
@@ -165,7 +116,7 @@ class Receipts(Sequence[Receipt]):
             return [self[i] for i in range(*row.indices(len(self)))]
         row = range(len(self))[row]
         terms = self._terms
-        fetches = [found for answer in self.answers if (found := answer.fetch(row)) is not None]
+        fetches = [found for answer in self.answers if (found := _fetch(answer, row)) is not None]
         had = {fetch.source for fetch in fetches}
         rest = tuple(name for name in terms.bought if name not in had)
         saved = terms.costs.of(rest, paid=had) if rest else 0.0
@@ -175,3 +126,16 @@ class Receipts(Sequence[Receipt]):
             own, tuple(fetches), rest, saved, terms.prices, terms.model,
             terms.promise,
         )  # fmt: skip
+
+
+def _fetch(answer: PurchaseBatch, row: int) -> Fetch | None:
+    """Return the answer of a source for a row; None if it was not requested."""
+    i = bisect_left(answer.rows, row)
+    if i == len(answer.rows) or answer.rows[i] != row:
+        return None
+    moment = None if answer.moments is None else answer.moments[i]
+    return Fetch(
+        answer.source, answer.stage, answer.how[i], answer.reasons[i], answer.paid[i],
+        answer.waited, None if moment is None else answer.now - moment,
+        answer.verified, answer.billed[i],
+    )  # fmt: skip

@@ -10,10 +10,18 @@ from typing import Any
 
 from emsco.core.decisions import ACCEPTED, ERROR, INVALID_VALUE
 from emsco.exceptions import SourcesError, require
-from emsco.live.billing import UnbilledError
-from emsco.live.fetch_result import FetchedRow, FetchResult, Key, Values, as_text, key_text, match
+from emsco.live.fetch_result import (
+    FetchedRow,
+    FetchResult,
+    Key,
+    UnbilledError,
+    Values,
+    as_text,
+    key_text,
+    to_moment,
+)
 from emsco.live.json_document import read_document
-from emsco.live.source import LiveSource, address_of, fields_of
+from emsco.live.source import TABLE, TEXT, LiveSource, address_of, fields_of, secret
 from emsco.live.template import Template
 
 HASH, JSON = "hash", "json"
@@ -44,12 +52,12 @@ class RedisSource(LiveSource):
         The field that holds the time of the event: seconds since 1970, or a date.
     """
 
-    key: str
-    url_env: str | None = None
-    url: str | None = field(default=None, repr=False)
-    format: str = HASH
-    fields: Mapping[str, str] | None = None
-    key_field: str | None = None
+    key: str = field(metadata=TEXT)
+    url_env: str | None = field(default=None, metadata=TEXT)
+    url: str | None = secret("url_env")
+    format: str = field(default=HASH, metadata=TEXT)
+    fields: Mapping[str, str] | None = field(default=None, metadata=TABLE)
+    key_field: str | None = field(default=None, metadata=TEXT)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -125,14 +133,9 @@ class RedisClient:
             return whole
         read = self._read_hash if self._source.format == HASH else self._read_json
         answers = [read(key, reply) for key, reply in zip(keys, replies, strict=True)]
-        return match(
-            keys,
-            [answer for answer in answers if answer is not None],
-            list(self._fields),
-            self._source.freshness,
-            timed=self._source.is_timed,
-            verified=self._source.key_field is not None,
-        )
+        found = [answer for answer in answers if answer is not None]
+        verified = self._source.key_field is not None
+        return self._source.match(keys, found, list(self._fields), verified=verified)
 
     async def _ask(self, commands: Sequence[tuple[str, ...]]) -> list[Any]:
         """Send commands at once; return the reply to each, or the error of Redis."""
@@ -186,9 +189,9 @@ class RedisClient:
             return None
         ages = None
         if time_field is not None:
-            now, freshness = time.time(), self._source.freshness
-            ages = [freshness.age(value, now) for value in fields[time_field]]
-            if any(map(freshness.is_stale, ages)):
+            now, moments = time.time(), map(to_moment, fields[time_field])
+            ages = [None if moment is None else now - moment for moment in moments]
+            if any(map(self._source.is_stale, ages)):
                 return None
         columns = {feature: [*fields[field_]] for feature, field_ in self._fields.items()}
         reasons = [ACCEPTED] * len(texts)

@@ -1,22 +1,70 @@
 """The base class of live sources, and the protocol of their clients.
 
 A source is a frozen description that can be saved in a file. It opens a client, which holds the
-connections.
+connections. The metadata of its fields say what they hold: reading files, checks, redaction and
+documentation go over the fields, so that a kind of source is one class.
 """
 
 from __future__ import annotations
 
+import logging
 import os
+import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field, fields
 from math import isfinite
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
+from urllib.parse import urlsplit
 
+from emsco.core.decisions import ACCEPTED, AMBIGUOUS, INVALID_VALUE, MISSING, STALE
 from emsco.exceptions import SourcesError
-from emsco.live.fetch_result import FetchResult, Freshness, Key, Values
+from emsco.live.fetch_result import (
+    FetchedRow,
+    FetchResult,
+    Key,
+    Record,
+    Values,
+    key_text,
+    price_of,
+    to_moment,
+)
 
 APART = 10.0  # seconds that a paid request may still take after its caller is gone
+
+# What a field holds, in its metadata: in a file, each is checked and read accordingly.
+TEXT, TABLE, LIST, BOOLEAN = ({"value": name} for name in ("text", "table", "list", "boolean"))
+
+
+def number(*, above: float | None = None, least: float = 0, whole: bool = False) -> dict[str, Any]:
+    """Return the metadata of a field with a number."""
+    return {"value": "number", "above": above, "least": least, "whole": whole}
+
+
+def seconds(*, above: float | None = None) -> dict[str, Any]:
+    """Return the metadata of a field with a number of seconds; in a file, also "300ms" or "7d"."""
+    return number(above=above) | {"value": "seconds"}
+
+
+def secret(variable: str) -> Any:
+    """Return a field with a secret, which is never shown and must not be in a file.
+
+    `variable` is the field with the name of an environment variable that holds the secret, or with
+    a mapping to such names, if this one is a mapping to secrets.
+
+    Examples
+    --------
+    >>> from dataclasses import dataclass
+    >>> from emsco.live.source import secret
+    >>> @dataclass
+    ... class Store:
+    ...     url_env: str | None = None
+    ...     url: str | None = secret("url_env")
+    >>> Store(url="store://user:password@host")
+    Store(url_env=None)
+    """
+    return field(default=None, repr=False, metadata={"value": "secret", "variable": variable})
 
 
 class Client(Protocol):
@@ -73,31 +121,26 @@ class LiveSource(ABC):
         Where an answer has the time of its event. None: it has none.
     """
 
-    timeout: float = 1.0
-    retries: int | None = None
-    concurrency: int = 32
-    breaker: int = 5
-    ttl: float | None = None
-    max_age: float | None = None
-    max_skew: float = 60.0
-    paid: bool = False
-    max_spend: float | None = None
-    time_field: str | None = None
+    timeout: float = field(default=1.0, metadata=seconds(above=0))
+    retries: int | None = field(default=None, metadata=number(whole=True))
+    concurrency: int = field(default=32, metadata=number(least=1, whole=True))
+    breaker: int = field(default=5, metadata=number(least=1, whole=True))
+    ttl: float | None = field(default=None, metadata=seconds(above=0))
+    max_age: float | None = field(default=None, metadata=seconds(above=0))
+    max_skew: float = field(default=60.0, metadata=seconds())
+    paid: bool = field(default=False, metadata=BOOLEAN)
+    max_spend: float | None = field(default=None, metadata=number())
+    time_field: str | None = field(default=None, metadata=TEXT)
+
+    # Loggers of libraries that this kind uses: what they log about its requests is dropped, because
+    # it may contain secrets, and keys, which are personal data.
+    loggers: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
-        for name, least in _LEAST.items():
-            value = getattr(self, name)
-            if value is None and name in _OPTIONAL:
-                continue
-            if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
-                raise SourcesError(f"`{name}` must be a number, got {value!r}.")
-            if value < least or (least == 0 and name in _ABOVE and value == 0):
-                than = "above 0" if name in _ABOVE else f"at least {least}"
-                raise SourcesError(f"`{name}` must be {than}, got {value!r}.")
-        for name in _WHOLE:
-            value = getattr(self, name)
-            if value is not None and int(value) != value:
-                raise SourcesError(f"`{name}` must be a whole number, got {value!r}.")
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if "least" in one.metadata and not (value is None and one.default is None):
+                _check_number(one.name, value, one.metadata)
         if not isinstance(self.paid, bool):
             raise SourcesError(f"`paid` must be true or false, got {self.paid!r}.")
         if self.max_age is not None and not self.is_timed:
@@ -151,11 +194,6 @@ class LiveSource(ABC):
         return 0 if self.paid else 1
 
     @property
-    def freshness(self) -> Freshness:
-        """The limits on the age of an answer."""
-        return Freshness(self.max_age, self.max_skew)
-
-    @property
     @abstractmethod
     def needs(self) -> frozenset[str]:
         """The features that a request uses, besides the key."""
@@ -172,14 +210,134 @@ class LiveSource(ABC):
     def open(self, features: Sequence[str]) -> Client:
         """Return a client that fetches these features."""
 
+    def is_stale(self, age: float | None) -> bool:
+        """Return whether an answer is too old or dated in the future.
 
+        With `max_age`, an answer without a time counts as stale too.
+        """
+        if self.max_age is None:
+            return age is not None and age < -self.max_skew
+        return age is None or age > self.max_age or age < -self.max_skew
+
+    def match(
+        self,
+        keys: Sequence[Key],
+        answers: Iterable[FetchedRow],
+        features: Sequence[str],
+        *,
+        verified: bool = True,
+    ) -> FetchResult:
+        """Match answers to the keys that they are for.
+
+        Keys are compared as text, byte for byte. A key without an answer is `missing`, a key with
+        two or more is `ambiguous`, and answers for keys that were not requested are ignored.
+        `verified` says whether answers repeat their key.
+        """
+        by_key: dict[str, FetchedRow | None] = {}
+        for answer in answers:
+            if answer.key is None or isinstance(answer.key, _NO_KEYS):
+                continue  # as text, it would match the key "None"
+            text = key_text(answer.key)
+            by_key[text] = None if text in by_key else answer
+        now = time.time()
+        records: list[Record] = [{}] * len(keys)
+        reasons = [ACCEPTED] * len(keys)
+        ages: list[float | None] = [None] * len(keys)
+        prices: list[float | None] = [None] * len(keys)
+        for i, key in enumerate(keys):
+            found = by_key.get(key_text(key), _NOTHING)
+            if found is None or found is _NOTHING:
+                reasons[i] = AMBIGUOUS if found is None else MISSING
+                continue
+            prices[i], is_endless = price_of(found.price)
+            if found.record is None or is_endless:
+                reasons[i] = found.reason if found.record is None else INVALID_VALUE
+                continue
+            if self.is_timed:
+                moment = to_moment(found.time)
+                ages[i] = None if moment is None else now - moment
+                if self.is_stale(ages[i]):
+                    reasons[i] = STALE
+                    continue
+            records[i] = found.record
+        columns = {name: [record.get(name) for record in records] for name in features}
+        priced = any(price is not None for price in prices)
+        return FetchResult(
+            columns, reasons, ages if self.is_timed else None, prices if priced else None, verified
+        )
+
+    def redacted(self, text: str) -> str:
+        """Return a text in which the secrets of this source are replaced by "***".
+
+        Examples
+        --------
+        >>> from emsco.live import RedisSource
+        >>> page = RedisSource(key="{key}", url="redis://:hunter2@host:6379/0")
+        >>> page.redacted("AUTH hunter2 failed at redis://:hunter2@host:6379/0.")
+        'AUTH *** failed at ***.'
+        """
+        for hidden in sorted(self._secrets(), key=len, reverse=True):
+            text = text.replace(hidden, "***")
+        return text
+
+    def _secrets(self) -> Iterator[str]:
+        """Yield the values of secret fields, those in the environment, and passwords in URLs."""
+        for one in fields(self):
+            if "variable" not in one.metadata:
+                continue
+            variables = _values(getattr(self, one.metadata["variable"]))
+            in_environment = [os.environ.get(variable, "") for variable in variables]
+            for value in filter(None, [*_values(getattr(self, one.name)), *in_environment]):
+                yield value
+                try:
+                    yield urlsplit(value).password or value
+                except ValueError:  # not a URL
+                    continue
+
+
+_NOTHING = FetchedRow(None, None)
+_NO_KEYS = (bool, list, dict)
 _LEAST_SECRET = 16  # bytes; a shorter secret can be guessed
 _MOST_ROWS = 10_000  # databases allow some ten thousand bound values per query
-_LEAST = {"timeout": 0, "retries": 0, "concurrency": 1, "breaker": 1, "ttl": 0, "max_age": 0,
-          "max_skew": 0, "max_spend": 0}  # fmt: skip
-_ABOVE = ("timeout", "ttl", "max_age")
-_OPTIONAL = ("retries", "ttl", "max_age", "max_spend")
-_WHOLE = ("retries", "concurrency", "breaker")
+
+
+def _check_number(name: str, value: Any, limits: Mapping[str, Any]) -> None:
+    """Check the value of a field with a number by its metadata."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+        raise SourcesError(f"`{name}` must be a number, got {value!r}.")
+    above, least = limits["above"], limits["least"]
+    if value < least or (above is not None and value <= above):
+        limit = f"at least {least}" if above is None else f"above {above}"
+        raise SourcesError(f"`{name}` must be {limit}, got {value!r}.")
+    if limits["whole"] and int(value) != value:
+        raise SourcesError(f"`{name}` must be a whole number, got {value!r}.")
+
+
+def _values(value: str | Mapping[str, str] | None) -> list[str]:
+    """Return a text, or the values of a mapping, as a list."""
+    if value is None:
+        return []
+    return [value] if isinstance(value, str) else [*value.values()]
+
+
+# Set in the tasks of requests. A filter of a logger gets nothing but the record, so no parameter
+# can say whose request it is about.
+IN_REQUEST: ContextVar[bool] = ContextVar("IN_REQUEST", default=False)
+
+
+def open_quietly(source: LiveSource, features: Sequence[str]) -> Client:
+    """Open a source; what its `loggers` log about its requests is dropped from now on."""
+    for logger in source.loggers:
+        logging.getLogger(logger).addFilter(_is_foreign)  # added only once by `logging`
+    before = IN_REQUEST.set(True)
+    try:
+        return source.open(features)
+    finally:
+        IN_REQUEST.reset(before)
+
+
+def _is_foreign(_: logging.LogRecord) -> bool:
+    return not IN_REQUEST.get()
 
 
 def from_environment(variable: str) -> str:

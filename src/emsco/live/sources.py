@@ -5,35 +5,29 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from emsco._utils.toml_writer import toml_key, toml_value
 from emsco.core.costs import Costs
 from emsco.exceptions import SourcesError, nearest, quoted, refuse_unknown_keys
-from emsco.live.callable_source import CallableSource
+from emsco.live.callable_source import CallableSource, KnownSource
 from emsco.live.http_source import HTTPSource
-from emsco.live.known_source import KnownSource
 from emsco.live.redis_source import RedisSource
 from emsco.live.source import LiveSource
 from emsco.live.sql_source import SQLSource
 
-KINDS: Mapping[str, type[LiveSource]] = MappingProxyType(
-    {"redis": RedisSource, "sql": SQLSource, "http": HTTPSource, "known": KnownSource}
-)
+# The kinds that a file can name. A kind of your own is one class, and one entry here.
+KINDS: dict[str, type[LiveSource]] = {
+    "redis": RedisSource,
+    "sql": SQLSource,
+    "http": HTTPSource,
+    "known": KnownSource,
+}
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
-_DURATIONS = ("timeout", "ttl", "max_age", "max_skew")
-# Fields that a file must not contain: files get copied, committed and mailed.
-_SECRETS = {
-    RedisSource: {"url": "url_env"},
-    SQLSource: {"url": "url_env"},
-    HTTPSource: {"headers": "headers_env"},
-    KnownSource: {},
-}
 
 
 class Sources(Mapping[str, LiveSource]):
@@ -158,18 +152,21 @@ def _source_from(name: str, table: Any) -> LiveSource:
             f"{where} must have kind = {' or '.join(map(repr, KINDS))}, got {kind!r}."
         )
     made = KINDS[kind]
-    for literal, variable in _SECRETS[made].items():
-        if literal in table:
+    named = {one.name: one for one in fields(made)}
+    for name, one in named.items():
+        if "variable" in one.metadata and name in table:
             raise SourcesError(
-                f"{where} must not contain `{literal}`: put it into an environment variable and "
-                f"name that in `{variable}`."
+                f"{where} must not contain `{name}`: put it into an environment variable and "
+                f"name that in `{one.metadata['variable']}`."
             )
-    named = {field.name: field for field in fields(made)}
     refuse_unknown_keys(table, ["kind", *named], where, SourcesError)
-    params = {key: _value(key, value, where) for key, value in table.items() if key != "kind"}
-    needed = [n for n, f in named.items() if f.default is MISSING and f.default_factory is MISSING]
-    for need in needed:
-        if need not in params:
+    params = {
+        key: _value(key, named[key].metadata.get("value", ""), value, where)
+        for key, value in table.items()
+        if key != "kind"
+    }
+    for need, one in named.items():
+        if one.default is MISSING and one.default_factory is MISSING and need not in params:
             raise SourcesError(f"{where} must have `{need}`.")
     try:
         return made(**params)
@@ -177,26 +174,27 @@ def _source_from(name: str, table: Any) -> LiveSource:
         raise SourcesError(f"{where}: {error}") from None
 
 
-def _value(key: str, value: Any, where: str) -> Any:
+def _is_table_of_text(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
+
+
+# What a value in a file must be, and how that is checked, by what its field holds.
+_CHECKS: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
+    "text": ("a string", lambda value: isinstance(value, str)),
+    "table": ("a table of strings", _is_table_of_text),
+    "list": ("a list", lambda value: isinstance(value, list)),
+    "boolean": ("true or false", lambda value: isinstance(value, bool)),
+}
+
+
+def _value(key: str, held: str, value: Any, where: str) -> Any:
     """Check the type of the value of a field, and convert durations to seconds."""
-    if key in _DURATIONS:
+    if held == "seconds":
         return _seconds(key, value, where)
-    if key in _TEXTS and not isinstance(value, str):
-        raise SourcesError(f"{where}: `{key}` must be a string, got {value!r}.")
-    if key in _TABLES and not (
-        isinstance(value, dict) and all(isinstance(text, str) for text in value.values())
-    ):
-        raise SourcesError(f"{where}: `{key}` must be a table of strings, got {value!r}.")
-    if key == "billed" and not isinstance(value, list):
-        raise SourcesError(f"{where}: `billed` must be a list, got {value!r}.")
-    if key == "batch" and not isinstance(value, bool):
-        raise SourcesError(f"{where}: `batch` must be true or false, got {value!r}.")
+    wanted, is_right = _CHECKS.get(held, ("", lambda _: True))
+    if not is_right(value):
+        raise SourcesError(f"{where}: `{key}` must be {wanted}, got {value!r}.")
     return value
-
-
-_TEXTS = ("url", "url_env", "key", "format", "key_field", "time_field", "price_field", "query",
-          "rows", "idempotency_header")  # fmt: skip
-_TABLES = ("fields", "features", "headers_env")
 
 
 def _seconds(key: str, value: Any, where: str) -> float:
@@ -218,24 +216,21 @@ def _table_of(name: str, source: LiveSource) -> str:
     if not kinds:
         what = "a Python function" if isinstance(source, CallableSource) else "a custom source"
         raise SourcesError(f"Source {name!r} is {what}, which cannot be written to a file.")
-    secrets = _SECRETS[KINDS[kinds[0]]]
     lines = [f"[{toml_key(name)}]", f"kind = {toml_value(kinds[0])}"]
-    own_first = sorted(fields(source), key=lambda field: field.name in _TERMS)
-    for field in own_first:
-        value = getattr(source, field.name)
-        if value is None or value == field.default:
+    own_first = sorted(fields(source), key=lambda one: one.name in _SHARED)
+    for one in own_first:
+        value, held = getattr(source, one.name), one.metadata.get("value", "")
+        if value is None or value == one.default:
             continue
-        if field.name in secrets:
+        if held == "secret":
             raise SourcesError(
-                f"Source {name!r} has `{field.name}`, which must not be written to a file; use "
-                f"`{secrets[field.name]}`."
+                f"Source {name!r} has `{one.name}`, which must not be written to a file; use "
+                f"`{one.metadata['variable']}`."
             )
-        if field.name in _DURATIONS:
-            value = float(value)
-        lines.append(
-            f"{field.name} = {toml_value(dict(value) if field.name in _TABLES else value)}"
-        )
+        value = _WRITTEN_AS[held](value) if held in _WRITTEN_AS else value
+        lines.append(f"{one.name} = {toml_value(value)}")
     return "\n".join([*lines, ""])
 
 
-_TERMS = {field.name for field in fields(LiveSource)}
+_SHARED = {one.name for one in fields(LiveSource)}
+_WRITTEN_AS: Mapping[str, Callable[[Any], Any]] = {"seconds": float, "table": dict}

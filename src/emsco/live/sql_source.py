@@ -15,11 +15,17 @@ from typing import Any
 import numpy as np
 
 from emsco.exceptions import InvalidKeyError, SourcesError, require
-from emsco.live.billing import UnbilledError
-from emsco.live.fetch_result import FetchedRow, FetchResult, Key, Values, as_text, key_text, match
-from emsco.live.log_redaction import quieten, quietly
-from emsco.live.request_values import unwritten
-from emsco.live.source import LiveSource, address_of, fields_of
+from emsco.live.fetch_result import (
+    FetchedRow,
+    FetchResult,
+    Key,
+    UnbilledError,
+    Values,
+    as_text,
+    key_text,
+)
+from emsco.live.source import TABLE, TEXT, LiveSource, address_of, fields_of, secret
+from emsco.live.template import unwritten
 
 KEYS = "keys"
 _BOUND = re.compile(r"(?<![:\w]):([A-Za-z_]\w*)")
@@ -50,11 +56,13 @@ class SQLSource(LiveSource):
         The column that holds the time of the event.
     """
 
-    query: str
-    key_field: str
-    url_env: str | None = None
-    url: str | None = field(default=None, repr=False)
-    fields: Mapping[str, str] | None = None
+    query: str = field(metadata=TEXT)
+    key_field: str = field(metadata=TEXT)
+    url_env: str | None = field(default=None, metadata=TEXT)
+    url: str | None = secret("url_env")
+    fields: Mapping[str, str] | None = field(default=None, metadata=TABLE)
+
+    loggers = ("asyncmy",)  # its warnings contain rows
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -85,7 +93,6 @@ class SQLClient:
     def __init__(self, source: SQLSource, features: Sequence[str]) -> None:
         sqlalchemy = require("sqlalchemy", "live")
         engines = require("sqlalchemy.ext.asyncio", "live")
-        quieten("asyncmy")  # its warnings contain rows
         self._source = source
         self._ending: set[asyncio.Task[None]] = set()
         self._fields = fields_of(source.fields, features)
@@ -119,19 +126,17 @@ class SQLClient:
     async def fetch(self, keys: Sequence[Key], values: Values) -> FetchResult:
         """Fetch the values of these keys in one query."""
         try:
-            with quietly():
-                found = await self._ask(keys, values) if len(keys) else []
+            found = await self._ask(keys, values) if len(keys) else []
         except (SourcesError, UnbilledError):
             raise
         except Exception as error:  # its message may contain keys
             if self._is_of_data(error):
                 raise InvalidKeyError("The database cannot read a key.") from None
             raise ConnectionError(f"The query failed: {type(error).__name__}.") from None
-        features, timed = list(self._fields), self._source.is_timed
         if self._needs:  # a row is identified by its key and these values
             used = zip(*(map(_spelled, values[name]) for name in self._needs), strict=True)
             keys = [(key_text(key), *row) for key, row in zip(keys, used, strict=True)]
-        return match(keys, found, features, self._source.freshness, timed=timed)
+        return self._source.match(keys, found, list(self._fields))
 
     def _is_of_data(self, error: Exception) -> bool:
         """Return whether a query failed because of its values, not because of the database."""

@@ -24,14 +24,7 @@ def to_column(
 ) -> tuple[NDArray[Any], list[int]]:
     """Return values as a column, and the positions of those of another type than in training.
 
-    Parameters
-    ----------
-    values : list
-        One value per row; None if it is missing.
-    reader : ColumnReader or None
-        How the column is read. None: no stage reads it.
-    spelled : bool, default=False
-        Whether the source gives numbers as text. If not, text is not accepted as a number.
+    `spelled`: the source gives numbers as text. If not, text is not accepted as a number.
 
     Examples
     --------

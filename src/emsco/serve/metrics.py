@@ -103,7 +103,7 @@ class Metrics:
         else:
             counted.add(decisions)
         for call in getattr(decisions.receipts, "answers", ()):
-            if FETCHED in call.batch.how:
+            if FETCHED in call.how:
                 self._one("emsco_source_seconds", call.source).observe(call.waited)
 
     def shadowed(self, shadowed: ShadowAnswer, model: str) -> None:

@@ -71,9 +71,7 @@ class Tracing:
         calls = sorted(getattr(decisions.receipts, "answers", ()), key=lambda one: one.stage)
         for stage, group in groupby(calls, key=lambda one: one.stage):
             own = list(group)
-            failed = Counter(
-                kind_of(reason) for one in own for reason in one.batch.reasons if reason
-            )
+            failed = Counter(kind_of(reason) for one in own for reason in one.reasons if reason)
             span = self._tracer.start_span(
                 f"stage {stage}",
                 context=within,

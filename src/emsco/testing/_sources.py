@@ -10,7 +10,7 @@ from typing import Any
 from emsco.core.decisions import ACCEPTED, MISSING
 from emsco.exceptions import ContractError
 from emsco.live.fetch_result import FetchResult, Key, Values, as_text
-from emsco.live.source import Client, LiveSource
+from emsco.live.source import LiveSource
 from emsco.testing._contract import demand
 
 _ABSENT = "a key that no store has: \U0001f511'\"%{}\\"
@@ -56,58 +56,69 @@ def check_source(
     >>> table = {"a": {"age": 3.0}, "b": {"age": 41.0}}
     >>> check_source(CallableSource(function=lambda keys, values: table), table)
     """
-    asyncio.run(_check(source, table, dict(reasons or {}), values or {}, n_cancelled))
+    asyncio.run(_SourceContract(source, table, reasons or {}, values or {}).check(n_cancelled))
 
 
-async def _check(
-    source: LiveSource,
-    table: Mapping[Key, Mapping[str, Any]],
-    reasons: dict[Key, str],
-    values: Mapping[Key, Mapping[str, Any]],
-    n_cancelled: int,
-) -> None:
-    features = list(next(iter(table.values())))
-    asker = _Asker(source.open(features), table, reasons, values, sorted(source.needs))
-    try:
-        await asker.check([], "no keys")
-        keys = [*table, *reasons]
-        await asker.check(keys, "all keys")
-        await asker.check(keys[::-1], "keys in another order")
-        for key in keys:
-            await asker.check([key], "a key alone")
-        if not values:  # a request for a key that nothing is known of cannot be made
-            await asker.check([keys[0], _ABSENT, keys[-1]], "a key that is not there")
-        await _check_concurrent(asker, keys)
-        await _check_cancelled(asker, keys, n_cancelled)
-    finally:
-        await asker.client.close()
-
-
-class _Asker:
-    """Asks a client, and compares its answers with the table."""
+class _SourceContract:
+    """What a source promises, checked by comparing its answers with a table."""
 
     def __init__(
         self,
-        client: Client,
+        source: LiveSource,
         table: Mapping[Key, Mapping[str, Any]],
         reasons: Mapping[Key, str],
         values: Mapping[Key, Mapping[str, Any]],
-        needs: Sequence[str],
     ) -> None:
-        self.client, self.table, self.reasons = client, table, reasons
-        self._values, self._needs = values, needs
+        self._source, self._table, self._reasons, self._values = source, table, reasons, values
+        self._keys = [*table, *reasons]
+
+    async def check(self, n_cancelled: int) -> None:
+        """Ask in every way that a live cascade does."""
+        keys = self._keys
+        self._client = self._source.open([*next(iter(self._table.values()))])
+        try:
+            await self.compare_all([], "no keys")
+            await self.compare_all(keys, "all keys")
+            await self.compare_all(keys[::-1], "keys in another order")
+            for key in keys:
+                await self.compare_all([key], "a key alone")
+            if not self._values:  # a request for a key that nothing is known of cannot be made
+                await self.compare_all([keys[0], _ABSENT, keys[-1]], "a key that is not there")
+            often = keys * 3
+            answers = await asyncio.gather(*(self.ask([key]) for key in often))
+            for key, fetched in zip(often, answers, strict=True):
+                self.compare([key], fetched, "keys asked for at once")
+            await self.check_cancelled(n_cancelled)
+        finally:
+            await self._client.close()
+
+    async def check_cancelled(self, n_cancelled: int) -> None:
+        """Cancel fetches at random moments: what they asked for must not reach who asks next."""
+        rng, loop = random.Random(0), asyncio.get_running_loop()
+        begin = loop.time()
+        await self.ask(self._keys[:1])
+        usual = loop.time() - begin
+        for _ in range(n_cancelled):
+            task = asyncio.ensure_future(self.ask([rng.choice(self._keys)]))
+            await asyncio.sleep(rng.uniform(0, 1.5 * usual))
+            task.cancel()
+            await self.compare_all([rng.choice(self._keys)], "a key, after a fetch was cancelled")
+            await asyncio.gather(task, return_exceptions=True)
 
     def ask(self, keys: Sequence[Key]) -> Any:
         """Ask for some keys."""
-        values: Values = {name: [self._values[key][name] for key in keys] for name in self._needs}
-        return self.client.fetch(keys, values)
+        values: Values = {
+            name: [self._values[key][name] for key in keys] for name in self._source.needs
+        }
+        return self._client.fetch(keys, values)
 
-    async def check(self, keys: Sequence[Key], what: str) -> None:
+    async def compare_all(self, keys: Sequence[Key], what: str) -> None:
         """Ask, and compare."""
         try:
             fetched = await self.ask(keys)
         except Exception as error:
-            raise ContractError(f"Asked for {what}, the source raises {error!r}.") from error
+            said = self._source.redacted(repr(error))
+            raise ContractError(f"Asked for {what}, the source raises {said}.") from error
         self.compare(keys, fetched, what)
 
     def compare(self, keys: Sequence[Key], fetched: FetchResult, what: str) -> None:
@@ -118,11 +129,11 @@ class _Asker:
         for name, column in fetched.columns.items():
             demand(len(column) == len(keys), f"{name!r} has not a value per key, asked for {what}.")
         for i, key in enumerate(keys):
-            expected = self.reasons.get(key, ACCEPTED if key in self.table else MISSING)
+            expected = self._reasons.get(key, ACCEPTED if key in self._table else MISSING)
             found = fetched.reasons[i]
             demand(found == expected, f"{key!r} is {found!r}, not {expected!r}: {what}.")
             for name, column in fetched.columns.items():
-                wanted = self.table[key][name] if expected == ACCEPTED else None
+                wanted = self._table[key][name] if expected == ACCEPTED else None
                 demand(_same(column[i], wanted), f"{name!r} of {key!r} is another value: {what}.")
 
 
@@ -132,26 +143,3 @@ def _same(found: Any, wanted: Any) -> bool:
     if isinstance(found, str) and isinstance(wanted, int | float):
         return float(found) == wanted
     return bool(found == wanted)
-
-
-async def _check_concurrent(asker: _Asker, keys: Sequence[Key]) -> None:
-    """Ask for single keys at once."""
-    often = [*keys, *keys, *keys]
-    answers = await asyncio.gather(*(asker.ask([key]) for key in often))
-    for key, fetched in zip(often, answers, strict=True):
-        asker.compare([key], fetched, "keys asked for at once")
-
-
-async def _check_cancelled(asker: _Asker, keys: Sequence[Key], n_cancelled: int) -> None:
-    """Cancel fetches at random moments: what they asked for must not reach who asks next."""
-    rng = random.Random(0)
-    loop = asyncio.get_running_loop()
-    begin = loop.time()
-    await asker.ask(keys[:1])
-    usual = loop.time() - begin
-    for _ in range(n_cancelled):
-        task = asyncio.ensure_future(asker.ask([rng.choice(keys)]))
-        await asyncio.sleep(rng.uniform(0, 1.5 * usual))
-        task.cancel()
-        await asker.check([rng.choice(keys)], "a key, after a fetch was cancelled")
-        await asyncio.gather(task, return_exceptions=True)

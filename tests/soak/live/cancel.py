@@ -130,13 +130,15 @@ class Callers:
 
     def _check(self, keys: list[str], found: Any) -> None:
         """Hold every row against its key; a row that is missing had its answer sent elsewhere."""
-        for key, row in zip(keys, found, strict=True):
+        for i, (key, reason) in enumerate(zip(keys, found.reasons, strict=True)):
             self.counts["rows"] += 1
-            expected = tuple(value(key, feature) for feature in FEATURES)
-            if row.reason == TIMEOUT:
+            expected = [value(key, feature) for feature in FEATURES]
+            if reason == TIMEOUT:
                 self.counts["late"] += 1
-            elif row.reason or tuple(map(float, row.values)) != expected:
-                self.wrong.append(f"{key}: {row.reason or row.values}")
+                continue
+            values = [] if reason else [float(found.columns[name][i]) for name in FEATURES]
+            if values != expected:
+                self.wrong.append(f"{key}: {reason or values}")
 
 
 def _filled(stores: Stores, vendor: Vendor) -> dict[str, LiveSource]:

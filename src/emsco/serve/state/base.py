@@ -17,8 +17,7 @@ from typing import Any, Protocol
 
 from emsco.core.decisions import ERROR
 from emsco.exceptions import StateError
-from emsco.live.accounts import Accounts, Intent
-from emsco.live.counters import money
+from emsco.live.accounts import Accounts, Intent, money
 
 VERSION = 2  # of the layout of a state
 
