@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import io
 import re
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -13,8 +13,10 @@ from problems import problem_of
 
 from emsco import CascadeSearchCV
 from emsco._utils.frozen_mapping import FrozenMapping
+from emsco._utils.progress import COMPILE, tell
+from emsco._utils.progress_display import ProgressBar, command_bar, held, hush
 from emsco.exceptions import ValuesError
-from emsco.search._progress import Progress, _Bar
+from emsco.search._progress import Progress
 from emsco.search.strategies.emsco import EMSCO
 from emsco.search.strategies.hybrid import Hybrid
 from emsco.search.strategies.local_search import LocalSearch
@@ -57,13 +59,7 @@ def terminal_of(monkeypatch):
 
 @pytest.fixture
 def without_rich(monkeypatch):
-    def import_module(name, package=None):
-        if name.startswith("rich"):
-            raise ModuleNotFoundError(name)
-        return found(name, package)
-
-    found = importlib.import_module
-    monkeypatch.setattr(importlib, "import_module", import_module)
+    monkeypatch.setitem(sys.modules, "rich.console", None)
 
 
 def state(**known):
@@ -305,14 +301,16 @@ def test_a_dumb_terminal_has_lines(monkeypatch):
 
 
 @pytest.mark.parametrize("width", [60, 80, 100, 140])
-def test_a_bar_fits_the_terminal(width):
+def test_a_bar_fits_the_terminal(width, clock):
     console = pytest.importorskip("rich.console")
     file = io.StringIO()
-    bar = _Bar(console.Console(force_terminal=True, file=file, width=width))
-    for phase in ("fit", "search", "thresholds"):
-        bar.show(state(phase=phase, designs=254_152_083))
-    bar.show(state(phase="done", done=1.0, seconds_left=0.0))
-    bar.close()
+    with Progress(clock=clock) as progress:
+        terminal = console.Console(force_terminal=True, file=file, width=width)
+        progress._display = ProgressBar(terminal)
+        for phase in ("fit", "search", "thresholds"):
+            progress.phase(phase)
+            clock.now += 12
+            progress.searched(state(designs=254_152_083))
     lines = visible(file.getvalue())
     assert max(map(len, lines)) <= width
     assert any(line.startswith("emsco: thresholds 42% ━") for line in lines)
@@ -382,3 +380,31 @@ def test_a_callback_may_keep_and_change_what_it_is_told(capsys):
         progress.fitted(2)
     assert len({id(told) for told in states}) == 3
     assert "fit 100%: 2 source sets" in capsys.readouterr().err
+
+
+def test_a_command_shows_what_it_does_after_a_moment_and_makes_room_for_text(monkeypatch):
+    pytest.importorskip("rich")
+    terminal = terminal_of(monkeypatch)
+    with command_bar():
+        with Progress(verbose=1) as progress:
+            tell(COMPILE)
+            time.sleep(2)
+            progress.searched({"designs": 10, "done": 0.5})
+            time.sleep(0.5)
+        with held():
+            sys.stderr.write("a note, say\n")
+        tell("write", 0.25)
+        time.sleep(0.5)
+        hush()
+        tell("afterwards")
+        time.sleep(0.5)
+    assert sys.stderr is terminal
+    written = terminal.getvalue()
+    lines = visible(written)
+    assert f"emsco: {COMPILE}" in lines
+    assert any(line.startswith("emsco: search 50% ━") for line in lines)
+    assert "emsco: done: 0 source sets, 10 designs, front 0, 0:02" in lines or "0:03" in written
+    assert "a note, say" in lines
+    assert any(line.startswith("emsco: write 25% ━") for line in lines)
+    assert "afterwards" not in written
+    assert written.endswith("\x1b[2K")

@@ -20,7 +20,7 @@ from typing import Any, NoReturn, ParamSpec
 
 import typer
 
-from emsco.cli._progress import held, progress_line
+from emsco._utils.progress_display import command_bar, held
 from emsco.exceptions import ArtifactError, Code, EmscoError, EmscoWarning, Keyword, Parameter
 
 P = ParamSpec("P")
@@ -132,7 +132,7 @@ def explained(command: Callable[P, None]) -> Callable[P, None]:
             warnings.simplefilter("default")
             warnings.showwarning = _show_warning
             try:
-                with progress_line():
+                with command_bar():
                     command(*args, **kwargs)
                 _flush()
             except (typer.Exit, typer.BadParameter):

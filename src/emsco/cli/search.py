@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from emsco._utils.progress import tell
+from emsco._utils.progress_display import hush
 from emsco.cli._errors import note
 from emsco.cli._options import (
     Address,
@@ -27,7 +28,6 @@ from emsco.cli._options import (
     shares_by_label,
     workers_of,
 )
-from emsco.cli._progress import hush, search_callback
 
 if TYPE_CHECKING:
     from emsco import CascadeSearchCV, Costs
@@ -134,14 +134,13 @@ def search(
         checkpoint=checkpoint_file,
         n_jobs=n_jobs,
         random_state=random_state,
-        callback=None if quiet else search_callback(),
-        verbose=0 if quiet or search_callback() else 1,
+        verbose=0 if quiet else 1,
     )
     try:
         with workers_of(engine, address, n_jobs) as workers:
             found.engine = workers
             _fit(found, X, y)
-        found.callback = found.engine = None
+        found.engine = None
         n_front = len(found.front_)
         _fit_candidates(found, max_candidates)
         tell("write the search")

@@ -46,7 +46,7 @@ from emsco.rows.column_summary import (
 )
 from emsco.rows.dataset_parts import DatasetPart, check_names, parts_of
 from emsco.rows.encoding import Array
-from emsco.rows.row_hashes import finalise
+from emsco.rows.row_hashes import COUNTER_STEP, finalise
 
 MOST_CHUNKS = 64  # all their results are held at the same time
 
@@ -237,7 +237,7 @@ def row_keys(first_row: int, n_rows: int, seed: int) -> NDArray[np.uint64]:
     numbers = np.arange(first_row + 1, first_row + n_rows + 1, dtype=np.uint64)
     with np.errstate(over="ignore"):
         start = np.uint64(seed) * np.uint64(0xD1342543DE82EF95)
-    return finalise((numbers + start) * np.uint64(0x9E3779B97F4A7C15))
+    return finalise((numbers + start) * COUNTER_STEP)
 
 
 class ClassSample(NamedTuple):

@@ -182,9 +182,12 @@ def _hash_bytes(data: bytes) -> np.uint64:
     return np.uint64(_digest(data) | 1)  # never 0, which means that there is no word
 
 
+COUNTER_STEP = np.uint64(0x9E3779B97F4A7C15)  # of splitmix64 (Steele, Lea and Flood 2014)
+
+
 def _mix(bits: Hashes) -> Hashes:
     """Mix all bits of every number, as splitmix64 does."""
-    return finalise(bits + np.uint64(0x9E3779B97F4A7C15))
+    return finalise(bits + COUNTER_STEP)
 
 
 def finalise(bits: Hashes) -> Hashes:

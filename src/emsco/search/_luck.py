@@ -20,6 +20,7 @@ from emsco.learners.protocol import Fold
 from emsco.search._outcome_table import OutcomeTable, Sets, pack
 from emsco.search._problem import Problem
 from emsco.search._thresholds import descend_by_stage
+from emsco.search.strategies._archive import History
 from emsco.search.strategies.exhaustive import count_sets
 from emsco.search.strategies.local_search import LocalSearch
 
@@ -85,17 +86,8 @@ def measure_luck(
     It is unknown if there is nothing to choose from, with more than 100 sources, and if fewer than
     four source sets per source are fitted, unless these are all.
 
-    Parameters
-    ----------
-    problem : Problem
-        The problem that was searched; no source sets are fitted beyond those in its table.
-    parts : list of bool arrays
-        The rows that each repeated search leaves out.
-    n_designs : int or None
-        The number of designs that the search evaluated at a threshold. None: all of them, so that
-        all sets are fitted.
-    by_stage : bool
-        Whether every stage may have its own threshold.
+    `parts` are the rows that each repeated search leaves out, and `n_designs` is the number of
+    designs that the search evaluated at a threshold; None: all, so that all sets are fitted.
     """
     if n_designs is not None and not _sees_enough(problem):
         return None
@@ -148,7 +140,7 @@ def _search(
     first, shares = local.begin(problem)
     starts, found = first, []
     for threshold in range(problem.n_thresholds):
-        designs = local.descend(problem, rng, threshold, starts, shares[threshold], [])
+        designs = local.descend(problem, rng, threshold, starts, shares[threshold], History())
         which = np.full((len(designs), problem.max_stages), threshold, dtype=np.int8)
         found.append(np.hstack([designs, which]))
         starts = np.vstack([first, designs])

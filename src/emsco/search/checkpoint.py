@@ -69,12 +69,8 @@ class Checkpoint:
 
     After a step, the table is written if writing has taken at most 3% of the time so far. The
     logger `emsco` gets a debug message each time.
-
-    Parameters
-    ----------
-    path : str or path
-        The file. The previous one has the same name with the suffix `.previous`; if the file is
-        damaged, the previous one is read instead, with a warning.
+    The previous file has the same name with the suffix `.previous`; it is read, with a warning, if
+    the last one is damaged.
 
     Examples
     --------

@@ -26,12 +26,11 @@ from numpy.typing import NDArray
 from emsco.certify.monitor import Alarm, CertificateMonitor
 from emsco.core.decisions import Decisions
 from emsco.exceptions import MonitorError
-from emsco.rows.row_hashes import finalise
+from emsco.rows.row_hashes import COUNTER_STEP, finalise
 from emsco.serve.rejection_causes import is_failure
 from emsco.serve.state.base import AuditMark
 
 _MOST_RECENT = 50  # cohorts that are reported individually
-_STEP = 0x9E3779B97F4A7C15  # of the counter that SplitMix64 mixes
 _ALL = 2**64 - 1
 
 
@@ -61,7 +60,7 @@ class Audit:
     def is_drawn(self, id: str) -> bool:  # noqa: A002
         """Return whether a decision is drawn."""
         call, row = _parts(id)
-        return _finalised(self._start(call) + row * _STEP) < self._limit
+        return _finalised(self._start(call) + row * int(COUNTER_STEP)) < self._limit
 
     def drawn(self, ids: Sequence[str]) -> list[int]:
         """Return the positions of the decisions of one call that are drawn."""
@@ -72,7 +71,7 @@ class Audit:
         call, first = _parts(ids[0])
         if first or ids[-1] != f"{call}-{len(ids) - 1}":  # not the rows of a whole call
             return [place for place, one in enumerate(ids) if self.is_drawn(one)]
-        numbers = np.arange(len(ids), dtype=np.uint64) * np.uint64(_STEP)
+        numbers = np.arange(len(ids), dtype=np.uint64) * COUNTER_STEP
         numbers = finalise(numbers + np.uint64(self._start(call)))
         places: list[int] = np.flatnonzero(numbers <= np.uint64(self._limit - 1)).tolist()
         return places

@@ -1,13 +1,16 @@
-"""The non-dominated proposals so far, one per evaluation, and which of them were explored."""
+"""What a strategy collects: the non-dominated proposals so far, and the history of its search."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emsco.search._problem import Counts
+
+Callback = Callable[[dict[str, Any]], object] | None
 
 MAXIMISE = [True, True, False]  # accepted, accuracy, paid
 
@@ -19,7 +22,10 @@ def points_of(counts: Counts) -> NDArray[np.float64]:
 
 
 class Archive:
-    """The proposals, as rows of small integers, that no other one dominates so far."""
+    """The proposals, as rows of small integers, that no other one dominates so far.
+
+    There is one per evaluation, and it is known which of them were explored.
+    """
 
     def __init__(self, width: int) -> None:
         self.rows: NDArray[np.int8] = np.empty((0, width), dtype=np.int8)
@@ -59,3 +65,17 @@ class Archive:
         self.explored[picked] = True
         rows: NDArray[np.int8] = self.rows[picked]
         return rows
+
+
+class History(list[dict[str, Any]]):
+    """Entries about the progress of a search; each is reported when it is added."""
+
+    def __init__(self, callback: Callback = None) -> None:
+        super().__init__()
+        self.callback = callback
+
+    def append(self, entry: dict[str, Any]) -> None:
+        """Add an entry, and report it."""
+        super().append(entry)
+        if self.callback is not None:
+            self.callback(entry)

@@ -49,6 +49,7 @@ from emsco.core.front import Candidate
 from emsco.exceptions import SearchError
 from emsco.search._problem import Counts, Problem, SearchResult
 from emsco.search.strategies import _operators as operators
+from emsco.search.strategies._archive import Callback, History
 from emsco.search.strategies._operators import Assignments, Floats
 
 
@@ -151,28 +152,24 @@ class EMSCO:
                 raise SearchError(f"`{name}` must be {must}, got {value!r}.")
 
     def run(
-        self,
-        problem: Problem,
-        rng: np.random.Generator,
-        callback: Callable[[dict[str, Any]], None] | None = None,
+        self, problem: Problem, rng: np.random.Generator, callback: Callback = None
     ) -> SearchResult:
         """Search every threshold of a problem; `callback` gets each entry of the history."""
         candidates: list[Candidate] = []
-        history: list[dict[str, Any]] = []
+        history = History(callback)
         for threshold in range(problem.n_thresholds):
             span = problem.span(threshold)
-            last = self.breed(problem, rng, threshold, history, callback, span)
+            last = self.breed(problem, rng, threshold, history, span)
             found = last.assignments[last.front & last.evaluations]
             candidates += problem.candidates(found, threshold)
-        return SearchResult(problem.front(candidates), history)
+        return SearchResult(problem.front(candidates), [*history])
 
     def breed(
         self,
         problem: Problem,
         rng: np.random.Generator,
         threshold: int,
-        history: list[dict[str, Any]],
-        callback: Callable[[dict[str, Any]], None] | None = None,
+        history: History,
         span: tuple[float, float] = (0.0, 1.0),
     ) -> Generation:
         """Search one threshold, add to the history, and return the last generation.
@@ -189,8 +186,6 @@ class EMSCO:
                     **_summary(generation, problem),
                 }
             )
-            if callback is not None:
-                callback(history[-1])
         return generation
 
     def evolve(

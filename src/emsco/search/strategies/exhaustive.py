@@ -8,9 +8,9 @@ designs from which dominated ones are removed whenever it is full.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from emsco.engine import LocalEngine, local_threads
 from emsco.exceptions import SearchError
 from emsco.search._outcome_table import Sets, Words
 from emsco.search._problem import Counts, Problem, SearchResult
-from emsco.search.strategies._archive import MAXIMISE, points_of
+from emsco.search.strategies._archive import MAXIMISE, Callback, points_of
 
 MOST_SOURCES = 16  # four bits each in a key of 64, and 2**16 source sets
 DENSE_BYTES = 2**28
@@ -57,7 +57,7 @@ class Exhaustive:
         self,
         problem: Problem,
         rng: np.random.Generator | None = None,  # noqa: ARG002  # nothing is left to chance
-        callback: Callable[[dict[str, Any]], None] | None = None,
+        callback: Callback = None,
     ) -> SearchResult:
         """Fit every source set, evaluate every design and keep the front."""
         self._refuse_too_many(problem)
@@ -93,8 +93,7 @@ class Exhaustive:
             )
 
 
-@dataclass(frozen=True)
-class _ExactDesigns:
+class _ExactDesigns(NamedTuple):
     """Designs with their counts, one per cell of the table or entry of the list."""
 
     accepted: NDArray[np.int64]
@@ -122,18 +121,10 @@ class _ExactDesigns:
 
     @classmethod
     def joined(cls, parts: list[_ExactDesigns]) -> _ExactDesigns:
-        return cls(
-            *(
-                np.concatenate([getattr(part, name) for part in parts])
-                for name in cls.__dataclass_fields__
-            )
-        )
+        return cls(*map(np.concatenate, zip(*parts, strict=True)))
 
-    def _take(self, rows: NDArray[Any], ties: NDArray[np.int64]) -> _ExactDesigns:
-        return _ExactDesigns(
-            self.accepted[rows], self.right[rows], self.paid[rows], ties, self.stages[rows],
-            self.keys[rows],
-        )  # fmt: skip
+    def _take(self, rows: NDArray[Any]) -> _ExactDesigns:
+        return _ExactDesigns(*(values[rows] for values in self))
 
     def front(self) -> _ExactDesigns:
         """Keep the simplest design of each evaluation, and of these the non-dominated ones."""
@@ -145,12 +136,11 @@ class _ExactDesigns:
         first[1:] = (np.diff(counts, axis=1) != 0).any(axis=0)
         starts = np.flatnonzero(first & (counts[0] > 0))
         ties = np.add.reduceat(self.ties[order], np.flatnonzero(first)) if len(order) else self.ties
-        simplest = self._take(order[starts], ties[counts[0][first] > 0])
+        simplest = self._take(order[starts])._replace(ties=ties[counts[0][first] > 0])
         if not len(starts):
             return simplest
         points = points_of(simplest.counts())
-        places = np.flatnonzero(moocore.is_nondominated(points, maximise=MAXIMISE))
-        return simplest._take(places, simplest.ties[places])
+        return simplest._take(moocore.is_nondominated(points, maximise=MAXIMISE))
 
     def counts(self) -> Counts:
         """Return the evaluations as counts."""

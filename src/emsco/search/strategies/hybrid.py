@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from emsco.search._problem import Problem, Search, SearchResult
+from emsco.search.strategies._archive import Callback, History
 from emsco.search.strategies.emsco import EMSCO
 from emsco.search.strategies.exhaustive import MOST_SOURCES, Exhaustive
 from emsco.search.strategies.local_search import LocalSearch
@@ -37,15 +36,12 @@ class Hybrid:
     local: LocalSearch | None = None
 
     def run(
-        self,
-        problem: Problem,
-        rng: np.random.Generator,
-        callback: Callable[[dict[str, Any]], None] | None = None,
+        self, problem: Problem, rng: np.random.Generator, callback: Callback = None
     ) -> SearchResult:
         """Run both searches at every threshold and merge their fronts."""
         emsco = self.emsco or EMSCO(population=100, generations=30)
         local = self.local or LocalSearch()
-        history: list[dict[str, Any]] = []
+        history = History(callback)
         candidates = []
         first, shares = local.begin(problem)
         found = first[:0]
@@ -54,7 +50,7 @@ class Hybrid:
             begin, end = problem.span(threshold)
             middle = begin + (end - begin) / 10  # the genetic search is the shorter one
             before = len(problem.table)
-            evolved = emsco.breed(problem, rng, threshold, history, callback, (begin, middle))
+            evolved = emsco.breed(problem, rng, threshold, history, (begin, middle))
             bred += len(problem.table) - before
             # What is good at one threshold is a good start at the next.
             starts = np.vstack([evolved.assignments[evolved.front], first, found])
@@ -65,12 +61,11 @@ class Hybrid:
                 starts,
                 shares[threshold] + bred,
                 history,
-                callback,
                 (middle, end),
                 evolved.evaluated,
             )
             candidates += problem.candidates(found, threshold)
-        return SearchResult(problem.front(candidates), history)
+        return SearchResult(problem.front(candidates), [*history])
 
 
 def default_search(problem: Problem) -> Search:

@@ -9,7 +9,6 @@ is better; then it starts again. All designs of a round are evaluated at once.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 
 from emsco.exceptions import SearchError
 from emsco.search._problem import Assignments, Counts, Problem, SearchResult
-from emsco.search.strategies._archive import Archive, points_of
+from emsco.search.strategies._archive import Archive, Callback, History, points_of
 from emsco.search.strategies._greedy_chain import designs_along_chain
 from emsco.search.strategies._neighbours import neighbours, perturbed
 from emsco.search.strategies._operators import sort_keys
@@ -57,24 +56,21 @@ class LocalSearch:
                 raise SearchError(f"`{name}` must be above 0, got {value}.")
 
     def run(
-        self,
-        problem: Problem,
-        rng: np.random.Generator,
-        callback: Callable[[dict[str, Any]], None] | None = None,
+        self, problem: Problem, rng: np.random.Generator, callback: Callback = None
     ) -> SearchResult:
         """Search, starting from a chain of source sets and from all sources bought at once."""
-        history: list[dict[str, Any]] = []
+        history = History(callback)
         candidates = []
         first, shares = self.begin(problem)
         starts = first
         for threshold in range(problem.n_thresholds):
             span = problem.span(threshold)
             share = shares[threshold]
-            found = self.descend(problem, rng, threshold, starts, share, history, callback, span)
+            found = self.descend(problem, rng, threshold, starts, share, history, span)
             candidates += problem.candidates(found, threshold)
             # What is good at one threshold is a good start at the next.
             starts = np.vstack([first, found])
-        return SearchResult(problem.front(candidates), history)
+        return SearchResult(problem.front(candidates), [*history])
 
     def begin(self, problem: Problem) -> tuple[Assignments, list[int]]:
         """Return the designs to start from, and the maximum table size after each threshold."""
@@ -92,8 +88,7 @@ class LocalSearch:
         threshold: int,
         starts: Assignments,
         most_sets: int,
-        history: list[dict[str, Any]],
-        callback: Callable[[dict[str, Any]], None] | None = None,
+        history: History,
         span: tuple[float, float] = (0.0, 1.0),
         evaluated: int = 0,
     ) -> Assignments:
@@ -106,8 +101,8 @@ class LocalSearch:
         descent.evaluate(starts)
         while not descent.is_spent():
             descent.step()
-            descent.record(history, callback)
-        descent.record(history, callback, always=True)
+            descent.record(history)
+        descent.record(history, always=True)
         return descent.archive.rows
 
 
@@ -232,13 +227,7 @@ class _Descent:
         self.walkers, self.scores = self.walkers[goes_on], self.scores[goes_on]
         self.weights = self.weights[goes_on]
 
-    def record(
-        self,
-        history: list[dict[str, Any]],
-        callback: Callable[[dict[str, Any]], None] | None,
-        *,
-        always: bool = False,
-    ) -> None:
+    def record(self, history: History, *, always: bool = False) -> None:
         """Add an entry to the history, about every hundredth of the way."""
         if not always and self.evaluated - self.recorded < self.most / 100:
             return
@@ -254,8 +243,6 @@ class _Descent:
                 "hypervolume": self.problem.hypervolume(self.archive.counts()),
             }
         )
-        if callback is not None:
-            callback(history[-1])
 
 
 def _keys(designs: Assignments) -> list[Any]:
