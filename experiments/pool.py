@@ -21,8 +21,7 @@ from sklearn.datasets import make_classification
 import emsco
 from emsco import Candidate, CascadeSearchCV, Costs, Evaluation, StageDesign
 from emsco.certify import Targets, certify_together
-from emsco.certify._filters import UNSAID, Floors
-from emsco.certify._hypothesis_family import Family
+from emsco.certify._hypothesis_family import UNSAID, Family, Floors
 from emsco.core.selection import Bounds
 from emsco.core.threshold import lowest, resolve
 from emsco.datasets import make_costly_classification

@@ -25,8 +25,7 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from emsco import CascadeSearchCV, LocalSearch
 from emsco.certify import Targets
 from emsco.certify._certify import ask_together
-from emsco.certify._fixed_sequence import passed, shares
-from emsco.certify._test_order import in_order
+from emsco.certify._fixed_sequence import in_order, passed, shares
 from emsco.certify.savings import savings
 from emsco.datasets import CostlyData, load_covtype, load_kdd, load_phishing, load_spambase
 from emsco.exceptions import EmscoWarning

@@ -1,18 +1,23 @@
-"""A strategy, a learner, a target, a driver and a kind of source of one's own: one file each."""
+"""A strategy, a learner, a measure, a driver and a kind of source of one's own: one file each."""
 
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
+import re
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
-from target_of_tests import MinRecall
 from toy_driver import from_functions
 from toy_learner import NearestMean, NearestMeanFits
+from toy_measure import FALSE_ALARMS
 from toy_search import RandomDesigns
 from toy_source import LOGGER, SERVERS, ToySource
 
@@ -20,12 +25,14 @@ import emsco
 from emsco import CascadeSearchCV, Decisions, MaskedClassifier, dump, load
 from emsco.cascade.decision_loop import decide_rows, drive_async
 from emsco.certify import Certificate, Targets, certify, certify_together
-from emsco.certify._target_kinds import KINDS
+from emsco.core.measures import MEASURES, register
 from emsco.datasets import make_costly_classification
-from emsco.exceptions import ContractError, SourcesError, ValuesError
+from emsco.exceptions import ContractError, SelectionError, SourcesError, ValuesError
 from emsco.learners.estimator_learner import EstimatorLearner
 from emsco.live import LiveCascade, Sources
 from emsco.live.sources import KINDS as SOURCE_KINDS
+from emsco.monitor import CertificateMonitor
+from emsco.report import report
 from emsco.testing import check_driver, check_learner, check_search, check_source
 
 FEW = MaskedClassifier(
@@ -276,8 +283,6 @@ def test_a_strategy_of_ones_own_plugs_in_and_is_kept_by_files(data, tmp_path, mo
     check_search(RandomDesigns(designs=20))
     X, y, costs = data
     monkeypatch.setitem(emsco.PUBLIC, "RandomDesigns", "search.strategies.toy_search")
-    import sys
-
     import toy_search
 
     monkeypatch.setitem(sys.modules, "emsco.search.strategies.toy_search", toy_search)
@@ -288,26 +293,118 @@ def test_a_strategy_of_ones_own_plugs_in_and_is_kept_by_files(data, tmp_path, mo
     assert load(tmp_path / "toy.emsco").search_ == RandomDesigns(designs=15)
 
 
-def test_a_target_of_ones_own_plugs_in(data, monkeypatch):
-    """By one line of the table of kinds: tested, said in the sentence, kept as data."""
-    monkeypatch.setitem(KINDS, "min_recall", MinRecall())
+@pytest.fixture
+def false_alarms():
+    register(FALSE_ALARMS)
+    yield FALSE_ALARMS
+    del MEASURES[FALSE_ALARMS.name]
+
+
+@pytest.fixture(scope="module")
+def searched(data):
     X, y, costs = data
-    search = CascadeSearchCV(costs=costs, threshold=0.95, random_state=0).fit(X[:500], y[:500])
-    certificate = certify(search, X[500:], y[500:], min_recall={0: 0.9}, min_coverage=0.2)
-    assert "at least 90% of the accepted rows of 0 are right" in certificate.sentence
-    assert "fewer than 90% of the accepted rows of 0" in certificate.sentence
-    assert certificate.certified
-    assert Certificate.from_data(certificate.to_data()).targets == certificate.targets
-    hard = [Targets(min_recall={0: 0.9999})]
+    return CascadeSearchCV(costs=costs, threshold=0.95, random_state=0).fit(X[:500], y[:500])
+
+
+def test_a_measure_of_ones_own_bounds_choices(searched, false_alarms):
+    """It bounds choices with Wilson's margin, and is a column of tables and part of the summary."""
+    front = searched.front_
+    chosen = searched.choose(max_false_alarms={0: 0.05}, by="coverage")
+    evaluation = chosen.best_candidate_.evaluation
+    assert false_alarms.of(evaluation)[0] == pytest.approx(1 - evaluation.precision[0])
+    assert false_alarms.of(evaluation)[0] < 0.05
+    assert "false_alarms 0 <= 0.05; shares of rows must" in chosen.choice_.rule
+    assert f"false alarms {1 - evaluation.precision[0]:6.1%}" in chosen.summary()
+    shares = front.to_frame()["false_alarms 0"].to_numpy()
+    assert shares == pytest.approx([1 - c.evaluation.precision[0] for c in front])
+    with pytest.raises(SelectionError, match=r"fails false_alarms 0\. At best: false_alarms 0 0\."):
+        front.select(max_false_alarms={0: shares.min() / 2 + 1e-9})
+    with pytest.raises(SelectionError, match="did you mean 'max_false_alarms'"):
+        front.select(max_false_alarm={0: 0.1})
+    with pytest.raises(SelectionError, match="`max_false_alarms` names 'no', which is not a class"):
+        front.select(max_false_alarms={"no": 0.1})
+
+
+@pytest.mark.usefixtures("false_alarms")
+def test_a_measure_of_ones_own_is_certified_and_watched(data, searched, tmp_path):
+    """It is tested, said in the sentence, kept by files, and an alarm tells when it is broken."""
+    X, y, _ = data
+    certificate = certify(searched, X[500:], y[500:], max_false_alarms={0: 0.1}, min_coverage=0.2)
+    assert "at most 10% of the rows accepted as 0 are wrong" in certificate.sentence
+    assert "is wrong on more than 10% of the rows it accepts as 0" in certificate.sentence
+    best = certificate.select()
+    counted = best.evaluation
+    wrong = counted.label_accepted[0] - counted.class_right[0]
+    assert wrong / counted.label_accepted[0] < best.bounds.false_alarms[0] <= 0.2
+    assert "is wrong on at most" in certificate.bounds_asked(best)[0].phrase
+    assert Certificate.from_data(certificate.to_data()) == certificate
+    cascade = searched.cascade(best.candidate)
+    cascade.certificate_ = certificate
+    dump(cascade, tmp_path / "model.emsco")
+    assert load(tmp_path / "model.emsco").certificate_ == certificate
+    hard = [Targets(max_false_alarms={0: 0.0001})]
     fresh = make_costly_classification(700, 3, class_sep=3, random_state=1)
-    (refused,) = certify_together(search, fresh.X, fresh.y, hard)
+    (refused,) = certify_together(searched, fresh.X, fresh.y, hard)
     assert not refused.certified
-    assert "accepted rows of 0" in str(refused.shortfalls[0])
+    assert "rows accepted as 0" in str(refused.shortfalls[0])
+    monitor = CertificateMonitor.of(certificate, cascade, share=1.0, random_state=0)
+    decisions = cascade.decide(fresh.X)
+    assert monitor.decided(decisions) == ()
+    assert monitor.labelled(range(700), fresh.y) == ()
+    again = CertificateMonitor.from_state(json.loads(json.dumps(monitor.state())))
+    again.decided(decisions)
+    (alarm,) = again.labelled(range(700, 1400), np.ones(700, dtype=int))
+    assert alarm.what == "false_alarms 0"
+    assert "drawn rows accepted as 0 were wrong; at most 10.0% are promised" in alarm.message
+
+
+@pytest.mark.usefixtures("false_alarms")
+def test_a_measure_of_ones_own_is_a_slider_of_the_report(searched, tmp_path):
+    """Its counts, sign and margin are all that the page needs."""
+    searched.choose(max_false_alarms={0: 0.05})
+    page = report(searched, tmp_path / "report.html").read_text()
+    data = json.loads(re.search(r'id="data"[^>]*>(.*?)</script>', page, re.DOTALL)[1])
+    assert data["asked"] == {"caution": "auto", "max_false_alarms": [0.05, None]}
+    (slider,) = [one for one in data["sliders"] if one["name"] == "false_alarms"]
+    assert (slider["part"], slider["sign"]) == (["label_accepted", "class_right"], 1)
+    assert "false_alarms" in [one["name"] for one in data["figures"]]
+
+
+def test_a_measure_of_ones_own_has_options_on_the_command_line(data, tmp_path):
+    """A process that registers it chooses by it, and certifies it."""
+    X, y, costs = data
+    X[500:].assign(y=y[500:]).to_csv(tmp_path / "fresh.csv", index=False)
+    search = CascadeSearchCV(costs=costs, threshold=0.95, random_state=0).fit(X[:500], y[:500])
+    dump(search, tmp_path / "search.emsco")
+
+    def run(*command):
+        program = [sys.executable, Path(__file__).parent / "toy_measure.py", *command, "--json"]
+        answer = subprocess.run(program, capture_output=True, text=True, check=False)
+        assert answer.returncode == 0, answer.stderr
+        return json.loads(answer.stdout)
+
+    chosen = run(
+        "select",
+        tmp_path / "search.emsco",
+        "--max-false-alarms",
+        "0=0.08",
+        "--out",
+        tmp_path / "model.emsco",
+    )
+    assert "false_alarms 0 <= 0.08" in chosen["rule"]
+    assert chosen["false_alarms"]["0"] < 0.08
+    files = (tmp_path / "model.emsco", tmp_path / "fresh.csv")
+    given = ("--label", "y", "--max-false-alarms", "0=0.1", "--min-coverage", "0")
+    assert run("certify", *files, *given)["bounds"]["false_alarms"]["0"] < 0.2
 
 
 def test_a_target_that_nobody_knows_is_refused_by_name():
-    with pytest.raises(TypeError, match="Unknown target 'min_recal'"):
-        Targets(min_recal={0: 0.9})
+    with pytest.raises(TypeError, match="Unknown target 'max_false_alarms'"):
+        Targets(max_false_alarms={0: 0.9})
+    with pytest.raises(TypeError, match="did you mean 'max_missed'"):
+        Targets(max_mised={0: 0.1})
+    with pytest.raises(TypeError, match="no parameter 'acuracy'; did you mean 'accuracy'"):
+        CertificateMonitor(acuracy=0.9)
 
 
 URL = "toy://reader:hunter2@stores/1"

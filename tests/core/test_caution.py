@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from emsco import Candidate, Costs, Evaluation, ParetoFront, StageDesign
 from emsco.core.caution import less_margin, standard_errors, wilson
-from emsco.core.selection import BEST, Bounds
+from emsco.core.measures import optimisable
+from emsco.core.selection import Bounds
 from emsco.exceptions import SelectionError
 
 COSTS = Costs.per_feature({"a": 1, "b": 2, "c": 4})
@@ -256,9 +257,9 @@ def test_luck_is_part_of_a_front():
 
 
 def test_every_choice_has_its_rule_in_a_sentence():
-    for by in BEST:
+    for by, optimised in optimisable().items():
         told = Bounds(by=by, min_accuracy=0.9).sentence(1.7, 12)
-        assert told.startswith(f"Rule: {BEST[by]} of 12 candidates with accuracy >= 0.9;")
+        assert told.startswith(f"Rule: {optimised.best} of 12 candidates with accuracy >= 0.9;")
         assert "1.7 standard errors" in told
         assert ("as counted" in told) == (by in ("coverage", "fitness", "loss"))
     assert Bounds().sentence(1.7, 12) == "Rule: the cheapest of 12 candidates."

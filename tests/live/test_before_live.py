@@ -196,6 +196,7 @@ LAYOUTS = (
     "sources.page.cost = 3\nsources . 'lab' = 1_000.5e-1",
     '[ sources . "p\\u0061ge" ]\n  cost = 3\n  features = [ # of it\n    "a]", \'b}\',\n  ]\n'
     "[sources.lab]\nlatency = 9 # old\ncost = 1",
+    "[sources.page]\ncost = 3 # each\n\n# the lab\n[sources.lab]\n  cost = 1\n",
     "unit = '''\n[sources]\npage = 4\n'''\n[sources]\n\"page\" = { cost = 3 , setup = 's' }\n"
     "lab = 1\n[setups]\ns = 2",
 )
@@ -250,6 +251,13 @@ def test_whatever_names_and_styles_a_file_has(tmp_path_factory, styles, data):
         assert source.latency == (0.5 if source.name in chosen else before)
         assert source.cost == 2
     assert path.read_text().count("# own") == text.count("# own")
+
+
+def test_a_latency_is_written_below_the_price():
+    """Not below a comment on what comes next."""
+    text = "[sources.page]\n  cost = 3 # each\n\n# the lab\n[sources.lab]\ncost = 1"
+    expected = text.replace("# each\n", "# each\n  latency = 0.5\n") + "\nlatency = 2.0"
+    assert with_latencies(text, {"page": 0.5, "lab": 2}) == expected
 
 
 def test_a_file_that_cannot_be_edited_stays_as_it_was(tmp_path):

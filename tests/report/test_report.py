@@ -76,7 +76,7 @@ def test_fresh_figures_are_those_of_the_cascades(page, search, rows, data_of):
 def test_with_fresh_rows_nobody_is_sent_to_measure_them(page, rows):
     """The sentence about fresh figures takes the place of the advice to compute them."""
     told = unescape(page.read_text())
-    assert f"). Fresh: {len(rows[1][1]):,} other rows." in told
+    assert f" Fresh: {len(rows[1][1]):,} other rows." in told
 
 
 def test_all_sources_stand_beside_it(page, search, rows, data_of):
@@ -340,7 +340,7 @@ def test_errors_are_named_and_leave_no_file(search, rows, tmp_path, monkeypatch)
 
 
 def test_evaluations_without_classes_have_no_missed():
-    columns = _data._columns([Evaluation(10, 8, 6, paid=50.0)], [])
+    columns = _data._counts([Evaluation(10, 8, 6, paid=50.0)], [])
     assert columns["class_rows"] == []
     assert columns["paid"] == [50]
 

@@ -18,6 +18,18 @@ def row_positions(n_rows: int) -> list[int | None]:
     return [*range(half), None, *range(n_rows - half, n_rows)]
 
 
+def numbered_rows(
+    columns: Mapping[str, Sequence[object]],
+) -> tuple[list[str], list[list[object] | None]]:
+    """Return the header and the rows of columns of one length; the first cell numbers the rows."""
+    n_rows = len(next(iter(columns.values())))
+    rows = [
+        None if i is None else [i, *(column[i] for column in columns.values())]
+        for i in row_positions(n_rows)
+    ]
+    return ["", *columns], rows
+
+
 def cell(value: object) -> str:
     """Format one value: numbers short, booleans as yes or no."""
     if isinstance(value, bool | np.bool_):

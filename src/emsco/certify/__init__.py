@@ -8,15 +8,10 @@ among the certified candidates.
 """
 
 from emsco.cascade.fingerprint import fingerprint
-from emsco.certify._certificate import (
-    Certificate,
-    CertifiedBounds,
-    CertifiedCandidate,
-    ChosenCandidate,
-    problem_with,
-)
+from emsco.certify._binomial import required_rows
+from emsco.certify._certificate import Certificate, problem_with
+from emsco.certify._certified_candidate import CertifiedBounds, CertifiedCandidate, ChosenCandidate
 from emsco.certify._certify import certify, certify_together
-from emsco.certify._sample_size import required_rows
 from emsco.certify._targets import Shortfall, Targets
 from emsco.rows.ledger import keep_ledger
 

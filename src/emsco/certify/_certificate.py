@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
 
-from emsco._utils.text_table import html_table, text_table
+from emsco._utils.text_table import cell, html_table, numbered_rows, text_table
 from emsco.cascade import CascadeClassifier
 from emsco.cascade.fingerprint import fingerprint
-from emsco.certify._certified_candidate import CertifiedBounds, CertifiedCandidate, ChosenCandidate
-from emsco.certify._format import (
+from emsco.certify._binomial import check_between
+from emsco.certify._certified_candidate import (
+    CertifiedBounds,
+    CertifiedCandidate,
+    ChosenCandidate,
     RequestedBound,
     bounds_asked,
-    cells,
-    note_of_choice,
-    note_of_filters,
 )
-from emsco.certify._sample_size import check_between
 from emsco.certify._serialization import (
     expect_keys,
     listed,
@@ -29,25 +28,13 @@ from emsco.certify._serialization import (
     text,
     whole,
 )
-from emsco.certify._target_kinds import percent
-from emsco.certify._targets import Shortfall, Targets
-from emsco.core.evaluation import Evaluation
-from emsco.exceptions import CertificateError, EmscoError, Parameter, nearest
+from emsco.certify._targets import Shortfall, Targets, percent
+from emsco.core.measures import MEASURES, columns
+from emsco.core.population import share_of
+from emsco.exceptions import CertificateError, EmscoError, Message, Parameter, nearest
 from emsco.search import CascadeSearchCV
 
-__all__ = [
-    "Certificate",
-    "CertifiedBounds",
-    "CertifiedCandidate",
-    "ChosenCandidate",
-    "problem_with",
-]
-
-_BEST: dict[str, Callable[[Evaluation], float]] = {
-    "cost": lambda evaluation: evaluation.cost,
-    "coverage": lambda evaluation: -evaluation.coverage,
-    "accuracy": lambda evaluation: -evaluation.accuracy,
-}
+_BEST = ("cost", "coverage", "accuracy")  # what a certified candidate can be chosen by
 
 
 @dataclass(frozen=True, repr=False)
@@ -156,7 +143,7 @@ class Certificate:
     @property
     def notes(self) -> tuple[str, ...]:
         """Notes beside the promise: the chosen candidate, and which candidates were left out."""
-        return (*note_of_choice(self.chosen, self.chosen_one), *note_of_filters(self.filters))
+        return (*_note_of_choice(self.chosen, self.chosen_one), *_note_of_filters(self.filters))
 
     def select(self, by: str = "cost", *, min_coverage: float | None = None) -> CertifiedCandidate:
         """Choose a certified candidate: the lowest cost, or the highest coverage or accuracy.
@@ -195,7 +182,8 @@ class Certificate:
                 f"{percent(least)} of the calibration rows; the most that one accepts is "
                 f"{percent(most)}. Use select(..., min_coverage=0) to choose among them anyway."
             )
-        return min(covering, key=lambda c: _BEST[by](c.evaluation))
+        best = MEASURES[by]
+        return min(covering, key=lambda c: best.sign * best.of(c.evaluation))
 
     def bounds_asked(self, candidate: CertifiedCandidate) -> list[RequestedBound]:
         """Return the bounds of a certified candidate on the given targets, each with a phrase."""
@@ -217,7 +205,8 @@ class Certificate:
         return found
 
     def _find(self, model: CascadeClassifier | CascadeSearchCV) -> CertifiedCandidate | None:
-        cascade = model if isinstance(model, CascadeClassifier) else _chosen(model)
+        is_cascade = isinstance(model, CascadeClassifier)
+        cascade: Any = model if is_cascade else getattr(model, "best_cascade_", None)
         if cascade is None:
             return None
         own = fingerprint(cascade)
@@ -238,8 +227,8 @@ class Certificate:
         True
         """
         fields = {name: getattr(self, name) for name in names_of(Certificate)}
-        known = [c.candidate for c in (*self.candidates, self.chosen) if c is not None]
-        names = known[0].design.names if known else None
+        known = [c.candidate.design.names for c in (*self.candidates, self.chosen) if c is not None]
+        names = known[0] if known else None
         return fields | {
             "targets": self.targets.to_dict(),
             "sources": None if names is None else list(names),
@@ -301,10 +290,7 @@ class Certificate:
             or len(certificate.candidates) > certificate.tried
             or (certificate.candidates and certificate.shortfalls)
             or any(c.evaluation.rows != certificate.rows for c in certificate.candidates)
-            or any(
-                len({frozenset(getattr(c.bounds, name)) for c in certificate.candidates}) > 1
-                for name in ("missed", "rejected", "precision")
-            )
+            or len({_labels_of(c.bounds) for c in certificate.candidates}) > 1
         ):
             raise CertificateError("A certificate has counts that contradict one another.")
         return certificate
@@ -317,7 +303,7 @@ class Certificate:
             f"listed, so they are wider than the promise, which needs no adjustment. "
             f"{self._rows_sentence()}"
         )
-        return *cells(self.targets, self.candidates, self.chosen_one), caption
+        return *_cells(self.targets, self.candidates, self.chosen_one), caption
 
     def _rows_sentence(self) -> str:
         used = f"{self.rows:,} of {self.rows_given:,} calibration rows used"
@@ -344,5 +330,68 @@ def problem_with(certificate: Any, model: CascadeClassifier | CascadeSearchCV) -
     return ""
 
 
-def _chosen(search: CascadeSearchCV) -> CascadeClassifier | None:
-    return getattr(search, "best_cascade_", None)
+def _cells(
+    targets: Targets,
+    candidates: Sequence[CertifiedCandidate],
+    chosen: CertifiedCandidate | None,
+) -> tuple[list[str], list[list[object] | None]]:
+    """Return the header and the rows of a table; a star marks the chosen candidate.
+
+    Figures are as counted on the calibration rows, by class too; bounds come last.
+    """
+    evaluations = [one.evaluation for one in candidates]
+    table: dict[str, list[object]] = {
+        "design": [str(one.candidate.design) for one in candidates],
+        "threshold": [one.candidate.threshold for one in candidates],
+        "accepted": [int(e.accepted) for e in evaluations],
+        "wrong": [int(e.accepted - e.right) for e in evaluations],
+        "coverage": [e.coverage for e in evaluations],
+        "cost": [e.cost for e in evaluations],
+    }
+    for label in evaluations[0].class_rows:
+        for measure in columns(by_class=True)[:2]:
+            table[measure.name_of(label)] = [
+                share_of(*measure.count(e, label)) for e in evaluations
+            ]
+    bounds = [bounds_asked(targets, one.bounds) for one in candidates]
+    for i, bound in enumerate(bounds[0]):
+        table[bound.head] = [each[i].value for each in bounds]
+    header, rows = numbered_rows(table)
+    for row in rows:
+        if row is not None and chosen is not None and row[0] == candidates.index(chosen):
+            row[0] = f"*{row[0]}"
+    return header, rows
+
+
+def _labels_of(bounds: CertifiedBounds) -> frozenset[Any]:
+    """Return the labels that bounds by label name, with their measures."""
+    named = {"missed": bounds.missed, **bounds.others}
+    return frozenset((name, label) for name, own in named.items() for label in own)
+
+
+def _note_of_choice(
+    chosen: ChosenCandidate | None, certified: CertifiedCandidate | None
+) -> list[str]:
+    """Describe the chosen candidate, its selected figures, and its result."""
+    if chosen is None:
+        return []
+    own = chosen.candidate
+    about = (
+        f"Chosen: {own.design} at threshold {cell(own.threshold)}. As selected: {own.evaluation}."
+    )
+    if certified is not None:
+        return [f"{about} It is certified; on the calibration rows: {certified.evaluation}."]
+    if chosen.tested:
+        return [f"{about} It was tested and is not certified: {chosen.why}."]
+    return [f"{about} It was not tested, because of these figures: {chosen.why}."]
+
+
+def _note_of_filters(filters: Sequence[str]) -> list[str]:
+    """Describe which candidates were left out, and that this is not a promise."""
+    if not filters:
+        return []
+    return [
+        "Candidates were left out unless their selected figures show: "
+        + Message("; ").join(filters)
+        + ". This is a filter, not a promise."
+    ]

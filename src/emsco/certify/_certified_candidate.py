@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -21,23 +21,29 @@ from emsco.certify._serialization import (
     text,
     whole,
 )
-from emsco.certify._targets import Targets
+from emsco.certify._targets import COMMON, Targets
 from emsco.core.evaluation import Evaluation
 from emsco.core.front import Candidate
+from emsco.core.measure import Measure
+from emsco.core.measures import MEASURES
 from emsco.exceptions import CertificateError
 
 _FOR_ALL = 4  # bounds, besides those by label: accuracy, coverage twice, cost
+_ALWAYS = ("rejected", "precision")  # measures by label whose bounds, if any, are in every file
 
 
 class CertifiedBounds(NamedTuple):
-    """Bounds on a candidate's true figures; all bounds of a certificate hold at once."""
+    """Bounds on a candidate's true figures; all bounds of a certificate hold at once.
+
+    `others` has the bounds on measures that were asked for and have none otherwise, by label; they
+    are attributes, too, such as `rejected`.
+    """
 
     accuracy: float
     coverage: tuple[float, float]
     cost: float
     missed: Mapping[Any, float]
-    rejected: Mapping[Any, float] = FrozenMapping()  # only for labels that were asked for
-    precision: Mapping[Any, float] = FrozenMapping()
+    others: Mapping[str, Mapping[Any, float]] = FrozenMapping()
 
     @classmethod
     def of(
@@ -53,33 +59,81 @@ class CertifiedBounds(NamedTuple):
 
         The level is shared evenly by all of them.
         """
-        n_own = len(targets.max_rejected) + len(targets.min_precision)
-        level /= _FOR_ALL + len(labels) + n_own
+        own = {
+            measure: value if measure.is_by_class else [None]
+            for measure, value in targets.measures()
+            if measure.target not in COMMON
+        }
+        level /= _FOR_ALL + len(labels) + sum(map(len, own.values()))
         rows, accepted = evaluation.rows, evaluation.accepted
-        known, assigned = evaluation.class_rows, evaluation.label_accepted
-        errors = {c: evaluation.class_accepted[c] - evaluation.class_right[c] for c in known}
-        rejected = {c: known[c] - evaluation.class_accepted[c] for c in known}
-        right = evaluation.class_right
+
+        def bounds(measure: Measure, labels: Iterable[Any]) -> Mapping[Any, float]:
+            bound = lower if measure.is_better_high else upper
+            counts = {label: measure.count(evaluation, label) for label in labels}
+            return FrozenMapping({c: float(bound(*count, level)) for c, count in counts.items()})
+
         return cls(
             accuracy=float(lower(evaluation.right, accepted, level)),
             coverage=(float(lower(accepted, rows, level)), float(upper(accepted, rows, level))),
             cost=float(cost_upper(reached, prices, level)),
-            missed=FrozenMapping(
-                {c: float(upper(errors.get(c, 0), known.get(c, 0), level)) for c in labels}
-            ),
-            rejected=FrozenMapping(
-                {
-                    c: float(upper(rejected.get(c, 0), known.get(c, 0), level))
-                    for c in targets.max_rejected
-                }
-            ),
-            precision=FrozenMapping(
-                {
-                    c: float(lower(right.get(c, 0), assigned.get(c, 0), level))
-                    for c in targets.min_precision
-                }
-            ),
+            missed=bounds(MEASURES["missed"], labels),
+            others=FrozenMapping({m.name: bounds(m, labels) for m, labels in own.items()}),
         )
+
+    @property
+    def agreement(self) -> float:
+        """The bound on the agreement: with a final model, every row is accepted."""
+        return self.accuracy
+
+    def __getattr__(self, name: str) -> Mapping[Any, float]:
+        if name not in MEASURES:
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}.")
+        return self.others.get(name, FrozenMapping())
+
+    def on(self, measure: Measure) -> Mapping[Any, float]:
+        """Return the bounds on a measure by label; None stands for all rows."""
+        own = getattr(self, measure.name)
+        if isinstance(own, Mapping):
+            return own
+        return {None: own[0] if isinstance(own, tuple) else own}
+
+
+class RequestedBound(NamedTuple):
+    """One bound that was asked for: its name, label, sign, value, and a phrase."""
+
+    name: str
+    label: Any
+    sign: str
+    value: float
+    phrase: str
+
+    @property
+    def head(self) -> str:
+        """The header of its column in a table."""
+        return f"{MEASURES[self.name].name_of(self.label)} {self.sign}"
+
+
+def bounds_asked(targets: Targets, bounds: CertifiedBounds, unit: str = "") -> list[RequestedBound]:
+    """Return the bounds on what was asked for; the others hold as well, but are not shown.
+
+    Examples
+    --------
+    >>> from emsco.certify import CertifiedBounds, Targets
+    >>> from emsco.certify._certified_candidate import bounds_asked
+    >>> bounds = CertifiedBounds(0.96, (0.8, 0.9), 3.2, {"sick": 0.1, "well": 0.02})
+    >>> [bound.head for bound in bounds_asked(Targets(max_missed={"sick": 0.2}), bounds)]
+    ['missed sick <=']
+    """
+    found = []
+    for measure, value in targets.measures():
+        for label, bound in bounds.on(measure).items():
+            if label is None or label in value:
+                share = f"{bound:.1%}" if measure.is_share else f"{bound:.4g} {unit}".rstrip()
+                limit = f"{'at least' if measure.is_better_high else 'at most'} {share}"
+                phrase = measure.does.format(limit=limit, label=label)
+                sign = ">=" if measure.is_better_high else "<="
+                found.append(RequestedBound(measure.name, label, sign, bound, phrase))
+    return found
 
 
 @dataclass(frozen=True)
@@ -116,7 +170,7 @@ class CertifiedCandidate:
 
     def to_data(self) -> dict[str, Any]:
         """Return the candidate as plain values and lists of them."""
-        return {
+        data = {
             **candidate_to(self.candidate),
             "fingerprint": self.fingerprint,
             **evaluation_to(self.evaluation, "fresh"),
@@ -128,16 +182,17 @@ class CertifiedCandidate:
             "most_cost": self.bounds.cost,
             "labels": list(self.bounds.missed),
             "most_missed": list(self.bounds.missed.values()),
-            "rejected_labels": list(self.bounds.rejected),
-            "most_rejected": list(self.bounds.rejected.values()),
-            "precision_labels": list(self.bounds.precision),
-            "least_precision": list(self.bounds.precision.values()),
         }
+        for name in dict.fromkeys([*_ALWAYS, *self.bounds.others]):
+            bounds, (labels, limits) = getattr(self.bounds, name), _keys_of(name)
+            data |= {labels: list(bounds), limits: list(bounds.values())}
+        return data
 
     @classmethod
     def from_data(cls, data: Any, names: tuple[str, ...] | None) -> CertifiedCandidate:
         """Rebuild it from the values of `to_data`; `names` are the names of the sources."""
-        expect_keys(data, _KEYS)
+        others = [name for name in MEASURES if name in _ALWAYS or _keys_of(name)[0] in data]
+        expect_keys(data, [*_KEYS, *(key for name in others for key in _keys_of(name))])
         candidate = candidate_from(data, names)
         evaluation = evaluation_from(data, "fresh")
         reached = tuple(
@@ -148,16 +203,16 @@ class CertifiedCandidate:
             number(share, "coverage", 0, 1) for share in listed(data["coverage"], "coverage")
         )
         missed = by_label(data["labels"], data["most_missed"], "bounds of missed rows")
-        rejected, precision = (
-            by_label(data[f"{name}_labels"], data[bounds], f"bounds of {name}")
-            for name, bounds in (("rejected", "most_rejected"), ("precision", "least_precision"))
-        )
+        own = {
+            name: by_label(data[labels], data[limits], f"bounds of {name}")
+            for name, (labels, limits) in ((name, _keys_of(name)) for name in others)
+        }
         if (
             {len(reached), len(prices)} != {candidate.design.n_stages}
             or reached[0] != evaluation.rows
             or list(reached) != sorted(reached, reverse=True)
             or low > high
-            or max([*missed.values(), *rejected.values(), *precision.values()], default=0) > 1
+            or any(bound > 1 for bounds in (missed, *own.values()) for bound in bounds.values())
         ):
             raise CertificateError(
                 "A certificate has counts or bounds that contradict one another."
@@ -174,8 +229,7 @@ class CertifiedCandidate:
                 coverage=(low, high),
                 cost=number(data["most_cost"], "cost"),
                 missed=missed,
-                rejected=rejected,
-                precision=precision,
+                others=FrozenMapping({name: bounds for name, bounds in own.items() if bounds}),
             ),
         )
 
@@ -183,9 +237,13 @@ class CertifiedCandidate:
 _KEYS = [
     "assignment", "threshold", *evaluation_keys("selected"), "fingerprint",
     *evaluation_keys("fresh"), "reached", "prices", "p_value", "least_accuracy", "coverage",
-    "most_cost", "labels", "most_missed", "rejected_labels", "most_rejected", "precision_labels",
-    "least_precision",
+    "most_cost", "labels", "most_missed",
 ]  # fmt: skip
+
+
+def _keys_of(name: str) -> tuple[str, str]:
+    """Return the keys of the labels and the bounds of a measure in a file."""
+    return f"{name}_labels", f"{'least' if MEASURES[name].is_better_high else 'most'}_{name}"
 
 
 @dataclass(frozen=True)

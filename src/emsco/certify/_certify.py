@@ -14,13 +14,18 @@ from sklearn.utils import _safe_indexing, check_random_state
 
 from emsco.cascade import CascadeClassifier
 from emsco.cascade.fingerprint import Pickled, digest_of, fingerprint
+from emsco.certify._binomial import check_between
 from emsco.certify._certificate import Certificate
-from emsco.certify._exemptions import UNKNOWN_LABELS, check_allow
-from emsco.certify._fresh_rows import check_fresh, check_near_copies, refuse_known_groups
+from emsco.certify._fresh_rows import (
+    UNKNOWN_LABELS,
+    check_allow,
+    check_fresh,
+    check_near_copies,
+    recorded,
+    refuse_known_groups,
+)
 from emsco.certify._hypothesis_family import builder_of, family_of
 from emsco.certify._hypothesis_tests import CandidateCounts, answer
-from emsco.certify._row_usage import recorded
-from emsco.certify._sample_size import check_between
 from emsco.certify._targets import Targets
 from emsco.certify._validation import (
     check_columns,
@@ -44,14 +49,7 @@ def certify(
     X: Any,
     y: ArrayLike | None = None,
     *,
-    accuracy: float | None = None,
-    agreement: float | None = None,
-    max_missed: Mapping[Any, float] | None = None,
-    max_rejected: Mapping[Any, float] | None = None,
-    min_precision: Mapping[Any, float] | None = None,
     confidence: float = 0.99,
-    min_coverage: float | None = None,
-    max_cost: float | None = None,
     groups: ArrayLike | None = None,
     keys: ArrayLike | None = None,
     share: float | None = None,
@@ -59,7 +57,7 @@ def certify(
     ledger: str | os.PathLike[str] | None = None,
     random_state: Any = None,
     final_fitted_elsewhere: bool = False,
-    **others: Any,
+    **targets: Any,
 ) -> Certificate:
     """Certify cascades on rows that they have not seen.
 
@@ -126,8 +124,8 @@ def certify(
         Says that the final model, if the cascades have one, has not seen these rows: it was fitted
         and chosen on others. Without it, only `agreement` can be certified, because this cannot be
         checked. It becomes part of the sentence.
-    **others
-        Any other kind of target, by its name.
+    **targets
+        Any other target, by the keyword of its measure.
 
     Raises
     ------
@@ -157,21 +155,11 @@ def certify(
     >>> certificate.holds_for(search.best_cascade_.fit(X[:900], y[:900]))
     False
     """
-    targets = Targets(
-        accuracy=accuracy,
-        agreement=agreement,
-        max_missed=max_missed or {},
-        max_rejected=max_rejected,
-        min_precision=min_precision,
-        min_coverage=min_coverage,
-        max_cost=max_cost,
-        **others,
-    )
     return certify_together(
         model,
         X,
         y,
-        [targets],
+        [Targets(**targets)],
         confidence=confidence,
         groups=groups,
         keys=keys,

@@ -1,4 +1,4 @@
-"""Which of many candidates pass, so that the probability of any false one is bounded.
+"""The order of tests, and which candidates pass, so that the risk of any false one is bounded.
 
 Candidates have an order that is fixed beforehand, and each has a share of the level. A candidate
 whose p-value is at most its share passes, and hands its share to the next one that has not passed;
@@ -16,6 +16,9 @@ would certify are certified here too.
 A chosen candidate comes before all others and has half of the level; the others share the other
 half in the same way. The bound holds for any initial shares that sum to the level.
 
+The order is fixed before the calibration rows are looked at. The strictest candidate should not be
+first: it may accept so few rows that its test fails.
+
 >>> from emsco.certify._fixed_sequence import passed, shares
 >>> p_values = [0.002, 0.006, 0.5, 0.0001]
 >>> passed(0.01 * shares(4, among=10), p_values.__getitem__)
@@ -24,10 +27,16 @@ half in the same way. The bound holds for any initial shares that sum to the lev
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from math import floor
 
 import numpy as np
 from numpy.typing import NDArray
+
+from emsco.certify._binomial import tail
+from emsco.certify._targets import Targets
+from emsco.core.costs import Costs
+from emsco.core.front import Candidate
 
 _LEAST = 0.5
 _CHOSEN = 0.5  # of the level, for the candidate that was chosen
@@ -83,3 +92,31 @@ def passed(levels: NDArray[np.float64], p_value: Callable[[int], float]) -> list
             held[heir] += held[place]
             waiting.append(heir)
     return [place for place in range(n_candidates) if through[place]]
+
+
+def in_order(candidates: Sequence[Candidate], targets: Targets, costs: Costs) -> list[Candidate]:
+    """Return the candidates whose selected figures meet the targets, the most certain first.
+
+    They are sorted by their p-values on the rows that they were selected on. These p-values are no
+    longer valid, but they give a good order. If none meets the targets, return the closest one.
+    """
+    met = [c for c in candidates if targets.met_by(c.evaluation)]
+
+    def rank(candidate: Candidate) -> tuple[float, float, float]:
+        e = candidate.evaluation
+        return targets.p_value(e, _cost_guess(candidate, targets, costs)), -e.accepted, e.cost
+
+    return sorted(met, key=rank) if met else [min(candidates, key=rank)]
+
+
+def _cost_guess(candidate: Candidate, targets: Targets, costs: Costs) -> float:
+    """Estimate the p-value of the cost without counts by stage, as if rows paid least or most."""
+    most, evaluation, design = targets.max_cost, candidate.evaluation, candidate.design
+    first, last = costs.of(design.stages[0]), costs.of(design.acquired(design.n_stages - 1))
+    if most is None or last <= most:
+        return 0.0
+    if most < first:
+        return 1.0
+    rows = int(evaluation.rows)
+    dear = min(floor((evaluation.paid - rows * first) / (last - first)), rows)
+    return float(tail(max(dear, 0), rows, (most - first) / (last - first)))

@@ -1,15 +1,18 @@
-"""Checks that calibration rows are fresh: not known to the model, and each given once."""
+"""Checks that calibration rows are fresh: not known to the model, given once, and not used before.
+
+What would otherwise be refused can be allowed with a reason, which the certificate repeats.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from emsco.certify._exemptions import KNOWN_ROWS, NEAR_COPIES, REPEATED_ROWS, sentence, way_out
-from emsco.exceptions import CertificateError, Keyword
+from emsco.exceptions import CertificateError, Code, Keyword, Parameter, nearest
 from emsco.rows.columns import Columns
 from emsco.rows.fitted_rows import (
     Copies,
@@ -21,31 +24,76 @@ from emsco.rows.fitted_rows import (
     find_copies,
     find_repeats,
 )
+from emsco.rows.ledger import Entry, Ledger
 from emsco.rows.near_copies import FALSE_ALARM, find_cliff
 from emsco.rows.row_hashes import HashableColumn, hash_exactly
+from emsco.rows.row_sketch import Sketch
 
+KNOWN_ROWS = "known rows"
+REPEATED_ROWS = "repeated rows"
+NEAR_COPIES = "near copies"
+UNKNOWN_LABELS = "unknown labels"
+NAMES = (KNOWN_ROWS, REPEATED_ROWS, NEAR_COPIES, UNKNOWN_LABELS)
 _UNKNOWN = "It is not known whether the model was fitted on these rows: {}."
 _DEPENDENT = (
     "It is not known whether these rows are independent: {:,} of them repeat another row, and "
     "they have no keys."
 )
 
+_UNCLEAR = (
+    "It is not known whether these rows were used for an earlier certificate: their values "
+    "repeat too much, or the columns differ."
+)
+
+
+def check_allow(allow: Mapping[str, str] | None) -> dict[str, str]:
+    """Check the names and reasons given as `allow=`."""
+    allowed: dict[str, str] = {}
+    for name, why in _items(allow):
+        if name not in NAMES:
+            known = ", ".join(map(repr, NAMES))
+            raise CertificateError(
+                Parameter("allow")
+                + f" names {name!r}; what can be allowed is {known}{nearest(name, NAMES)}",
+                value=name,
+            )
+        if not isinstance(why, str) or not why.strip():
+            raise CertificateError(
+                Parameter("allow")
+                + f" must say why {name} are right, as a text: "
+                + Keyword("allow", {name: "why"})
+                + f"; got {why!r}.",
+                value=why,
+            )
+        allowed[name] = why.strip()
+    return allowed
+
+
+def _items(allow: Any) -> Any:
+    if allow is None:
+        return ()
+    if not isinstance(allow, Mapping):
+        raise CertificateError(
+            Parameter("allow") + f" must map names to reasons, got {allow!r}.", value=allow
+        )
+    return allow.items()
+
+
+def way_out(name: str) -> str:
+    """Return the end of a refusal: how to allow it."""
+    return " If this is right for your rows, say why: " + Keyword("allow", {name: "why"}) + "."
+
+
+def sentence(found: str, why: str) -> str:
+    """Return the sentence of a certificate about what was allowed."""
+    return f"{found} This was allowed, because: {why.rstrip('.')}."
+
 
 class FreshnessReport(NamedTuple):
-    """What was found about calibration rows.
+    """What was found about calibration rows."""
 
-    Parameters
-    ----------
-    twins : int or None
-        The number of rows equal to a fitted one; None if unknown.
-    copies : array of bool
-        The rows to leave out, because they are copies of a fitted row or of another one.
-    doubts : tuple of str
-        Sentences about what could not be determined, and about what was allowed.
-    """
-
-    twins: int | None
-    copies: NDArray[np.bool_]
+    twins: int | None  # rows equal to a fitted one; None: unknown
+    copies: NDArray[np.bool_]  # rows to leave out, copies of a fitted row or of another one
     doubts: tuple[str, ...]
 
 
@@ -200,3 +248,76 @@ def _check_repeats(
     if rows.keys is None and not found.tells and found.twins:
         doubts.append(_DEPENDENT.format(found.twins))
     return copies.rows, doubts
+
+
+class EarlierUse(NamedTuple):
+    """What rows were used for before a question."""
+
+    cascades: int  # that were shown on these rows
+    figures: int  # that were shown of each, at least 1
+    doubts: tuple[str, ...]
+
+
+@contextmanager
+def recorded(
+    ledger: Ledger,
+    questions: Sequence[str],
+    shares: Sequence[float],
+    rows: HashedRows,
+    sketch: Sketch,
+) -> Iterator[EarlierUse]:
+    """Record questions before they are answered; refuse them if the rows were used before.
+
+    Repeating the same questions is allowed, because the answers are the same.
+    """
+    wanted = [
+        Entry(question, share, 0, rows, fitted=ledger.fitted, sketch=sketch)
+        for question, share in zip(questions, shares, strict=True)
+    ]
+    with ledger.open() as page:
+        earlier, unclear = _earlier(page.entries, ledger.fitted, rows, sketch)
+        places = {entry.question: i for i, entry in enumerate(earlier) if entry.share}
+        is_repeat = all(question in places for question in questions)
+        if is_repeat:
+            earlier = earlier[: max(places[question] for question in questions)]
+            wanted = []
+        elif places:
+            raise CertificateError(
+                "These rows were already used for a certificate, and a second question on them, "
+                "asked after the first was answered, would break its promise (the same question "
+                "after another choice, or of another model, counts as a second one); use fresh "
+                "rows, or ask all questions on one set of rows in one call, "
+                + Code("certify_together(...)")
+                + "."
+            )
+        page.append(wanted)
+    looks = {entry.question: entry for entry in earlier if not entry.share}.values()
+    cascades = sum(look.candidates for look in looks)
+    figures = max((look.figures for look in looks), default=1)
+    try:
+        yield EarlierUse(cascades, figures, (_UNCLEAR,) if unclear else ())
+    except Exception:  # the rows could not be decided, so nothing was answered
+        with ledger.open() as page:
+            page.append([entry.withdrawal() for entry in wanted])
+        raise
+
+
+def _earlier(
+    entries: Sequence[Entry], fitted: str, rows: HashedRows, sketch: Sketch
+) -> tuple[list[Entry], bool]:
+    """Return the entries about these rows, and whether others may be about them too.
+
+    Hashes and keys are compared with those of models that were fitted on the same rows. Of other
+    models only the sketch is, because one index often counts the rows of several tables.
+    """
+    same, unclear = [], False
+    for entry in entries:
+        if sketch.overlaps(entry.sketch):
+            same.append(entry)
+        elif entry.fitted == fitted:
+            found = compare(rows, entry.rows)
+            if found.beyond or count_same_keys(rows, entry.rows):
+                same.append(entry)
+            else:
+                unclear |= not found.tells
+    return same, unclear

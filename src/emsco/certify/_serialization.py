@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from emsco._utils.frozen_mapping import FrozenMapping
-from emsco.certify._target_kinds import KINDS
 from emsco.certify._targets import COMMON, Shortfall, Targets
 from emsco.core.design import StageDesign
 from emsco.core.evaluation import Evaluation
 from emsco.core.front import Candidate
+from emsco.core.measures import certifiable
 from emsco.exceptions import CertificateError
 
 _COUNTS = ("rows", "accepted", "right", "paid", "waited", "worst_latency")
@@ -121,7 +121,7 @@ def candidate_from(data: Mapping[str, Any], names: tuple[str, ...] | None) -> Ca
 def targets_from(data: Any) -> Targets:
     """Rebuild targets."""
     own = data.keys() - set(COMMON) if isinstance(data, Mapping) else set()
-    expect_keys(data, [*COMMON, *own & KINDS.keys()])
+    expect_keys(data, [*COMMON, *own & certifiable().keys()])
     if not isinstance(data["max_missed"], Mapping):
         raise CertificateError(
             f"`max_missed` must be a mapping by label, got {data['max_missed']!r:.80}."

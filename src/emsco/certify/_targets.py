@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from emsco._utils.frozen_mapping import FrozenMapping
-from emsco.certify._binomial import tail
-from emsco.certify._sample_size import rows_for
-from emsco.certify._target_kinds import KINDS, ByLabel, Events, percent
+from emsco.certify._binomial import check_between, rows_for, tail
 from emsco.core.evaluation import Evaluation
-from emsco.exceptions import CertificateError, Message, Parameter, quoted
+from emsco.core.measure import Measure
+from emsco.core.measures import certifiable
+from emsco.exceptions import CertificateError, Message, Parameter, nearest, quoted
 
 COMMON = ("accuracy", "agreement", "max_missed", "min_coverage", "max_cost")  # in every certificate
 AGREEMENT_ALONE = (
@@ -40,8 +40,8 @@ class Targets:
         candidates of a search need a selected coverage of at least 0.5.
     max_cost : float, default=None
         The maximum mean cost per row.
-    **others
-        Any other kind of target, by its name.
+    **targets
+        Any other target, by the keyword of its measure.
 
     Examples
     --------
@@ -54,56 +54,52 @@ class Targets:
     accuracy: float | None
     agreement: float | None
     max_missed: Mapping[Any, float]
-    # Stored only if they are given.
-    max_rejected: Mapping[Any, float] = FrozenMapping()
-    min_precision: Mapping[Any, float] = FrozenMapping()
     min_coverage: float | None
     max_cost: float | None
 
-    def __init__(
-        self,
-        *,
-        accuracy: float | None = None,
-        agreement: float | None = None,
-        max_missed: Mapping[Any, float] | None = None,
-        max_rejected: Mapping[Any, float] | None = None,
-        min_precision: Mapping[Any, float] | None = None,
-        min_coverage: float | None = None,
-        max_cost: float | None = None,
-        **others: Any,
-    ) -> None:
-        unknown = others.keys() - KINDS.keys()
-        if unknown:
-            raise TypeError(f"Unknown target {min(unknown)!r}; the targets are {quoted(KINDS)}.")
-        by_label = {"max_rejected": max_rejected, "min_precision": min_precision}
-        others |= {name: FrozenMapping(value) for name, value in by_label.items() if value}
-        self.__dict__.update(
-            accuracy=accuracy,
-            agreement=agreement,
-            max_missed=FrozenMapping(max_missed),
-            min_coverage=min_coverage,
-            max_cost=max_cost,
-            **others,
-        )
-        own = [value for name, value in others.items() if value is not None]
-        if accuracy is agreement is None and not self.max_missed and not own:
+    def __init__(self, **targets: Any) -> None:
+        measures = certifiable()
+        for name in targets.keys() - measures.keys():
+            raise TypeError(
+                f"Unknown target {name!r}{nearest(name, measures)} The targets are "
+                f"{quoted(measures)}."
+            )
+        self.__dict__.update(dict.fromkeys(COMMON), max_missed=FrozenMapping())
+        for name, measure in measures.items():
+            value = targets.get(name)
+            if measure.is_by_class and value:
+                self.__dict__[name] = FrozenMapping(value)
+            elif not measure.is_by_class and value is not None:
+                self.__dict__[name] = value
+        alone = [name for name in self._names() if measures[name].certifies_alone]
+        if not alone:
+            known = [n for n, m in measures.items() if m.certifies_alone and n != "agreement"]
             raise CertificateError(
                 "Give at least one target to certify: "
-                + Message(", ").join(map(Parameter, ("accuracy", "max_missed", "max_rejected")))
+                + Message(", ").join(map(Parameter, known[:-1]))
                 + " or "
-                + Parameter("min_precision")
+                + Parameter(known[-1])
                 + ", alone or together, or "
                 + Parameter("agreement")
                 + "."
             )
-        if agreement is not None and (accuracy is not None or self.max_missed or own):
+        if self.agreement is not None and len(alone) > 1:
             raise CertificateError(AGREEMENT_ALONE)
-        for name, value in self._targets().items():
-            KINDS[name].check(name, value)
-        if max_cost is not None and not max_cost >= 0:
+        for measure, label, limit in self._limits():
+            name = measure.target if label is None else f"{measure.target} of {label!r}"
+            check_between(name, limit)
+        if self.max_cost is not None and not self.max_cost >= 0:
             raise CertificateError(
-                Parameter("max_cost") + f" must be a number >= 0, got {max_cost!r}.", value=max_cost
+                Parameter("max_cost") + f" must be a number >= 0, got {self.max_cost!r}.",
+                value=self.max_cost,
             )
+
+    def __getattr__(self, name: str) -> Any:
+        """Return a target that is not given."""
+        measure = certifiable().get(name)
+        if measure is None:
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}.")
+        return FrozenMapping() if measure.is_by_class else None
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"Targets are immutable; {name!r} cannot be set.")
@@ -129,14 +125,30 @@ class Targets:
 
     def labels(self) -> Iterator[tuple[str, Any]]:
         """Yield every label that a target names, with the name of the target."""
-        for name, value in self._targets().items():
-            if isinstance(KINDS[name], ByLabel):
-                yield from ((name, label) for label in value)
+        for measure, label, _ in self._limits():
+            if measure.is_by_class:
+                yield measure.target, label
 
-    def _targets(self) -> dict[str, Any]:
-        """Return the targets that are given, except the cost."""
-        values = {name: self.__dict__.get(name) for name in KINDS}
-        return {name: v for name, v in values.items() if v is not None and v != {}}
+    def _names(self) -> list[str]:
+        """List the names of the targets that are given."""
+        return [n for n in certifiable() if self.__dict__.get(n) not in (None, FrozenMapping())]
+
+    def measures(self) -> Iterator[tuple[Measure, Any]]:
+        """Yield the measure of each target that is given, and its limits; a coverage of 0 is none.
+
+        The limits are one number, or one for each label.
+        """
+        for name in self._names():
+            value = self.__dict__[name]
+            if name != "min_coverage" or isinstance(value, bool) or value != 0:
+                yield certifiable()[name], value
+
+    def _limits(self) -> Iterator[tuple[Measure, Any, float]]:
+        """Yield each limit on a share, with its measure and label; None: all rows."""
+        for measure, value in self.measures():
+            if measure.is_share:
+                limits = value if measure.is_by_class else {None: value}
+                yield from ((measure, label, limit) for label, limit in limits.items())
 
     def p_value(self, evaluation: Evaluation, cost: float) -> float:
         """Return the p-value of "some target is broken": the largest p-value of all targets.
@@ -150,10 +162,8 @@ class Targets:
         cost : float
             The p-value of "the mean cost is above `max_cost`".
         """
-        p_values = [0.0 if self.max_cost is None else cost]
-        for _, share, rows, events, _ in self._events(evaluation):
-            p_values.append(float(tail(events, rows, share)))
-        return max(p_values)
+        p_values = [float(tail(e.events, e.rows, e.share)) for e in self._events(evaluation)]
+        return max([0.0 if self.max_cost is None else cost, *p_values])
 
     def met_by(self, evaluation: Evaluation) -> bool:
         """Return whether figures, as counted, meet the targets."""
@@ -172,10 +182,19 @@ class Targets:
             missed.append(f"it costs {evaluation.cost:.4g} per row, more than {self.max_cost:g}")
         return missed
 
-    def _events(self, evaluation: Evaluation) -> list[Events]:
-        """Return the events that each target counts."""
-        targets = self._targets().items()
-        return [found for name, value in targets for found in KINDS[name].events(value, evaluation)]
+    def _events(self, evaluation: Evaluation) -> Iterator[Events]:
+        """Yield what each target counts."""
+        for measure, label, limit in self._limits():
+            if evaluation.accepted and not measure.labels(evaluation):
+                raise CertificateError(
+                    Parameter(measure.target)
+                    + " needs the number of rows accepted under each label, but the candidates of "
+                    "this search have no `label_accepted`; run the search again, or certify a "
+                    "single cascade."
+                )
+            events, rows = measure.bad_count(evaluation, label)
+            share = 1 - limit if measure.is_better_high else limit
+            yield Events(measure.rows.format(label=label), share, rows, events, measure.bad)
 
     def shortfalls(self, evaluation: Evaluation, cost: float, level: float) -> list[Shortfall]:
         """Return each target that fails, with the rows needed for the same number of events.
@@ -193,25 +212,48 @@ class Targets:
 
     def promise(self, unit: str = "") -> str:
         """Describe in plain words what holds if all targets are met."""
-        targets = self._targets().items()
-        parts = [part for name, value in targets for part in KINDS[name].promise(value)]
-        if self.max_cost is not None:
-            parts.append(f"the mean cost per row is at most {self.max_cost:g} {unit}".rstrip())
-        return _joined(parts, "and")
+        return _joined(self._phrases("promise", ("at most", "at least"), unit), "and")
 
     def broken(self, unit: str = "") -> str:
         """Describe a cascade that breaks at least one of the targets."""
-        targets = self._targets().items()
-        parts = [part for name, value in targets for part in KINDS[name].broken(value)]
+        return _joined(self._phrases("does", ("more than", "fewer than"), unit), "or")
+
+    def _phrases(self, words: str, than: tuple[str, str], unit: str) -> list[str]:
+        """Put the limit of each target into a phrase of its measure."""
+        phrases = [(measure, label, percent(limit)) for measure, label, limit in self._limits()]
         if self.max_cost is not None:
             cost = f"{self.max_cost:g} {unit}".rstrip()
-            parts.append(f"costs more than {cost} per row on average")
-        return _joined(parts, "or")
+            phrases.append((certifiable()["max_cost"], None, cost))
+        return [
+            getattr(measure, words).format(
+                limit=f"{than[measure.is_better_high]} {limit}", label=label
+            )
+            for measure, label, limit in phrases
+        ]
+
+
+def percent(share: float) -> str:
+    """Format a share; one below 1 is never rounded to 100%."""
+    rounded = f"{100 * share:.4g}"
+    return f"{100 * share:.10g}%" if rounded == "100" and share < 1 else f"{rounded}%"
 
 
 def _joined(parts: list[str], word: str) -> str:
     """Join phrases with commas and a last word."""
     return f" {word} ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
+
+
+class Events(NamedTuple):
+    """What a target counts: the rows, the bad ones among them, and the share that is allowed.
+
+    `bad` is the word for a bad row.
+    """
+
+    what: str
+    share: float
+    rows: float
+    events: float
+    bad: str
 
 
 class Shortfall(NamedTuple):

@@ -11,7 +11,7 @@ from sklearn.utils import column_or_1d
 from sklearn.utils.validation import check_is_fitted
 
 from emsco.cascade import CascadeClassifier
-from emsco.certify._exemptions import UNKNOWN_LABELS, sentence, way_out
+from emsco.certify._fresh_rows import UNKNOWN_LABELS, sentence, way_out
 from emsco.certify._hypothesis_family import Family
 from emsco.certify._targets import AGREEMENT_ALONE, Targets
 from emsco.core.labels import describe_unknown, read_given_labels, unknown_labels

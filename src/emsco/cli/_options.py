@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
+from functools import wraps
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from emsco._utils.frozen_mapping import FrozenMapping
 from emsco._utils.progress import tell
 
 if TYPE_CHECKING:
+    from emsco.core.measure import Measure
     from emsco.ray import RayEngine
 
 Data = Annotated[Path, typer.Argument(help="Rows with their labels: CSV or Parquet.")]
@@ -41,29 +45,6 @@ Trust = Annotated[
     typer.Option(
         help="A type to trust when loading a file whose stages are other estimators; can be "
         "repeated."
-    ),
-]
-MaxCost = Annotated[float | None, typer.Option(help="The maximum mean cost per row.")]
-MinCoverage = Annotated[float | None, typer.Option(help="The minimum share of rows accepted.")]
-MaxMissed = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="LABEL=SHARE",
-        help="The maximum share of a class's rows accepted under another label; can be repeated.",
-    ),
-]
-MaxRejected = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="LABEL=SHARE",
-        help="The maximum share of a class's rows rejected; can be repeated.",
-    ),
-]
-MinPrecision = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="LABEL=SHARE",
-        help="The minimum share of rows accepted under a label that are correct; can be repeated.",
     ),
 ]
 Allow = Annotated[
@@ -99,6 +80,80 @@ Population = Annotated[
         "It changes only the figures on fresh rows, not fronts or certificates.",
     ),
 ]
+
+
+def with_measures(
+    measures: Mapping[str, Measure],
+    *,
+    repeated: bool = False,
+    more: Mapping[str, str] = FrozenMapping(),
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Add an option for each measure to a command, in place of its parameter `measures`.
+
+    The command gets the values of these options, by keyword, for `read_measures`. With `repeated`,
+    options that can be certified alone ask several questions. `more` adds to the help of some.
+    """
+    options = {
+        name: _option_of(measure, more.get(name, "."), repeated and measure.certifies_alone)
+        for name, measure in measures.items()
+    }
+
+    def add(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def run(**values: Any) -> None:
+            command(measures={name: values.pop(name) for name in measures}, **values)
+
+        own = list(inspect.signature(command, eval_str=True).parameters.values())
+        place = next(i for i, parameter in enumerate(own) if parameter.name == "measures")
+        by_name = inspect.Parameter.KEYWORD_ONLY
+        own[place : place + 1] = [
+            inspect.Parameter(name, by_name, default=None, annotation=option)
+            for name, option in options.items()
+        ]
+        run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # read by typer
+            [parameter.replace(kind=by_name) for parameter in own]
+        )
+        return run
+
+    return add
+
+
+def _option_of(measure: Measure, more: str, is_repeated: bool) -> Any:
+    """Return the type of the option of a measure, with its help."""
+    if measure.is_by_class:
+        text = f"{measure.help}; can be repeated."
+        return Annotated[list[str] | None, typer.Option(metavar="LABEL=SHARE", help=text)]
+    if is_repeated:
+        text = f"{measure.help}; repeat it to ask several questions."
+        return Annotated[list[float] | None, typer.Option(help=text)]
+    return Annotated[float | None, typer.Option(help=f"{measure.help}{more}")]
+
+
+def flag_of(parameter: str) -> str:
+    """Return the flag of a parameter."""
+    return f"--{parameter.replace('_', '-')}"
+
+
+def read_measures(
+    measures: Mapping[str, Measure], values: Mapping[str, Any]
+) -> Callable[[Iterable[Any]], dict[str, Any]]:
+    """Parse options of measures; what is returned replaces label texts by the classes they name.
+
+    Options that were not given are left out.
+    """
+    by_label = {
+        name: shares_by_label(values[name], flag_of(name))
+        for name, measure in measures.items()
+        if measure.is_by_class
+    }
+    plain = {name: values[name] for name in measures if name not in by_label}
+
+    def with_classes(classes: Iterable[Any]) -> dict[str, Any]:
+        labels = list(classes)
+        shares = {n: by_class(own, labels, flag_of(n)) for n, own in by_label.items()}
+        return {name: value for name, value in (plain | shares).items() if value not in (None, [])}
+
+    return with_classes
 
 
 class EngineName(StrEnum):

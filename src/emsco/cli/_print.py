@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import typer
 
 from emsco.cli._errors import writing_output
+from emsco.core.measure import Measure
+from emsco.core.measures import columns
 from emsco.exceptions import ArtifactError
 
 if TYPE_CHECKING:
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
 
 MOST_CANDIDATES = 20  # most rows of a table; more candidates are thinned evenly
 _MOST_CLASSES = 3  # most classes with columns for each
-_SHARES = ("rejected", "missed", "recall", "precision")
 _LEAST_DESIGN = 16  # characters of a design for which columns are left out if necessary
 
 
@@ -67,16 +68,13 @@ def _plain(value: Any) -> Any:
 
 def figures(evaluation: Evaluation, review: Review | None = None) -> dict[str, Any]:
     """Return the figures of an evaluation, with the review cost per row if it has a price."""
-    data: dict[str, Any] = {
-        "rows": evaluation.rows,
-        "accuracy": evaluation.accuracy,
-        "coverage": evaluation.coverage,
-        "cost": evaluation.cost,
-    }
+    data: dict[str, Any] = {"rows": evaluation.rows}
+    data |= {measure.name: measure.of(evaluation) for measure in columns(by_class=False)}
     if review is not None and review.cost:
         data["review"] = review.cost * (1 - evaluation.coverage)
-    for word in _SHARES:
-        data[word] = {str(label): share for label, share in getattr(evaluation, word).items()}
+    for measure in columns(by_class=True):
+        shares = measure.of(evaluation).items()
+        data[measure.name] = {str(label): share for label, share in shares}
     return data
 
 
@@ -149,33 +147,31 @@ def print_candidates(
 
 def _shares(labels: Iterable[Any], evaluations: Sequence[Evaluation]) -> Iterator[list[_Column]]:
     """Yield sets of columns for the shares by class, the largest set first."""
-    known = list(labels)
+    known, measures = list(labels), columns(by_class=True)
 
-    def column(group: str, word: str, of: Sequence[Any]) -> _Column:
-        shares = [[_share(evaluation, word, label) for label in of] for evaluation in evaluations]
-        return _Column(group, word, [_cell(each, word) for each in shares])
+    def column(group: str, measure: Measure, of: Sequence[Any]) -> _Column:
+        shares = [[_share(e, measure, label) for label in of] for e in evaluations]
+        return _Column(group, measure.name, [_cell(each, measure) for each in shares])
 
     if len(known) <= _MOST_CLASSES:
-        yield [column(f"{label}", word, [label]) for label in known for word in _SHARES]
-    for words in (_SHARES, _SHARES[:2]):
-        yield [column("worst class", word, known) for word in words]
+        yield [column(f"{label}", measure, [label]) for label in known for measure in measures]
+    for some in (measures, measures[:2]):
+        yield [column("worst class", measure, known) for measure in some]
 
 
-def _share(evaluation: Evaluation, word: str, label: Any) -> float | None:
+def _share(evaluation: Evaluation, measure: Measure, label: Any) -> float | None:
     """Return a share of a class; None if it is a share of no rows."""
-    whole = {"recall": evaluation.class_accepted, "precision": evaluation.label_accepted}
-    if not whole.get(word, evaluation.class_rows).get(label):
-        return None
-    share: float = getattr(evaluation, word)[label]
+    part, whole = measure.count(evaluation, label)
+    share: float | None = part / whole if whole else None
     return share
 
 
-def _cell(shares: Sequence[float | None], word: str) -> str:
+def _cell(shares: Sequence[float | None], measure: Measure) -> str:
     """Format the worst of the shares by class."""
     known = [share for share in shares if share is not None]
     if not known:
         return "-"
-    return f"{max(known) if word in ('rejected', 'missed') else min(known):.1%}"
+    return f"{min(known) if measure.is_better_high else max(known):.1%}"
 
 
 def _print_columns(tables: Sequence[list[_Column]], designs: Sequence[str]) -> None:
@@ -194,8 +190,8 @@ def _print_columns(tables: Sequence[list[_Column]], designs: Sequence[str]) -> N
 def _groups(table: Sequence[_Column]) -> str:
     """Format the line of group headings, each centred over its columns and cut to fit."""
     line = ""
-    for group, columns in groupby(table, key=lambda column: column.group):
-        width = sum(column.width + 2 for column in columns)
+    for group, of_group in groupby(table, key=lambda column: column.group):
+        width = sum(column.width + 2 for column in of_group)
         line += group[: width - 2].center(width - 2) + "  "
     return line.rstrip()
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,16 +15,13 @@ from emsco.cli._options import (
     Allow,
     AsJson,
     Force,
-    MaxCost,
-    MaxMissed,
-    MaxRejected,
-    MinPrecision,
     NewlinesInCells,
     Trust,
-    by_class,
     read_allow,
-    shares_by_label,
+    read_measures,
+    with_measures,
 )
+from emsco.core.measures import certifiable
 
 if TYPE_CHECKING:
     from emsco import Review
@@ -31,6 +30,14 @@ if TYPE_CHECKING:
 NOT_CERTIFIED = 1
 
 
+@with_measures(
+    certifiable(),
+    repeated=True,
+    more={
+        "min_coverage": ", which is certified as well. 0: no minimum, so candidates that accept "
+        "few rows are tested too."
+    },
+)
 def certify(
     model: Annotated[Path, typer.Argument(help="The folder of a search, or a model file.")],
     rows: Annotated[
@@ -43,31 +50,8 @@ def certify(
     label: Annotated[
         str | None, typer.Option(help="The label column; not used with --agreement.")
     ] = None,
-    accuracy: Annotated[
-        list[float] | None,
-        typer.Option(
-            help="The minimum share of accepted rows that are labelled correctly; repeat it to ask "
-            "several questions."
-        ),
-    ] = None,
-    agreement: Annotated[
-        list[float] | None,
-        typer.Option(
-            help="The minimum share of decisions that are the same as the final model's; repeat "
-            "it to ask several questions."
-        ),
-    ] = None,
-    max_missed: MaxMissed = None,
-    max_rejected: MaxRejected = None,
-    min_precision: MinPrecision = None,
-    min_coverage: Annotated[
-        float | None,
-        typer.Option(
-            help="The minimum share of rows accepted, which is certified as well. 0: no minimum, "
-            "so candidates that accept few rows are tested too."
-        ),
-    ] = None,
-    max_cost: MaxCost = None,
+    *,
+    measures: dict[str, Any],
     confidence: Annotated[
         float, typer.Option(help="One minus the probability of any false certificate.")
     ] = 0.99,
@@ -134,33 +118,14 @@ def certify(
     from emsco.exceptions import ColumnsError
 
     check_outputs([out], [file_of(model), rows], force=force)
-    by_label = {
-        "max_missed": shares_by_label(max_missed),
-        "max_rejected": shares_by_label(max_rejected, "--max-rejected"),
-        "min_precision": shares_by_label(min_precision, "--min-precision"),
-    }
+    read = read_measures(certifiable(), measures)
     known = load_with_ledger(model, trust)
     keep_beside_rows(known, rows)
-    if label is None and not agreement and getattr(known, "needs_labels", True):
+    if label is None and not measures["agreement"] and getattr(known, "needs_labels", True):
         raise ColumnsError(
             "Give --label, the column of labels; without labels, only --agreement can be certified."
         )
-    classes = known.classes_.tolist()
-    shares = {
-        name: by_class(own, classes, f"--{name.replace('_', '-')}")
-        for name, own in by_label.items()
-    }
-    targets = [
-        Targets(
-            accuracy=least,
-            agreement=agrees,
-            **shares,
-            min_coverage=min_coverage,
-            max_cost=max_cost,
-        )
-        for least in accuracy or (None,)
-        for agrees in agreement or (None,)
-    ]
+    targets = [Targets(**question) for question in _questions(read(known.classes_.tolist()))]
     with as_rows(rows, label) as file:
         opened = partial(open_rows, file, newlines_in_cells=newlines_in_cells)
         X, y = read_fresh(known, opened(), label)
@@ -196,6 +161,13 @@ def certify(
         note(f"Written: {out}" if out else nothing)
     if any(best is None for _, best in found):
         raise typer.Exit(NOT_CERTIFIED)
+
+
+def _questions(targets: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the targets of each question: all combinations of those that were repeated."""
+    repeated = {name: values for name, values in targets.items() if isinstance(values, list)}
+    for values in product(*repeated.values()):
+        yield targets | dict(zip(repeated, values, strict=True))
 
 
 def _taken(certificate: Certificate, by: str | None) -> CertifiedCandidate | None:

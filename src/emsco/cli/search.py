@@ -19,21 +19,27 @@ from emsco.cli._options import (
     EngineName,
     Force,
     Label,
-    MaxMissed,
-    MaxRejected,
     NewlinesInCells,
-    by_class,
     read_caution,
+    read_measures,
     refuse_address,
-    shares_by_label,
+    with_measures,
     workers_of,
 )
+from emsco.core.measure import Measure
+from emsco.core.measures import boundable
 
 if TYPE_CHECKING:
     from emsco import CascadeSearchCV, Costs
     from emsco.cli._table_file import TableFile
 
 
+def _limits() -> dict[str, Measure]:
+    """Return the measures that a search can limit while it runs."""
+    return {name: boundable()[name] for name in ("max_missed", "max_rejected")}
+
+
+@with_measures(_limits())
 def search(
     data: Data,
     label: Label,
@@ -53,8 +59,8 @@ def search(
             "searched too."
         ),
     ] = None,
-    max_missed: MaxMissed = None,
-    max_rejected: MaxRejected = None,
+    *,
+    measures: dict[str, Any],
     caution: Caution = None,
     guard: Annotated[
         bool,
@@ -111,23 +117,19 @@ def search(
     # An interrupted search continues, even if it was overwriting an existing run.
     outputs = [checkpoint_file, out / SEARCH, out / MODEL]
     check_outputs(outputs, [data, costs], force=force or is_there(checkpoint_file))
-    missed = shares_by_label(max_missed)
-    rejected = shares_by_label(max_rejected, "--max-rejected")
+    limits = read_measures(_limits(), measures)
     careful = read_caution(caution)
     rows = open_rows(data, newlines_in_cells=newlines_in_cells)
     X, y, prices = _read(rows, label, costs)
     _check_folds(y, cv)
-    classes = set(y.tolist())
-    may_miss = by_class(missed, classes)
-    may_reject = by_class(rejected, classes, "--max-rejected")
+    max_shares = limits(set(y.tolist()))
     _make_folder(out)
     found = CascadeSearchCV(
         costs=prices,
         max_stages=max_stages,
         threshold=[*threshold] if threshold else "auto",
         select=None if careful is None else {"caution": careful},
-        max_missed=may_miss,
-        max_rejected=may_reject,
+        **max_shares,
         guard=InputGuard(pool="auto") if guard else None,
         cv=cv,
         max_rows=max_rows,

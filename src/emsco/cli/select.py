@@ -13,34 +13,21 @@ from emsco.cli._options import (
     Caution,
     ErrorCost,
     Force,
-    MaxCost,
-    MaxMissed,
-    MaxRejected,
-    MinCoverage,
-    MinPrecision,
     Run,
     Trust,
     by_class,
     read_caution,
     read_error_cost,
-    shares_by_label,
+    read_measures,
+    with_measures,
 )
+from emsco.core.measures import boundable
 
 
+@with_measures(boundable())
 def select(
     run: Run,
-    max_cost: MaxCost = None,
-    min_coverage: MinCoverage = None,
-    min_accuracy: Annotated[
-        float | None,
-        typer.Option(help="The minimum share of accepted rows that are labelled correctly."),
-    ] = None,
-    max_missed: MaxMissed = None,
-    max_rejected: MaxRejected = None,
-    min_precision: MinPrecision = None,
-    max_latency: Annotated[
-        float | None, typer.Option(help="The maximum latency of any row.")
-    ] = None,
+    measures: dict[str, Any],
     by: Annotated[
         str | None,
         typer.Option(
@@ -67,27 +54,15 @@ def select(
     from emsco.cli._print import candidate_data, print_json, print_text
 
     check_outputs([out], [file_of(run)], force=force)
-    by_label = {
-        "max_missed": shares_by_label(max_missed),
-        "max_rejected": shares_by_label(max_rejected, "--max-rejected"),
-        "min_precision": shares_by_label(min_precision, "--min-precision"),
-    }
-    bounds: dict[str, Any] = {
-        "max_cost": max_cost,
-        "min_coverage": min_coverage,
-        "min_accuracy": min_accuracy,
-        "max_latency": max_latency,
-        "by": by,
-        "error_cost": read_error_cost(error_cost),
-        "caution": read_caution(caution),
-    }
+    read = read_measures(boundable(), measures)
+    errors, careful = read_error_cost(error_cost), read_caution(caution)
     found = load_search(run, trust)
     classes = found.classes_.tolist()
-    for name, shares in by_label.items():
-        bounds[name] = by_class(shares, classes, f"--{name.replace('_', '-')}")
-    if isinstance(bounds["error_cost"], dict):
-        bounds["error_cost"] = by_class(bounds["error_cost"], classes, "--error-cost")
-    found.choose(**{name: bound for name, bound in bounds.items() if bound is not None})
+    if isinstance(errors, dict):
+        errors = by_class(errors, classes, "--error-cost")
+    options: dict[str, Any] = {"by": by, "error_cost": errors, "caution": careful}
+    options = {name: value for name, value in options.items() if value is not None}
+    found.choose(**read(classes), **options)
     if out is not None:
         dump(found.best_cascade_, out)
     if as_json:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import inf, isclose
 from typing import Any
@@ -15,8 +15,9 @@ from emsco._utils.text_table import cell
 from emsco.core.costs import Review
 from emsco.core.decisions import Decisions
 from emsco.core.labels import read_given_labels, warn_similar
+from emsco.core.measures import LOSS, MEASURES, columns
 from emsco.core.population import share_of, weights_of
-from emsco.exceptions import DecisionsError, nearest
+from emsco.exceptions import DecisionsError
 
 
 @dataclass(frozen=True)
@@ -145,12 +146,12 @@ class Evaluation:
     @property
     def missed(self) -> Mapping[Any, float]:
         """Per true class, the share of its rows accepted under another label."""
-        return self._shares("missed", self.class_rows)
+        return self._by_class("missed")
 
     @property
     def rejected(self) -> Mapping[Any, float]:
         """Per true class, the share of its rows rejected."""
-        return self._shares("rejected", self.class_rows)
+        return self._by_class("rejected")
 
     @property
     def precision(self) -> Mapping[Any, float]:
@@ -158,17 +159,16 @@ class Evaluation:
 
         Empty if the number of rows accepted under each label is unknown.
         """
-        return self._shares("precision", self.label_accepted)
+        return self._by_class("precision")
 
     @property
     def recall(self) -> Mapping[Any, float]:
         """Per true class, the share of its accepted rows labelled right; 0 if none is."""
-        return self._shares("recall", self.class_rows)
+        return self._by_class("recall")
 
-    def _shares(self, word: str, labels: Iterable[Any]) -> Mapping[Any, float]:
-        return FrozenMapping(
-            {label: share_of(*share_counts(self, word, label)) for label in labels}
-        )
+    def _by_class(self, name: str) -> Mapping[Any, float]:
+        shares: Mapping[Any, float] = MEASURES[name].of(self)
+        return shares
 
     @property
     def latency(self) -> float:
@@ -190,14 +190,11 @@ class Evaluation:
         """
         texts = {}
         for label, rows in self.class_rows.items():
-            parts = [
-                f"{self.rejected[label]:>{width}.1%} rejected",
-                f"{self.missed[label]:>{width}.1%} missed",
-            ]
-            if self.class_accepted[label]:
-                parts.append(f"recall {self.recall[label]:>{width}.1%}")
-            if self.label_accepted.get(label):
-                parts.append(f"precision {self.precision[label]:>{width}.1%}")
+            parts = []
+            for measure in columns(by_class=True):
+                part, whole = measure.count(self, label)
+                if whole:
+                    parts.append(measure.text(f"{part / whole:>{width}.1%}"))
             texts[label] = ", ".join(parts) if rows else "no rows of this class"
         return texts
 
@@ -213,57 +210,7 @@ class Evaluation:
         error_cost : float or mapping of label to float, default=0.0
             The price of a row that ends with a wrong label, one for all or one per true class.
         """
-        return share_of(
-            total_loss(self, review, 0.0 if error_cost is None else error_cost), self.rows
-        )
-
-
-def share_counts(counts: Any, word: str, label: Any) -> tuple[Any, Any]:
-    """Return how many rows a share by class counts, and out of how many.
-
-    `counts` is an evaluation, or has arrays under the names of one.
-    """
-    rows, accepted = counts.class_rows.get(label, 0.0), counts.class_accepted.get(label, 0.0)
-    if word == "rejected":
-        return rows - accepted, rows
-    right = counts.class_right.get(label, 0.0)
-    if word == "missed":
-        return accepted - right, rows
-    if word == "recall":
-        return right, accepted
-    return right, counts.label_accepted.get(label, 0.0)
-
-
-def total_loss(counts: Any, review: Review | None, error_cost: float | Mapping[Any, float]) -> Any:
-    """Add up what was paid for sources and reviews and what errors cost, those of reviews too.
-
-    `counts` is an evaluation, or has arrays under the names of one.
-    """
-    rejected = counts.rows - counts.accepted
-    if review is None and np.any(rejected):
-        raise DecisionsError(
-            "The loss of rejected rows needs a price of their review; give the costs a "
-            "Review(cost)."
-        )
-    errs = 0.0 if review is None else 1 - review.accuracy
-    if isinstance(error_cost, Mapping):
-        for label in error_cost:
-            if label not in counts.class_rows:
-                known = [str(known) for known in counts.class_rows]
-                raise DecisionsError(f"{label!r} is not a class" + nearest(label, known))
-        errors = sum(
-            price
-            * (
-                counts.class_accepted[label]
-                - counts.class_right[label]
-                + errs * (counts.class_rows[label] - counts.class_accepted[label])
-            )
-            for label, price in error_cost.items()
-        )
-    else:
-        errors = error_cost * (counts.accepted - counts.right + errs * rejected)
-    reviewed = 0.0 if review is None else review.cost * rejected
-    return counts.paid + reviewed + errors
+        return LOSS.of(self, review, error_cost or 0.0)
 
 
 def evaluate(

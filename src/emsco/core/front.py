@@ -9,11 +9,13 @@ from typing import Any, overload
 
 import numpy as np
 
-from emsco._utils.text_table import cell, html_table, row_positions, text_table
+from emsco._utils.text_table import cell, html_table, numbered_rows, text_table
 from emsco.core.caution import AUTO, standard_errors
 from emsco.core.costs import Costs
 from emsco.core.design import StageDesign
 from emsco.core.evaluation import Evaluation
+from emsco.core.measures import columns, latencies
+from emsco.core.population import share_of
 from emsco.core.selection import Bounds, Figures, why_not
 from emsco.core.threshold import Threshold, freeze, sort_key
 from emsco.exceptions import SelectionError, require
@@ -243,16 +245,10 @@ class ParetoFront(Sequence[Candidate]):
     def select(
         self,
         *,
-        max_cost: float | None = None,
-        min_coverage: float | None = None,
-        min_accuracy: float | None = None,
-        max_missed: Mapping[Any, float] | None = None,
-        max_rejected: Mapping[Any, float] | None = None,
-        min_precision: Mapping[Any, float] | None = None,
-        max_latency: float | None = None,
         by: str = "cost",
         error_cost: float | Mapping[Any, float] | None = None,
         caution: float | str = AUTO,
+        **bounds: Any,
     ) -> Candidate:
         """Choose the best candidate within bounds.
 
@@ -266,6 +262,8 @@ class ParetoFront(Sequence[Candidate]):
             Per assigned label, the minimum share of rows accepted under it that are right.
         max_latency : float, default=None
             The maximum latency of any row: a bound on the worst path.
+        **bounds
+            Any other bound, by the parameter of a measure.
         by : {"cost", "accuracy", "coverage", "fitness", "loss"}, default="cost"
             What to optimise: the lowest cost, the highest accuracy or coverage, the paper's fitness
             sqrt(accuracy^2 + coverage^2 + (1 - cost / total)^2), or the lowest loss: cost, review
@@ -284,60 +282,47 @@ class ParetoFront(Sequence[Candidate]):
             If no candidate meets the bounds. The message says how far each bound can be met, which
             candidate is closest, and what `caution=0` would give.
         """
-        bounds = Bounds(
-            max_cost, min_coverage, min_accuracy, max_missed, max_rejected, min_precision,
-            max_latency, by, error_cost,
-        )  # fmt: skip
+        within = Bounds(by=by, error_cost=error_cost, **bounds)
         z = standard_errors(caution, self._luck)
         if not self._candidates:
             raise SelectionError("The front is empty: no candidate accepts any row.")
-        place = bounds.choose(self.figures, self._costs, z, self._repeats)
+        place = within.choose(self.figures, self._costs, z, self._repeats)
         if place is None:
             message, closest = why_not(
-                bounds, self.figures, self._costs, z, self._repeats, self.__getitem__
+                within, self.figures, self._costs, z, self._repeats, self.__getitem__
             )
             raise SelectionError(message, closest=self._candidates[closest])
         return self._candidates[place]
 
     def _columns(self) -> dict[str, list[Any]]:
         """Return the columns of the table of the front, by name."""
-        columns: dict[str, list[Any]] = {
+        evaluations = [candidate.evaluation for candidate in self._candidates]
+        table: dict[str, list[Any]] = {
             "design": [str(c.design) for c in self._candidates],
             "threshold": [c.threshold for c in self._candidates],
-            "accuracy": [c.evaluation.accuracy for c in self._candidates],
-            "coverage": [c.evaluation.coverage for c in self._candidates],
-            "cost": [c.evaluation.cost for c in self._candidates],
         }
-        labels = self._candidates[0].evaluation.class_rows if self._candidates else ()
-        for label in labels:
-            for word in ("rejected", "missed", "recall", "precision"):
-                shares = [getattr(c.evaluation, word).get(label) for c in self._candidates]
-                if None not in shares:
-                    columns[f"{word} {label}"] = shares
-        if any(c.evaluation.worst_latency for c in self._candidates):
-            columns["latency"] = [c.evaluation.latency for c in self._candidates]
-            columns["worst_latency"] = [c.evaluation.worst_latency for c in self._candidates]
-        return columns
+        for measure in columns(by_class=False):
+            table[measure.name] = [measure.of(e) for e in evaluations]
+        for label in evaluations[0].class_rows if evaluations else ():
+            for measure in columns(by_class=True):
+                if all(label in measure.labels(e) for e in evaluations):
+                    shares = [share_of(*measure.count(e, label)) for e in evaluations]
+                    table[measure.name_of(label)] = shares
+        if any(e.worst_latency for e in evaluations):
+            table |= {m.name: [m.of(e) for e in evaluations] for m in latencies()}
+        return table
 
     def to_frame(self) -> Any:
         """Return a pandas DataFrame with one row per candidate."""
         return require("pandas").DataFrame(self._columns())
 
-    def _cells(self) -> tuple[list[str], list[list[object] | None]]:
-        columns = self._columns()
-        rows: list[list[object] | None] = [
-            None if i is None else [i, *(column[i] for column in columns.values())]
-            for i in row_positions(len(self))
-        ]
-        return ["", *columns], rows
-
     def __repr__(self) -> str:
         if not self._candidates:
             return "ParetoFront([])"
-        return text_table(*self._cells(), self._measured_on)
+        return text_table(*numbered_rows(self._columns()), self._measured_on)
 
     def _repr_html_(self) -> str:
-        return html_table(*self._cells(), self._measured_on)
+        return html_table(*numbered_rows(self._columns()), self._measured_on)
 
 
 def _moocore() -> Any:

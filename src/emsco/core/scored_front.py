@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import isclose, sqrt
 from typing import Any, NamedTuple, overload
@@ -10,14 +10,16 @@ from typing import Any, NamedTuple, overload
 import numpy as np
 from numpy.typing import ArrayLike
 
-from emsco._utils.text_table import cell, html_table, row_positions, text_table
+from emsco._utils.text_table import cell, html_table, numbered_rows, text_table
 from emsco.core.decisions import Decisions
-from emsco.core.evaluation import Evaluation, evaluate_known, share_counts
+from emsco.core.evaluation import Evaluation, evaluate_known
 from emsco.core.front import Candidate
+from emsco.core.measure import Measure
+from emsco.core.measures import columns
+from emsco.core.population import share_of
 from emsco.exceptions import require
 
 _MANY_ERRORS = 2.0  # standard errors; a figure that differs by more is listed
-_BY_CLASS = ("rejected", "missed", "recall", "precision")
 
 
 @dataclass(frozen=True)
@@ -77,50 +79,44 @@ class ScoredFront(Sequence[ScoredCandidate]):
         return self._scored[index]
 
     def _columns(self) -> dict[str, list[Any]]:
-        columns: dict[str, list[Any]] = {
+        table: dict[str, list[Any]] = {
             "design": [str(s.candidate.design) for s in self._scored],
             "threshold": [s.candidate.threshold for s in self._scored],
         }
-        for rate in ("accuracy", "coverage", "cost"):
-            columns[f"{rate} selected"] = [getattr(s.selected, rate) for s in self._scored]
-            columns[f"{rate} fresh"] = [getattr(s.fresh, rate) for s in self._scored]
-        columns["optimism"] = [s.optimism for s in self._scored]
+        for measure in columns(by_class=False):
+            table[f"{measure.name} selected"] = [measure.of(s.selected) for s in self._scored]
+            table[f"{measure.name} fresh"] = [measure.of(s.fresh) for s in self._scored]
+        table["optimism"] = [s.optimism for s in self._scored]
         labels = dict.fromkeys(label for s in self._scored for label in s.selected.class_rows)
         for label in labels:
-            for word in _BY_CLASS:
+            for measure in columns(by_class=True):
                 for when in ("selected", "fresh"):
-                    shares = [_share_of(getattr(s, when), word, label) for s in self._scored]
+                    shares = [_share_of(getattr(s, when), measure, label) for s in self._scored]
                     if not all(share is None for share in shares):
-                        columns[f"{word} {label} {when}"] = [
+                        table[f"{measure.name_of(label)} {when}"] = [
                             float("nan") if share is None else share for share in shares
                         ]
-        return columns
+        return table
 
     def to_frame(self) -> Any:
         """Return a pandas DataFrame with one row per candidate."""
         return require("pandas").DataFrame(self._columns())
 
-    def _cells(self) -> tuple[list[str], list[list[object] | None], str]:
-        columns = self._columns()
-        rows: list[list[object] | None] = [
-            None if i is None else [i, *(column[i] for column in columns.values())]
-            for i in row_positions(len(self))
-        ]
-        return ["", *columns], rows, self.measured_on
-
     def __repr__(self) -> str:
-        return text_table(*self._cells()) if self._scored else "ScoredFront([])"
+        if not self._scored:
+            return "ScoredFront([])"
+        return text_table(*numbered_rows(self._columns()), self.measured_on)
 
     def _repr_html_(self) -> str:
-        return html_table(*self._cells())
+        return html_table(*numbered_rows(self._columns()), self.measured_on)
 
 
-def _share_of(evaluation: Evaluation, word: str, label: Any) -> float | None:
+def _share_of(evaluation: Evaluation, measure: Measure, label: Any) -> float | None:
     """Return a share by class: NaN if the class has no rows, None if it is unknown."""
-    shares: Mapping[Any, float] = getattr(evaluation, word)
     if not evaluation.class_rows.get(label):  # fresh rows may hold none; nothing is known then
         return float("nan")
-    return shares.get(label)
+    known = label in measure.labels(evaluation)
+    return share_of(*measure.count(evaluation, label)) if known else None
 
 
 class FreshDifference(NamedTuple):
@@ -194,37 +190,31 @@ def differences(
     """
     fresh = evaluate_known(decisions, np.asarray(truth))
     compared: list[FreshDifference] = []
+    for measure in columns(by_class=False) if not within_classes else ():
+        if measure.is_share:
+            compared += _compared(measure, None, selected, fresh, repeats)
     if not within_classes:
-        compared += _compared("accuracy", None, selected, fresh, repeats)
-        compared += _compared("coverage", None, selected, fresh, repeats)
         compared += _compared_costs(selected, decisions, repeats)
     for label in fresh.class_rows:
-        for word in _BY_CLASS[: 3 if within_classes else 4]:
-            compared += _compared(word, label, selected, fresh, repeats)
+        for measure in columns(by_class=True):
+            if measure.is_within_class or not within_classes:
+                compared += _compared(measure, label, selected, fresh, repeats)
     return [one for one in compared if one.errors > _MANY_ERRORS]
 
 
 def _compared(
-    word: str, label: Any, selected: Evaluation, fresh: Evaluation, repeats: float
+    measure: Measure, label: Any, selected: Evaluation, fresh: Evaluation, repeats: float
 ) -> list[FreshDifference]:
     """Compare a share; the list is empty if one of the two is a share of no rows."""
-    part, whole = (count / repeats for count in _counts(selected, word, label))
-    fresh_part, fresh_whole = _counts(fresh, word, label)
+    part, whole = (count / repeats for count in measure.count(selected, label))
+    fresh_part, fresh_whole = measure.count(fresh, label)
     if not whole or not fresh_whole:
         return []
     before, now = part / whole, fresh_part / fresh_whole
     together = (part + fresh_part) / (whole + fresh_whole)
     error = sqrt(together * (1 - together) * (1 / whole + 1 / fresh_whole))
-    return [FreshDifference(word, label, before, now, abs(now - before) / error if error else 0.0)]
-
-
-def _counts(e: Evaluation, word: str, label: Any) -> tuple[float, float]:
-    """Return how many rows a share counts, and out of how many."""
-    if word == "accuracy":
-        return e.right, e.accepted
-    if word == "coverage":
-        return e.accepted, e.rows
-    return share_counts(e, word, label)
+    errors = abs(now - before) / error if error else 0.0
+    return [FreshDifference(measure.name, label, before, now, errors)]
 
 
 def _compared_costs(

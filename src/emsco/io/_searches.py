@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from emsco.core.costs import Costs
 from emsco.core.front import Candidate
+from emsco.core.selection import check_names
 from emsco.core.threshold import resolve
 from emsco.exceptions import ArtifactError, GuardWarning
 from emsco.io._cascades import (
@@ -50,7 +51,7 @@ from emsco.io._row_hashes import known_from
 from emsco.learners.protocol import Stages
 from emsco.learners.training import FittedStages
 from emsco.search import CascadeSearchCV, strategies
-from emsco.search.default_rule import AllSources, check_bounds
+from emsco.search.default_rule import AllSources
 from emsco.search.fitted_search import Choice, FittedSearch, measured_on
 
 # Parameters that are stored if they are plain values. `engine`, `callback` and `checkpoint` belong
@@ -120,7 +121,7 @@ def search_from(data: Data, reader: MemberReader) -> CascadeSearchCV:
     )
     search._validate_params()
     if isinstance(search.select, Mapping):
-        check_bounds(search.select)
+        check_names(search.select)
     layout, fitted_rows = layout_from(rows, final), known_from(reader, rows["known"])
     stages = stages_from(reader, data["training"], rows, final)
     evaluated = data["evaluated"]
@@ -186,7 +187,7 @@ def _choice_to(search: CascadeSearchCV) -> Data:
 def _choice_from(data: Data) -> Data:
     """Read them back."""
     bounds = from_plain(data["asked"])
-    check_bounds(expect(bounds, dict))
+    check_names(expect(bounds, dict))
     return {"rule": expect(data["rule"], str), "bounds": bounds}
 
 

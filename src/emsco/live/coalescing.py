@@ -22,6 +22,7 @@ from emsco.live.fetch_result import Key, Values, key_text
 from emsco.live.purchases import CACHED, SHARED, PurchaseBatch, SourceSpending
 from emsco.live.source import IN_REQUEST, LiveSource
 
+_NO_ROWS = PurchaseBatch.failed([])
 _CachedRow: TypeAlias = tuple[tuple[Any, ...], float | None, bool]  # values, moment, verified
 
 
@@ -134,7 +135,9 @@ class CoalescingGate:
             if not (self.source.is_timed and self.source.is_stale(age)):
                 places[i] = len(found)
                 found.append(row)
-        values, moments, verified = zip(*found, strict=True) if found else ((), (), ())
+        if not found:
+            return _NO_ROWS, places
+        values, moments, verified = zip(*found, strict=True)
         columns = map(list, zip(*values, strict=True))
         batch = PurchaseBatch.failed([ACCEPTED] * len(found), how=CACHED)
         return replace(

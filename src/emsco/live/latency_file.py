@@ -47,12 +47,15 @@ def _set_latency(tomlkit: Any, sources: Any, name: str, latency: float) -> None:
     """Set the latency of a source, in the way in which the file writes the source."""
     source: Any = sources[name]
     is_inline = isinstance(source, tomlkit.items.InlineTable)
+    if isinstance(source, Mapping) and _LATENCY not in source and not is_inline:
+        first = next(iter(source.values())).trivia
+        if getattr(source, "display_name", None) is not None:  # [sources.page]
+            # tomlkit would add it at the end, below a comment on the next table.
+            newline = first.trail or "\n"
+            first.trail = f"{newline}{first.indent}{_LATENCY} = {latency!r}{first.trail}"
+            return
     if isinstance(source, Mapping) and (_LATENCY in source or not is_inline):
-        item = tomlkit.item(latency)
-        for first in source.values():
-            item.trivia.indent = first.trivia.indent
-            break
-        sources[name][_LATENCY] = item
+        sources[name][_LATENCY] = latency
         return
     written = source.as_string()
     if is_inline:  # page = { cost = 3 }: the spaces before the brace stay

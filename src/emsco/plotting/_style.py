@@ -10,6 +10,8 @@ import numpy as np
 
 from emsco._utils.text_table import cell
 from emsco.core.evaluation import Evaluation
+from emsco.core.measure import Measure
+from emsco.core.measures import columns
 from emsco.exceptions import require
 
 # From Okabe and Ito's palette: distinct for every kind of colour blindness, and in grey.
@@ -86,9 +88,9 @@ def class_lines(evaluation: Evaluation) -> list[str]:
     Of many classes, only the worst are shown. A dash stands for a share of no rows.
     """
 
-    def share(word: str, label: Any, whole: Any) -> str:
-        known = label in whole and whole[label]
-        return f"{word} {getattr(evaluation, word)[label]:.3f}" if known else f"{word} \u2013"
+    def share(measure: Measure, label: Any) -> str:
+        part, whole = measure.count(evaluation, label)
+        return f"{measure.name} {part / whole:.3f}" if whole else f"{measure.name} \u2013"
 
     def fares(label: Any) -> float:
         return evaluation.rejected[label] + evaluation.missed[label]
@@ -98,13 +100,7 @@ def class_lines(evaluation: Evaluation) -> list[str]:
         labels.sort(key=fares, reverse=True)
     lines = []
     for label in labels[:MOST_CLASSES]:
-        rows = evaluation.class_rows
-        parts = [
-            share("rejected", label, rows),
-            share("missed", label, rows),
-            share("recall", label, evaluation.class_accepted),
-            share("precision", label, evaluation.label_accepted),
-        ]
+        parts = [share(measure, label) for measure in columns(by_class=True)]
         lines.append(f"{named(label)}: {', '.join(parts)}")
     if len(labels) > MOST_CLASSES:
         lines.append(f"and {len(labels) - MOST_CLASSES} other classes")

@@ -16,15 +16,12 @@ from emsco._utils.progress import followed
 from emsco.core.costs import Costs
 from emsco.core.evaluation import Evaluation, evaluate_known
 from emsco.core.front import Candidate, ParetoFront
+from emsco.core.measure import Measure
+from emsco.core.measures import boundable, columns
 from emsco.core.threshold import resolve
 from emsco.exceptions import ArtifactError, SelectionError
 
 MOST_CANDIDATES = 5000  # that a page draws without making one wait
-
-# What the page has sliders for, as `ParetoFront.select` names it.
-SLIDERS = {
-    "max_cost", "min_coverage", "min_accuracy", "max_missed", "max_rejected", "min_precision",
-}  # fmt: skip
 
 Plain = dict[str, Any]
 
@@ -57,28 +54,49 @@ def page_data(
         "repeats": front.repeats,
         "start": places.index(start),
         "chosen": places.index(start) if is_on_front else None,
+        "sliders": [_measure_data(measure) for measure in _sliders().values()],
+        "figures": [_measure_data(m) for m in (*columns(by_class=False), *columns(by_class=True))],
         **_choice(search, labels),
         **_designs(candidates, labels),
-        "selected": _columns([candidate.evaluation for candidate in candidates], labels),
+        "selected": _counts([candidate.evaluation for candidate in candidates], labels),
         "fresh": None,
         "all_sources": {
-            "selected": _columns([all_sources.evaluation], labels),
+            "selected": _counts([all_sources.evaluation], labels),
             "fresh": None,
             "as_many": {
                 "of": list(as_many),
-                **_columns([search.all_sources_at(c) for c in as_many.values()], labels),
+                **_counts([search.all_sources_at(c) for c in as_many.values()], labels),
             },
         },
     }
     if X is not None:
         truth = search.truth(X, y)
         fresh = _fresh(search, X, y, truth, population)
-        data["fresh"] = _columns([fresh[i] for i in places], labels)
+        data["fresh"] = _counts([fresh[i] for i in places], labels)
         data["fresh_rows"] = len(truth)
         everything = _fresh_of(search, all_sources, X, truth, population)
         if everything is not None:
-            data["all_sources"]["fresh"] = _columns([everything], labels)
+            data["all_sources"]["fresh"] = _counts([everything], labels)
     return data
+
+
+def _sliders() -> dict[str, Measure]:
+    """Return the measures that the page has sliders for: not latencies, which have no counts."""
+    return {name: measure for name, measure in boundable().items() if measure.whole}
+
+
+def _measure_data(measure: Measure) -> Plain:
+    return {
+        "name": measure.name,
+        "parameter": measure.parameter,
+        "part": measure.part,
+        "whole": measure.whole,
+        "sign": measure.sign,
+        "margin": measure.margin,
+        "unit": measure.unit,
+        "by_class": measure.is_by_class,
+        "within_class": measure.is_within_class,
+    }
 
 
 def _start(front: ParetoFront, chosen: Candidate | None) -> int:
@@ -115,7 +133,7 @@ def _choice(search: Any, labels: Sequence[Any]) -> Plain:
     }
     if isinstance(errors, Mapping):
         errors = [errors.get(label, 0.0) for label in labels]
-    are_sliders = bounds and by == "cost" and bounds.keys() <= SLIDERS
+    are_sliders = bounds and by == "cost" and bounds.keys() <= _sliders().keys()
     return {
         "rule": "" if choice is None else choice.rule,
         "asked": {"caution": caution, **bounds} if are_sliders else None,
@@ -204,7 +222,7 @@ def _designs(candidates: Sequence[Candidate], labels: Sequence[Any]) -> Plain:
     }
 
 
-def _columns(evaluations: Sequence[Evaluation | None], labels: Sequence[Any]) -> Plain:
+def _counts(evaluations: Sequence[Evaluation | None], labels: Sequence[Any]) -> Plain:
     """Spell evaluations out as columns of counts; null where there is none."""
 
     def column(name: str) -> list[Any]:
@@ -217,16 +235,16 @@ def _columns(evaluations: Sequence[Evaluation | None], labels: Sequence[Any]) ->
         ]
 
     known = next((e for e in evaluations if e is not None), None)
-    columns: Plain = {name: column(name) for name in ("accepted", "right", "paid")}
-    columns |= {name: by_class(name) for name in ("class_accepted", "class_right")}
+    counts: Plain = {name: column(name) for name in ("accepted", "right", "paid")}
+    counts |= {name: by_class(name) for name in ("class_accepted", "class_right")}
     if all(e.label_accepted for e in evaluations if e is not None):  # else it is not known
-        columns["label_accepted"] = by_class("label_accepted")
+        counts["label_accepted"] = by_class("label_accepted")
     if known is not None:
-        columns["rows"] = _whole(known.rows)
-        columns["class_rows"] = [_whole(known.class_rows.get(label, 0)) for label in labels]
+        counts["rows"] = _whole(known.rows)
+        counts["class_rows"] = [_whole(known.class_rows.get(label, 0)) for label in labels]
         if any(e.worst_latency for e in evaluations if e is not None):
-            columns |= {name: column(name) for name in ("waited", "worst_latency")}
-    return columns
+            counts |= {name: column(name) for name in ("waited", "worst_latency")}
+    return counts
 
 
 def _whole(number: float) -> float:

@@ -23,6 +23,7 @@ from emsco._utils.atomic_write import write_whole
 from emsco._utils.public_names import PUBLIC
 from emsco._utils.text_table import cell
 from emsco.certify import Certificate
+from emsco.core.measures import boundable
 from emsco.core.population import weighted_as
 from emsco.exceptions import Message, Parameter, SelectionError, require
 from emsco.report._data import page_data
@@ -284,7 +285,7 @@ def _options(name: str, value: Any) -> Iterator[str]:
         thresholds = value if isinstance(value, list) else [value]
         if all(isinstance(threshold, float) for threshold in thresholds):
             yield from (word for number in thresholds for word in ("--threshold", str(number)))
-    elif name in ("max_missed", "max_rejected"):
+    elif name in boundable():  # limits of the search itself
         flag = name.replace("_", "-")
         yield from (f"--{flag}={label}={share}" for label, share in value.items())
     elif name == "select" and isinstance(value, Mapping) and list(value) == ["caution"]:

@@ -20,38 +20,44 @@ const emscoChoice = (function () {
     return sign > 0 ? Math.min((centre + half) / divisor, 1) : Math.max((centre - half) / divisor, 0);
   }
 
-  // The figures that can have bounds, for each candidate; shares of rows are computed from counts.
-  // `sign` is 1 if more is worse. The order is that of `Bounds.as_list`.
-  function boundable(selected, labels, repeats) {
-    const every = selected.accepted.map((_, i) => i);
-    const once = (z) => (z ? repeats : 1); // without a margin, counts are used unchanged
-    const counted = (parameter, word, sign, of) => ({ parameter, word, name: word, sign, k: null, at: () => of });
-    const held = (parameter, word, sign, k, compute) => {
-      const known = new Map();
-      const at = (z) => known.get(z) || known.set(z, every.map((i) => compute(i, z))).get(z);
-      const name = k === null ? word : word + " " + labels[k];
-      return { parameter, word, name, sign, k, at, hasMargin: true };
+  // What a measure counts of candidate `i`: the first of some columns less the others, of class `k`
+  // or, where that is null, of all rows. null where the columns lack one of them.
+  function counter(columns, names) {
+    if (!names.every((name) => name in columns)) return null;
+    const of = (name, i, k) => {
+      const own = k === null ? columns[name] : columns[name][k];
+      return Array.isArray(own) ? own[i] : own;
     };
-    const { rows, accepted, right, class_rows, class_accepted, class_right, label_accepted } = selected;
-    const byClass = (parameter, word, sign, part, whole) => labels.map((_, k) =>
-      held(parameter, word, sign, k, (i, z) => wilson(part(k, i) / once(z), whole(k, i) / once(z), z, sign)));
-    return [
-      counted("max_cost", "cost", 1, every.map((i) => share(selected.paid[i], rows))),
-      counted("min_coverage", "coverage", -1, every.map((i) => share(accepted[i], rows))),
-      held("min_accuracy", "accuracy", -1, null, (i, z) => lessMargin(right[i] / once(z), accepted[i] / once(z), z)),
-      ...byClass("max_missed", "missed", 1, (k, i) => class_accepted[k][i] - class_right[k][i], (k) => class_rows[k]),
-      ...byClass("max_rejected", "rejected", 1, (k, i) => class_rows[k] - class_accepted[k][i], (k) => class_rows[k]),
-      ...(label_accepted
-        ? byClass("min_precision", "precision", -1, (k, i) => class_right[k][i], (k, i) => label_accepted[k][i]) : []),
-    ];
+    return (i, k) => names.slice(1).reduce((left, name) => left - of(name, i, k), of(names[0], i, k));
+  }
+
+  // The figures that can have bounds, for each candidate. `sign` is 1 if more is worse.
+  function boundable(measures, selected, labels, repeats) {
+    const every = selected.accepted.map((_, i) => i);
+    return measures.flatMap((measure) => {
+      const part = counter(selected, measure.part), whole = counter(selected, measure.whole);
+      if (part === null || whole === null) return [];
+      const hasMargin = measure.margin !== "counted";
+      const compute = (i, k, z) => {
+        const once = z ? repeats : 1; // without a margin, counts are used unchanged
+        const counts = [part(i, k) / once, whole(i, k) / once];
+        if (!hasMargin) return share(...counts);
+        return measure.margin === "Wilson" ? wilson(...counts, z, measure.sign) : lessMargin(...counts, z);
+      };
+      return (measure.by_class ? [...labels.keys()] : [null]).map((k) => {
+        const known = new Map();
+        const at = (z) => known.get(z) || known.set(z, every.map((i) => compute(i, k, z))).get(z);
+        return { ...measure, word: measure.name, name: measure.name + (k === null ? "" : " " + labels[k]), k, at, hasMargin };
+      });
+    });
   }
 
   // The choices on one front, given a value or null for each bound, and the margin z.
-  function choosing(selected, labels, repeats, total, print) {
-    const bounds = boundable(selected, labels, repeats);
+  function choosing(measures, selected, labels, repeats, total, print) {
+    const bounds = boundable(measures, selected, labels, repeats);
     const every = selected.accepted.map((_, i) => i);
-    const cost = bounds[0].at(0), coverage = bounds[1].at(0);
-    const accuracy = every.map((i) => share(selected.right[i], selected.accepted[i]));
+    const place = (name) => bounds.findIndex((b) => b.name === name);
+    const [cost, coverage, accuracy] = ["cost", "coverage", "accuracy"].map((name) => bounds[place(name)].at(0));
 
     // With a margin, no number of rows would be enough for a bound of 0 or 1.
     const margin = (b, value, z) => (b.hasMargin && value !== 0 && value !== 1 ? z : 0);
@@ -87,7 +93,7 @@ const emscoChoice = (function () {
     function whyNot(wanted, z) {
       const short = shortfalls(wanted, z), of = asked(wanted);
       const distance = every.map((i) => short.reduce(
-        (sum, by, at) => sum + by[i] / (of[at][0].word === "cost" ? total || 1 : 1), 0));
+        (sum, by, at) => sum + by[i] / (of[at][0].unit === "money" ? total || 1 : 1), 0));
       const closest = every.reduce((best, i) => (distance[i] < distance[best] ? i : best), 0);
       const best = of.map(([b, value], at) => {
         const left = meeting(short.filter((_, other) => other !== at)).map((i) => values(b, value, z)[i]);
@@ -112,20 +118,21 @@ const emscoChoice = (function () {
         return near === x ? x : Math.min(1, Math.max(0, (up ? Math.ceil(x * scale) : Math.floor(x * scale)) / scale));
       };
       const wantedBy = (places, margin, print) => bounds.map((b, at) => (places.includes(at) ? print(b.at(margin)[i], b.sign > 0) : null));
-      const further = bounds.map((_, at) => [1, 2, at]).slice(3);
+      const both = [place("coverage"), place("accuracy")];
+      const further = bounds.flatMap((b, at) => (b.by_class ? [[...both, at]] : []));
       for (const margin of z ? [z, 0] : [0]) {
-        for (const places of [[1, 2], ...(margin ? further : [])]) {
+        for (const places of [both, ...(margin ? further : [])]) {
           for (let digits = 2; digits <= 16; digits++) {
             const wanted = wantedBy(places, margin, (x, up) => rounded(x, digits, up));
             if (cheapest(within(wanted, margin)) === i) return { wanted, z: margin };
           }
         }
       }
-      return { wanted: wantedBy([1, 2], 0, (x) => x), z: 0 };
+      return { wanted: wantedBy(both, 0, (x) => x), z: 0 };
     }
 
     return { bounds, within, cheapest, rule, whyNot, boundsFor, standardErrors };
   }
 
-  return { choosing };
+  return { choosing, counter, share };
 })();

@@ -7,22 +7,20 @@
   const byId = (id) => document.getElementById(id);
 
   // Counts to rates, with the divisions of Evaluation. The rate of no rows is null.
-  const WORDS = ["rejected", "missed", "recall", "precision"];
-  const share = (part, whole) => (whole ? part / whole : 0);
+  const WORDS = data.figures.filter((m) => m.by_class).map((m) => m.name);
+  const isHighBetter = Object.fromEntries(data.figures.map((m) => [m.name, m.sign < 0]));
+  const { share, counter } = emscoChoice;
   const known = (part, whole) => (whole ? part / whole : null);
   function figures(columns, i) {
     if (!columns || columns.accepted[i] === null || columns.accepted[i] === undefined) return null;
     const rows = columns.rows, rejected = rows - columns.accepted[i];
     const by = (of) => labels.map((_, k) => of(columns.class_rows[k], columns.class_accepted[k][i], columns.class_right[k][i], k));
-    const told = {
-      accuracy: share(columns.right[i], columns.accepted[i]),
-      coverage: share(columns.accepted[i], rows),
-      cost: share(columns.paid[i], rows),
-      rejected: by((all, accepted) => known(all - accepted, all)),
-      missed: by((all, accepted, right) => known(accepted - right, all)),
-      recall: by((all, accepted, right) => known(right, accepted)),
-      precision: by((all, accepted, right, k) => (columns.label_accepted ? known(right, columns.label_accepted[k][i]) : null)),
-    };
+    const told = {};
+    for (const measure of data.figures) {
+      const part = counter(columns, measure.part), whole = counter(columns, measure.whole);
+      told[measure.name] = !measure.by_class ? share(part(i, null), whole(i, null))
+        : labels.map((_, k) => (part && whole ? known(part(i, k), whole(i, k)) : null));
+    }
     told.review = costs.review === null ? 0 : share(costs.review * rejected, rows);
     if (data.error_cost !== null && (costs.review !== null || !rejected)) {
       const errs = costs.review === null ? 0 : 1 - costs.review_accuracy;
@@ -64,12 +62,12 @@
   const append = (parent, ...children) => { parent.append(...children); return parent; };
 
   // Bounds: their figure, their direction and the stops of their slider. Its loose end means no bound.
-  const chooser = emscoChoice.choosing(selected, labels, data.repeats, costs.total, number);
+  const chooser = emscoChoice.choosing(data.sliders, selected, labels, data.repeats, costs.total, number);
   const bounds = chooser.bounds.map((b) => {
     const id = b.k === null ? b.parameter : b.parameter + "_" + b.k;
-    return { ...b, id, print: b.word === "cost" ? money : percent, stops: [], value: null };
+    return { ...b, id, print: b.unit === "money" ? money : percent, stops: [], value: null };
   });
-  const stopsOf = (b) => (b.word === "cost" ? priceStops(b.at(0)) : shareStops(b));
+  const stopsOf = (b) => (b.unit === "money" ? priceStops(b.at(0)) : shareStops(b));
   const least = (values) => values.reduce((a, x) => Math.min(a, x)), most = (values) => values.reduce((a, x) => Math.max(a, x));
   function shareStops(b) {
     // Tenths of a percent, from where at least one candidate is within the bound to where all are.
@@ -145,7 +143,7 @@
     if (!holders[b.word]) {
       const summary = append(element("summary", b.word + ", by class"), element("span", "", "count"));
       holders[b.word] = append(document.createElement("details"), summary);
-      holders[b.word].open = labels.length <= 3 && b.word !== "precision";
+      holders[b.word].open = labels.length <= 3 && b.within_class;
       byId("sliders").append(holders[b.word]);
     }
     return holders[b.word];
@@ -259,7 +257,7 @@
   function worstFirst(p, word) {
     const bad = (k) => {
       const value = word ? p[word][k] : p.rejected[k] === null ? null : p.rejected[k] + p.missed[k];
-      return value === null ? -2 : word === "recall" || word === "precision" ? -value : value;
+      return value === null ? -2 : isHighBetter[word] ? -value : value;
     };
     return [...labels.keys()].sort((a, b) => bad(b) - bad(a) || a - b);
   }
@@ -305,10 +303,10 @@
       return append(element("div", undefined, "tile class"), element("span", name, "name"), table);
     };
     if (labels.length <= MOST_TILES) return labels.map((label, k) => tile("class " + label, WORDS.map((word) => [word, k, word])));
-    const worst = { rejected: "most rejected", missed: "most missed", recall: "lowest recall", precision: "lowest precision" };
+    const worst = (word) => (isHighBetter[word] ? "lowest " : "most ") + word;
     return [tile("worst by class", WORDS.map((word) => {
       const k = worstFirst(p, word)[0];
-      return [word, k, worst[word] + ": " + labels[k]];
+      return [word, k, worst(word) + ": " + labels[k]];
     }))];
   }
 
@@ -409,7 +407,7 @@
     const python = [], shell = [], given = new Map();
     bounds.forEach((b, at) => {
       if (values[at] === null) return;
-      const flag = "--" + b.parameter.replace("_", "-") + " ";
+      const flag = "--" + b.parameter.replaceAll("_", "-") + " ";
       if (b.k === null) python.push(b.parameter + "=" + values[at]);
       else given.set(b.parameter, [...(given.get(b.parameter) || []), data.label_reprs[b.k] + ": " + values[at]]);
       shell.push(flag + (b.k === null ? values[at] : quoted(labels[b.k] + "=" + values[at])));
@@ -522,7 +520,7 @@
   function layout() {
     const line = { type: "line", line: { color: "#1c2430", width: 1, dash: "dot" } };
     const shapes = [];
-    const [maxCost, , minAccuracy] = asked();
+    const [maxCost, minAccuracy] = ["cost", "accuracy"].map((name) => bounds.find((b) => b.name === name).value);
     if (maxCost !== null) shapes.push({ ...line, x0: at(maxCost), x1: at(maxCost), yref: "paper", y0: 0, y1: 1 });
     if (minAccuracy !== null) shapes.push({ ...line, y0: minAccuracy, y1: minAccuracy, xref: "paper", x0: 0, x1: 1 });
     const narrow = isNarrow();

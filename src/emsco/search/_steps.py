@@ -20,6 +20,7 @@ from emsco._utils.progress import watching
 from emsco.core.costs import Costs
 from emsco.core.front import Candidate, ParetoFront
 from emsco.core.labels import read_groups
+from emsco.core.selection import check_names
 from emsco.engine import resolve_engine
 from emsco.exceptions import ClassesError, ColumnsError, Parameter, SearchError
 from emsco.learners import learner_of
@@ -36,7 +37,7 @@ from emsco.search._progress import Progress
 from emsco.search._search_warnings import warn_overconfident, warn_slow
 from emsco.search._thresholds import AUTO, thresholds_by_stage
 from emsco.search.checkpoint import Checkpoint, describe_run
-from emsco.search.default_rule import AllSources, check_bounds
+from emsco.search.default_rule import AllSources
 from emsco.search.fitted_search import STAGES, FittedSearch, check_refit, evaluated_on, measured_on
 from emsco.search.strategies.exhaustive import Exhaustive, count_sets
 from emsco.search.strategies.hybrid import default_search
@@ -88,7 +89,7 @@ class SearchInput(NamedTuple):
 def check_parameters(search: Any) -> None:
     """Refuse parameters that contradict each other, before anything takes long."""
     if isinstance(search.select, Mapping):
-        check_bounds(search.select)
+        check_names(search.select)
     check_refit(search.refit, learner_of(search.estimator))
     if search.final is not None:
         check_final(search.final, search.guard)

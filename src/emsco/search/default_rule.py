@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from inspect import signature
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +23,6 @@ from emsco.exceptions import (
     Parameter,
     SelectionError,
     SelectionWarning,
-    nearest,
     quoted,
     warn,
 )
@@ -92,14 +90,6 @@ class Selection(NamedTuple):
     candidate: Candidate
     rule: str
     bounds: Mapping[str, Any]
-
-
-def check_bounds(bounds: Mapping[str, Any]) -> None:
-    """Refuse what `ParetoFront.select` does not take."""
-    known = list(signature(ParetoFront.select).parameters)[1:]
-    for name in bounds:
-        if name not in known:
-            raise SelectionError(f"Candidates cannot be selected by {name!r}{nearest(name, known)}")
 
 
 def select_as_asked(

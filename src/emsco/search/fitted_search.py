@@ -16,6 +16,7 @@ from emsco.cascade.decider import fit_stages, make_decider
 from emsco.core.costs import Costs
 from emsco.core.design import StageDesign
 from emsco.core.front import Candidate, ParetoFront
+from emsco.core.selection import check_names
 from emsco.exceptions import Code, Message, SearchError, SelectionError
 from emsco.learners import learner_of
 from emsco.learners.protocol import Fold, Learner, Stages
@@ -25,7 +26,7 @@ from emsco.rows.rows import Layout
 from emsco.search._problem import Problem, Search
 from emsco.search._problem_spec import ProblemSpec, compared
 from emsco.search._thresholds import AUTO, thresholds_by_stage
-from emsco.search.default_rule import AllSources, Selection, check_bounds, select_as_asked
+from emsco.search.default_rule import AllSources, Selection, select_as_asked
 
 STAGES = "stages"  # the value of `refit` for separate fits
 
@@ -181,7 +182,7 @@ def choose_again(
     check_is_fitted(search, "front_")
     if candidate is not None and bounds:
         raise SelectionError("Give either a candidate or bounds, not both.")
-    check_bounds(bounds)
+    check_names(bounds)
     refit = search.refit if refit is None else refit
     check_refit(refit, learner_of(search.estimator))
     select: Any = bounds if candidate is None else candidate

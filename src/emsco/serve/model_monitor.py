@@ -15,8 +15,9 @@ from typing import Any
 import numpy as np
 
 from emsco.certify import Certificate
-from emsco.certify.monitor import Alarm, CertificateMonitor
+from emsco.certify.monitor import Alarm, CertificateMonitor, watchable
 from emsco.core.decisions import Decisions
+from emsco.core.measure import DRAWN_ANSWERS, DRAWN_LABELS, LABELS
 from emsco.exceptions import MonitorError, MonitorWarning
 from emsco.serve.audit_cohorts import Cohorts
 from emsco.serve.shared_values import CasValue
@@ -25,7 +26,6 @@ from emsco.serve.traffic_monitor import PendingDecisions, TrafficMonitor
 
 _MOST_ROWS = 1_000_000  # waiting while the state does not respond
 _ALPHA = 0.01  # the maximum probability of any alarm, ever, while the promises hold
-_BY_LABELS = {"accuracy": None, "agreement": None, "max_missed": ()}
 _BY_DECISIONS: dict[str, Any] = {"coverage": None, "cost": None, "exits": None}
 
 
@@ -118,7 +118,7 @@ def monitor_of(certificate: Any, cascade: Any) -> CertificateMonitor | None:
         return None
     targets = certificate.targets
     # All rows that it gets have been drawn already.
-    is_drawn = targets.agreement is not None or targets.max_missed
+    is_drawn = any(m.watched_by in (DRAWN_ANSWERS, DRAWN_LABELS) for m, _ in targets.measures())
     drawn = {"share": 1.0, "random_state": 0} if is_drawn else {}
     with warnings.catch_warnings():
         # Promises that cannot be watched are reported by `not_watched`.
@@ -142,18 +142,23 @@ def by_labels(monitor: CertificateMonitor) -> CertificateMonitor | None:
     """
     promised = monitor.state()["promised"]
     share = {"share": 1.0, "random_state": 0} if promised["share"] is not None else {}
-    return _part(monitor, _BY_LABELS, _BY_DECISIONS | share)
+    return _part(monitor, _by_labels(), _BY_DECISIONS | share)
 
 
 def by_decisions(monitor: CertificateMonitor) -> CertificateMonitor | None:
     """Return the part fed by decisions, which gets all rows, or None."""
     others = {"share": None, "left_out": (), "without_watch": ()}
-    return _part(monitor, _BY_DECISIONS, _BY_LABELS | others)
+    return _part(monitor, _BY_DECISIONS, _by_labels() | others)
 
 
 def by_rows(alarm: Alarm) -> bool:
     """Return whether decisions raised an alarm: a change of the rows may then be the cause."""
-    return _name(alarm.what) in _BY_DECISIONS
+    return alarm.what in _BY_DECISIONS
+
+
+def _by_labels() -> dict[str, Any]:
+    """Return the promises that wait for labels, and the values that stand for none."""
+    return {name: () if measure.is_by_class else None for name, measure in watchable().items()}
 
 
 def _part(
@@ -164,8 +169,8 @@ def _part(
         raise MonitorError("The monitor has already seen decisions; use a new one.")
     state = monitor.state()
     promised = state["promised"]
-    here, in_all = _number(promised, names), _number(promised, _BY_LABELS | _BY_DECISIONS)
-    if not {_name(what) for what in monitor.evidence} & names.keys():
+    here, in_all = _number(promised, names), _number(promised, _by_labels() | _BY_DECISIONS)
+    if not any((what in _BY_DECISIONS) == (names is _BY_DECISIONS) for what in monitor.evidence):
         return None  # none of these promises was made, or none can be broken
     alpha = promised["alpha"] * here / in_all
     return CertificateMonitor.from_state(
@@ -174,13 +179,11 @@ def _part(
 
 
 def _number(promised: dict[str, Any], names: dict[str, Any]) -> int:
-    """Count the promises that share alpha; `max_missed` makes one per class."""
-    drawn = () if promised["share"] is None else ("agreement",)
-    single = [n for n in names if n in ("accuracy", *drawn, *_BY_DECISIONS)]
-    classes = len(promised["max_missed"]) if drawn and "max_missed" in names else 0
-    return sum(promised[name] is not None for name in single) + classes
-
-
-def _name(what: str) -> str:
-    """Return the parameter that makes a promise: `missed fraud` is one of `max_missed`."""
-    return "max_missed" if what.startswith("missed ") else what
+    """Count the promises that share alpha; one by class counts for each class."""
+    count = 0
+    for name in names:
+        measure, value = watchable().get(name), promised.get(name)
+        is_drawn = measure is not None and measure.watched_by != LABELS
+        if value is not None and not (is_drawn and promised["share"] is None):
+            count += len(value) if measure is not None and measure.is_by_class else 1
+    return count

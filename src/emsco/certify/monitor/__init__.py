@@ -2,5 +2,6 @@
 
 from emsco.certify.monitor._alarms import Alarm
 from emsco.certify.monitor._monitor import CertificateMonitor
+from emsco.certify.monitor._promises import watchable
 
-__all__ = ["Alarm", "CertificateMonitor"]
+__all__ = ["Alarm", "CertificateMonitor", "watchable"]

@@ -37,13 +37,7 @@ _LEAST_BOUND = 1e-9  # with a bound of 0, one larger number would be infinite ev
 
 
 class Evidence:
-    """Evidence that numbers from 0 to 1 have a mean above a bound.
-
-    Parameters
-    ----------
-    bound : float
-        From 0 to below 1.
-    """
+    """Evidence that numbers from 0 to 1 have a mean above a bound."""
 
     def __init__(self, bound: float) -> None:
         self.bound = max(bound, _LEAST_BOUND)

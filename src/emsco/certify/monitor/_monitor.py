@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from typing import Any, Self
 
 import numpy as np
@@ -12,11 +11,17 @@ from numpy.typing import ArrayLike
 from emsco._utils.frozen_mapping import FrozenMapping
 from emsco._utils.text_table import text_table
 from emsco.certify.monitor._alarms import Alarm, AlarmBoard, Raised
-from emsco.certify.monitor._input import kind_of, listed_keys, listed_labels
 from emsco.certify.monitor._promises import UNBREAKABLE, Promises
-from emsco.certify.monitor._sample import AcceptedRows, AuditSample, Counted
-from emsco.certify.monitor._statistics import DRAWN_ANSWERS, DRAWN_LABELS, LABELS
+from emsco.certify.monitor._sample import (
+    AcceptedRows,
+    AuditSample,
+    Counted,
+    kind_of,
+    listed_keys,
+    listed_labels,
+)
 from emsco.core.decisions import Decisions
+from emsco.core.measure import DRAWN_ANSWERS, DRAWN_LABELS, LABELS
 from emsco.exceptions import MonitorError, MonitorWarning, warn
 
 _FORMAT = 2  # of the state
@@ -57,6 +62,8 @@ class CertificateMonitor:
         The share of rows decided as the final model (the last stage) would; needs `share`.
     max_missed : mapping of label to float, default=None
         Per true class, the share of its rows accepted under another label; needs `share`.
+    **targets
+        Any other promise about what is right, by the keyword of its measure in `certify`.
     coverage : float, default=None
         The share of rows accepted.
     cost : float, default=None
@@ -116,44 +123,8 @@ class CertificateMonitor:
     True
     """
 
-    def __init__(
-        self,
-        *,
-        accuracy: float | None = None,
-        agreement: float | None = None,
-        max_missed: Mapping[Any, float] | None = None,
-        coverage: float | None = None,
-        cost: float | None = None,
-        exits: Sequence[float] | None = None,
-        stages: int | None = None,
-        total: float | None = None,
-        rows: float | None = None,
-        candidates: int = 1,
-        tolerance: float = 0.0,
-        share: float | None = None,
-        random_state: int | None = None,
-        alpha: float = 0.01,
-        keep: int = 100_000,
-    ) -> None:
-        self._begin(
-            Promises(
-                accuracy=accuracy,
-                agreement=agreement,
-                max_missed=max_missed,
-                coverage=coverage,
-                cost=cost,
-                exits=None if exits is None else tuple(exits),
-                stages=stages,
-                total=total,
-                rows=rows,
-                candidates=candidates,
-                tolerance=tolerance,
-                share=share,
-                random_state=random_state,
-                alpha=alpha,
-                keep=keep,
-            )
-        )
+    def __init__(self, **promises: Any) -> None:
+        self._begin(Promises.read(promises))
         self._warn_lacking()
 
     def _begin(self, promises: Promises) -> None:
@@ -165,19 +136,19 @@ class CertificateMonitor:
             raise MonitorError(f"Nothing can be watched, so no alarm is possible: {reasons}.")
         share, seed = promises.share or 0.0, promises.random_state or 0
         self._samples = {
-            watch.comes_with: AuditSample(share, seed, promises.keep, _DRAWN[watch.comes_with])
+            watch.watched_by: AuditSample(share, seed, promises.keep, _DRAWN[watch.watched_by])
             for watch in watches
-            if watch.comes_with in _DRAWN
+            if watch.watched_by in _DRAWN
         }
         self._accepted = AcceptedRows(promises.keep)
         self._counts = {"decided": 0, "labelled": 0, "answered": 0, "unmatched": 0}
-        named = [label for label, _ in promises.max_missed]
+        named = [label for _, label, _ in promises.answers() if label is not None]
         self._kind = kind_of(np.array(named, dtype=object), None)  # of labels: text, or numbers
 
     def _warn_lacking(self) -> None:
         """Warn about promises that are not watched."""
         for what, reason in self._promises.lacking.items():
-            warn(f"Not watched: {what}, which {reason.removeprefix('it ')}.", MonitorWarning)
+            warn(f"Not watched: {what}, which {reason}.", MonitorWarning)
 
     @classmethod
     def of(cls, certificate: Any, cascade: Any, **options: Any) -> Self:
@@ -229,9 +200,9 @@ class CertificateMonitor:
         that need drawn rows as long as fewer than half of these have counted.
         """
         lacking = {
-            what: self._rows[watch.comes_with].lacking
+            what: self._rows[watch.watched_by].lacking
             for what, watch in self._watching.watches.items()
-            if watch.comes_with in self._rows
+            if watch.watched_by in self._rows
         }
         now = {what: why for what, why in lacking.items() if why}
         return FrozenMapping(self._promises.not_watched | now)
@@ -270,7 +241,7 @@ class CertificateMonitor:
         self._kind = kind_of(decisions.label, self._kind)
         raised = self._watching.decided(decisions)
         self._counts["decided"] += len(decisions)
-        if "accuracy" in self._watching.watches:
+        if any(watch.watched_by == LABELS for watch in self._watching.watches.values()):
             self._accepted.decided(decisions, listed)
         for name, sample in self._samples.items():
             # The final model is the last stage: rows that exit there agree with it.
@@ -332,7 +303,7 @@ class CertificateMonitor:
         """
         return {
             "format": _FORMAT,
-            "promised": asdict(self._promises),
+            "promised": self._promises.to_dict(),
             "counts": dict(self._counts),
             **self._watching.state(),
             "accepted": self._accepted.state(),
@@ -347,7 +318,7 @@ class CertificateMonitor:
             raise MonitorError(f"The state has the format {state.get('format')!r}, not {_FORMAT}.")
         try:
             monitor = cls.__new__(cls)
-            monitor._begin(Promises(**state["promised"]))
+            monitor._begin(Promises.read(state["promised"]))
             monitor._watching.restore(state)
             monitor._counts = {name: int(state["counts"][name]) for name in monitor._counts}
             monitor._accepted.restore(state["accepted"])

@@ -3,34 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 
-from emsco.certify.monitor._evidence import upper_bound
-from emsco.certify.monitor._input import same_kind
-from emsco.certify.monitor._statistics import (
+from emsco._utils.frozen_mapping import FrozenMapping
+from emsco.certify.monitor._alarms import (
+    BadRate,
     BoundedMean,
-    ChangeRate,
     CostRate,
-    ErrorRate,
-    MissedRate,
     PromiseEvidence,
     RejectionRate,
     StageTraffic,
 )
-from emsco.exceptions import MonitorError
+from emsco.certify.monitor._evidence import upper_bound
+from emsco.certify.monitor._sample import same_kind
+from emsco.core.measure import DECISIONS, DRAWN_ANSWERS, DRAWN_LABELS, Measure
+from emsco.core.measures import certifiable
+from emsco.exceptions import MonitorError, nearest
 
 ANSWERS_NEEDED = (
-    "it needs the final model's answers on a random share of early exits; set `share`, and pass "
+    "needs the final model's answers on a random share of early exits; set `share`, and pass "
     "the answers to `answered`"
 )
 LABELS_NEEDED = (
-    "it needs labels of a random share of all rows, including rejected ones; set `share`, and pass "
+    "needs labels of a random share of all rows, including rejected ones; set `share`, and pass "
     "the labels to `labelled`"
 )
+_LACKING = {DRAWN_ANSWERS: ANSWERS_NEEDED, DRAWN_LABELS: LABELS_NEEDED}  # without a share of rows
 LEFT_OUT = "it was left out"
 NO_WATCH = (
     "no monitor can watch yet; from time to time, compare decisions with labels of a random share "
@@ -43,14 +45,14 @@ UNBREAKABLE = "it cannot be broken"
 class Promises:
     """The parameters of a `CertificateMonitor`, and what else a certificate promises.
 
-    `min_coverage` and `max_cost` are what a certificate promised, whereas `coverage` and `cost` are
-    what its rows showed. `left_out` names promises that the user does not want to be watched, and
-    `without_watch` promises that no monitor can watch.
+    `targets` has the promises about what is right, by keyword; those by class are pairs of a class
+    and a share, because JSON has only text for names. `min_coverage` and `max_cost` are what a
+    certificate promised, whereas `coverage` and `cost` are what its rows showed. `left_out` names
+    promises that the user does not want to be watched, and `without_watch` promises that no monitor
+    can watch.
     """
 
-    accuracy: float | None = None
-    agreement: float | None = None
-    max_missed: Any = None  # once made, pairs of a class and a share: JSON has only text for names
+    targets: Mapping[str, Any] = FrozenMapping()
     coverage: float | None = None
     cost: float | None = None
     exits: tuple[float, ...] | None = None
@@ -69,14 +71,30 @@ class Promises:
     without_watch: tuple[str, ...] = ()
 
     @classmethod
+    def read(cls, promised: Mapping[str, Any]) -> Promises:
+        """Read parameters, in which targets have keywords of their own, as in `to_dict`."""
+        others = [field.name for field in fields(cls)][1:]
+        known = [*watchable(), *others]
+        for name in promised:
+            if name not in known:
+                raise TypeError(f"A monitor has no parameter {name!r}{nearest(name, known)}")
+        targets = {name: promised[name] for name in watchable() if promised.get(name) is not None}
+        parameters = {name: value for name, value in promised.items() if name in others}
+        return cls(targets=FrozenMapping(targets), **parameters)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all parameters as plain values."""
+        none = {"accuracy": None, "agreement": None, "max_missed": ()}
+        others = {field.name: getattr(self, field.name) for field in fields(self)[1:]}
+        return {**none, **self.targets, **others}
+
+    @classmethod
     def of(cls, certificate: Any, cascade: Any, options: Mapping[str, Any]) -> Promises:
         """Return what a certificate promises and what its rows showed; `options` override it."""
         certified, targets = certificate.check(cascade), certificate.targets
         reached, total = np.array([*certified.reached, 0]), certified.prices[-1]
         promised = {
-            "accuracy": targets.accuracy,
-            "agreement": targets.agreement,
-            "max_missed": targets.max_missed or None,
+            **{m.target: value for m, value in targets.measures() if m.target in watchable()},
             "coverage": certified.evaluation.coverage,
             "cost": certified.evaluation.cost if total else None,
             "exits": ((reached[:-1] - reached[1:]) / reached[0]).tolist(),
@@ -86,29 +104,31 @@ class Promises:
             for name, promise in promised.items()
             if promise is not None and options.get(name, promise) is None
         ]
-        classes = [missed_name(label) for label in targets.max_missed]
-        known = {*promised, "min_coverage", "max_cost"}
-        others = {name: value for name, value in targets.to_dict().items() if name not in known}
+        measures = dict(targets.measures())
+        names = {measure.target: _names(measure, value) for measure, value in measures.items()}
+        unwatched = [measure.target for measure in measures if not measure.watched_by]
         details = {
-            "without_watch": [name for other in others.items() for name in _names(*other)],
+            "without_watch": [name for target in unwatched for name in names[target]],
             "stages": len(certified.reached),
             "total": total,
             "rows": certified.evaluation.rows,
             "candidates": certificate.tried,
             "min_coverage": targets.min_coverage,
             "max_cost": targets.max_cost,
-            "left_out": [
-                name for one in left_out for name in (classes if one == "max_missed" else [one])
-            ],
+            "left_out": [name for one in left_out for name in names.get(one, [one])],
         }
-        return cls(**promised | details | dict(options))
+        return cls.read(promised | details | dict(options))
 
     def __post_init__(self) -> None:
         if self.exits is not None:
             object.__setattr__(self, "exits", tuple(map(float, self.exits)))
         if self.stages is None and self.exits is not None:
             object.__setattr__(self, "stages", len(self.exits))
-        object.__setattr__(self, "max_missed", _pairs(self.max_missed or ()))
+        targets = {
+            name: _pairs(value) if watchable()[name].is_by_class else value
+            for name, value in self.targets.items()
+        }
+        object.__setattr__(self, "targets", FrozenMapping(targets))
         object.__setattr__(self, "left_out", tuple(self.left_out))
         object.__setattr__(self, "without_watch", tuple(self.without_watch))
         if self.random_state is not None:
@@ -133,12 +153,13 @@ class Promises:
     def _check_promises(self) -> None:
         if not self._promised_names():
             raise MonitorError(
-                "Nothing is promised: give accuracy, agreement, max_missed, coverage, cost or "
-                "exits."
+                f"Nothing is promised: give {', '.join(watchable())}, coverage, cost or exits."
             )
-        names = ("accuracy", "agreement", "coverage", "tolerance")
-        shares = {f"`{name}`": getattr(self, name) for name in names}
-        shares |= {f"`max_missed` of {label!r}": most for label, most in self.max_missed}
+        shares: dict[str, float | None] = {
+            f"`{measure.target}`" + f" of {label!r}" * (label is not None): share
+            for measure, label, share in self.answers()
+        }
+        shares |= {"`coverage`": self.coverage, "`tolerance`": self.tolerance}
         for name, share in shares.items():
             if share is not None and not 0 <= share <= 1:
                 raise MonitorError(f"{name} must be from 0 to 1, got {share}.")
@@ -159,7 +180,7 @@ class Promises:
             )
 
     def _check_sample(self) -> None:
-        if self.agreement is not None and self.stages is None:
+        if "agreement" in self.targets and self.stages is None:
             raise MonitorError(
                 "`agreement` needs `stages`: rows that exit at the last stage are decided by the "
                 "final model."
@@ -168,21 +189,32 @@ class Promises:
             return
         if not 0 < self.share <= 1:
             raise MonitorError(f"`share` must be above 0 and at most 1, got {self.share}.")
-        if self.agreement is None and not self.max_missed:
+        if not any(measure.watched_by in _LACKING for measure, _, _ in self.answers()):
+            drawn = [
+                f"`{n}`" for n, measure in watchable().items() if measure.watched_by in _LACKING
+            ]
             raise MonitorError(
-                "`share` draws rows for `agreement` and `max_missed`, but neither is promised."
+                f"`share` draws rows for {' and '.join(drawn)}, but none of them is promised."
             )
+
+    def answers(self) -> list[tuple[Measure, Any, float]]:
+        """List the promises about what is right: the measure, the class or None, the promise."""
+        return [
+            (measure, *pair)
+            for name, measure in watchable().items()
+            if (value := self.targets.get(name)) is not None
+            for pair in (value if measure.is_by_class else [(None, value)])
+        ]
 
     def _promised_names(self) -> list[str]:
         """List the names of what is promised."""
-        names = [name for name in ("accuracy", "agreement") if getattr(self, name) is not None]
-        names += [missed_name(label) for label, _ in self.max_missed]
+        names = [measure.name_of(label) for measure, label, _ in self.answers()]
         single = ("coverage", "cost", "exits")
         return names + [name for name in single if getattr(self, name) is not None]
 
     @property
     def lacking(self) -> dict[str, str]:
-        """The promises that lack what they could be watched by, with the reason."""
+        """Why promises lack what they could be watched by, in words that follow "which"."""
         return self._lacking_share | dict.fromkeys(self.without_watch, NO_WATCH)
 
     @property
@@ -190,15 +222,20 @@ class Promises:
         """The promises that lack a share of rows to be watched by, with the reason."""
         if self.share is not None:
             return {}
-        lacking = {} if self.agreement is None else {"agreement": ANSWERS_NEEDED}
-        return lacking | {missed_name(label): LABELS_NEEDED for label, _ in self.max_missed}
+        return {
+            measure.name_of(label): _LACKING[measure.watched_by]
+            for measure, label, _ in self.answers()
+            if measure.watched_by in _LACKING
+        }
 
     @property
     def not_watched(self) -> dict[str, str]:
         """The reasons why promises are not watched, by name."""
         watched = {watch.what for watch in self.watches()}
         unbreakable = {name: UNBREAKABLE for name in self._promised_names() if name not in watched}
-        return dict.fromkeys(self.left_out, LEFT_OUT) | unbreakable | self.lacking
+        lacking = {name: f"it {why}" for name, why in self._lacking_share.items()}
+        others = dict.fromkeys(self.without_watch, NO_WATCH)
+        return dict.fromkeys(self.left_out, LEFT_OUT) | unbreakable | lacking | others
 
     def watches(self) -> list[PromiseEvidence]:
         """Return a watch for each promise; `alpha` is divided evenly among them."""
@@ -213,16 +250,11 @@ class Promises:
                 share = upper_bound(share, self.rows, alpha / 2 / parts / self.candidates)
             return share + self.tolerance
 
-        watches = []
-        if self.accuracy is not None:
-            watches.append(PromiseEvidence("accuracy", [ErrorRate(1 - self.accuracy)], alpha))
-        if self.agreement is not None and self.share is not None:
-            watches.append(PromiseEvidence("agreement", [ChangeRate(1 - self.agreement)], alpha))
-        if self.share is not None:
-            watches += [
-                PromiseEvidence(missed_name(label), [MissedRate(most, label)], alpha)
-                for label, most in self.max_missed
-            ]
+        watches = [
+            PromiseEvidence(measure.name_of(label), [BadRate(measure, label, promised)], alpha)
+            for measure, label, promised in self.answers()
+            if self.share is not None or measure.watched_by not in _LACKING
+        ]
         if self.coverage is not None:
             most = 1.0 if self.min_coverage is None else 1 - self.min_coverage
             rejected = RejectionRate(min(bound(1 - self.coverage), most))
@@ -243,21 +275,19 @@ class Promises:
         return [watch for watch in watches if watch.means]
 
 
-def missed_name(label: Any) -> str:
-    """Return the name of the promise about a class."""
-    return f"missed {label}"
+def watchable() -> dict[str, Measure]:
+    """Return the measures that truths of rows show, by the keyword of their promise."""
+    return {n: m for n, m in certifiable().items() if m.watched_by not in ("", DECISIONS)}
 
 
-def _names(target: str, value: Any) -> list[str]:
+def _names(measure: Measure, value: Any) -> list[str]:
     """Return the names of the promises of a target, one per label if it has labels."""
-    word = target.removeprefix("max_").removeprefix("min_")
-    labels = value if isinstance(value, Mapping) else ()
-    return [f"{word} {label}" for label in labels] or [word]
+    return [measure.name_of(label) for label in (value if measure.is_by_class else [None])]
 
 
-def _pairs(max_missed: Mapping[Any, float] | Iterable[Any]) -> tuple[tuple[Any, float], ...]:
+def _pairs(shares: Mapping[Any, float] | Iterable[Any]) -> tuple[tuple[Any, float], ...]:
     """Return pairs of a class and its share; classes must be all text or all numbers."""
-    pairs = max_missed.items() if isinstance(max_missed, Mapping) else max_missed
+    pairs = shares.items() if isinstance(shares, Mapping) else shares
     plain = [(c.item() if isinstance(c, np.generic) else c, share) for c, share in pairs]
     kind = None
     for label, _ in plain:

@@ -1,5 +1,7 @@
 """Rows that wait for their truth: accepted rows, and a random share of all rows.
 
+Keys and labels are checked before anything is counted.
+
 Accepted rows count when their labels arrive. Drawn rows count in the order of their decisions,
 because the truth arrives sooner for some than for others: a rejected row is reviewed on the same
 day, an accepted one audited a month later. In the order of arrival, labels would come in clumps
@@ -24,14 +26,21 @@ but it never causes an alarm.
 from __future__ import annotations
 
 from collections import OrderedDict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
+from math import isfinite
+from numbers import Number
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
+from emsco._utils.missing_values import is_missing
 from emsco.core.decisions import Decisions
+from emsco.exceptions import MonitorError
+from emsco.rows.columns import NUMERIC
 
+TEXT, NUMBERS = "text", "numbers"
 _COUNTS = {"asked": "requested", "counted": "counted", "given_up": "given_up"}  # in the state
 
 
@@ -55,13 +64,7 @@ Counted = tuple[int, AuditedRow]
 
 
 class AcceptedRows:
-    """Accepted rows that wait for a label, and count when it arrives.
-
-    Parameters
-    ----------
-    keep : int
-        The number of rows kept; beyond it, the oldest is forgotten.
-    """
+    """Accepted rows that wait for a label, and count when it arrives."""
 
     def __init__(self, keep: int) -> None:
         self.keep = keep
@@ -105,19 +108,7 @@ class AcceptedRows:
 
 
 class AuditSample:
-    """Rows drawn, until they can be counted.
-
-    Parameters
-    ----------
-    share : float
-        The probability that a row is drawn.
-    seed : int
-        The seed of the draw; it depends on a row's number, not on the portions rows come in.
-    keep : int
-        The number of rows kept; beyond it, the oldest is given up.
-    needs : str, default="its truth"
-        What a row waits for, in words.
-    """
+    """Rows drawn, until they can be counted."""
 
     def __init__(self, share: float, seed: int, keep: int, needs: str = "its truth") -> None:
         self.share = share
@@ -213,3 +204,60 @@ class AuditSample:
             setattr(self, name, int(state[key]))
         for fields in state["rows"]:
             self._append(AuditedRow(*fields))
+
+
+def listed(values: Any, what: str) -> list[Any]:
+    """Return values as a list of Python's own types."""
+    if hasattr(values, "tolist"):
+        values = values.tolist()
+    if not isinstance(values, Iterable):
+        raise MonitorError(f"The {what} must be a list, with one entry per row; got {values!r}.")
+    return [value.item() if isinstance(value, np.generic) else value for value in values]
+
+
+def listed_keys(values: Any) -> list[Any]:
+    """Return keys as a list; JSON must be able to store them unchanged."""
+    keys = listed(values, "keys")
+    for key in keys:
+        if not isinstance(key, int | str) and not (isinstance(key, float) and isfinite(key)):
+            raise MonitorError(
+                f"A key must be text or a number, so that JSON can store it; got {key!r}. Convert "
+                "it to text."
+            )
+    return keys
+
+
+def listed_labels(values: Any, keys: Sequence[Any], kind: str | None) -> list[Any]:
+    """Return labels as a list, None for missing ones; they must have the type of the classes."""
+    labels = listed(values, "labels")
+    if len(labels) != len(keys):
+        raise MonitorError(f"There are {len(keys)} keys but {len(labels)} labels.")
+    known: type | None = None
+    for place, label in enumerate(labels):
+        if not isinstance(label, str | int) and np.ndim(label) == 0 and is_missing(label):
+            labels[place] = None
+        elif type(label) is not known:  # a type is checked once, not for every row
+            kind, known = same_kind(label, kind, f" for row {keys[place]!r}"), type(label)
+    return labels
+
+
+def kind_of(labels: NDArray[Any], kind: str | None) -> str | None:
+    """Return whether decided labels are text or numbers; they must be of the given kind."""
+    if labels.dtype.kind in NUMERIC or labels.dtype.kind == "U":  # all have the type of the first
+        labels = labels[:1]
+    for label in labels.tolist():
+        kind = same_kind(label, kind)
+    return kind
+
+
+def same_kind(label: Any, kind: str | None, where: str = "") -> str:
+    """Return whether a label is text or a number; it must be of the given kind, if any."""
+    own = TEXT if isinstance(label, str) else NUMBERS if isinstance(label, Number) else None
+    if kind is not None and own != kind:
+        raise MonitorError(
+            f"Labels must have the type of the classes: the classes are {kind}, got {label!r}"
+            f"{where}."
+        )
+    if own is None:
+        raise MonitorError(f"Labels must be text or numbers, got {label!r}{where}.")
+    return own
