@@ -80,8 +80,7 @@ class RedisState(State):
             raise StateError(
                 "The URL of Redis is not valid; it must look like redis://host:6379/0."
             ) from None
-        self._address, self._prefix = safe_address, prefix
-        self._clock, self._create = clock, create
+        self._address, self._prefix, self._clock, self._create = safe_address, prefix, clock, create
         self._own = f"{prefix}of:{deployment}:"  # the prefix of this deployment's keys
         self._errors = require("redis.exceptions", "live")
         self._batches: GroupCommit[tuple[Any, ...]] = GroupCommit(self._do)
@@ -284,12 +283,11 @@ class RedisState(State):
         number, begin = day_number(day), f"{self._prefix}late:"
         with self._named():
             late = [key async for key in self._redis.scan_iter(f"{begin}*", count=_AT_ONCE)]
-        unknown, fits = await self._run(
+        unknown, _ = await self._run(
             redis_scripts.SETTLE, source, number, float(charged), _LATE_FOR,
             *(key.removeprefix(begin) for key in late),
         )  # fmt: skip
-        if not int(fits):
-            share_of(charged, float(unknown))  # raises
+        share_of(charged, float(unknown))  # raises if nothing was settled
         return float(unknown)
 
     # Small values
