@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from commands import call
 from stores import POSTGRES, REDIS
 
-from emsco.serve.state import RequestContext, asking, open_state
+from emsco.serve.state import RequestContext, open_state
 
 NOON = 1_700_000_000.0  # 2023-11-14, 22:13:20 UTC
 PREFIX = f"t{uuid.uuid4().hex[:12]}"
@@ -22,12 +22,12 @@ async def fill(address):
     """Spend something on two days, and leave a call without an outcome."""
     now = NOON
     state = await open_state(address, clock=lambda: now)
-    asking.set(RequestContext("order-7", "shop"))
-    await state.end(await state.begin("whois", 3, 2.5, 100.0), 7.5, 0.0)
-    await state.end(await state.begin("dns", 1, 12_345.678, None), 0.0, 12_345.678)
+    context = RequestContext("order-7", "shop")
+    await state.end(await state.begin("whois", 3, 2.5, 100.0, context), 7.5, 0.0)
+    await state.end(await state.begin("dns", 1, 12_345.678, None, context), 0.0, 12_345.678)
     now += 86_400
-    asking.set(RequestContext("order-8", "bank"))
-    await state.begin("whois", 2, 2.5, 100.0)
+    context = RequestContext("order-8", "bank")
+    await state.begin("whois", 2, 2.5, 100.0, context)
     await state.close()
 
 

@@ -8,13 +8,14 @@ import multiprocessing
 import random
 import time
 from contextlib import asynccontextmanager, contextmanager, suppress
+from contextvars import ContextVar
 from itertools import chain, pairwise
 
 import pytest
 
 from emsco.exceptions import StateError
-from emsco.live.accounts import OwnAccounts
-from emsco.serve.state import AuditMark, RequestContext, asking, open_state
+from emsco.live.accounts import NO_REQUEST, OwnAccounts
+from emsco.serve.state import AuditMark, RequestContext, open_state
 
 LEASE = 30.0
 T0 = 1_700_000_000.0  # 2023-11-14, 22:13 UTC
@@ -52,6 +53,14 @@ async def opened(address, **options):
         yield state
     finally:
         await state.close()
+
+
+asking = ContextVar("asking", default=NO_REQUEST)
+
+
+def begin(state, *args):
+    """Begin a call for the request of `asked_by`."""
+    return state.begin(*args, asking.get())
 
 
 @contextmanager
@@ -135,7 +144,7 @@ async def spending(together, number, address, begins, limit, *, tell):  # noqa: 
         together.wait()
         with asked_by(f"request-{number}", f"tenant-{number}"):
             intents = await asyncio.gather(
-                *(state.begin("whois", 1 + i % 3, 0.5, limit) for i in range(begins))
+                *(begin(state, "whois", 1 + i % 3, 0.5, limit) for i in range(begins))
             )
         granted = sum(intent.granted for intent in intents)
         await asyncio.gather(*(state.end(one, one.held, 0.0) for one in intents if one.granted))
@@ -187,7 +196,7 @@ async def _decide_for_ever(state, worker, tell):
         with asked_by(id_, "shop"):
             await state.claim(id_, "body", LEASE)
             tell(("claimed", id_))
-            intent = await state.begin("whois", 1, 2.0, 1e9)
+            intent = await begin(state, "whois", 1, 2.0, 1e9)
             tell(("begun", id_, intent.id))
             await asyncio.sleep(random.uniform(0, 0.01))
             await state.end(intent, 2.0, 0.0)
@@ -274,7 +283,7 @@ async def an_id_that_paid_is_not_dropped(address):
     async with opened(address) as state:
         await state.claim("a", "body", LEASE)
         with asked_by("a"):
-            await state.begin("whois", 1, 2.0, None)
+            await begin(state, "whois", 1, 2.0, None)
         await state.drop("a")
         assert (await state.claim("a", "body", LEASE)).kind == "died"
 
@@ -293,34 +302,34 @@ async def what_was_bought_is_not_bought_again(address):
     async with opened(address, clock=clock) as one, opened(address, clock=clock) as other:
         with asked_by("a", "shop"):
             assert (await one.claim("a", "body", LEASE)).kind == "new"
-            paid = await one.begin("paid", 1, 2.0, 100.0)
+            paid = await begin(one, "paid", 1, 2.0, 100.0)
             await one.end(paid, 2.0, 0.0)
-            assert (await one.begin("paid", 1, 2.0, 100.0)).granted == 1  # the next rows of it
-            assert (await one.begin("open", 1, 2.0, None)).granted == 1
-            late = await one.begin("late", 1, 2.0, None)
+            assert (await begin(one, "paid", 1, 2.0, 100.0)).granted == 1  # the next rows of it
+            assert (await begin(one, "open", 1, 2.0, None)).granted == 1
+            late = await begin(one, "late", 1, 2.0, None)
             await one.end(late, 0.0, 2.0)
-            free = await one.begin("free", 1, 2.0, 100.0)
+            free = await begin(one, "free", 1, 2.0, 100.0)
             await one.end(free, 0.0, 0.0)
             clock.now += LEASE
             assert (await other.claim("a", "body", LEASE)).kind == "died"
             before = await totals(other)
             for source in ("paid", "open", "late"):
                 for limit in (100.0, None):
-                    intent = await other.begin(source, 1, 2.0, limit)
+                    intent = await begin(other, source, 1, 2.0, limit)
                     assert (intent.granted, intent.held, intent.refused) == (0, 0.0, "error")
             assert await totals(other) == before
             for source in ("free", "fresh", "fresh"):
-                assert (await other.begin(source, 1, 2.0, 100.0)).granted == 1
+                assert (await begin(other, source, 1, 2.0, 100.0)).granted == 1
             # The first only seemed to be dead: it has lost the request, and buys nothing more.
             for source in ("fresh", "never asked"):
-                intent = await one.begin(source, 1, 2.0, None)
+                intent = await begin(one, source, 1, 2.0, None)
                 assert (intent.granted, intent.refused) == (0, "error")
             clock.now += LEASE
             assert (await one.claim("a", "body", LEASE)).kind == "died"
-            assert (await one.begin("fresh", 1, 2.0, None)).granted == 0
-            assert (await one.begin("never asked", 1, 2.0, None)).granted == 1
+            assert (await begin(one, "fresh", 1, 2.0, None)).granted == 0
+            assert (await begin(one, "never asked", 1, 2.0, None)).granted == 1
         with asked_by("b", "shop"):  # another request
-            assert (await other.begin("paid", 1, 2.0, 100.0)).granted == 1
+            assert (await begin(other, "paid", 1, 2.0, 100.0)).granted == 1
 
 
 @check
@@ -330,7 +339,7 @@ async def two_attempts_at_once_buy_once(address):
 
         async def take_over(id_):
             assert (await other.claim(id_, "body", LEASE)).kind == "died"
-            return await other.begin("whois", 1, 2.0, 1000.0)
+            return await begin(other, "whois", 1, 2.0, 1000.0)
 
         for number in range(30):
             id_ = f"r-{number}"
@@ -338,9 +347,9 @@ async def two_attempts_at_once_buy_once(address):
                 await one.claim(id_, "body", LEASE)
                 clock.now += LEASE
                 both = await asyncio.gather(
-                    one.begin("whois", 1, 2.0, 1000.0),
+                    begin(one, "whois", 1, 2.0, 1000.0),
                     take_over(id_),
-                    one.begin("whois", 1, 2.0, None),
+                    begin(one, "whois", 1, 2.0, None),
                 )
             assert sum(intent.granted for intent in both[:2]) <= 1
             assert not both[1].granted or not both[2].granted
@@ -355,9 +364,9 @@ async def an_intent_is_written_before_the_call(address):
     clock = Clock()
     async with opened(address, clock=clock) as one, opened(address, clock=clock) as other:
         with asked_by("a", "shop"):
-            intent = await one.begin("whois", 3, 2.0, None)
+            intent = await begin(one, "whois", 3, 2.0, None)
         clock.now += 1
-        second = await one.begin("whois", 1, 2.0, 100.0)  # nobody's
+        second = await begin(one, "whois", 1, 2.0, 100.0)  # nobody's
         assert (intent.granted, intent.held, intent.source) == (3, 6.0, "whois")
         nobodys, shops = await other.spend()
         assert (shops.source, shops.tenant, shops.day) == ("whois", "shop", DAY)
@@ -381,7 +390,7 @@ async def a_limit_is_kept_as_one_process_keeps_it(address):
             own, begun = OwnAccounts(), []
             for _ in range(40):
                 n_rows = rng.randint(1, 5)
-                intents = [await one.begin(source, n_rows, price, limit) for one in (own, state)]
+                intents = [await begin(one, source, n_rows, price, limit) for one in (own, state)]
                 assert intents[0].granted == intents[1].granted
                 assert intents[0].held == intents[1].held
                 assert intents[1].refused == "budget"
@@ -399,10 +408,10 @@ async def a_limit_is_kept_as_one_process_keeps_it(address):
 @check
 async def what_is_free_has_no_limit(address):
     async with opened(address) as state:
-        assert (await state.begin("whois", 5, 0.0, 0.0)).granted == 5
-        assert (await state.begin("whois", 5, 1.0, 0.0)).granted == 0
-        assert (await state.begin("whois", 5, 1e-100, 1e100)).granted == 5
-        assert (await state.begin("whois", 5, 1e100, 1e-100)).granted == 0
+        assert (await begin(state, "whois", 5, 0.0, 0.0)).granted == 5
+        assert (await begin(state, "whois", 5, 1.0, 0.0)).granted == 0
+        assert (await begin(state, "whois", 5, 1e-100, 1e100)).granted == 5
+        assert (await begin(state, "whois", 5, 1e100, 1e-100)).granted == 0
 
 
 @check
@@ -422,36 +431,36 @@ async def two_processes_never_spend_beyond_the_limit(address):
 @check
 async def a_limit_counts_what_was_spent_without_one(address):
     async with opened(address, clock=Clock()) as state:
-        await state.begin("whois", 3, 2.0, None)
-        assert (await state.begin("whois", 5, 2.0, 10.0)).granted == 2
-        assert (await state.begin("whois", 5, 2.0, 10.0)).granted == 0
+        await begin(state, "whois", 3, 2.0, None)
+        assert (await begin(state, "whois", 5, 2.0, 10.0)).granted == 2
+        assert (await begin(state, "whois", 5, 2.0, 10.0)).granted == 0
 
 
 @check
 async def a_late_answer_is_counted_once(address):
     async with opened(address) as state:
-        intent = await state.begin("whois", 2, 2.0, 4.0)
+        intent = await begin(state, "whois", 2, 2.0, 4.0)
         await state.end(intent, 0.0, 4.0)
         assert await totals(state) == {"whois": (0.0, 4.0)}
-        assert (await state.begin("whois", 1, 2.0, 4.0)).granted == 0
+        assert (await begin(state, "whois", 1, 2.0, 4.0)).granted == 0
         await state.end(intent, 2.0, 0.0)
         assert await totals(state) == {"whois": (2.0, 0.0)}
-        assert (await state.begin("whois", 2, 2.0, 4.0)).granted == 1
+        assert (await begin(state, "whois", 2, 2.0, 4.0)).granted == 1
 
 
 @check
 async def a_day_has_its_own_money(address):
     clock = Clock(MIDNIGHT - 1)
     async with opened(address, clock=clock) as state:
-        first = await state.begin("whois", 9, 2.0, 10.0)
-        late = await state.begin("other", 1, 2.0, 10.0)
+        first = await begin(state, "whois", 9, 2.0, 10.0)
+        late = await begin(state, "other", 1, 2.0, 10.0)
         assert first.granted == 5
         clock.now = MIDNIGHT
-        assert (await state.begin("whois", 1, 2.0, 10.0)).granted == 1
+        assert (await begin(state, "whois", 1, 2.0, 10.0)).granted == 1
         # What was held yesterday is not given back today.
         await state.end(first, 2.0, 0.0)
         await state.end(late, 2.0, 0.0)
-        assert (await state.begin("whois", 9, 2.0, 10.0)).granted == 4
+        assert (await begin(state, "whois", 9, 2.0, 10.0)).granted == 4
         assert await totals(state, DAY) == {"whois": (2.0, 0.0), "other": (2.0, 0.0)}
         assert await totals(state, NEXT_DAY) == {"whois": (0.0, 10.0)}
         assert [one.day for one in await state.spend()] == [DAY, DAY, NEXT_DAY]
@@ -460,32 +469,32 @@ async def a_day_has_its_own_money(address):
 @check
 async def what_was_held_before_there_was_a_limit_is_given_back(address):
     async with opened(address) as state:
-        held = await state.begin("whois", 1, 2.0, None)
-        assert (await state.begin("whois", 1, 2.0, 2.0)).granted == 0
+        held = await begin(state, "whois", 1, 2.0, None)
+        assert (await begin(state, "whois", 1, 2.0, 2.0)).granted == 0
         await state.end(held, 0.0, 0.0)
-        assert (await state.begin("whois", 1, 2.0, 2.0)).granted == 1
+        assert (await begin(state, "whois", 1, 2.0, 2.0)).granted == 1
 
 
 @check
 async def nothing_is_lost_if_calls_end_while_the_first_limit_of_a_day_begins(address):
     async with opened(address) as state:
         for source in map(str, range(20)):
-            held = [await state.begin(source, 1, 2.0, None) for _ in range(5)]
+            held = [await begin(state, source, 1, 2.0, None) for _ in range(5)]
             first, *_ = await asyncio.gather(
-                state.begin(source, 1, 2.0, 20.0), *(state.end(one, 0.0, 0.0) for one in held)
+                begin(state, source, 1, 2.0, 20.0), *(state.end(one, 0.0, 0.0) for one in held)
             )
             await state.end(first, 0.0, 0.0)
-            assert (await state.begin(source, 10, 2.0, 20.0)).granted == 10
+            assert (await begin(state, source, 10, 2.0, 20.0)).granted == 10
 
 
 @check
 async def a_caller_who_leaves_holds_no_money(address):
     async with opened(address) as state:
-        intent = await state.begin("other", 1, 2.0, None)
+        intent = await begin(state, "other", 1, 2.0, None)
         leaving = [
             state.end(intent, 2.0, 0.0),
-            state.begin("whois", 1, 2.0, 2.0),
-            state.begin("whois", 1, 2.0, None),
+            begin(state, "whois", 1, 2.0, 2.0),
+            begin(state, "whois", 1, 2.0, None),
         ]
         for work in leaving:
             task = asyncio.ensure_future(work)
@@ -496,7 +505,7 @@ async def a_caller_who_leaves_holds_no_money(address):
         assert (await totals(state)).get("whois", (0.0, 0.0)) == (0.0, 0.0)
         assert (await totals(state))["other"] == (2.0, 0.0)
         assert not any(one.open for one in await state.spend())
-        assert (await state.begin("whois", 1, 2.0, 2.0)).granted == 1
+        assert (await begin(state, "whois", 1, 2.0, 2.0)).granted == 1
 
 
 # Breakers
@@ -674,7 +683,7 @@ async def everything_survives_a_process_that_is_killed(address):
             assert claim.kind in ("done", "died")
             with asked_by(id_, "shop"):
                 if claim.kind == "died" and id_ in promised["begun"]:
-                    again = await state.begin("whois", 1, 2.0, 1e9)
+                    again = await begin(state, "whois", 1, 2.0, 1e9)
                     assert (again.granted, again.refused) == (0, "error")
         assert promised["claimed"] > promised["answered"]
 
@@ -707,9 +716,9 @@ async def deployments_have_their_own_ids_marks_and_labels_and_share_what_is_spen
         assert (await a.claim("r", "body", LEASE)).kind == "new"
         assert (await b.claim("r", "another body", LEASE)).kind == "new"
         with asked_by("r"):
-            bought = await a.begin("whois", 1, 2.0, 5.0)
-            assert (await b.begin("whois", 1, 2.0, 5.0)).granted == 1
-            assert (await b.begin("whois", 1, 2.0, 5.0)).granted == 0  # the limit is for both
+            bought = await begin(a, "whois", 1, 2.0, 5.0)
+            assert (await begin(b, "whois", 1, 2.0, 5.0)).granted == 1
+            assert (await begin(b, "whois", 1, 2.0, 5.0)).granted == 0  # the limit is for both
         await a.end(bought, 2.0, 0.0)
         await b.drop("r")  # it has bought something too
         assert (await b.claim("r", "another body", LEASE)).kind == "died"
@@ -733,21 +742,21 @@ async def nothing_is_granted_where_the_incarnation_is_lost_or_another_one(addres
         await state.keep("incarnation:a", "first")
         state.incarnation = "first"
         for limit in (None, 5.0):
-            assert (await state.begin("whois", 1, 2.0, limit)).granted == 1
+            assert (await begin(state, "whois", 1, 2.0, limit)).granted == 1
         await state.keep("incarnation:a", "second")
         for limit in (None, 50.0):
-            refused = await state.begin("whois", 1, 2.0, limit)
+            refused = await begin(state, "whois", 1, 2.0, limit)
             assert (refused.granted, refused.refused) == (0, "state lost")
         await other.keep("incarnation:b", "first")
         other.incarnation = "lost"
-        assert (await other.begin("whois", 1, 2.0, None)).refused == "state lost"
+        assert (await begin(other, "whois", 1, 2.0, None)).refused == "state lost"
         state.incarnation = "second"
-        assert (await state.begin("whois", 1, 2.0, 50.0)).granted == 1
+        assert (await begin(state, "whois", 1, 2.0, 50.0)).granted == 1
         # Who has the right one, and may not ask because another attempt has, is told nothing else.
         await state.claim("r", "body", 0.0)
         with asked_by("r"):
-            await state.begin("whois", 1, 2.0, None)
+            await begin(state, "whois", 1, 2.0, None)
             await state.claim("r", "body", 0.0)
-            assert (await state.begin("whois", 1, 2.0, None)).refused == "error"
+            assert (await begin(state, "whois", 1, 2.0, None)).refused == "error"
         assert await totals(state) == {"whois": (0.0, 8.0)}
         assert await state.server() == await other.server()

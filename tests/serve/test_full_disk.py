@@ -128,15 +128,15 @@ def test_in_shadow_nothing_is_bought_either(tmp_path):
     shadow = ShadowMode(SHADOWED.decider_, store.sources, settings, "digest")
 
     async def story():
-        first = await shadow.decide(KEYS[:2], None, "a")
+        first = await shadow.decide(KEYS[:2], None, call="a")
         calls = len(store.asked["page"])
         with full(size(tmp_path) + 10):
-            second = await shadow.decide(KEYS[2:9], None, "b")
+            second = await shadow.decide(KEYS[2:9], None, call="b")
             assert await shadow.keep_labels([("a-0", "good"), ("a-1", "good")]) == 2
             assert len(store.asked["page"]) == calls
         with full(10):
             assert await shadow.keep_labels([("a-0", "good"), ("a-1", "good")]) == 0
-        third = await shadow.decide(KEYS[2:9], None, "c")
+        third = await shadow.decide(KEYS[2:9], None, call="c")
         await shadow.live.close()
         return first, second, third
 

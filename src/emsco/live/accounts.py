@@ -17,6 +17,17 @@ _SECONDS = 86_400  # per day
 
 
 @dataclass(frozen=True)
+class RequestContext:
+    """The request that a call is made for, for the intents of paid calls."""
+
+    id: str = ""
+    tenant: str = ""  # that is charged
+
+
+NO_REQUEST = RequestContext()
+
+
+@dataclass(frozen=True)
 class Intent:
     """A call that is about to be made."""
 
@@ -30,7 +41,14 @@ class Intent:
 class Accounts(Protocol):
     """Protocol of accounts, which count spending and failures for one process or several."""
 
-    async def begin(self, source: str, n_rows: int, price: float, limit: float | None) -> Intent:
+    async def begin(
+        self,
+        source: str,
+        n_rows: int,
+        price: float,
+        limit: float | None,
+        context: RequestContext = NO_REQUEST,
+    ) -> Intent:
         """Reserve money for a call, for as many rows as the daily limit allows."""
 
     async def end(self, intent: Intent, paid: float, unknown: float) -> None:
@@ -76,7 +94,14 @@ class OwnAccounts:
             self._first = self._next
         return self._spending.get(source, 0.0)
 
-    async def begin(self, source: str, n_rows: int, price: float, limit: float | None) -> Intent:
+    async def begin(
+        self,
+        source: str,
+        n_rows: int,
+        price: float,
+        limit: float | None,
+        context: RequestContext = NO_REQUEST,  # noqa: ARG002
+    ) -> Intent:
         """Reserve money for a call, for as many rows as the daily limit allows."""
         granted = granted_rows(n_rows, price, limit, self.today(source))
         intent = Intent(str(self._next), source, granted, price * granted)

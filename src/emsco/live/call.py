@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from emsco.cascade.decision_loop import Answer, Ask
 from emsco.core.decisions import ACCEPTED, BUDGET, DEADLINE, INVALID_VALUE, kind_of, reason_for
 from emsco.exceptions import Parameter, SourcesError, quoted
+from emsco.live.accounts import RequestContext
 from emsco.live.circuit_breaker import JUDGED
 from emsco.live.coalescing import CoalescingGate
 from emsco.live.fetch_result import Key, as_text, key_text
@@ -28,7 +29,7 @@ class Call:
 
     `known` are the values that the caller already has, `used` the features that some requests use,
     and `deadline` is the maximum duration of the call, in seconds. What is bought is added to
-    `receipts`.
+    `receipts`; `context` is the request that paid calls are made for.
     """
 
     def __init__(
@@ -40,8 +41,9 @@ class Call:
         used: frozenset[str],
         deadline: float | None,
         receipts: Receipts,
+        context: RequestContext,
     ) -> None:
-        self._terms, self._gates, self._keys = terms, gates, keys
+        self._terms, self._gates, self._keys, self._context = terms, gates, keys, context
         self._loop = asyncio.get_running_loop()
         self._until = None if deadline is None else self._loop.time() + deadline
         self._receipts = receipts
@@ -189,7 +191,8 @@ class Call:
         """Fetch rows, and add the costs of setups to what they cost."""
         gate = self._gates[name]
         values = {need: [self._have[need][row] for row in rows] for need in gate.source.needs}
-        batch = await gate.fetch([self._keys[row] for row in rows], values, self._until)
+        keys = [self._keys[row] for row in rows]
+        batch = await gate.fetch(keys, values, self._until, self._context)
         for feature in self._used.intersection(batch.columns):  # later requests may use it
             have = self._have.setdefault(feature, [None] * len(self._keys))
             for row, value in zip(rows, batch.columns[feature], strict=True):

@@ -21,7 +21,7 @@ from emsco.core.decisions import (
     TIMEOUT,
 )
 from emsco.exceptions import InvalidKeyError, SourcesError
-from emsco.live.accounts import Accounts, Intent, OwnAccounts
+from emsco.live.accounts import NO_REQUEST, Accounts, Intent, OwnAccounts, RequestContext
 from emsco.live.circuit_breaker import Breaker
 from emsco.live.fetch_result import FetchResult, Key, UnbilledError, Values, is_unbilled, key_text
 from emsco.live.purchases import FETCHED, SHARED, PurchaseBatch, SourceSpending
@@ -45,6 +45,7 @@ class Flight:
     """
 
     places: Mapping[Request, int]
+    context: RequestContext = NO_REQUEST
     is_counting: bool = False
     is_sent: bool = False
     intent: Intent | None = None
@@ -131,8 +132,9 @@ class SourceCaller:
             job.is_counting, job.price = True, self._dearest
             granted, refused = n_rows, BUDGET
             if self._is_counted:
-                limit = self.source.max_spend
-                job.intent = await self._accounts.begin(self.name, n_rows, job.price, limit)
+                job.intent = await self._accounts.begin(
+                    self.name, n_rows, job.price, self.source.max_spend, job.context
+                )
                 granted, refused = job.intent.granted, job.intent.refused
                 self._is_broke = not granted and refused == BUDGET
             if not granted:

@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from emsco.core.decisions import ACCEPTED, DEADLINE, TIMEOUT
 from emsco.exceptions import EmscoError, LateStateError, SourcesError
-from emsco.live.accounts import Accounts, OwnAccounts
+from emsco.live.accounts import NO_REQUEST, Accounts, OwnAccounts, RequestContext
 from emsco.live.call_policy import Flight, Request, SourceCaller, wake
 from emsco.live.fetch_result import Key, Values, key_text
 from emsco.live.purchases import CACHED, SHARED, PurchaseBatch, SourceSpending
@@ -55,7 +55,11 @@ class CoalescingGate:
         self._flying: dict[Request, Flight] = {}
 
     async def fetch(
-        self, keys: Sequence[Key], values: Values, until: float | None = None
+        self,
+        keys: Sequence[Key],
+        values: Values,
+        until: float | None = None,
+        context: RequestContext = NO_REQUEST,
     ) -> PurchaseBatch:
         """Fetch rows from the cache, from calls in flight, or by new calls.
 
@@ -63,7 +67,7 @@ class CoalescingGate:
         """
         refused = self.source.refused(keys, values)
         if refused:
-            return await self._fetch_others(refused, keys, values, until)
+            return await self._fetch_others(refused, keys, values, until, context)
         requests = self._requests(keys, values)
         cached, places = self._cached(requests)
         if len(places) == len(keys) and keys:
@@ -77,7 +81,7 @@ class CoalescingGate:
                 joined[i] = self._flying[request]
             else:
                 fresh.setdefault(request, i)  # the first row pays
-        own = self._launch(fresh, keys, values)
+        own = self._launch(fresh, keys, values, context)
         await self._wait({*own, *joined.values()}, until)
         if len(own) == 1 and len(own[0].places) == len(keys) and own[0].is_landed:  # usual
             return own[0].result()
@@ -93,7 +97,12 @@ class CoalescingGate:
         return PurchaseBatch.of(rows, self.features)
 
     async def _fetch_others(
-        self, refused: dict[int, str], keys: Sequence[Key], values: Values, until: float | None
+        self,
+        refused: dict[int, str],
+        keys: Sequence[Key],
+        values: Values,
+        until: float | None,
+        context: RequestContext,
     ) -> PurchaseBatch:
         """Fetch the rows that can be requested; the others get the reason why they cannot."""
         rest = PurchaseBatch.failed([refused.get(i, ACCEPTED) for i in range(len(keys))])
@@ -101,7 +110,8 @@ class CoalescingGate:
         if not places:
             return rest
         used = {name: [values[name][i] for i in places] for name in self._needs}
-        return rest.replaced(places, await self.fetch([keys[i] for i in places], used, until))
+        batch = await self.fetch([keys[i] for i in places], used, until, context)
+        return rest.replaced(places, batch)
 
     def _requests(self, keys: Sequence[Key], values: Values) -> list[Request]:
         typed = [key if type(key) is str else (type(key).__name__, key_text(key)) for key in keys]
@@ -138,7 +148,11 @@ class CoalescingGate:
         ), places
 
     def _launch(
-        self, fresh: dict[Request, int], keys: Sequence[Key], values: Values
+        self,
+        fresh: dict[Request, int],
+        keys: Sequence[Key],
+        values: Values,
+        context: RequestContext,
     ) -> list[Flight]:
         """Start calls for requests that are not in flight."""
         late = self.caller.late
@@ -151,7 +165,7 @@ class CoalescingGate:
         for chunk in [requests] if len(requests) == 1 else self._chunks(requests):
             places = [fresh[request] for request in chunk]
             used = {name: [values[name][i] for i in places] for name in self._needs}
-            flight = Flight({request: i for i, request in enumerate(chunk)})
+            flight = Flight({request: i for i, request in enumerate(chunk)}, context)
             work = partial(self.caller.call, flight, [keys[i] for i in places], used)
             flights.append(self._fly(flight, work))
         return flights

@@ -19,7 +19,7 @@ from emsco.cascade import decider_of
 from emsco.cascade.decision_loop import decide_rows, drive_async
 from emsco.core.decisions import ACCEPTED, Decisions
 from emsco.exceptions import Parameter, SourcesError
-from emsco.live.accounts import Accounts, OwnAccounts
+from emsco.live.accounts import NO_REQUEST, Accounts, OwnAccounts, RequestContext
 from emsco.live.call import Call
 from emsco.live.coalescing import CoalescingGate, open_gate
 from emsco.live.decision_log import DECISIONS, DROP, NO_LOG, DecisionLog, HeldWrites
@@ -199,6 +199,7 @@ class LiveCascade:
         values: list[dict[str, Any]] | None = None,
         refused: str = ACCEPTED,
         held: HeldWrites | None = None,
+        context: RequestContext = NO_REQUEST,
     ) -> Decisions:
         """Decide the rows with these keys.
 
@@ -220,12 +221,16 @@ class LiveCascade:
             A reason for which all rows are rejected, without calling any source.
         held : list, default=None
             A list that receives a function that writes the log. None: it is written now.
+        context : RequestContext
+            The request that paid calls are made for.
         """
         if self._log is None:
-            return (await self._decide(keys, known, call, factors, values, refused))[0]
+            return (await self._decide(keys, known, call, factors, values, refused, context))[0]
         async with self._log.room(len(keys)) as is_there:
             refused = refused if is_there else NO_LOG
-            decisions, made = await self._decide(keys, known, call, factors, values, refused)
+            decisions, made = await self._decide(
+                keys, known, call, factors, values, refused, context
+            )
             if refused == NO_LOG:
                 return decisions
             logged = made.values() if self._log_values else None
@@ -240,11 +245,12 @@ class LiveCascade:
         factors: bool,
         values: list[dict[str, Any]] | None,
         refused: str,
+        context: RequestContext,
     ) -> tuple[Decisions, Call]:
         gates, keys = self._open(), _read_keys(keys)
         have = _read_known(known, len(keys))
         receipts = Receipts(self._terms, len(keys), call)
-        made = Call(self._terms, gates, keys, have, self._used, self._deadline, receipts)
+        made = Call(self._terms, gates, keys, have, self._used, self._deadline, receipts, context)
         plan = self._terms.decider.plan
         answer = partial(made.refuse, reason=refused) if refused else made.answer
         decisions = await drive_async(decide_rows(plan, len(keys)), answer)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from emsco.certify.monitor import Alarm
 from emsco.core.decisions import ACCEPTED, Decisions
 from emsco.exceptions import LateStateError, SourcesError, StateError
+from emsco.live.accounts import RequestContext
 from emsco.live.decision_log import HeldWrites
 from emsco.serve.canary import Canary, ModelRows, keep_looking, split, together
 from emsco.serve.deployment import Deployment
@@ -20,7 +21,6 @@ from emsco.serve.problem_json import RequestProblem, problem
 from emsco.serve.rejection_causes import is_passing, sent_invalid
 from emsco.serve.request_bodies import DecideRequest
 from emsco.serve.shadow import ShadowAnswer
-from emsco.serve.state.base import RequestContext, asking
 
 
 class DecidedRows(NamedTuple):
@@ -136,10 +136,11 @@ class Models:
         begin = time.perf_counter()
         deployed, keys, known, body = part.deployed, part.keys, part.known, request.body
         ids = [f"{request.id}-{place}" for place in part.places]
-        options: dict[str, Any] = {"call": ids, "factors": body.factors, "held": held}
+        context = RequestContext(request.id, body.tenant)
+        options: dict[str, Any] = {"call": ids, "factors": body.factors, "held": held,
+                                   "context": context}  # fmt: skip
         shadowed = None
         deployed.begin()
-        token = asking.set(RequestContext(request.id, body.tenant)) if deployed.is_counted else None
         try:
             if deployed.shadow is None:
                 decisions = await deployed.live.decide(keys, known, **options)
@@ -151,8 +152,6 @@ class Models:
         except StateError as error:
             raise no_state(error) from None
         finally:
-            if token is not None:
-                asking.reset(token)
             deployed.end()
         rows = decision_rows(ids, decisions, receipt=body.receipt)
         return DecidedRows(part, ids, decisions, shadowed, rows, time.perf_counter() - begin)

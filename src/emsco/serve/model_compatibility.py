@@ -21,8 +21,7 @@ class ModelTerms:
     >>> ModelTerms(("bad", "good"), is_certified=True).check_after(before, Settings())
     Traceback (most recent call last):
     emsco.exceptions.ServiceError: The new model has the labels 'bad', 'good', but the model in use
-    has 'fraud', 'good', which clients rely on; only a restart of the service can change
-    them.
+    has 'fraud', 'good', which clients rely on; restart the service to change them.
     """
 
     labels: tuple[Any, ...]
@@ -35,8 +34,8 @@ class ModelTerms:
         if self.labels != before.labels:
             raise ServiceError(
                 f"{who} has the labels {quoted(self.labels)}, but the model in use has "
-                f"{quoted(before.labels)}, which clients rely on; only a restart of the service "
-                "can change them."
+                f"{quoted(before.labels)}, which clients rely on; restart the service to change "
+                "them."
             )
         if before.is_certified and not self.is_certified and not settings.allow_uncertified:
             raise ServiceError(

@@ -97,15 +97,17 @@ class ShadowMode:
         ]
 
     async def decide(
-        self, keys: Sequence[Key], known: Any, call: str | Sequence[str], *,
-        factors: bool = False, held: HeldWrites | None = None,
-    ) -> ShadowAnswer:  # fmt: skip
-        """Answer with the final model, and record what the cascade would have decided."""
+        self, keys: Sequence[Key], known: Any, *, held: HeldWrites | None = None, **options: Any
+    ) -> ShadowAnswer:
+        """Answer with the final model, and record what the cascade would have decided.
+
+        The options are those of `LiveCascade.decide`.
+        """
         values: list[dict[str, Any]] = []
         async with self.log.room(len(keys)) as is_there:
             refused = ACCEPTED if is_there else NO_LOG
             answered = await self.live.decide(
-                keys, known, call=call, factors=factors, values=values, refused=refused
+                keys, known, values=values, refused=refused, **options
             )
             shadowed = ShadowAnswer(answered, self._would_be(answered, values, set(known or ())))
             if refused:

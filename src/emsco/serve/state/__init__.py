@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-from emsco.serve.state.base import AuditMark, DaySpending, OpenIntent, RequestContext, State, asking
+from emsco.live.accounts import RequestContext
+from emsco.serve.state.base import AuditMark, DaySpending, OpenIntent, State
 from emsco.serve.state.state_url import open_state
 
-__all__ = [
-    "AuditMark",
-    "DaySpending",
-    "OpenIntent",
-    "RequestContext",
-    "State",
-    "asking",
-    "open_state",
-]
+__all__ = ["AuditMark", "DaySpending", "OpenIntent", "RequestContext", "State", "open_state"]

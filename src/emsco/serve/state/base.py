@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Coroutine, Sequence
-from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -31,17 +30,6 @@ PAUSE = 1.0  # seconds between trial calls to a failing source
 _MOST_ATTEMPTS = 10_000  # to remember: only requests whose process died have more than one
 _FIRST_DAY = date(1970, 1, 1)
 _MORE = 1e-6  # sums of prices are not exact
-
-
-@dataclass(frozen=True)
-class RequestContext:
-    """The request being decided, for the intents of its paid calls."""
-
-    id: str
-    tenant: str = ""  # that is charged
-
-
-asking: ContextVar[RequestContext | None] = ContextVar("asking", default=None)
 
 
 @dataclass(frozen=True)
@@ -114,8 +102,8 @@ class State(Accounts, Protocol):
     """The state that the processes of a service share; one object per process.
 
     It also implements `Accounts`: `begin` reserves the money for a call across all processes, per
-    source and day (UTC), and writes the intent, with the id and the tenant of `asking`, before it
-    returns.
+    source and day (UTC), and writes the intent, with the id and the tenant of its context, before
+    it returns.
 
     An attempt is a claim of a request's id: the first one, or one after a process died. A purchase
     begun by another attempt is not repeated, even by a process that only seemed to be dead.

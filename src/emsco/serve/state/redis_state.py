@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from emsco.core.decisions import STATE_LOST
 from emsco.exceptions import StateError, require
-from emsco.live.accounts import Intent
+from emsco.live.accounts import NO_REQUEST, Intent, RequestContext
 from emsco.live.redis_source import no_retry
 from emsco.serve.state import redis_scripts
 from emsco.serve.state.base import (
@@ -26,10 +26,8 @@ from emsco.serve.state.base import (
     Concern,
     DaySpending,
     OpenIntent,
-    RequestContext,
     State,
     VersionedValue,
-    asking,
     check_version,
     day_number,
     day_of,
@@ -82,8 +80,7 @@ class RedisState(State):
             raise StateError(
                 "The URL of Redis is not valid; it must look like redis://host:6379/0."
             ) from None
-        self._address, self._prefix = safe_address, prefix
-        self._clock, self._create = clock, create
+        self._address, self._prefix, self._clock, self._create = safe_address, prefix, clock, create
         self._own = f"{prefix}of:{deployment}:"  # the prefix of this deployment's keys
         self._errors = require("redis.exceptions", "live")
         self._batches: GroupCommit[tuple[Any, ...]] = GroupCommit(self._do)
@@ -214,10 +211,17 @@ class RedisState(State):
 
     # Accounts
 
-    async def begin(self, source: str, n_rows: int, price: float, limit: float | None) -> Intent:
+    async def begin(
+        self,
+        source: str,
+        n_rows: int,
+        price: float,
+        limit: float | None,
+        context: RequestContext = NO_REQUEST,
+    ) -> Intent:
         """Reserve the money for a call, for as many rows as the daily limit allows."""
-        whose, id_ = asking.get() or RequestContext(""), uuid4().hex
-        account = json.dumps([source, whose.tenant])
+        id_ = uuid4().hex
+        account = json.dumps([source, context.tenant])
 
         def undo(granted: list[str]) -> None:
             if granted and granted != [_LOST] and int(granted[0]):
@@ -226,8 +230,8 @@ class RedisState(State):
 
         granted = await self._run(
             redis_scripts.BEGIN, id_, self._now(), n_rows, float(price),
-            "" if limit is None else float(limit), source, account, whose.id,
-            self._attempt(whose.id), json.dumps([whose.id, account, self.deployment]),
+            "" if limit is None else float(limit), source, account, context.id,
+            self._attempt(context.id), json.dumps([context.id, account, self.deployment]),
             self.incarnation or "", f"{INCARNATION}{self.deployment}", left=undo,
         )  # fmt: skip
         if granted == [_LOST]:
@@ -279,12 +283,11 @@ class RedisState(State):
         number, begin = day_number(day), f"{self._prefix}late:"
         with self._named():
             late = [key async for key in self._redis.scan_iter(f"{begin}*", count=_AT_ONCE)]
-        unknown, fits = await self._run(
+        unknown, _ = await self._run(
             redis_scripts.SETTLE, source, number, float(charged), _LATE_FOR,
             *(key.removeprefix(begin) for key in late),
         )  # fmt: skip
-        if not int(fits):
-            share_of(charged, float(unknown))  # raises
+        share_of(charged, float(unknown))  # raises if nothing was settled
         return float(unknown)
 
     # Small values

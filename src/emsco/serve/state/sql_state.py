@@ -13,7 +13,7 @@ from uuid import uuid4
 
 from emsco.core.decisions import ERROR, STATE_LOST
 from emsco.exceptions import StateError, require
-from emsco.live.accounts import Intent
+from emsco.live.accounts import NO_REQUEST, Intent, RequestContext
 from emsco.serve.state.base import (
     DONE,
     INCARNATION,
@@ -28,10 +28,8 @@ from emsco.serve.state.base import (
     Concern,
     DaySpending,
     OpenIntent,
-    RequestContext,
     State,
     VersionedValue,
-    asking,
     check_version,
     day_number,
     day_of,
@@ -181,12 +179,19 @@ class SQLState(State):
 
     # Accounts
 
-    async def begin(self, source: str, n_rows: int, price: float, limit: float | None) -> Intent:
+    async def begin(
+        self,
+        source: str,
+        n_rows: int,
+        price: float,
+        limit: float | None,
+        context: RequestContext = NO_REQUEST,
+    ) -> Intent:
         """Reserve the money for a call, for as many rows as the daily limit allows."""
-        whose, id_ = asking.get() or RequestContext(""), uuid4().hex
+        id_ = uuid4().hex
         values = {
-            "id": id_, "source": source, "tenant": whose.tenant, "request": whose.id,
-            "attempt": self._attempt(whose.id), "rows": n_rows, "price": price, "limit": limit,
+            "id": id_, "source": source, "tenant": context.tenant, "request": context.id,
+            "attempt": self._attempt(context.id), "rows": n_rows, "price": price, "limit": limit,
             "now": self._now(), "incarnation": self.incarnation,
         }  # fmt: skip
         work = self._begin if limit is None or price == 0 else self._begin_capped

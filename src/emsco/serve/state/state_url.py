@@ -42,12 +42,12 @@ async def open_state(
     --------
     >>> import asyncio, tempfile
     >>> from pathlib import Path
-    >>> from emsco.serve.state import RequestContext, asking, open_state
+    >>> from emsco.serve.state import RequestContext, open_state
     >>> async def main(folder):
     ...     state = await open_state(str(Path(folder, "state.sqlite")))
     ...     print((await state.claim("order-7", "digest of the body", lease=30.0)).kind)
-    ...     asking.set(RequestContext("order-7", tenant="shop"))
-    ...     intent = await state.begin("whois", 3, price=2.0, limit=5.0)
+    ...     context = RequestContext("order-7", tenant="shop")
+    ...     intent = await state.begin("whois", 3, 2.0, 5.0, context)
     ...     await state.end(intent, paid=4.0, unknown=0.0)
     ...     await state.answer("order-7", "the answer")
     ...     print((await state.claim("order-7", "digest of the body", lease=30.0)).answer)
