@@ -51,7 +51,7 @@ def test_columns_of_a_wide_file_are_checked_in_a_moment(wide):
     rows = open_rows(wide)
     assert _seconds(check_columns, rows, rows.names) < 0.5
     costs = Costs.per_feature(dict.fromkeys(NAMES, 1))
-    assert _seconds(priced, wide, "y", costs, "costs.toml") < 1
+    assert _seconds(priced, rows, "y", costs, "costs.toml") < 1
 
 
 def test_prices_of_a_wide_file_are_written_in_seconds(wide, tmp_path):

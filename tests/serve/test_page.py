@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import inspect
 import re
 import shlex
 from pathlib import Path
@@ -39,7 +40,7 @@ def one(tmp_path_factory):
 
 def options(command):
     """Return the options of a command."""
-    return {name.replace("_", "-") for name in get_type_hints(command)}
+    return {name.replace("_", "-") for name in inspect.signature(command).parameters}
 
 
 def section(title):
