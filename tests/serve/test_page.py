@@ -5,6 +5,7 @@ from __future__ import annotations
 import configparser
 import re
 import shlex
+from inspect import signature
 from pathlib import Path
 from typing import get_type_hints
 
@@ -39,7 +40,7 @@ def one(tmp_path_factory):
 
 def options(command):
     """Return the options of a command."""
-    return {name.replace("_", "-") for name in get_type_hints(command)}
+    return {name.replace("_", "-") for name in signature(command).parameters}
 
 
 def section(title):
