@@ -7,7 +7,7 @@ import uuid
 
 import pytest
 import sqlalchemy as sa
-from contract import Clock, asked_by, opened, totals
+from contract import Clock, asked_by, begin, opened, totals
 from stores import POSTGRES
 from test_state import STORES, store
 
@@ -29,7 +29,7 @@ async def spend(state, source, *outcomes, price=2.0, limit=20.0):
     begun = []
     for number, outcome in enumerate(outcomes):
         with asked_by(f"{source}-{number}", tenant=f"shop-{number % 2}"):
-            intent = await state.begin(source, 1, price, limit)
+            intent = await begin(state, source, 1, price, limit)
         assert intent.granted == 1
         begun.append(intent)
         if outcome is not None:
@@ -57,7 +57,7 @@ def test_unknown_charges_become_what_the_bill_says(address, charged, left):
             assert not any(one.open for one in await state.spend(DAY) if one.source == "whois")
             assert await totals(state, NEXT) == {"whois": (0.0, 2.0)}
             with asked_by("later"):
-                assert (await state.begin("whois", 50, 2.0, 20.0)).granted == left
+                assert (await begin(state, "whois", 50, 2.0, 20.0)).granted == left
             assert await state.settle("nobody", DAY, 0.0) == 0.0
 
     asyncio.run(story())
@@ -88,7 +88,7 @@ def test_an_answer_that_comes_after_it_counts_as_it_is(address, ended):
             await state.end(late, 1.5, 0.0)
             assert await totals(state) == {"whois": (1.5, 0.0)}
             with asked_by("later"):
-                assert (await state.begin("whois", 50, 2.0, 20.0)).granted == 9
+                assert (await begin(state, "whois", 50, 2.0, 20.0)).granted == 9
 
     asyncio.run(story())
 
@@ -101,13 +101,13 @@ def test_what_was_not_charged_may_be_bought_again(address):
         async with opened(address, clock=clock) as state:
             await state.claim("order", "body", 30.0)
             with asked_by("order"):
-                await state.begin("whois", 1, 2.0, 20.0)
+                await begin(state, "whois", 1, 2.0, 20.0)
             clock.now += 60
             await state.claim("order", "body", 30.0)
             with asked_by("order"):
-                assert (await state.begin("whois", 1, 2.0, 20.0)).granted == 0
+                assert (await begin(state, "whois", 1, 2.0, 20.0)).granted == 0
                 await state.settle("whois", DAY, 0.0)
-                assert (await state.begin("whois", 1, 2.0, 20.0)).granted == 1
+                assert (await begin(state, "whois", 1, 2.0, 20.0)).granted == 1
 
     asyncio.run(story())
 
@@ -138,7 +138,7 @@ def test_a_server_with_a_stricter_isolation_refuses_no_call(level, tmp_path):
 
             async def buy(number):
                 with asked_by(f"order-{number}"):
-                    intent = await state.begin("whois", 1, 1.0, 290.0)
+                    intent = await begin(state, "whois", 1, 1.0, 290.0)
                 await state.end(intent, float(intent.granted), 0.0)
                 return intent.granted
 
