@@ -267,7 +267,7 @@ class LiveSource(ABC):
         )
 
     def redacted(self, text: str) -> str:
-        """Return a text in which the secrets of this source are replaced by "***".
+        """Return a text in which the secrets of this source are replaced by three asterisks.
 
         Examples
         --------
