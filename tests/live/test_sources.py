@@ -9,7 +9,7 @@ import pytest
 from stores import MARIADB, POSTGRES, http_source, redis_source, sql_source
 
 from emsco.exceptions import ContractError
-from emsco.live import CallableSource
+from emsco.live import CallableSource, RedisSource
 from emsco.testing import check_source
 
 KEYS = ["a81f", "77c0", "ä/ö ?&", "A81F", "a81f ", "'; DROP TABLE x; --", "{key}"]
@@ -138,3 +138,8 @@ def test_values_that_requests_use_are_encoded():
         found = fetched(source, [17], {"domain": ["../a"]})
         assert found.columns["length"] == [1.5]
         assert service.asked == ["../a"]
+
+
+def test_a_password_is_hidden_as_the_url_and_as_drivers_spell_it():
+    source = RedisSource(key="{key}", url="redis://:p%40ss%2Fword@host:6379/0")
+    assert source.redacted("AUTH p@ss/word; p%40ss%2Fword") == "AUTH ***; ***"

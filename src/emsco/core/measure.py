@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from emsco._utils.frozen_mapping import FrozenMapping
 from emsco.core.population import share_of
-from emsco.exceptions import DecisionsError, nearest
+from emsco.exceptions import DecisionsError, SelectionError, nearest, quoted
 
 if TYPE_CHECKING:  # the command line has an option for each measure, and starts without numpy
     import numpy as np
@@ -19,6 +19,12 @@ if TYPE_CHECKING:  # the command line has an option for each measure, and starts
     from emsco.core.caution import Shares
     from emsco.core.costs import Costs, Review
 
+# The counts of an `Evaluation`.
+COUNTS = (
+    "rows", "accepted", "right", "paid", "waited", "worst_latency", "class_rows", "class_accepted",
+    "class_right", "label_accepted", "class_reference", "class_both",
+)  # fmt: skip
+
 # How a figure is moved by the margin of a choice before it is compared with a bound.
 COUNTED = "counted"  # not at all, because luck changes it little
 LESS_ERRORS = "less errors"  # a share that should be high, less its standard errors
@@ -26,6 +32,12 @@ WILSON = "Wilson"  # the worse one of Wilson's bounds of a share
 
 # What a monitor has to see of rows to watch a promise.
 DECISIONS, LABELS, DRAWN_LABELS, DRAWN_ANSWERS = "decisions", "labels", "drawn labels", "answers"
+
+_CHOICES = {
+    "margin": (COUNTED, LESS_ERRORS, WILSON),
+    "unit": ("share", "money", "seconds"),
+    "watched_by": ("", DECISIONS, LABELS, DRAWN_LABELS, DRAWN_ANSWERS),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +112,22 @@ class Measure:
     does: str = ""
     watched_by: str = ""
     observed: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.name.isidentifier():
+            raise SelectionError(f"The name of a measure must be an identifier, got {self.name!r}.")
+        for count in (*self.part, *self.whole):
+            if count not in COUNTS:
+                raise SelectionError(
+                    f"Measure {self.name!r} counts {count!r}, which no evaluation holds"
+                    + nearest(count, COUNTS)
+                )
+        for field, known in _CHOICES.items():
+            if getattr(self, field) not in known:
+                raise SelectionError(
+                    f"`{field}` of measure {self.name!r} must be one of {quoted(known)}, got "
+                    f"{getattr(self, field)!r}."
+                )
 
     @cached_property
     def is_by_class(self) -> bool:

@@ -16,7 +16,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, fields
 from math import isfinite
 from typing import Any, ClassVar, Protocol
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from emsco.core.decisions import ACCEPTED, AMBIGUOUS, INVALID_VALUE, MISSING, STALE
 from emsco.exceptions import SourcesError
@@ -290,9 +290,11 @@ class LiveSource(ABC):
             for value in filter(None, [*_values(getattr(self, one.name)), *in_environment]):
                 yield value
                 try:
-                    yield urlsplit(value).password or value
+                    password = urlsplit(value).password or value
                 except ValueError:  # not a URL
                     continue
+                yield password
+                yield unquote(password)  # as drivers know it
 
 
 _NOTHING = FetchedRow(None, None)
