@@ -645,3 +645,8 @@ def test_a_monitor_says_that_it_does_not_watch_what_it_cannot(search, fresh):
     again = CertificateMonitor.from_state(monitor.state())
     assert again.not_watched == monitor.not_watched
     assert "rejected 1" in repr(monitor)
+
+
+def test_targets_may_be_numbers_of_numpy():
+    targets = Targets(accuracy=np.float64(0.9), max_missed={"sick": np.float64(0.1)})
+    assert [measure.target for measure, _ in targets.measures()] == ["accuracy", "max_missed"]

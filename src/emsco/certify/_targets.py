@@ -131,7 +131,12 @@ class Targets:
 
     def _names(self) -> list[str]:
         """List the names of the targets that are given."""
-        return [n for n in certifiable() if self.__dict__.get(n) not in (None, FrozenMapping())]
+        measures = certifiable()
+        given = {name: self.__dict__.get(name) for name in measures}
+        # Not compared with an empty mapping, which a number of numpy's cannot be.
+        return [
+            n for n, v in given.items() if (bool(v) if measures[n].is_by_class else v is not None)
+        ]
 
     def measures(self) -> Iterator[tuple[Measure, Any]]:
         """Yield the measure of each target that is given, and its limits; a coverage of 0 is none.
