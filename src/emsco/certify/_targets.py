@@ -132,10 +132,10 @@ class Targets:
     def _names(self) -> list[str]:
         """List the names of the targets that are given."""
         measures = certifiable()
-        given = {name: self.__dict__.get(name) for name in measures}
+        values = {name: self.__dict__.get(name) for name in measures}
         # Not compared with an empty mapping, which a number of numpy's cannot be.
         return [
-            n for n, v in given.items() if (bool(v) if measures[n].is_by_class else v is not None)
+            n for n, v in values.items() if (bool(v) if measures[n].is_by_class else v is not None)
         ]
 
     def measures(self) -> Iterator[tuple[Measure, Any]]:
