@@ -163,7 +163,7 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
             raise ColumnsError("`engine` is for the blocks of a data set; leave it out.")
         if self.final is not None:
             check_final(self.final, self.guard)
-        layout, rows, costs, training = read_given(
+        layout, rows, costs, training, _ = read_given(
             self,
             X,
             y,
@@ -186,7 +186,7 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
         refuse_params(params)
         blocks = Blocks.of(dataset, y, sample_weight, engine)
         sample = blocks.sample(MOST_REMEMBERED, 0, blocks.names)
-        layout, rows = Layout.learn(self, sample.table.to_pandas(), sample.labels)
+        layout, rows, _ = Layout.learn(self, sample.table.to_pandas(), sample.labels)
         costs = resolve_costs(self.costs, rows.names)
         layout, rows = layout.using(rows, costs.features)
         training = BlockTraining(learner, blocks, rows.names, rows.container)

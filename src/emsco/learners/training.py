@@ -50,20 +50,20 @@ def read_given(
     costs: Any,
     final: Any,
     params: Mapping[str, Any],
-) -> tuple[Layout, Rows, Costs, Training]:
+) -> tuple[Layout, Rows, Costs, Training, Any]:
     """Read X and y as `fit` is given them in memory, and match the prices with the columns.
 
-    Returns the layout of X, the rows with the columns of sources, the prices, and the training rows
-    for the learner. `owner` is the estimator that is being fitted.
+    Returns the layout of X, the rows with the columns of sources, the prices, the training rows for
+    the learner, and X for splitters. `owner` is the estimator that is being fitted.
     """
-    layout, rows = Layout.learn(owner, X, y, logged(final))
+    layout, rows, table = Layout.learn(owner, X, y, logged(final))
     labels = _check_labels(y, len(rows))
     resolved = resolve_costs(costs, rows.names)
     layout, rows = layout.using(rows, resolved.features)
     refuse_unused(layout.unused, final)
     sources = [resolved.columns(name) for name in resolved.names]
     training = Training(learner, rows.container, rows.columns, labels, dict(params), sources)
-    return layout, rows, resolved, training
+    return layout, rows, resolved, training, table
 
 
 def _check_labels(y: ArrayLike | None, n_rows: int) -> NDArray[Any]:

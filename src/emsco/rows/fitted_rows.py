@@ -33,6 +33,7 @@ from emsco.rows.row_hashes import (
     Hashes,
     digest_of_names,
     hash_exactly,
+    hash_keys,
     hash_parts,
     hash_rows,
 )
@@ -255,7 +256,8 @@ class FittedRows:
         spreads = {n: spread for n, v in values.items() if (spread := v.spread())}
         hashed = None if groups is None else np.unique(hash_exactly({"group": np.asarray(groups)}))
         fitted = cls(digest, tuple(columns), spreads, groups=hashed)
-        return fitted._over(values, (tuple(columns), tuple(used)), rows.hash_keys())
+        keys = hash_keys(rows.n_rows, rows.index)
+        return fitted._over(values, (tuple(columns), tuple(used)), keys)
 
     def using(self, columns: Columns, used: Iterable[str]) -> FittedRows:
         """Hash the same rows over the columns that another cascade uses."""
@@ -290,7 +292,7 @@ class FittedRows:
         values = {
             name: HashableColumn.read(columns[name]) for name in self.names if name in columns
         }
-        return HashedRows(self._views(values), rows.hash_keys(keys))
+        return HashedRows(self._views(values), hash_keys(rows.n_rows, rows.index, keys))
 
     def _views(
         self, values: Mapping[str, HashableColumn], known: tuple[ColumnSetHashes, ...] = ()

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from emsco.exceptions import CertificateError
-from emsco.rows.columns import NUMERIC, Columns, container_of, plain
+from emsco.rows.columns import NUMERIC, Columns, plain
 from emsco.rows.value_types import to_number
 
 Hashes = NDArray[np.uint64]
@@ -37,22 +37,19 @@ def hash_exactly(columns: Columns) -> Hashes:
     return total
 
 
-def hash_keys(X: Any, keys: ArrayLike | None = None) -> Hashes | None:
-    """Hash the key of each row: the given keys, or else the index of a frame.
+def hash_keys(n_rows: int, index: Any, keys: ArrayLike | None = None) -> Hashes | None:
+    """Hash the key of each row: the given keys, or else the index of a pandas frame.
 
     Returns None if rows have no keys; an index that only numbers the rows is not one.
     """
     if keys is not None:
         names = np.asarray(keys)
-        if names.shape != (len(X),):
-            raise CertificateError(f"`keys` must name {len(X)} rows, has shape {names.shape}.")
+        if names.shape != (n_rows,):
+            raise CertificateError(f"`keys` must name {n_rows} rows, has shape {names.shape}.")
         return _hash(names)
-    if container_of(X) != "pandas":
-        return None
-    index = X.index
     if type(index).__name__ == "RangeIndex" and (index.start, index.step) == (0, 1):
         return None
-    return _hash(index.to_numpy())
+    return None if index is None else _hash(index.to_numpy())
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
 from emsco._utils.feature_names import generated_names
@@ -27,7 +27,6 @@ from emsco.rows.columns import (
     refuse_twice,
     unmask,
 )
-from emsco.rows.row_hashes import Hashes, hash_keys
 
 
 @dataclass(frozen=True)
@@ -36,26 +35,18 @@ class Rows:
 
     names: tuple[str, ...]  # in their order
     container: str  # of X: "array", "pandas" or "polars"
-    table: Any  # X without the answers of a final model, for splitters of the user
     columns: Columns  # by name
+    n_rows: int
+    index: Any = None  # of a pandas frame
     answers: Column | None = None  # of a final model, if they are a column of X
 
     def __len__(self) -> int:
-        return int(self.table.shape[0])
+        return self.n_rows
 
     def only(self, names: Sequence[str]) -> Rows:
         """Return the same rows with some of their columns."""
         columns = {name: self.columns[name] for name in names}
         return replace(self, names=tuple(names), columns=columns)
-
-    @property
-    def index(self) -> Any:
-        """The index of a pandas frame; None for other containers."""
-        return self.table.index if self.container == "pandas" else None
-
-    def hash_keys(self, keys: ArrayLike | None = None) -> Hashes | None:
-        """Hash the key of each row: `keys`, or the index of a frame if it is more than a number."""
-        return hash_keys(self.table, keys)
 
 
 class MatrixColumns(Mapping[str, Column]):
@@ -92,10 +83,13 @@ class Layout:
     labels: tuple[str, ...] = ()
 
     @classmethod
-    def learn(cls, owner: Any, X: Any, y: Any, answers: str | None = None) -> tuple[Layout, Rows]:
+    def learn(
+        cls, owner: Any, X: Any, y: Any, answers: str | None = None
+    ) -> tuple[Layout, Rows, Any]:
         """Read rows to fit on, and check `y` as scikit-learn does.
 
-        `owner` is the estimator that is being fitted; it gets `n_features_in_` and the like.
+        `owner` is the estimator that is being fitted; it gets `n_features_in_` and the like. The
+        last that is returned is X without the answers of a final model, for splitters of the user.
         """
         X, logged = _apart(X, answers)
         y = None if y is None else read_given_labels(y)
@@ -115,7 +109,9 @@ class Layout:
         labels = tuple(map(str, X.columns)) if is_labelled else ()
         refuse_twice(labels)
         layout = cls(tuple(names), known_names is not None, answers, labels=labels)
-        return layout, Rows(layout.names, container, X, read_columns(X, names), logged)
+        index = X.index if container == "pandas" else None
+        columns = read_columns(X, names)
+        return layout, Rows(layout.names, container, columns, X.shape[0], index, logged), X
 
     def using(self, rows: Rows, features: Iterable[str]) -> tuple[Layout, Rows]:
         """Leave out the columns that are not among these features."""
@@ -141,16 +137,19 @@ class Layout:
             matrix = validate_data(
                 owner, unmask(X), reset=False, dtype=None, ensure_all_finite=False
             )
-            return Rows(self.names, container, matrix, MatrixColumns(matrix, self.names), logged)
+            columns = MatrixColumns(matrix, self.names)
+            return Rows(self.names, container, columns, len(matrix), answers=logged)
+        index = X.index if container == "pandas" else None
         if by_name and self.named:
             apart = () if self.answers is None else (self.answers,)
-            columns = pick_columns(X, [*wanted, *apart])
-            logged = None if self.answers is None else columns.pop(self.answers)
-            return Rows(tuple(wanted), container, X, columns, logged)
+            picked = pick_columns(X, [*wanted, *apart])
+            logged = None if self.answers is None else picked.pop(self.answers)
+            return Rows(tuple(wanted), container, picked, X.shape[0], index, logged)
         rest, logged = _apart(X, self.answers)
         rest = self._in_order(rest)
         self.check(owner, X)
-        return Rows(self.names, container, rest, read_columns(rest, self.names), logged)
+        picked = read_columns(rest, self.names)
+        return Rows(self.names, container, picked, X.shape[0], index, logged)
 
     def check(self, owner: Any, X: Any) -> None:
         """Refuse X if its columns are not those that `fit` saw."""
@@ -162,14 +161,15 @@ class Layout:
         container = container_of(X)
         if container == "array":
             X = np.asarray(X)
-        elif self.named:
+        index = X.index if container == "pandas" else None
+        if container != "array" and self.named:
             held = set(X.columns)
             there = [name for name in self.used if name in held]
-            return Rows(tuple(there), container, X, pick_columns(X, there))
+            return Rows(tuple(there), container, pick_columns(X, there), X.shape[0], index)
         if len(X.shape) != 2 or X.shape[1] != len(self.names):
             raise ColumnsError(f"X must have {len(self.names)} columns, its shape is {X.shape}.")
-        X = self._in_order(X)
-        return Rows(self.names, container, X, read_columns(X, self.names)).only(self.used)
+        columns = read_columns(self._in_order(X), self.names)
+        return Rows(self.names, container, columns, X.shape[0], index).only(self.used)
 
     def _in_order(self, X: Any) -> Any:
         """Put the columns of a frame into the order that `fit` saw, if their names are no text."""

@@ -221,8 +221,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         with Progress(self.callback, self.verbose) as progress:
             progress.phase("read")
             data = steps.read_input(self, X, y, params, seeds)
-            folds = steps.make_folds(self, data, seeds)
-            spec = steps.pose(self, data, folds)
+            spec = steps.pose(self, data)
             self.found_ = steps.run_search(self, data, spec, seeds, checkpoint, progress)
             self.__dict__.pop("choice_", None)  # it was chosen from another front
             progress.phase("refit")

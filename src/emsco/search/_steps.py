@@ -1,4 +1,4 @@
-"""The steps of `CascadeSearchCV.fit` before the choice: check, read, fold, pose and search."""
+"""The steps of `CascadeSearchCV.fit` before the choice: check, read, pose and search."""
 
 from __future__ import annotations
 
@@ -74,14 +74,15 @@ PARAMETERS: dict[str, list[Any]] = {
 
 
 class SearchInput(NamedTuple):
-    """What a search was given, after it was read."""
+    """What a search was given, after it was read and divided into folds."""
 
     layout: Layout
     rows: Rows
     costs: Costs
     training: Training
     answers: NDArray[Any] | None  # of a final model, one per row
-    split_params: dict[str, Any]  # for the splitter
+    folds: list[Fold]
+    split_groups: ArrayLike | None  # of the rows, as given to the splitter
     groups: ArrayLike | None  # of the rows, as given to `fit`
     all_rows: Stages | None  # for the refit, if the rows are a sample of a data set
 
@@ -106,13 +107,16 @@ def open_checkpoint(search: Any) -> tuple[Checkpoint | None, Any]:
 
 
 def read_input(search: Any, X: Any, y: Any, params: dict[str, Any], seeds: Any) -> SearchInput:
-    """Read the rows, and get the answers of a final model; of a data set, draw rows first."""
+    """Read the rows, get the answers of a final model, and make the folds.
+
+    Of a data set, rows are drawn first.
+    """
     learner, blocks = learner_of(search.estimator), None
     if is_dataset(X):
         X, y, params, blocks = _draw_sample(search, X, y, params, seeds.randint(2**31))
     fit_params, split_params = _routed(search, params)
     answers = None if search.final is None else predict_labels(search.final, X, len(X))
-    layout, rows, costs, training = read_given(
+    layout, rows, costs, training, table = read_given(
         search,
         X,
         y if search.needs_labels else answers,
@@ -128,8 +132,17 @@ def read_input(search: Any, X: Any, y: Any, params: dict[str, Any], seeds: Any) 
         from emsco.learners.block_newton import BlockTraining
 
         all_rows = BlockTraining(learner, blocks, rows.names)
-    groups = params.get(_GROUPS)
-    return SearchInput(layout, rows, costs, training, answers, split_params, groups, all_rows)
+    return SearchInput(
+        layout,
+        rows,
+        costs,
+        training,
+        answers,
+        _make_folds(search, table, training.labels, split_params, seeds),
+        split_params.get(_GROUPS),
+        params.get(_GROUPS),
+        all_rows,
+    )
 
 
 def _draw_sample(
@@ -175,15 +188,16 @@ def _routed(search: Any, params: Mapping[str, Any]) -> tuple[dict[str, Any], dic
     return present, {_GROUPS: groups}
 
 
-def make_folds(search: Any, data: SearchInput, seeds: Any) -> list[Fold]:
+def _make_folds(
+    search: Any, table: Any, labels: NDArray[Any], params: Mapping[str, Any], seeds: Any
+) -> list[Fold]:
     """Return the folds: the rows to fit on and to evaluate, of all rows or of `max_rows`."""
-    labels, params, max_rows = data.training.labels, dict(data.split_params), search.max_rows
-    splitter = check_cv(search.cv, labels, classifier=True)
+    splitter, max_rows = check_cv(search.cv, labels, classifier=True), search.max_rows
     if params.get(_GROUPS) is not None:
-        params[_GROUPS] = read_groups(params[_GROUPS], len(labels))
+        params = {**params, _GROUPS: read_groups(params[_GROUPS], len(labels))}
     parts = [
         (np.asarray(train, dtype=np.intp), np.asarray(test, dtype=np.intp))
-        for train, test in splitter.split(data.rows.table, labels, **params)
+        for train, test in splitter.split(table, labels, **params)
     ]
     if max_rows is not None and max_rows < len(labels):
         drawn = _draw_rows(labels, max_rows, seeds)
@@ -206,11 +220,11 @@ def _draw_rows(labels: NDArray[Any], n_rows: int, seeds: Any) -> NDArray[np.bool
     return drawn
 
 
-def pose(search: Any, data: SearchInput, folds: list[Fold]) -> ProblemSpec:
+def pose(search: Any, data: SearchInput) -> ProblemSpec:
     """Collect everything that defines the problem, except what fits."""
     return ProblemSpec(
         costs=data.costs,
-        folds=folds,
+        folds=data.folds,
         answers=data.answers,
         threshold=search.threshold,
         max_stages=search.max_stages,
@@ -255,7 +269,7 @@ def run_search(
         progress.phase("luck")
         walked = isinstance(strategy, Exhaustive)
         n_designs = None if walked else max(e.get("designs", 0) for e in [{}, *found.history])
-        parts = parts_of(spec.folds, training.labels, data.split_params.get(_GROUPS))
+        parts = parts_of(spec.folds, training.labels, data.split_groups)
         luck = measure_luck(problem, parts, n_designs, by_stage=by_stage)
     tested = np.concatenate([fold.test for fold in spec.folds])
     n_rows, n_splits = len(np.unique(tested)), len(spec.folds)
