@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
-
-import typer
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from emsco.exceptions import ArtifactError, ColumnsError, ValuesError
 
@@ -15,25 +13,6 @@ if TYPE_CHECKING:
     from emsco.live import Sources
     from emsco.rows.column_reader import ColumnReader
 
-SourcesFile = Annotated[
-    Path, typer.Option("--sources", help="A TOML file that describes how each source is fetched.")
-]
-KeysFile = Annotated[
-    Path,
-    typer.Option(
-        "--keys", help="CSV or Parquet with one key per row; - reads CSV from standard input."
-    ),
-]
-KeyColumn = Annotated[
-    str | None, typer.Option(help="The column that holds the keys.", show_default="the first")
-]
-MaxSpend = Annotated[
-    float | None,
-    typer.Option(
-        min=0.0,
-        help="The maximum to spend on sources with `paid = true`, in the unit of the costs.",
-    ),
-]
 _WHOLE = re.compile(r"[+-]?\d{1,15}")
 
 

@@ -20,102 +20,121 @@ if TYPE_CHECKING:
     from emsco.core.measure import Measure
     from emsco.ray import RayEngine
 
-Data = Annotated[Path, typer.Argument(help="Rows with their labels: CSV or Parquet.")]
-NewlinesInCells = Annotated[
-    bool,
-    typer.Option(
-        "--newlines-in-cells",
-        help="Allow line breaks in quoted CSV cells; they are refused otherwise, because an "
-        "unclosed quote joins rows.",
+FRESH_LABEL = "The label column of --fresh, if labels are needed."
+_SHARED: dict[str, Any] = {
+    "address": typer.Option(
+        metavar="auto|HOST:PORT",
+        help="The Ray cluster to use. Without it, one is started on this machine for the command.",
     ),
-]
-Run = Annotated[Path, typer.Argument(help="The folder that `emsco search` wrote.")]
-Label = Annotated[str, typer.Option(help="The column that holds the label.")]
-Fresh = Annotated[
-    Path | None,
-    typer.Option(help="A file of rows that the search has not seen, to evaluate the front on."),
-]
-FreshLabel = Annotated[
-    str | None, typer.Option(help="The label column of --fresh, if labels are needed.")
-]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-Trust = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="A type to trust when loading a file whose stages are other estimators; can be "
-        "repeated."
-    ),
-]
-Allow = Annotated[
-    list[str] | None,
-    typer.Option(
+    "allow": typer.Option(
         metavar="NAME=WHY",
         help="Allow what is refused by default ('known rows', 'repeated rows', 'near copies' or "
         "'unknown labels'), with the reason why it is right for these rows; can be repeated.",
     ),
-]
-
-Caution = Annotated[
-    str | None,
-    typer.Option(
+    "as_json": typer.Option("--json", help="Print JSON, for programs."),
+    "caution": typer.Option(
         metavar="auto|NUMBER",
         help="The margin added to bounds, in standard errors. auto: the optimism measured by "
         "repeating the search on parts of the rows, at least 1. 0: use the figures as counted.",
     ),
-]
-ErrorCost = Annotated[
-    list[str] | None,
-    typer.Option(
+    "data": "Rows with their labels: CSV or Parquet.",
+    "deployment": typer.Option(help="The name of the deployment, as for `emsco serve`."),
+    "engine": "Where to run: on this machine, or on a Ray cluster, which most users never need.",
+    "error_cost": typer.Option(
         metavar="[LABEL=]PRICE",
         help="The price of an error, for --by loss: one price, or one per true class (repeat the "
         "option).",
     ),
-]
-Population = Annotated[
-    list[str] | None,
-    typer.Option(
+    "force": "Overwrite existing files.",
+    "fresh": "A file of rows that the search has not seen, to evaluate the front on.",
+    "key_column": typer.Option(help="The column that holds the keys.", show_default="the first"),
+    "keys": typer.Option(
+        help="CSV or Parquet with one key per row; - reads CSV from standard input."
+    ),
+    "label": typer.Option(help="The column that holds the label."),
+    "max_cost": "The maximum cost of a single decision.",
+    "max_spend": typer.Option(
+        min=0.0,
+        help="The maximum to spend on sources with `paid = true`, in the unit of the costs.",
+    ),
+    "model": "A model, or the folder of a search.",
+    "n_jobs": "The number of workers; -1: one per core.",
+    "newlines_in_cells": "Allow line breaks in quoted CSV cells; they are refused otherwise, "
+    "because an unclosed quote joins rows.",
+    "population": typer.Option(
         metavar="LABEL=SHARE",
         help="The share of a class among future rows, if it differs in --fresh; can be repeated. "
         "It changes only the figures on fresh rows, not fronts or certificates.",
     ),
-]
+    "quiet": typer.Option("--quiet", "-q", help="Show no progress."),
+    "random_state": "The seed of all randomness.",
+    "run": "The folder that `emsco search` wrote.",
+    "sources": typer.Option(help="A TOML file that describes how each source is fetched."),
+    "state": typer.Argument(
+        envvar="EMSCO_STATE", help="The state of the service: redis://... or postgresql://..."
+    ),
+    "trust": "A type to trust when loading a file whose stages are other estimators; can be "
+    "repeated.",
+}
 
 
-def with_measures(
+def options(
+    *, measures: Mapping[str, Any] = FrozenMapping(), **own: Any
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Declare the options of a command: the signature has types and defaults, `own` has the help.
+
+    What `own` leaves out is in `_SHARED`. A text is the help of an argument if the parameter has no
+    default, of a flag if the default is False, and of an option otherwise. The options in
+    `measures`, made by `options_of`, take the place of the parameter `measures`.
+    """
+
+    def declared(parameter: inspect.Parameter) -> inspect.Parameter:
+        info = own.get(parameter.name) or _SHARED[parameter.name]
+        if isinstance(info, str) and parameter.default is parameter.empty:
+            info = typer.Argument(help=info)
+        elif isinstance(info, str):
+            flags = [flag_of(parameter.name)] if parameter.default is False else []
+            info = typer.Option(*flags, help=info)
+        return parameter.replace(annotation=Annotated[parameter.annotation, info])
+
+    def declare(command: Callable[..., None]) -> Callable[..., None]:
+        @wraps(command)
+        def run(**values: Any) -> None:
+            if measures:
+                values["measures"] = {name: values.pop(name) for name in measures}
+            command(**values)
+
+        by_name = inspect.Parameter.KEYWORD_ONLY
+        parameters: list[inspect.Parameter] = []
+        for parameter in inspect.signature(command, eval_str=True).parameters.values():
+            if parameter.name == "measures":
+                parameters += [
+                    inspect.Parameter(name, by_name, default=None, annotation=option)
+                    for name, option in measures.items()
+                ]
+            else:
+                parameters.append(declared(parameter.replace(kind=by_name)))
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # for typer
+        return run
+
+    return declare
+
+
+def options_of(
     measures: Mapping[str, Measure],
     *,
     repeated: bool = False,
     more: Mapping[str, str] = FrozenMapping(),
-) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add an option for each measure to a command, in place of its parameter `measures`.
+) -> dict[str, Any]:
+    """Return the option of each measure, whose values `read_measures` parses.
 
-    The command gets the values of these options, by keyword, for `read_measures`. With `repeated`,
-    options that can be certified alone ask several questions. `more` adds to the help of some.
+    With `repeated`, options that can be certified alone ask several questions. `more` adds to the
+    help of some.
     """
-    options = {
+    return {
         name: _option_of(measure, more.get(name, "."), repeated and measure.certifies_alone)
         for name, measure in measures.items()
     }
-
-    def add(command: Callable[..., None]) -> Callable[..., None]:
-        @wraps(command)
-        def run(**values: Any) -> None:
-            command(measures={name: values.pop(name) for name in measures}, **values)
-
-        own = list(inspect.signature(command, eval_str=True).parameters.values())
-        place = next(i for i, parameter in enumerate(own) if parameter.name == "measures")
-        by_name = inspect.Parameter.KEYWORD_ONLY
-        own[place : place + 1] = [
-            inspect.Parameter(name, by_name, default=None, annotation=option)
-            for name, option in options.items()
-        ]
-        run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # read by typer
-            [parameter.replace(kind=by_name) for parameter in own]
-        )
-        return run
-
-    return add
 
 
 def _option_of(measure: Measure, more: str, is_repeated: bool) -> Any:
@@ -161,21 +180,6 @@ class EngineName(StrEnum):
 
     local = "local"
     ray = "ray"
-
-
-Engine = Annotated[
-    EngineName,
-    typer.Option(
-        help="Where to run: on this machine, or on a Ray cluster, which most users never need."
-    ),
-]
-Address = Annotated[
-    str | None,
-    typer.Option(
-        metavar="auto|HOST:PORT",
-        help="The Ray cluster to use. Without it, one is started on this machine for the command.",
-    ),
-]
 
 
 @contextmanager

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from emsco.cli._errors import note
-from emsco.cli._options import Data, Force, Label, NewlinesInCells
+from emsco.cli._options import options
 
 _HEAD = """\
 # The cost of each source per row. Every price is 1 until you change it.
@@ -35,12 +33,15 @@ _TAIL = """
 """
 
 
+@options(
+    out="The file to write.",
+)
 def init(
-    data: Data,
-    label: Label,
-    out: Annotated[Path, typer.Option(help="The file to write.")] = Path("costs.toml"),
-    force: Force = False,
-    newlines_in_cells: NewlinesInCells = False,
+    data: Path,
+    label: str,
+    out: Path = Path("costs.toml"),
+    force: bool = False,
+    newlines_in_cells: bool = False,
 ) -> None:
     """Write a file of prices to fill in: one source per column, each with cost 1."""
     from emsco._utils.atomic_write import write_whole

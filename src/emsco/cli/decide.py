@@ -3,52 +3,34 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from emsco.cli._errors import note
-from emsco.cli._options import (
-    Address,
-    Engine,
-    EngineName,
-    Force,
-    NewlinesInCells,
-    Trust,
-    refuse_address,
-    workers_of,
+from emsco.cli._options import EngineName, options, refuse_address, workers_of
+
+
+@options(
+    rows="CSV or Parquet; a folder of Parquet files, local or at s3://, gs://, abfs://; - "
+    "reads CSV from standard input.",
+    out="The file to write, .csv or .parquet; with --engine ray, the folder or its URL. "
+    "Without it, CSV goes to standard output.",
+    keep=typer.Option(
+        metavar="COLUMN,...",
+        help="Columns of the input to copy to the front of each decision, instead of the row "
+        "number.",
+    ),
 )
-
-
 def decide(
-    model: Annotated[Path, typer.Argument(help="A model, or the folder of a search.")],
-    rows: Annotated[
-        str,
-        typer.Argument(
-            help="CSV or Parquet; a folder of Parquet files, local or at s3://, gs://, abfs://; - "
-            "reads CSV from standard input."
-        ),
-    ],
-    out: Annotated[
-        str | None,
-        typer.Option(
-            help="The file to write, .csv or .parquet; with --engine ray, the folder or its URL. "
-            "Without it, CSV goes to standard output."
-        ),
-    ] = None,
-    keep: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COLUMN,...",
-            help="Columns of the input to copy to the front of each decision, instead of the row "
-            "number.",
-        ),
-    ] = None,
-    trust: Trust = None,
-    force: Force = False,
-    engine: Engine = EngineName.local,
-    address: Address = None,
-    newlines_in_cells: NewlinesInCells = False,
+    model: Path,
+    rows: str,
+    out: str | None = None,
+    keep: list[str] | None = None,
+    trust: list[str] | None = None,
+    force: bool = False,
+    engine: EngineName = EngineName.local,
+    address: str | None = None,
+    newlines_in_cells: bool = False,
 ) -> None:
     """Decide rows, stage by stage.
 

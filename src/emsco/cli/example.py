@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from emsco.cli._errors import note
-from emsco.cli._options import Force
+from emsco.cli._options import options
 
 Files = Iterator[tuple[str, Callable[[], bytes]]]
 _MODEL_ROWS = 3_000  # rows on which the example model is fitted
 
 
+@options(
+    name="The example: cleveland or savings.",
+    out="The folder to write to.",
+)
 def example(
-    name: Annotated[str, typer.Argument(help="The example: cleveland or savings.")],
-    out: Annotated[Path, typer.Option(help="The folder to write to.")] = Path(),
-    force: Force = False,
+    name: str,
+    out: Path = Path(),
+    force: bool = False,
 ) -> None:
     """Write a public table with prices, to try the other commands on.
 

@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from emsco.cli._errors import note
-from emsco.cli._key_file import KeyColumn, KeysFile, MaxSpend, SourcesFile
-from emsco.cli._options import Force, NewlinesInCells, Trust
+from emsco.cli._options import options
 from emsco.exceptions import quoted
 
 if TYPE_CHECKING:
@@ -28,33 +27,24 @@ DIFFERS = 1  # the exit code if live values differ from the table
 _BLOCK = 1000  # keys decided at a time
 _MOST_REASONS = 5  # that the summary names
 
-Model = Annotated[Path, typer.Argument(help="A model, or the folder of a search.")]
 
-
+@options(
+    out="The file to write, .csv or .parquet. Without it, CSV goes to standard output.",
+    deadline="The maximum time for the decisions of a block, in seconds.",
+    block=typer.Option(min=1, help="The number of keys to decide at a time."),
+)
 def decide(
-    model: Model,
-    sources: SourcesFile,
-    keys: KeysFile,
-    key_column: KeyColumn = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="The file to write, .csv or .parquet. Without it, CSV goes to standard output."
-        ),
-    ] = None,
-    deadline: Annotated[
-        float | None,
-        typer.Option(help="The maximum time for the decisions of a block, in seconds."),
-    ] = None,
-    max_cost: Annotated[
-        float | None, typer.Option(help="The maximum cost of a single decision.")
-    ] = None,
-    block: Annotated[
-        int, typer.Option(min=1, help="The number of keys to decide at a time.")
-    ] = _BLOCK,
-    trust: Trust = None,
-    force: Force = False,
-    newlines_in_cells: NewlinesInCells = False,
+    model: Path,
+    sources: Path,
+    keys: Path,
+    key_column: str | None = None,
+    out: Path | None = None,
+    deadline: float | None = None,
+    max_cost: float | None = None,
+    block: int = _BLOCK,
+    trust: list[str] | None = None,
+    force: bool = False,
+    newlines_in_cells: bool = False,
 ) -> None:
     """Decide keys: fetch each stage only for the keys that need it.
 
@@ -97,20 +87,20 @@ def decide(
     note(f"Written: {out}. {tally.sentence()}" if out is not None else tally.sentence())
 
 
+@options(
+    table=typer.Option(
+        help="The rows that the model was trained on, with their keys: CSV or Parquet."
+    ),
+)
 def compare(
-    model: Model,
-    sources: SourcesFile,
-    keys: KeysFile,
-    table: Annotated[
-        Path,
-        typer.Option(
-            help="The rows that the model was trained on, with their keys: CSV or Parquet."
-        ),
-    ],
-    key_column: KeyColumn = None,
-    max_spend: MaxSpend = None,
-    trust: Trust = None,
-    newlines_in_cells: NewlinesInCells = False,
+    model: Path,
+    sources: Path,
+    keys: Path,
+    table: Path,
+    key_column: str | None = None,
+    max_spend: float | None = None,
+    trust: list[str] | None = None,
+    newlines_in_cells: bool = False,
 ) -> None:
     """Fetch the rows of a training table live, and show where values differ.
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from emsco.cli._errors import in_shell, note
-from emsco.cli._key_file import KeyColumn, KeysFile, MaxSpend, SourcesFile
-from emsco.cli._options import NewlinesInCells
+from emsco.cli._options import options
 
 if TYPE_CHECKING:
     from emsco.live.latency_measurement import LatencyMeasurement
@@ -17,19 +16,20 @@ if TYPE_CHECKING:
 _ROUNDS = 20
 
 
+@options(
+    costs="The file of prices; latencies are written to it.",
+    rounds=typer.Option(
+        min=1, help="How many requests for one row, and for many, are sent to each source."
+    ),
+)
 def measure(
-    costs: Annotated[Path, typer.Argument(help="The file of prices; latencies are written to it.")],
-    sources: SourcesFile,
-    keys: KeysFile,
-    key_column: KeyColumn = None,
-    max_spend: MaxSpend = None,
-    rounds: Annotated[
-        int,
-        typer.Option(
-            min=1, help="How many requests for one row, and for many, are sent to each source."
-        ),
-    ] = _ROUNDS,
-    newlines_in_cells: NewlinesInCells = False,
+    costs: Path,
+    sources: Path,
+    keys: Path,
+    key_column: str | None = None,
+    max_spend: float | None = None,
+    rounds: int = _ROUNDS,
+    newlines_in_cells: bool = False,
 ) -> None:
     """Time sources, and write their latencies into the file of prices.
 

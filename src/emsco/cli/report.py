@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
-
-import typer
+from typing import Any
 
 from emsco.cli._errors import note
-from emsco.cli._options import (
-    Force,
-    Fresh,
-    FreshLabel,
-    NewlinesInCells,
-    Population,
-    Run,
-    Trust,
-    population_of,
+from emsco.cli._options import FRESH_LABEL, options, population_of
+
+
+@options(
+    out="The page to write.",
+    label=FRESH_LABEL,
+    title="The title of the page.",
 )
-
-
 def report(
-    run: Run,
-    out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
-    fresh: Fresh = None,
-    label: FreshLabel = None,
-    population: Population = None,
-    title: Annotated[str | None, typer.Option(help="The title of the page.")] = None,
-    trust: Trust = None,
-    force: Force = False,
-    newlines_in_cells: NewlinesInCells = False,
+    run: Path,
+    out: Path = Path("report.html"),
+    fresh: Path | None = None,
+    label: str | None = None,
+    population: list[str] | None = None,
+    title: str | None = None,
+    trust: list[str] | None = None,
+    force: bool = False,
+    newlines_in_cells: bool = False,
 ) -> None:
     """Write an HTML report of a search, as one page that works offline."""
     from emsco.cli._model_file import MODEL, file_of, load_search, read_optional

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from emsco.cli._errors import note
-from emsco.cli._options import Allow, AsJson, Force, NewlinesInCells, Trust, read_allow
+from emsco.cli._options import options, read_allow
 from emsco.cli._shadow_log import HEADER, WIDTH, line, print_shadow, turns, write_columns
 
 if TYPE_CHECKING:
@@ -29,65 +29,48 @@ class StageKind(StrEnum):
     BOOSTED = "boosted"
 
 
+@options(
+    log=typer.Argument(help="Rows as the model saw them: CSV or Parquet.", show_default=False),
+    shadow=typer.Option(
+        "--log",
+        help="The --log folder of `emsco serve --shadow`, instead of rows. Without --costs, "
+        "nothing is searched, and the savings of the cascade in shadow are shown.",
+    ),
+    costs="A file of prices, as written by `emsco costs init`.",
+    model="The model, as a skops file or an .onnx file.",
+    answers=typer.Option(
+        metavar="COLUMN", help="The column of the model's answers, instead of --model."
+    ),
+    agreement=typer.Option(
+        help="The minimum share of unchanged decisions; can be repeated.",
+        show_default="0.98, 0.99 and 0.995",
+    ),
+    confidence="One minus the probability that any printed promise is false.",
+    stages="The classifier of the stages before the model; boosted takes longer.",
+    max_stages=typer.Option(min=2, help="The maximum number of stages, including the model."),
+    changed="The file to write the decisions to that would have changed.",
+    out="The cascade to write: the one with the highest certified agreement.",
+)
 def savings(
-    log: Annotated[
-        Path | None,
-        typer.Argument(help="Rows as the model saw them: CSV or Parquet.", show_default=False),
-    ] = None,
-    shadow: Annotated[
-        Path | None,
-        typer.Option(
-            "--log",
-            help="The --log folder of `emsco serve --shadow`, instead of rows. Without --costs, "
-            "nothing is searched, and the savings of the cascade in shadow are shown.",
-        ),
-    ] = None,
-    costs: Annotated[
-        Path | None,
-        typer.Option(help="A file of prices, as written by `emsco costs init`."),
-    ] = None,
-    model: Annotated[
-        Path | None, typer.Option(help="The model, as a skops file or an .onnx file.")
-    ] = None,
-    answers: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN", help="The column of the model's answers, instead of --model."
-        ),
-    ] = None,
-    agreement: Annotated[
-        list[float] | None,
-        typer.Option(
-            help="The minimum share of unchanged decisions; can be repeated.",
-            show_default="0.98, 0.99 and 0.995",
-        ),
-    ] = None,
-    confidence: Annotated[
-        float, typer.Option(help="One minus the probability that any printed promise is false.")
-    ] = 0.99,
-    stages: Annotated[
-        StageKind,
-        typer.Option(help="The classifier of the stages before the model; boosted takes longer."),
-    ] = StageKind.BOOSTED,
-    max_stages: Annotated[
-        int, typer.Option(min=2, help="The maximum number of stages, including the model.")
-    ] = 4,
-    changed: Annotated[
-        Path | None,
-        typer.Option(help="The file to write the decisions to that would have changed."),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="The cascade to write: the one with the highest certified agreement."),
-    ] = None,
-    allow: Allow = None,
-    trust: Trust = None,
-    force: Force = False,
-    n_jobs: Annotated[int, typer.Option(help="The number of workers; -1: one per core.")] = -1,
-    random_state: Annotated[int, typer.Option(help="The seed of all randomness.")] = 0,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
-    as_json: AsJson = False,
-    newlines_in_cells: NewlinesInCells = False,
+    log: Path | None = None,
+    shadow: Path | None = None,
+    costs: Path | None = None,
+    model: Path | None = None,
+    answers: str | None = None,
+    agreement: list[float] | None = None,
+    confidence: float = 0.99,
+    stages: StageKind = StageKind.BOOSTED,
+    max_stages: int = 4,
+    changed: Path | None = None,
+    out: Path | None = None,
+    allow: list[str] | None = None,
+    trust: list[str] | None = None,
+    force: bool = False,
+    n_jobs: int = -1,
+    random_state: int = 0,
+    quiet: bool = False,
+    as_json: bool = False,
+    newlines_in_cells: bool = False,
 ) -> None:
     """Estimate what cheaper stages before your model would have saved.
 

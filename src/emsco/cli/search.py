@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -11,19 +11,12 @@ from emsco._utils.progress import tell
 from emsco._utils.progress_display import hush
 from emsco.cli._errors import note
 from emsco.cli._options import (
-    Address,
-    AsJson,
-    Caution,
-    Data,
-    Engine,
     EngineName,
-    Force,
-    Label,
-    NewlinesInCells,
+    options,
+    options_of,
     read_caution,
     read_measures,
     refuse_address,
-    with_measures,
     workers_of,
 )
 from emsco.core.measure import Measure
@@ -39,60 +32,45 @@ def _limits() -> dict[str, Measure]:
     return {name: boundable()[name] for name in ("max_missed", "max_rejected")}
 
 
-@with_measures(_limits())
+@options(
+    measures=options_of(_limits()),
+    costs="A file of prices, as written by `emsco costs init`. Without it, every column costs 1.",
+    out="The folder to write.",
+    max_stages=typer.Option(min=1, help="The maximum number of stages."),
+    threshold="The confidence needed to accept; can be repeated. Without it, thresholds are "
+    "searched too.",
+    guard="Reject rows with values unlike those seen in training, and give the reason.",
+    cv=typer.Option(min=2, help="The number of folds."),
+    max_rows=typer.Option(
+        min=2, help="The maximum number of rows for the search; the final fits use all rows."
+    ),
+    max_candidates=typer.Option(min=1, help="The maximum number of fitted candidates to keep."),
+    checkpoint="The file that holds the fitted models until the search is finished. Without it, "
+    "checkpoint.emsco in the output folder.",
+)
 def search(
-    data: Data,
-    label: Label,
-    costs: Annotated[
-        Path | None,
-        typer.Option(
-            help="A file of prices, as written by `emsco costs init`. Without it, every column "
-            "costs 1."
-        ),
-    ] = None,
-    out: Annotated[Path, typer.Option(help="The folder to write.")] = Path("run"),
-    max_stages: Annotated[int, typer.Option(min=1, help="The maximum number of stages.")] = 4,
-    threshold: Annotated[
-        list[float] | None,
-        typer.Option(
-            help="The confidence needed to accept; can be repeated. Without it, thresholds are "
-            "searched too."
-        ),
-    ] = None,
+    data: Path,
+    label: str,
+    costs: Path | None = None,
+    out: Path = Path("run"),
+    max_stages: int = 4,
+    threshold: list[float] | None = None,
     *,
     measures: dict[str, Any],
-    caution: Caution = None,
-    guard: Annotated[
-        bool,
-        typer.Option(
-            help="Reject rows with values unlike those seen in training, and give the reason."
-        ),
-    ] = True,
-    cv: Annotated[int, typer.Option(min=2, help="The number of folds.")] = 5,
-    max_rows: Annotated[
-        int | None,
-        typer.Option(
-            min=2, help="The maximum number of rows for the search; the final fits use all rows."
-        ),
-    ] = None,
-    max_candidates: Annotated[
-        int, typer.Option(min=1, help="The maximum number of fitted candidates to keep.")
-    ] = 1000,
-    checkpoint: Annotated[
-        Path | None,
-        typer.Option(
-            help="The file that holds the fitted models until the search is finished. Without it, "
-            "checkpoint.emsco in the output folder."
-        ),
-    ] = None,
-    force: Force = False,
-    n_jobs: Annotated[int, typer.Option(help="The number of workers; -1: one per core.")] = -1,
-    engine: Engine = EngineName.local,
-    address: Address = None,
-    random_state: Annotated[int, typer.Option(help="The seed of all randomness.")] = 0,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
-    as_json: AsJson = False,
-    newlines_in_cells: NewlinesInCells = False,
+    caution: str | None = None,
+    guard: bool = True,
+    cv: int = 5,
+    max_rows: int | None = None,
+    max_candidates: int = 1000,
+    checkpoint: Path | None = None,
+    force: bool = False,
+    n_jobs: int = -1,
+    engine: EngineName = EngineName.local,
+    address: str | None = None,
+    random_state: int = 0,
+    quiet: bool = False,
+    as_json: bool = False,
+    newlines_in_cells: bool = False,
 ) -> None:
     """Search which sources to buy in which order, and choose a cascade.
 

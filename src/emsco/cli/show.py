@@ -3,35 +3,30 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from emsco.cli._options import (
-    AsJson,
-    Fresh,
-    FreshLabel,
-    NewlinesInCells,
-    Population,
-    Trust,
-    population_of,
-)
+from emsco.cli._options import FRESH_LABEL, options, population_of
 
 if TYPE_CHECKING:
     from emsco import CascadeClassifier, CascadeSearchCV
 
 
+@options(
+    run="The folder of a search, or an .emsco file.",
+    label=FRESH_LABEL,
+    everything=typer.Option("--all", help="Show all candidates instead of 20."),
+)
 def show(
-    run: Annotated[Path, typer.Argument(help="The folder of a search, or an .emsco file.")],
-    fresh: Fresh = None,
-    label: FreshLabel = None,
-    population: Population = None,
-    everything: Annotated[
-        bool, typer.Option("--all", help="Show all candidates instead of 20.")
-    ] = False,
-    trust: Trust = None,
-    as_json: AsJson = False,
-    newlines_in_cells: NewlinesInCells = False,
+    run: Path,
+    fresh: Path | None = None,
+    label: str | None = None,
+    population: list[str] | None = None,
+    everything: bool = False,
+    trust: list[str] | None = None,
+    as_json: bool = False,
+    newlines_in_cells: bool = False,
 ) -> None:
     """Show a search and the chosen candidate, or a model.
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
-from emsco.cli._options import AsJson
+from emsco.cli._options import options
 
 if TYPE_CHECKING:
     from emsco.serve.state import DaySpending, OpenIntent
@@ -21,29 +21,24 @@ _OPEN = (
 )
 
 
+@options(
+    state=typer.Argument(
+        envvar="EMSCO_STATE",
+        help="The state of the service: redis://..., postgresql://..., or an SQLite file.",
+    ),
+    day="The day (UTC), such as 2026-01-31. Without it, all days.",
+    settle=typer.Option(
+        metavar="SOURCE",
+        help="Settle the unknown amount of this source on --day, by the vendor's bill.",
+    ),
+    charged="With --settle: how much of the unknown amount was charged, or 0.",
+)
 def spend(
-    state: Annotated[
-        str,
-        typer.Argument(
-            envvar="EMSCO_STATE",
-            help="The state of the service: redis://..., postgresql://..., or an SQLite file.",
-        ),
-    ],
-    day: Annotated[
-        str | None, typer.Option(help="The day (UTC), such as 2026-01-31. Without it, all days.")
-    ] = None,
-    settle: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SOURCE",
-            help="Settle the unknown amount of this source on --day, by the vendor's bill.",
-        ),
-    ] = None,
-    charged: Annotated[
-        float | None,
-        typer.Option(help="With --settle: how much of the unknown amount was charged, or 0."),
-    ] = None,
-    as_json: AsJson = False,
+    state: str,
+    day: str | None = None,
+    settle: str | None = None,
+    charged: float | None = None,
+    as_json: bool = False,
 ) -> None:
     """Show what a service has spent on each source, by tenant and day.
 

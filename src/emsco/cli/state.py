@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
+from emsco.cli._options import options
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -12,17 +12,9 @@ if TYPE_CHECKING:
     from emsco.serve.incarnation import Incarnation
     from emsco.serve.state import State
 
-_State = Annotated[
-    str,
-    typer.Argument(
-        envvar="EMSCO_STATE",
-        help="The state of the service: redis://... or postgresql://...",
-    ),
-]
-_Deployment = Annotated[str, typer.Option(help="The name of the deployment, as for `emsco serve`.")]
 
-
-def init(state: _State, deployment: _Deployment) -> None:
+@options()
+def init(state: str, deployment: str) -> None:
     """Initialize the state of a deployment, once, before its first service starts.
 
     A service with paid sources never does this itself, because it could not tell a new state from
@@ -35,7 +27,8 @@ def init(state: _State, deployment: _Deployment) -> None:
     print_text(f"The state of {deployment} is initialized: incarnation {new.id}.")
 
 
-def accept(state: _State, deployment: _Deployment) -> None:
+@options()
+def accept(state: str, deployment: str) -> None:
     """Accept a state that has lost its data, or a different state, and resume paid calls.
 
     Find out first what was lost. Requests whose ids are no longer in the state are decided and paid
