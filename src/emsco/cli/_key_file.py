@@ -75,14 +75,11 @@ def as_known(
 
     Text that is not a number stays text, which a live cascade rejects as an invalid value.
     """
+    numbers = {name for name, reader in readers.items() if reader.is_number}
     return {
-        name: [_number(value) for value in column] if _has_numbers(readers.get(name)) else column
+        name: [_number(value) for value in column] if name in numbers else column
         for name, column in columns.items()
     }
-
-
-def _has_numbers(reader: ColumnReader | None) -> bool:
-    return reader is not None and reader.is_number
 
 
 def _number(value: Any) -> Any:

@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from emsco.cli._errors import note
-from emsco.cli._options import options, options_of, read_allow, read_measures
+from emsco.cli._errors import in_shell, note
+from emsco.cli._model_file import file_of, keep_beside_rows, load_with_ledger, read_fresh
+from emsco.cli._options import options, read_allow, read_measures
+from emsco.cli._output_files import check_outputs
+from emsco.cli._print import candidate_data, figures, print_json, print_text
 from emsco.core.measures import certifiable
 
 if TYPE_CHECKING:
@@ -22,14 +25,10 @@ NOT_CERTIFIED = 1
 
 
 @options(
-    measures=options_of(
-        certifiable(),
-        repeated=True,
-        more={
-            "min_coverage": ", which is certified as well. 0: no minimum, so candidates that "
-            "accept few rows are tested too."
-        },
-    ),
+    measures=certifiable(),
+    repeated=True,
+    min_coverage=", which is certified as well. 0: no minimum, so candidates that accept few rows "
+    "are tested too.",
     model="The folder of a search, or a model file.",
     rows="Calibration rows, drawn in the same way as future rows: CSV, Parquet, or the "
     "--log folder of `emsco serve --shadow`.",
@@ -84,9 +83,6 @@ def certify(
     from emsco import CascadeClassifier, dump
     from emsco.certify import Targets, certify_together
     from emsco.cli._labelled_frame import read_names
-    from emsco.cli._model_file import file_of, keep_beside_rows, load_with_ledger, read_fresh
-    from emsco.cli._output_files import check_outputs
-    from emsco.cli._print import print_json, print_text
     from emsco.cli._shadow_log import as_rows
     from emsco.cli._table_file import open_rows
     from emsco.exceptions import ColumnsError
@@ -162,7 +158,6 @@ def _accept_enough(certificate: Certificate) -> bool:
 
 
 def _lines(certificate: Certificate, best: CertifiedCandidate | None) -> list[str]:
-    from emsco.cli._errors import in_shell
 
     lines = [certificate.sentence, *map(in_shell, certificate.notes)]
     if best is None:
@@ -194,7 +189,6 @@ def _lines(certificate: Certificate, best: CertifiedCandidate | None) -> list[st
 def _data(
     certificate: Certificate, best: CertifiedCandidate | None, review: Review | None
 ) -> dict[str, Any]:
-    from emsco.cli._print import candidate_data, figures
 
     chosen = certificate.chosen
     data = {

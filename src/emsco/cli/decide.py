@@ -7,7 +7,10 @@ from pathlib import Path
 import typer
 
 from emsco.cli._errors import note
+from emsco.cli._model_file import load_cascade, model_file
 from emsco.cli._options import EngineName, options, refuse_address, workers_of
+from emsco.cli._output_files import check_outputs, refuse_inside
+from emsco.cli._print import print_bytes
 
 
 @options(
@@ -46,9 +49,6 @@ def decide(
     from emsco._utils.atomic_write import write_whole
     from emsco.arrow import is_url
     from emsco.cli._decision_stream import DecisionCounter, csv_parts, decided, parts_for, schema_of
-    from emsco.cli._model_file import load_cascade, model_file
-    from emsco.cli._output_files import check_outputs, refuse_inside
-    from emsco.cli._print import print_bytes
     from emsco.cli._table_file import open_rows
 
     refuse_address(engine, address)
@@ -86,8 +86,6 @@ def _decide_on_ray(
     """Decide rows on a Ray cluster, and write them to a folder."""
     from emsco.arrow import is_url
     from emsco.cli._decision_stream import DecisionCounter
-    from emsco.cli._model_file import load_cascade
-    from emsco.cli._output_files import refuse_inside
     from emsco.ray import decide_dataset
 
     if out is None:

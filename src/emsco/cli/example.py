@@ -7,6 +7,8 @@ from pathlib import Path
 
 from emsco.cli._errors import note
 from emsco.cli._options import options
+from emsco.cli._output_files import check_outputs
+from emsco.exceptions import DatasetError, nearest, require
 
 Files = Iterator[tuple[str, Callable[[], bytes]]]
 _MODEL_ROWS = 3_000  # rows on which the example model is fitted
@@ -28,8 +30,6 @@ def example(
     8,430 web pages, model.skops, a model fitted on 3,000 other pages, and log-costs.toml.
     """
     from emsco._utils.atomic_write import write_whole
-    from emsco.cli._output_files import check_outputs
-    from emsco.exceptions import DatasetError, nearest
 
     if name not in _EXAMPLES:
         raise DatasetError(
@@ -55,7 +55,6 @@ def _savings() -> Files:
     from sklearn.utils import _safe_indexing
 
     from emsco.datasets import load_phishing
-    from emsco.exceptions import require
 
     skops = require("skops.io", "skops")
     X, y, costs = load_phishing()

@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from emsco.cli._errors import note
+from emsco.cli._model_file import load_cascade, model_file
 from emsco.cli._options import options
-from emsco.exceptions import quoted
+from emsco.cli._output_files import check_outputs
+from emsco.cli._print import print_bytes, print_text
+from emsco.exceptions import ColumnsError, quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -58,9 +61,6 @@ def decide(
     from emsco._utils.atomic_write import write_whole
     from emsco.cli._decision_stream import csv_parts, parts_for
     from emsco.cli._key_file import as_known, needs_of, read_keys
-    from emsco.cli._model_file import load_cascade, model_file
-    from emsco.cli._output_files import check_outputs
-    from emsco.cli._print import print_bytes
     from emsco.live import LiveCascade, Sources
     from emsco.live.fetch_all import check_open
 
@@ -111,8 +111,6 @@ def compare(
 
     from emsco.cli._key_file import needs_of, read_keys
     from emsco.cli._labelled_frame import read_features
-    from emsco.cli._model_file import load_cascade
-    from emsco.cli._print import print_text
     from emsco.cli._table_file import open_rows
     from emsco.live import Sources
     from emsco.live.comparison import align
@@ -178,16 +176,7 @@ class LiveCounters:
                     self.unknown_paid += fetch.paid
 
     def sentence(self) -> str:
-        """Format as text.
-
-        Examples
-        --------
-        >>> from emsco.cli.live import LiveCounters
-        >>> LiveCounters("EUR", rows=4, accepted=3, paid=12.0, saved=30.0, fetched=5, not_fetched=7,
-        ...       reasons={"timeout: whois": 1}).sentence()
-        '4 rows, 75.0% accepted. 12 EUR paid; 30 EUR saved, as 7 of 12 fetches were not needed. \
-Rejected: timeout: whois (1).'
-        """
+        """Format as text."""
         from emsco.live.accounts import money
 
         if not self.rows:
@@ -217,7 +206,6 @@ def _schema(decider: Any, read: KeyFile) -> pa.Schema:
     import pyarrow as pa
 
     from emsco.arrow import FIELDS
-    from emsco.exceptions import ColumnsError
 
     labels = pa.array(decider.classes.tolist()).type
     fields = FIELDS | {"label": labels, "latency": pa.float64()}

@@ -9,18 +9,30 @@ import typer
 
 from emsco._utils.progress import tell
 from emsco._utils.progress_display import hush
-from emsco.cli._errors import note
+from emsco.cli._errors import in_shell, note
+from emsco.cli._model_file import MODEL, SEARCH
 from emsco.cli._options import (
     EngineName,
     options,
-    options_of,
     read_caution,
     read_measures,
     refuse_address,
     workers_of,
 )
+from emsco.cli._output_files import check_outputs
+from emsco.cli._print import candidate_data, evenly, print_json, print_text
 from emsco.core.measure import Measure
 from emsco.core.measures import boundable
+from emsco.exceptions import (
+    ArtifactError,
+    ClassesError,
+    ColumnsError,
+    CostsError,
+    Keyword,
+    Message,
+    SelectionError,
+    quoted,
+)
 
 if TYPE_CHECKING:
     from emsco import CascadeSearchCV, Costs
@@ -33,7 +45,7 @@ def _limits() -> dict[str, Measure]:
 
 
 @options(
-    measures=options_of(_limits()),
+    measures=_limits(),
     costs="A file of prices, as written by `emsco costs init`. Without it, every column costs 1.",
     out="The folder to write.",
     max_stages=typer.Option(min=1, help="The maximum number of stages."),
@@ -81,10 +93,6 @@ def search(
     command again to continue.
     """
     from emsco import CascadeSearchCV, InputGuard, dump
-    from emsco.cli._errors import in_shell
-    from emsco.cli._model_file import MODEL, SEARCH
-    from emsco.cli._output_files import check_outputs
-    from emsco.cli._print import print_json, print_text
     from emsco.cli._table_file import open_rows
     from emsco.search.checkpoint import is_there, remove
 
@@ -101,7 +109,10 @@ def search(
     X, y, prices = _read(rows, label, costs)
     _check_folds(y, cv)
     max_shares = limits(set(y.tolist()))
-    _make_folder(out)
+    try:  # before the search, so that a failure costs no time
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ArtifactError(f"{out} cannot be a folder: {error.strerror}.") from error
     found = CascadeSearchCV(
         costs=prices,
         max_stages=max_stages,
@@ -158,7 +169,6 @@ def _read(rows: TableFile, label: str, costs: Path | None) -> tuple[Any, Any, An
 def priced(rows: TableFile, label: str | None, prices: Costs, costs: Path) -> list[str]:
     """Return the columns of a file that have a price, in file order; the label must have none."""
     from emsco.cli._table_file import check_columns
-    from emsco.exceptions import ColumnsError, quoted
 
     features = {f: None for source in prices.sources for f in source.features}  # in their order
     if label in features:
@@ -175,7 +185,6 @@ def priced(rows: TableFile, label: str | None, prices: Costs, costs: Path) -> li
 def load_costs(path: Path) -> Any:
     """Read a file of prices."""
     from emsco import Costs
-    from emsco.exceptions import CostsError
 
     try:
         return Costs.from_toml(path)
@@ -188,8 +197,6 @@ def load_costs(path: Path) -> Any:
 def _check_folds(y: Any, cv: int) -> None:
     import numpy as np
 
-    from emsco.exceptions import ClassesError
-
     labels, counts = np.unique(y, return_counts=True)
     if counts.min() < cv:
         rare = labels[counts.argmin()]
@@ -199,20 +206,8 @@ def _check_folds(y: Any, cv: int) -> None:
         )
 
 
-def _make_folder(out: Path) -> None:
-    """Create the folder before the search, so that a failure costs no time."""
-    from emsco.exceptions import ArtifactError
-
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ArtifactError(f"{out} cannot be a folder: {error.strerror}.") from error
-
-
 def _fit(found: CascadeSearchCV, X: Any, y: Any) -> None:
     """Search; if the default rule finds no candidate, choose the one with most coverage."""
-    from emsco.cli._errors import in_shell
-    from emsco.exceptions import Keyword, Message, SelectionError
     from emsco.search.default_rule import LEAST_COVERAGE
 
     try:
@@ -237,8 +232,6 @@ def _fit_candidates(found: CascadeSearchCV, most: int) -> None:
     """
     from dataclasses import replace
 
-    from emsco.cli._print import evenly
-
     front, chosen = found.front_, found.best_candidate_
     if len(front) > most:
         places = evenly(len(front), [front.index(chosen)] if chosen in front else [], most)
@@ -248,8 +241,6 @@ def _fit_candidates(found: CascadeSearchCV, most: int) -> None:
 
 
 def _data(found: CascadeSearchCV, n_front: int, out: Path) -> dict[str, Any]:
-    from emsco.cli._model_file import MODEL, SEARCH
-    from emsco.cli._print import candidate_data
 
     review = found.costs_.review
     return {

@@ -5,20 +5,22 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from emsco.cli._errors import note
+from emsco.cli._errors import in_shell, note
+from emsco.cli._model_file import file_of, load_search
 from emsco.cli._options import (
     by_class,
     options,
-    options_of,
     read_caution,
     read_error_cost,
     read_measures,
 )
+from emsco.cli._output_files import check_outputs
+from emsco.cli._print import candidate_data, print_json, print_text
 from emsco.core.measures import boundable
 
 
 @options(
-    measures=options_of(boundable()),
+    measures=boundable(),
     by="What to optimise: cost (the default), accuracy, coverage, fitness or loss.",
     out="The model file to write. Without it, nothing is written.",
 )
@@ -38,10 +40,6 @@ def select(
     Without bounds and without --by, the default rule of the search is used.
     """
     from emsco import dump
-    from emsco.cli._errors import in_shell
-    from emsco.cli._model_file import file_of, load_search
-    from emsco.cli._output_files import check_outputs
-    from emsco.cli._print import candidate_data, print_json, print_text
 
     check_outputs([out], [file_of(run)], force=force)
     read = read_measures(boundable(), measures)

@@ -6,21 +6,20 @@ from pathlib import Path
 
 import typer
 
+from emsco.cli._model_file import model_file
 from emsco.cli._options import options
 
 
 @options(
     model="A model, or the folder of a search; SIGHUP reloads it.",
-    host="The address to listen on. If other machines can reach it, the environment "
-    "variables EMSCO_TOKEN_DECIDE, EMSCO_TOKEN_FEEDBACK and EMSCO_TOKEN_METRICS are "
-    "required.",
+    host="The address to listen on. If other machines can reach it, the environment variables "
+    "EMSCO_TOKEN_DECIDE, EMSCO_TOKEN_FEEDBACK and EMSCO_TOKEN_METRICS are required.",
     port="The port; 0 picks a free one.",
     workers="The number of processes; more than one requires --state.",
     state=typer.Option(
         envvar="EMSCO_STATE",
-        help="Where ids, budgets and failing sources are stored: redis://..., "
-        "postgresql://..., or an SQLite file. Pass a URL with a password in the environment "
-        "variable EMSCO_STATE.",
+        help="Where ids, budgets and failing sources are stored: redis://..., postgresql://..., or "
+        "an SQLite file. Pass a URL with a password in the environment variable EMSCO_STATE.",
         show_default="emsco-state.sqlite in --folder",
     ),
     allow_volatile_state="Allow paid sources even if the Redis is known to lose data.",
@@ -101,7 +100,6 @@ def serve(
     """
     values = {**locals()}  # each is the setting of its name
     from emsco._utils.progress_display import hush
-    from emsco.cli._model_file import model_file
     from emsco.serve.process import run
     from emsco.serve.settings import Settings
 
