@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import re
 import shutil
 from collections import Counter
 from functools import partial
@@ -245,8 +246,12 @@ def test_covtypes_hillshades_need_aspect_and_slope(data_folder):
 
 
 def test_every_known_file_says_where_it_is_public():
-    assert _table_files._SHA256.keys() == _table_files._PUBLIC.keys()
-    assert all(len(sha256) == 64 for sha256 in _table_files._SHA256.values())
+    known = _table_files.registry()
+    packed = {path.name for path in (Path(_table_files.__file__).parent / "tables").iterdir()}
+    assert packed <= {f"{name.removesuffix('.gz')}.gz" for name in known}
+    assert all(
+        re.fullmatch(r"[0-9a-f]{64}", sha256) and public for sha256, public in known.values()
+    )
 
 
 def test_without_a_folder_the_error_says_what_to_get_and_what_to_set(monkeypatch):

@@ -16,7 +16,7 @@ from served import BUREAU, PAGES, Store, served
 from emsco.cli.certify import certify
 from emsco.cli.savings import savings
 from emsco.cli.serve import serve
-from emsco.cli.spend import spend
+from emsco.cli.state import spend
 from emsco.serve.openapi import description
 from emsco.serve.problem_json import problem
 

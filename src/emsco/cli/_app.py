@@ -6,20 +6,17 @@ import typer
 
 from emsco.cli._errors import explained
 from emsco.cli.certify import certify
-from emsco.cli.costs import init
+from emsco.cli.costs import init, measure
 from emsco.cli.decide import decide
 from emsco.cli.example import example
 from emsco.cli.live import compare
 from emsco.cli.live import decide as decide_live
-from emsco.cli.measure import measure
-from emsco.cli.report import report
 from emsco.cli.savings import savings
 from emsco.cli.search import search
 from emsco.cli.select import select
 from emsco.cli.serve import serve
-from emsco.cli.show import show
-from emsco.cli.spend import spend
-from emsco.cli.state import accept
+from emsco.cli.show import report, show
+from emsco.cli.state import accept, spend
 from emsco.cli.state import init as init_state
 
 app = typer.Typer(

@@ -46,15 +46,7 @@ _COMMANDS = {
 
 
 def in_shell(text: str) -> str:
-    """Spell the parameters and calls in a message of the library as options and commands.
-
-    Examples
-    --------
-    >>> from emsco.cli._errors import in_shell
-    >>> from emsco.exceptions import Keyword, Parameter
-    >>> in_shell("Within " + Keyword("max_missed", {"sick": 0.1}) + " " + Parameter("cv") + " is 2")
-    'Within --max-missed sick=0.1 --cv is 2'
-    """
+    """Spell the parameters and calls in a message of the library as options and commands."""
     return "".join(map(_in_shell, getattr(text, "parts", (text,))))
 
 

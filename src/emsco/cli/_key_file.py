@@ -5,9 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
-
-import typer
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from emsco.exceptions import ArtifactError, ColumnsError, ValuesError
 
@@ -15,25 +13,6 @@ if TYPE_CHECKING:
     from emsco.live import Sources
     from emsco.rows.column_reader import ColumnReader
 
-SourcesFile = Annotated[
-    Path, typer.Option("--sources", help="A TOML file that describes how each source is fetched.")
-]
-KeysFile = Annotated[
-    Path,
-    typer.Option(
-        "--keys", help="CSV or Parquet with one key per row; - reads CSV from standard input."
-    ),
-]
-KeyColumn = Annotated[
-    str | None, typer.Option(help="The column that holds the keys.", show_default="the first")
-]
-MaxSpend = Annotated[
-    float | None,
-    typer.Option(
-        min=0.0,
-        help="The maximum to spend on sources with `paid = true`, in the unit of the costs.",
-    ),
-]
 _WHOLE = re.compile(r"[+-]?\d{1,15}")
 
 
@@ -96,14 +75,11 @@ def as_known(
 
     Text that is not a number stays text, which a live cascade rejects as an invalid value.
     """
+    numbers = {name for name, reader in readers.items() if reader.is_number}
     return {
-        name: [_number(value) for value in column] if _has_numbers(readers.get(name)) else column
+        name: [_number(value) for value in column] if name in numbers else column
         for name, column in columns.items()
     }
-
-
-def _has_numbers(reader: ColumnReader | None) -> bool:
-    return reader is not None and reader.is_number
 
 
 def _number(value: Any) -> Any:

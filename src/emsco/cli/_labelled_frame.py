@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 from numpy.typing import NDArray
@@ -25,6 +25,8 @@ from emsco.rows.arrow_columns import (
 )
 from emsco.rows.column_reader import ColumnReader
 
+Readers: TypeAlias = Mapping[str, ColumnReader] | None
+
 _FEW = 0.1  # share of cells that are not numbers, up to which a column was likely meant as numbers
 
 
@@ -33,7 +35,7 @@ def read_labelled(
     label: str,
     features: Sequence[str] | None = None,
     *,
-    readers: Mapping[str, ColumnReader] | None = None,
+    readers: Readers = None,
     classes: NDArray[Any] | None = None,
 ) -> tuple[Any, NDArray[Any]]:
     """Read features as a pandas frame and labels, with the types of a fitted model if there is one.
@@ -49,20 +51,13 @@ def read_labelled(
     return _frame(rows, table, names, readers), labels
 
 
-def read_features(
-    rows: TableFile, names: Sequence[str], *, readers: Mapping[str, ColumnReader] | None = None
-) -> Any:
+def read_features(rows: TableFile, names: Sequence[str], *, readers: Readers = None) -> Any:
     """Read columns as a pandas frame."""
     check_columns(rows, names)
     return _frame(rows, rows.table(names), names, readers)
 
 
-def _frame(
-    rows: TableFile,
-    table: pa.Table,
-    names: Sequence[str],
-    readers: Mapping[str, ColumnReader] | None,
-) -> Any:
+def _frame(rows: TableFile, table: pa.Table, names: Sequence[str], readers: Readers) -> Any:
     if not table.num_rows:
         raise ArtifactError(f"{rows.path} has no rows.")
     report_rows(rows.path, table.num_rows)

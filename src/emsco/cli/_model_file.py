@@ -119,20 +119,18 @@ def read_fresh(model: Any, rows: TableFile, label: str | None) -> Any:
     if label is not None:
         _refuse_needless(model, label)
     if isinstance(model, CascadeClassifier):
-        readers, every = model.decider_.readers, model.decider_.layout.names
-        answers = model.decider_.layout.answers
+        layout, readers = model.decider_.layout, model.decider_.readers
     else:
-        readers, every = model.found_.stages.readers, model.found_.layout.names
-        answers = model.found_.layout.answers
+        layout, readers = model.found_.layout, model.found_.stages.readers
     held = set(rows.names) - {label}
-    names = [name for name in every if name in readers or name in held]
+    names = [name for name in layout.names if name in readers or name in held]
     known = {"readers": readers, "classes": model.classes_}
     if label is not None:
         return read_labelled(rows, label, names, **known)
-    if answers is None:
+    if layout.answers is None:
         return read_features(rows, names, readers=readers), None
-    X, answered = read_labelled(rows, answers, names, **known)
-    return X.assign(**{answers: answered}), None
+    X, answered = read_labelled(rows, layout.answers, names, **known)
+    return X.assign(**{layout.answers: answered}), None
 
 
 def read_optional(

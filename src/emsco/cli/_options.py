@@ -15,118 +15,123 @@ import typer
 
 from emsco._utils.frozen_mapping import FrozenMapping
 from emsco._utils.progress import tell
+from emsco.exceptions import ClassesError, ColumnsError, nearest
 
 if TYPE_CHECKING:
     from emsco.core.measure import Measure
     from emsco.ray import RayEngine
 
-Data = Annotated[Path, typer.Argument(help="Rows with their labels: CSV or Parquet.")]
-NewlinesInCells = Annotated[
-    bool,
-    typer.Option(
-        "--newlines-in-cells",
-        help="Allow line breaks in quoted CSV cells; they are refused otherwise, because an "
-        "unclosed quote joins rows.",
+_SHARED: dict[str, Any] = {
+    "address": typer.Option(
+        metavar="auto|HOST:PORT",
+        help="The Ray cluster to use. Without it, one is started on this machine for the command.",
     ),
-]
-Run = Annotated[Path, typer.Argument(help="The folder that `emsco search` wrote.")]
-Label = Annotated[str, typer.Option(help="The column that holds the label.")]
-Fresh = Annotated[
-    Path | None,
-    typer.Option(help="A file of rows that the search has not seen, to evaluate the front on."),
-]
-FreshLabel = Annotated[
-    str | None, typer.Option(help="The label column of --fresh, if labels are needed.")
-]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite existing files.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-Trust = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="A type to trust when loading a file whose stages are other estimators; can be "
-        "repeated."
-    ),
-]
-Allow = Annotated[
-    list[str] | None,
-    typer.Option(
+    "allow": typer.Option(
         metavar="NAME=WHY",
         help="Allow what is refused by default ('known rows', 'repeated rows', 'near copies' or "
         "'unknown labels'), with the reason why it is right for these rows; can be repeated.",
     ),
-]
-
-Caution = Annotated[
-    str | None,
-    typer.Option(
+    "as_json": typer.Option("--json", help="Print JSON, for programs."),
+    "caution": typer.Option(
         metavar="auto|NUMBER",
         help="The margin added to bounds, in standard errors. auto: the optimism measured by "
         "repeating the search on parts of the rows, at least 1. 0: use the figures as counted.",
     ),
-]
-ErrorCost = Annotated[
-    list[str] | None,
-    typer.Option(
+    "data": "Rows with their labels: CSV or Parquet.",
+    "deployment": typer.Option(help="The name of the deployment, as for `emsco serve`."),
+    "engine": "Where to run: on this machine, or on a Ray cluster, which most users never need.",
+    "error_cost": typer.Option(
         metavar="[LABEL=]PRICE",
         help="The price of an error, for --by loss: one price, or one per true class (repeat the "
         "option).",
     ),
-]
-Population = Annotated[
-    list[str] | None,
-    typer.Option(
+    "force": "Overwrite existing files.",
+    "fresh": "A file of rows that the search has not seen, to evaluate the front on.",
+    "key_column": typer.Option(help="The column that holds the keys.", show_default="the first"),
+    "keys": typer.Option(
+        help="CSV or Parquet with one key per row; - reads CSV from standard input."
+    ),
+    "label": typer.Option(help="The column that holds the label."),
+    "max_cost": "The maximum cost of a single decision.",
+    "max_spend": typer.Option(
+        min=0.0,
+        help="The maximum to spend on sources with `paid = true`, in the unit of the costs.",
+    ),
+    "model": "A model, or the folder of a search.",
+    "n_jobs": "The number of workers; -1: one per core.",
+    "newlines_in_cells": "Allow line breaks in quoted CSV cells; they are refused otherwise, "
+    "because an unclosed quote joins rows.",
+    "population": typer.Option(
         metavar="LABEL=SHARE",
         help="The share of a class among future rows, if it differs in --fresh; can be repeated. "
         "It changes only the figures on fresh rows, not fronts or certificates.",
     ),
-]
+    "quiet": typer.Option("--quiet", "-q", help="Show no progress."),
+    "random_state": "The seed of all randomness.",
+    "run": "The folder that `emsco search` wrote.",
+    "sources": typer.Option(help="A TOML file that describes how each source is fetched."),
+    "state": typer.Argument(
+        envvar="EMSCO_STATE", help="The state of the service: redis://... or postgresql://..."
+    ),
+    "trust": "A type to trust when loading a file whose stages are other estimators; can be "
+    "repeated.",
+}
 
 
-def with_measures(
-    measures: Mapping[str, Measure],
-    *,
-    repeated: bool = False,
-    more: Mapping[str, str] = FrozenMapping(),
+def options(
+    *, measures: Mapping[str, Measure] = FrozenMapping(), repeated: bool = False, **own: Any
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Add an option for each measure to a command, in place of its parameter `measures`.
+    """Declare the options of a command: the signature has types and defaults, `own` has the help.
 
-    The command gets the values of these options, by keyword, for `read_measures`. With `repeated`,
-    options that can be certified alone ask several questions. `more` adds to the help of some.
+    What `own` leaves out is in `_SHARED`. A text is the help of an argument if the parameter has no
+    default, of a flag if the default is False, and of an option otherwise. The options of measures
+    take the place of the parameter `measures`, and a text in `own` ends the help of one; with
+    `repeated`, those that can be certified alone ask several questions.
     """
-    options = {
-        name: _option_of(measure, more.get(name, "."), repeated and measure.certifies_alone)
-        for name, measure in measures.items()
-    }
 
-    def add(command: Callable[..., None]) -> Callable[..., None]:
+    def declare(command: Callable[..., None]) -> Callable[..., None]:
         @wraps(command)
         def run(**values: Any) -> None:
-            command(measures={name: values.pop(name) for name in measures}, **values)
+            if measures:
+                values["measures"] = {name: values.pop(name) for name in measures}
+            command(**values)
 
-        own = list(inspect.signature(command, eval_str=True).parameters.values())
-        place = next(i for i, parameter in enumerate(own) if parameter.name == "measures")
-        by_name = inspect.Parameter.KEYWORD_ONLY
-        own[place : place + 1] = [
-            inspect.Parameter(name, by_name, default=None, annotation=option)
-            for name, option in options.items()
-        ]
-        run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # read by typer
-            [parameter.replace(kind=by_name) for parameter in own]
-        )
+        parameters: list[inspect.Parameter] = []
+        for parameter in inspect.signature(command, eval_str=True).parameters.values():
+            parameter = parameter.replace(kind=parameter.KEYWORD_ONLY)
+            if parameter.name == "measures":
+                for name, measure in measures.items():
+                    option = _option_of(measure, own.get(name, "."), repeated)
+                    parameters.append(parameter.replace(name=name, default=None, annotation=option))
+            else:
+                info = _info(parameter, own.get(parameter.name) or _SHARED[parameter.name])
+                parameters.append(
+                    parameter.replace(annotation=Annotated[parameter.annotation, info])
+                )
+        run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]  # for typer
         return run
 
-    return add
+    return declare
 
 
-def _option_of(measure: Measure, more: str, is_repeated: bool) -> Any:
+def _info(parameter: inspect.Parameter, info: Any) -> Any:
+    """Return what typer needs to know of a parameter, where a text is only its help."""
+    if not isinstance(info, str):
+        return info
+    if parameter.default is parameter.empty:
+        return typer.Argument(help=info)
+    return typer.Option(*[flag_of(parameter.name)] * (parameter.default is False), help=info)
+
+
+def _option_of(measure: Measure, end: str, repeated: bool) -> Any:
     """Return the type of the option of a measure, with its help."""
     if measure.is_by_class:
         text = f"{measure.help}; can be repeated."
         return Annotated[list[str] | None, typer.Option(metavar="LABEL=SHARE", help=text)]
-    if is_repeated:
+    if repeated and measure.certifies_alone:
         text = f"{measure.help}; repeat it to ask several questions."
         return Annotated[list[float] | None, typer.Option(help=text)]
-    return Annotated[float | None, typer.Option(help=f"{measure.help}{more}")]
+    return Annotated[float | None, typer.Option(help=f"{measure.help}{end}")]
 
 
 def flag_of(parameter: str) -> str:
@@ -163,27 +168,11 @@ class EngineName(StrEnum):
     ray = "ray"
 
 
-Engine = Annotated[
-    EngineName,
-    typer.Option(
-        help="Where to run: on this machine, or on a Ray cluster, which most users never need."
-    ),
-]
-Address = Annotated[
-    str | None,
-    typer.Option(
-        metavar="auto|HOST:PORT",
-        help="The Ray cluster to use. Without it, one is started on this machine for the command.",
-    ),
-]
-
-
 @contextmanager
 def workers_of(
     engine: EngineName, address: str | None, n_jobs: int | None = None
 ) -> Iterator[RayEngine | None]:
     """Connect to Ray for the duration of a block if chosen; None means this machine."""
-    refuse_address(engine, address)
     if engine is EngineName.local:
         yield None
         return
@@ -201,33 +190,19 @@ def refuse_address(engine: EngineName, address: str | None) -> None:
 
 
 def read_caution(text: str | None) -> float | str | None:
-    """Parse --caution.
-
-    Examples
-    --------
-    >>> from emsco.cli._options import read_caution
-    >>> read_caution("auto"), read_caution("1.5")
-    ('auto', 1.5)
-    """
+    """Parse --caution."""
     if text is None or text == "auto":
         return text
-    try:
-        return _number(text)
-    except ValueError:
+    number = _number(text)
+    if number is None:
         raise typer.BadParameter(
             f"--caution takes auto or a number of standard errors >= 0; got {text!r}."
-        ) from None
+        )
+    return number
 
 
 def read_error_cost(options: Sequence[str] | None) -> float | dict[str, float] | None:
-    """Parse one price for all errors, or one per label.
-
-    Examples
-    --------
-    >>> from emsco.cli._options import read_error_cost
-    >>> read_error_cost(["20"]), read_error_cost(["hypo=500", "healthy=20"])
-    (20.0, {'hypo': 500.0, 'healthy': 20.0})
-    """
+    """Parse one price for all errors, or one per label."""
     if not options:
         return None
     bare = [text for text in options if "=" not in text]
@@ -238,51 +213,32 @@ def read_error_cost(options: Sequence[str] | None) -> float | dict[str, float] |
         )
     if not bare:
         return shares_by_label(options, "--error-cost", "PRICE", "sick=500")
-    try:
-        return _number(bare[0])
-    except ValueError:
+    price = _number(bare[0])
+    if price is None:
         raise typer.BadParameter(
             f"--error-cost takes a price of 0 or more, or LABEL=PRICE; got {bare[0]!r}."
-        ) from None
+        )
+    return price
 
 
 def shares_by_label(
-    options: Sequence[str] | None,
-    flag: str = "--max-missed",
-    what: str = "SHARE",
-    example: str = "sick=0.02",
+    options: Sequence[str] | None, flag: str, what: str = "SHARE", example: str = "sick=0.02"
 ) -> dict[str, float]:
-    """Parse `sick=0.02`; labels stay text until the classes are known.
-
-    Examples
-    --------
-    >>> from emsco.cli._options import shares_by_label
-    >>> shares_by_label(["sick=0.02"])
-    {'sick': 0.02}
-    """
+    """Parse `sick=0.02`; labels stay text until the classes are known."""
     shares: dict[str, float] = {}
     for text in options or ():
-        label, sign, number = text.rpartition("=")
+        label, sign, share = text.rpartition("=")
         if label in shares:
             raise typer.BadParameter(f"{flag} names {label!r} twice; give it once.")
-        try:
-            shares[label] = _number(number)
-        except ValueError:
-            sign = ""
-        if not sign:
+        number = _number(share)
+        if not sign or number is None:
             raise typer.BadParameter(f"{flag} takes LABEL={what}, such as {example}; got {text!r}.")
+        shares[label] = number
     return shares
 
 
 def read_allow(options: Sequence[str] | None) -> dict[str, str]:
-    """Parse what is allowed, with the reasons.
-
-    Examples
-    --------
-    >>> from emsco.cli._options import read_allow
-    >>> read_allow(["repeated rows=sensors send the same values twice"])
-    {'repeated rows': 'sensors send the same values twice'}
-    """
+    """Parse what is allowed, with the reasons."""
     allowed: dict[str, str] = {}
     for text in options or ():
         name, sign, why = text.partition("=")
@@ -295,20 +251,19 @@ def read_allow(options: Sequence[str] | None) -> dict[str, str]:
     return allowed
 
 
-def _number(text: str) -> float:
-    """Parse a number of 0 or more."""
-    number = float(text)
-    if not 0 <= number < inf:
-        raise ValueError(text)
-    return number
+def _number(text: str) -> float | None:
+    """Parse a number of 0 or more; None for any other text."""
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if 0 <= number < inf else None
 
 
 def population_of(
     options: Sequence[str] | None, fresh: Path | None, classes: Iterable[Any]
 ) -> dict[Any, float] | None:
     """Parse --population, the class shares among future rows."""
-    from emsco.exceptions import ColumnsError
-
     shares = shares_by_label(options, "--population")
     if shares and fresh is None:
         raise ColumnsError("--population describes the rows of --fresh; give both options.")
@@ -316,11 +271,9 @@ def population_of(
 
 
 def by_class(
-    shares: Mapping[str, float], classes: Iterable[Any], flag: str = "--max-missed"
+    shares: Mapping[str, float], classes: Iterable[Any], flag: str
 ) -> dict[Any, float] | None:
     """Replace label texts by the classes they name, of whatever type; None if there are none."""
-    from emsco.exceptions import ClassesError, nearest
-
     known = {str(label): label for label in classes}
     for name in shares:
         if name not in known:

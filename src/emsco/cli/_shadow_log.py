@@ -156,23 +156,17 @@ def as_rows(
         rows = [row for row in rows if row.truth is not None]
         if not rows:
             raise ArtifactError(f"No row of {path} has a label; send them to POST /v1/feedback.")
-    note(_summary(path, log, rows))
-    with TemporaryDirectory(prefix=COPIES) as folder:
-        copied = Path(folder) / f"{path.resolve().name}.parquet"
-        parquet.write_table(_table(path, log, rows, beside), copied)
-        yield copied
-
-
-def _summary(path: Path, log: ShadowLog, rows: Sequence[ShadowRow]) -> str:
-    """Format how many rows are read, and how many are left out and why."""
     left = {
         "could not be answered": log.failed,
         "were not decided in shadow": log.others,
         "have no label": len(log.rows) - len(rows),
     }
-    others = [f"{n:,} {why}" for why, n in left.items() if n]
-    message = f"Read: {len(rows):,} rows of {path}"
-    return f"{message}; left out: {', '.join(others)}." if others else f"{message}."
+    others = ", ".join(f"{n:,} {why}" for why, n in left.items() if n)
+    note(f"Read: {len(rows):,} rows of {path}{others and f'; left out: {others}'}.")
+    with TemporaryDirectory(prefix=COPIES) as folder:
+        copied = Path(folder) / f"{path.resolve().name}.parquet"
+        parquet.write_table(_table(path, log, rows, beside), copied)
+        yield copied
 
 
 def _table(

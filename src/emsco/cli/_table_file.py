@@ -105,8 +105,15 @@ def _reading(path: Path, *, private: bool = False) -> Iterator[None]:
         ragged = _RAGGED.search(str(error))
         if ragged:
             row, wanted, got, text = ragged.groups()
-            excerpt = "" if private else _excerpt(text)
-            raise ArtifactError(_uneven(path, row, wanted, got, excerpt)) from error
+            shown = ""
+            if not private:
+                text = text.splitlines()[0]
+                shown = f", {text if len(text) <= _EXCERPT else f'{text[:_EXCERPT]}...'!r}"
+            raise ArtifactError(
+                f"{path} has {wanted} columns, but row {int(row) - 1} (line {int(row) + 1}) has "
+                f"{got} cells{shown}. Put cells that contain the "
+                "separator in double quotes; an unclosed quote joins lines."
+            ) from error
         if "new-line character" in str(error):
             raise ArtifactError(
                 f"{path} ends its lines with carriage returns only; convert it (tr '\\r' '\\n')."
@@ -129,20 +136,6 @@ def _not_utf8(path: Path, encoding: str | None = None) -> ArtifactError:
 
 def _spreadsheet(path: Path) -> ArtifactError:
     return ArtifactError(f"{path} is a spreadsheet; open it and save the sheet as CSV (UTF-8).")
-
-
-def _excerpt(text: str) -> str:
-    text = text.splitlines()[0]
-    return f", {text if len(text) <= _EXCERPT else f'{text[:_EXCERPT]}...'!r}"
-
-
-def _uneven(path: Path, row: str, wanted: str, got: str, excerpt: str) -> str:
-    """Format the message for a row with too few or too many cells."""
-    return (
-        f"{path} has {wanted} columns, but row {int(row) - 1} (line {int(row) + 1}) has {got} "
-        f"cells{excerpt}. Put cells that contain the separator in double quotes; an unclosed quote "
-        "joins lines."
-    )
 
 
 def _refuse_other_formats(path: Path, begin: bytes) -> None:

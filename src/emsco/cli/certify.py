@@ -6,21 +6,15 @@ from collections.abc import Iterator
 from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from emsco.cli._errors import note
-from emsco.cli._options import (
-    Allow,
-    AsJson,
-    Force,
-    NewlinesInCells,
-    Trust,
-    read_allow,
-    read_measures,
-    with_measures,
-)
+from emsco.cli._errors import in_shell, note
+from emsco.cli._model_file import file_of, keep_beside_rows, load_with_ledger, read_fresh
+from emsco.cli._options import options, read_allow, read_measures
+from emsco.cli._output_files import check_outputs
+from emsco.cli._print import candidate_data, figures, print_json, print_text
 from emsco.core.measures import certifiable
 
 if TYPE_CHECKING:
@@ -30,67 +24,46 @@ if TYPE_CHECKING:
 NOT_CERTIFIED = 1
 
 
-@with_measures(
-    certifiable(),
+@options(
+    measures=certifiable(),
     repeated=True,
-    more={
-        "min_coverage": ", which is certified as well. 0: no minimum, so candidates that accept "
-        "few rows are tested too."
-    },
+    min_coverage=", which is certified as well. 0: no minimum, so candidates that accept few rows "
+    "are tested too.",
+    model="The folder of a search, or a model file.",
+    rows="Calibration rows, drawn in the same way as future rows: CSV, Parquet, or the "
+    "--log folder of `emsco serve --shadow`.",
+    label="The label column; not used with --agreement.",
+    confidence="One minus the probability of any false certificate.",
+    groups=typer.Option(
+        metavar="COLUMN",
+        help="The column of groups, such as patients: one random row per group is used.",
+    ),
+    keys=typer.Option(
+        metavar="COLUMN", help="The column that identifies each row, so that none counts twice."
+    ),
+    final_fitted_elsewhere="Declare that the final model has not seen these rows. This cannot be "
+    "checked, so it is required to certify a cascade with a final model by labels.",
+    by="How to choose among certified candidates: cost, coverage or accuracy. Without "
+    "it, the chosen candidate if it is certified, otherwise the cheapest.",
+    out="The file for the certified model and its certificate.",
 )
 def certify(
-    model: Annotated[Path, typer.Argument(help="The folder of a search, or a model file.")],
-    rows: Annotated[
-        Path,
-        typer.Argument(
-            help="Calibration rows, drawn in the same way as future rows: CSV, Parquet, or the "
-            "--log folder of `emsco serve --shadow`."
-        ),
-    ],
-    label: Annotated[
-        str | None, typer.Option(help="The label column; not used with --agreement.")
-    ] = None,
+    model: Path,
+    rows: Path,
+    label: str | None = None,
     *,
     measures: dict[str, Any],
-    confidence: Annotated[
-        float, typer.Option(help="One minus the probability of any false certificate.")
-    ] = 0.99,
-    groups: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="The column of groups, such as patients: one random row per group is used.",
-        ),
-    ] = None,
-    keys: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN", help="The column that identifies each row, so that none counts twice."
-        ),
-    ] = None,
-    allow: Allow = None,
-    final_fitted_elsewhere: Annotated[
-        bool,
-        typer.Option(
-            "--final-fitted-elsewhere",
-            help="Declare that the final model has not seen these rows. This cannot be checked, so "
-            "it is required to certify a cascade with a final model by labels.",
-        ),
-    ] = False,
-    by: Annotated[
-        str | None,
-        typer.Option(
-            help="How to choose among certified candidates: cost, coverage or accuracy. Without "
-            "it, the chosen candidate if it is certified, otherwise the cheapest."
-        ),
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="The file for the certified model and its certificate.")
-    ] = None,
-    trust: Trust = None,
-    force: Force = False,
-    as_json: AsJson = False,
-    newlines_in_cells: NewlinesInCells = False,
+    confidence: float = 0.99,
+    groups: str | None = None,
+    keys: str | None = None,
+    allow: list[str] | None = None,
+    final_fitted_elsewhere: bool = False,
+    by: str | None = None,
+    out: Path | None = None,
+    trust: list[str] | None = None,
+    force: bool = False,
+    as_json: bool = False,
+    newlines_in_cells: bool = False,
 ) -> None:
     """Certify a search or a model on rows that it has not seen.
 
@@ -110,9 +83,6 @@ def certify(
     from emsco import CascadeClassifier, dump
     from emsco.certify import Targets, certify_together
     from emsco.cli._labelled_frame import read_names
-    from emsco.cli._model_file import file_of, keep_beside_rows, load_with_ledger, read_fresh
-    from emsco.cli._output_files import check_outputs
-    from emsco.cli._print import print_json, print_text
     from emsco.cli._shadow_log import as_rows
     from emsco.cli._table_file import open_rows
     from emsco.exceptions import ColumnsError
@@ -188,7 +158,6 @@ def _accept_enough(certificate: Certificate) -> bool:
 
 
 def _lines(certificate: Certificate, best: CertifiedCandidate | None) -> list[str]:
-    from emsco.cli._errors import in_shell
 
     lines = [certificate.sentence, *map(in_shell, certificate.notes)]
     if best is None:
@@ -220,7 +189,6 @@ def _lines(certificate: Certificate, best: CertifiedCandidate | None) -> list[st
 def _data(
     certificate: Certificate, best: CertifiedCandidate | None, review: Review | None
 ) -> dict[str, Any]:
-    from emsco.cli._print import candidate_data, figures
 
     chosen = certificate.chosen
     data = {

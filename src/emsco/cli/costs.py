@@ -1,14 +1,19 @@
-"""`emsco costs init`: write a file of prices to fill in; it is valid as written."""
+"""`emsco costs`: a file of prices, valid as written, and the latencies measured for it."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from emsco.cli._errors import note
-from emsco.cli._options import Data, Force, Label, NewlinesInCells
+from emsco.cli._errors import in_shell, note
+from emsco.cli._options import options
+from emsco.cli._output_files import check_outputs
+from emsco.cli._print import print_text
+
+if TYPE_CHECKING:
+    from emsco.live.latency_measurement import LatencyMeasurement
 
 _HEAD = """\
 # The cost of each source per row. Every price is 1 until you change it.
@@ -35,18 +40,20 @@ _TAIL = """
 """
 
 
+@options(
+    out="The file to write.",
+)
 def init(
-    data: Data,
-    label: Label,
-    out: Annotated[Path, typer.Option(help="The file to write.")] = Path("costs.toml"),
-    force: Force = False,
-    newlines_in_cells: NewlinesInCells = False,
+    data: Path,
+    label: str,
+    out: Path = Path("costs.toml"),
+    force: bool = False,
+    newlines_in_cells: bool = False,
 ) -> None:
     """Write a file of prices to fill in: one source per column, each with cost 1."""
     from emsco._utils.atomic_write import write_whole
     from emsco._utils.toml_writer import toml_key
     from emsco.cli._labelled_frame import read_labelled
-    from emsco.cli._output_files import check_outputs
     from emsco.cli._table_file import open_rows
 
     check_outputs([out], [data], force=force)
@@ -83,3 +90,85 @@ def _contents(column: Any) -> str:
         summary = f"text, {n_values} values such as {present[0][:30]!r}"
     is_id = n_values == len(column) and (not is_number or bool((present == present.round()).all()))
     return summary + missing + ("; unique in every row, so maybe an id" if is_id else "")
+
+
+@options(
+    costs="The file of prices; latencies are written to it.",
+    rounds=typer.Option(
+        min=1, help="How many requests for one row, and for many, are sent to each source."
+    ),
+)
+def measure(
+    costs: Path,
+    sources: Path,
+    keys: Path,
+    key_column: str | None = None,
+    max_spend: float | None = None,
+    rounds: int = 20,
+    newlines_in_cells: bool = False,
+) -> None:
+    """Time sources, and write their latencies into the file of prices.
+
+    The latency of a source is the median time (p50) of a request for one row, in seconds. Nothing
+    else in the file is changed.
+
+    Requests for all keys at once, at most 100, are timed too. Sources with `paid = true` are
+    measured only within --max-spend, with a single request for many rows.
+    """
+    import asyncio
+
+    from emsco.cli._key_file import needs_of, read_keys
+    from emsco.cli.search import load_costs
+    from emsco.exceptions import SourcesError, quoted
+    from emsco.live import Sources
+    from emsco.live.accounts import money
+    from emsco.live.latency_file import write_latencies
+    from emsco.live.latency_measurement import measure as measure_sources
+
+    prices, described = load_costs(costs), Sources.from_toml(sources)
+    read = read_keys(keys, key_column, needs_of(described), newlines_in_cells=newlines_in_cells)
+    found = asyncio.run(
+        measure_sources(
+            prices, described, read.keys, read.known, rounds=rounds, max_spend=max_spend
+        )
+    )
+    print_text(_table(found))
+    if found.cost:
+        message = f"{money(found.cost, prices.unit)} spent."
+        if found.unknown:
+            message += f" Of this, {money(found.unknown, prices.unit)} may not have been charged."
+        note(message)
+    for timing in found.timings:
+        if timing.problem:
+            note(f"emsco: {timing.source!r} was not measured: {in_shell(timing.problem)}.")
+    if not found.latencies:
+        raise SourcesError(f"No source could be measured; {costs} is unchanged.")
+    write_latencies(costs, found.latencies)
+    note(f"Written: {costs}, with the latency of {quoted(found.latencies)} in seconds.")
+    others = [s.name for s in prices.sources if s.latency and s.name not in found.latencies]
+    if others or (prices.review is not None and prices.review.latency):
+        listed = quoted([*others, *(["review"] if prices.review and prices.review.latency else [])])
+        note(f"emsco: the latency of {listed} is unchanged; make sure that it is in seconds too.")
+
+
+def _table(found: LatencyMeasurement) -> str:
+    from emsco._utils.text_table import text_table
+    from emsco.live.latency_measurement import quantile
+
+    rows = [
+        [
+            timing.source,
+            len(timing.one),
+            *(_ms(quantile(timing.one, share)) for share in (0.5, 0.95)),
+            timing.rows if timing.many else "-",
+            *(_ms(quantile(timing.many, share)) for share in (0.5, 0.95)),
+            sum(timing.failed.values()),
+        ]
+        for timing in found.timings
+    ]
+    head = ["source", "requests", "p50 ms", "p95 ms", "rows at once", "p50 ms", "p95 ms", "failed"]
+    return text_table(head, rows)
+
+
+def _ms(seconds: float | None) -> Any:
+    return "-" if seconds is None else 1000 * seconds

@@ -3,52 +3,37 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
 from emsco.cli._errors import note
-from emsco.cli._options import (
-    Address,
-    Engine,
-    EngineName,
-    Force,
-    NewlinesInCells,
-    Trust,
-    refuse_address,
-    workers_of,
+from emsco.cli._model_file import load_cascade, model_file
+from emsco.cli._options import EngineName, options, refuse_address, workers_of
+from emsco.cli._output_files import check_outputs, refuse_inside
+from emsco.cli._print import print_bytes
+
+
+@options(
+    rows="CSV or Parquet; a folder of Parquet files, local or at s3://, gs://, abfs://; - "
+    "reads CSV from standard input.",
+    out="The file to write, .csv or .parquet; with --engine ray, the folder or its URL. "
+    "Without it, CSV goes to standard output.",
+    keep=typer.Option(
+        metavar="COLUMN,...",
+        help="Columns of the input to copy to the front of each decision, instead of the row "
+        "number.",
+    ),
 )
-
-
 def decide(
-    model: Annotated[Path, typer.Argument(help="A model, or the folder of a search.")],
-    rows: Annotated[
-        str,
-        typer.Argument(
-            help="CSV or Parquet; a folder of Parquet files, local or at s3://, gs://, abfs://; - "
-            "reads CSV from standard input."
-        ),
-    ],
-    out: Annotated[
-        str | None,
-        typer.Option(
-            help="The file to write, .csv or .parquet; with --engine ray, the folder or its URL. "
-            "Without it, CSV goes to standard output."
-        ),
-    ] = None,
-    keep: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="COLUMN,...",
-            help="Columns of the input to copy to the front of each decision, instead of the row "
-            "number.",
-        ),
-    ] = None,
-    trust: Trust = None,
-    force: Force = False,
-    engine: Engine = EngineName.local,
-    address: Address = None,
-    newlines_in_cells: NewlinesInCells = False,
+    model: Path,
+    rows: str,
+    out: str | None = None,
+    keep: list[str] | None = None,
+    trust: list[str] | None = None,
+    force: bool = False,
+    engine: EngineName = EngineName.local,
+    address: str | None = None,
+    newlines_in_cells: bool = False,
 ) -> None:
     """Decide rows, stage by stage.
 
@@ -64,9 +49,6 @@ def decide(
     from emsco._utils.atomic_write import write_whole
     from emsco.arrow import is_url
     from emsco.cli._decision_stream import DecisionCounter, csv_parts, decided, parts_for, schema_of
-    from emsco.cli._model_file import load_cascade, model_file
-    from emsco.cli._output_files import check_outputs, refuse_inside
-    from emsco.cli._print import print_bytes
     from emsco.cli._table_file import open_rows
 
     refuse_address(engine, address)
@@ -104,8 +86,6 @@ def _decide_on_ray(
     """Decide rows on a Ray cluster, and write them to a folder."""
     from emsco.arrow import is_url
     from emsco.cli._decision_stream import DecisionCounter
-    from emsco.cli._model_file import load_cascade
-    from emsco.cli._output_files import refuse_inside
     from emsco.ray import decide_dataset
 
     if out is None:

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from emsco.cli._errors import note
-from emsco.cli._options import Force
+from emsco.cli._options import options
+from emsco.cli._output_files import check_outputs
+from emsco.exceptions import DatasetError, nearest, require
 
 Files = Iterator[tuple[str, Callable[[], bytes]]]
 _MODEL_ROWS = 3_000  # rows on which the example model is fitted
 
 
+@options(
+    name="The example: cleveland or savings.",
+    out="The folder to write to.",
+)
 def example(
-    name: Annotated[str, typer.Argument(help="The example: cleveland or savings.")],
-    out: Annotated[Path, typer.Option(help="The folder to write to.")] = Path(),
-    force: Force = False,
+    name: str,
+    out: Path = Path(),
+    force: bool = False,
 ) -> None:
     """Write a public table with prices, to try the other commands on.
 
@@ -27,8 +30,6 @@ def example(
     8,430 web pages, model.skops, a model fitted on 3,000 other pages, and log-costs.toml.
     """
     from emsco._utils.atomic_write import write_whole
-    from emsco.cli._output_files import check_outputs
-    from emsco.exceptions import DatasetError, nearest
 
     if name not in _EXAMPLES:
         raise DatasetError(
@@ -54,7 +55,6 @@ def _savings() -> Files:
     from sklearn.utils import _safe_indexing
 
     from emsco.datasets import load_phishing
-    from emsco.exceptions import require
 
     skops = require("skops.io", "skops")
     X, y, costs = load_phishing()

@@ -7,14 +7,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from emsco.cli._errors import note
-from emsco.cli._key_file import KeyColumn, KeysFile, MaxSpend, SourcesFile
-from emsco.cli._options import Force, NewlinesInCells, Trust
-from emsco.exceptions import quoted
+from emsco.cli._model_file import load_cascade, model_file
+from emsco.cli._options import options
+from emsco.cli._output_files import check_outputs
+from emsco.cli._print import print_bytes, print_text
+from emsco.exceptions import ColumnsError, quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,33 +30,24 @@ DIFFERS = 1  # the exit code if live values differ from the table
 _BLOCK = 1000  # keys decided at a time
 _MOST_REASONS = 5  # that the summary names
 
-Model = Annotated[Path, typer.Argument(help="A model, or the folder of a search.")]
 
-
+@options(
+    out="The file to write, .csv or .parquet. Without it, CSV goes to standard output.",
+    deadline="The maximum time for the decisions of a block, in seconds.",
+    block=typer.Option(min=1, help="The number of keys to decide at a time."),
+)
 def decide(
-    model: Model,
-    sources: SourcesFile,
-    keys: KeysFile,
-    key_column: KeyColumn = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            help="The file to write, .csv or .parquet. Without it, CSV goes to standard output."
-        ),
-    ] = None,
-    deadline: Annotated[
-        float | None,
-        typer.Option(help="The maximum time for the decisions of a block, in seconds."),
-    ] = None,
-    max_cost: Annotated[
-        float | None, typer.Option(help="The maximum cost of a single decision.")
-    ] = None,
-    block: Annotated[
-        int, typer.Option(min=1, help="The number of keys to decide at a time.")
-    ] = _BLOCK,
-    trust: Trust = None,
-    force: Force = False,
-    newlines_in_cells: NewlinesInCells = False,
+    model: Path,
+    sources: Path,
+    keys: Path,
+    key_column: str | None = None,
+    out: Path | None = None,
+    deadline: float | None = None,
+    max_cost: float | None = None,
+    block: int = _BLOCK,
+    trust: list[str] | None = None,
+    force: bool = False,
+    newlines_in_cells: bool = False,
 ) -> None:
     """Decide keys: fetch each stage only for the keys that need it.
 
@@ -68,9 +61,6 @@ def decide(
     from emsco._utils.atomic_write import write_whole
     from emsco.cli._decision_stream import csv_parts, parts_for
     from emsco.cli._key_file import as_known, needs_of, read_keys
-    from emsco.cli._model_file import load_cascade, model_file
-    from emsco.cli._output_files import check_outputs
-    from emsco.cli._print import print_bytes
     from emsco.live import LiveCascade, Sources
     from emsco.live.fetch_all import check_open
 
@@ -97,20 +87,20 @@ def decide(
     note(f"Written: {out}. {tally.sentence()}" if out is not None else tally.sentence())
 
 
+@options(
+    table=typer.Option(
+        help="The rows that the model was trained on, with their keys: CSV or Parquet."
+    ),
+)
 def compare(
-    model: Model,
-    sources: SourcesFile,
-    keys: KeysFile,
-    table: Annotated[
-        Path,
-        typer.Option(
-            help="The rows that the model was trained on, with their keys: CSV or Parquet."
-        ),
-    ],
-    key_column: KeyColumn = None,
-    max_spend: MaxSpend = None,
-    trust: Trust = None,
-    newlines_in_cells: NewlinesInCells = False,
+    model: Path,
+    sources: Path,
+    keys: Path,
+    table: Path,
+    key_column: str | None = None,
+    max_spend: float | None = None,
+    trust: list[str] | None = None,
+    newlines_in_cells: bool = False,
 ) -> None:
     """Fetch the rows of a training table live, and show where values differ.
 
@@ -121,8 +111,6 @@ def compare(
 
     from emsco.cli._key_file import needs_of, read_keys
     from emsco.cli._labelled_frame import read_features
-    from emsco.cli._model_file import load_cascade
-    from emsco.cli._print import print_text
     from emsco.cli._table_file import open_rows
     from emsco.live import Sources
     from emsco.live.comparison import align
@@ -188,16 +176,7 @@ class LiveCounters:
                     self.unknown_paid += fetch.paid
 
     def sentence(self) -> str:
-        """Format as text.
-
-        Examples
-        --------
-        >>> from emsco.cli.live import LiveCounters
-        >>> LiveCounters("EUR", rows=4, accepted=3, paid=12.0, saved=30.0, fetched=5, not_fetched=7,
-        ...       reasons={"timeout: whois": 1}).sentence()
-        '4 rows, 75.0% accepted. 12 EUR paid; 30 EUR saved, as 7 of 12 fetches were not needed. \
-Rejected: timeout: whois (1).'
-        """
+        """Format as text."""
         from emsco.live.accounts import money
 
         if not self.rows:
@@ -227,7 +206,6 @@ def _schema(decider: Any, read: KeyFile) -> pa.Schema:
     import pyarrow as pa
 
     from emsco.arrow import FIELDS
-    from emsco.exceptions import ColumnsError
 
     labels = pa.array(decider.classes.tolist()).type
     fields = FIELDS | {"label": labels, "latency": pa.float64()}

@@ -4,17 +4,28 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from emsco.cli._errors import note
-from emsco.cli._options import Allow, AsJson, Force, NewlinesInCells, Trust, read_allow
-from emsco.cli._shadow_log import HEADER, WIDTH, line, print_shadow, turns, write_columns
+from emsco.cli._options import options, read_allow
+from emsco.cli._output_files import check_outputs
+from emsco.cli._print import candidate_data, print_json, print_text
+from emsco.cli._shadow_log import (
+    ANSWER,
+    HEADER,
+    WIDTH,
+    as_rows,
+    line,
+    print_shadow,
+    turns,
+    write_columns,
+)
+from emsco.exceptions import ModelError
 
 if TYPE_CHECKING:
     from emsco.certify.savings import Saving, Savings
-    from emsco.cli._table_file import TableFile
 
 _SEARCHED = 4_000  # most rows for the search; the final fits use all
 _FOLDS = 3
@@ -29,65 +40,48 @@ class StageKind(StrEnum):
     BOOSTED = "boosted"
 
 
+@options(
+    log=typer.Argument(help="Rows as the model saw them: CSV or Parquet.", show_default=False),
+    shadow=typer.Option(
+        "--log",
+        help="The --log folder of `emsco serve --shadow`, instead of rows. Without --costs, "
+        "nothing is searched, and the savings of the cascade in shadow are shown.",
+    ),
+    costs="A file of prices, as written by `emsco costs init`.",
+    model="The model, as a skops file or an .onnx file.",
+    answers=typer.Option(
+        metavar="COLUMN", help="The column of the model's answers, instead of --model."
+    ),
+    agreement=typer.Option(
+        help="The minimum share of unchanged decisions; can be repeated.",
+        show_default="0.98, 0.99 and 0.995",
+    ),
+    confidence="One minus the probability that any printed promise is false.",
+    stages="The classifier of the stages before the model; boosted takes longer.",
+    max_stages=typer.Option(min=2, help="The maximum number of stages, including the model."),
+    changed="The file to write the decisions to that would have changed.",
+    out="The cascade to write: the one with the highest certified agreement.",
+)
 def savings(
-    log: Annotated[
-        Path | None,
-        typer.Argument(help="Rows as the model saw them: CSV or Parquet.", show_default=False),
-    ] = None,
-    shadow: Annotated[
-        Path | None,
-        typer.Option(
-            "--log",
-            help="The --log folder of `emsco serve --shadow`, instead of rows. Without --costs, "
-            "nothing is searched, and the savings of the cascade in shadow are shown.",
-        ),
-    ] = None,
-    costs: Annotated[
-        Path | None,
-        typer.Option(help="A file of prices, as written by `emsco costs init`."),
-    ] = None,
-    model: Annotated[
-        Path | None, typer.Option(help="The model, as a skops file or an .onnx file.")
-    ] = None,
-    answers: Annotated[
-        str | None,
-        typer.Option(
-            metavar="COLUMN", help="The column of the model's answers, instead of --model."
-        ),
-    ] = None,
-    agreement: Annotated[
-        list[float] | None,
-        typer.Option(
-            help="The minimum share of unchanged decisions; can be repeated.",
-            show_default="0.98, 0.99 and 0.995",
-        ),
-    ] = None,
-    confidence: Annotated[
-        float, typer.Option(help="One minus the probability that any printed promise is false.")
-    ] = 0.99,
-    stages: Annotated[
-        StageKind,
-        typer.Option(help="The classifier of the stages before the model; boosted takes longer."),
-    ] = StageKind.BOOSTED,
-    max_stages: Annotated[
-        int, typer.Option(min=2, help="The maximum number of stages, including the model.")
-    ] = 4,
-    changed: Annotated[
-        Path | None,
-        typer.Option(help="The file to write the decisions to that would have changed."),
-    ] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="The cascade to write: the one with the highest certified agreement."),
-    ] = None,
-    allow: Allow = None,
-    trust: Trust = None,
-    force: Force = False,
-    n_jobs: Annotated[int, typer.Option(help="The number of workers; -1: one per core.")] = -1,
-    random_state: Annotated[int, typer.Option(help="The seed of all randomness.")] = 0,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
-    as_json: AsJson = False,
-    newlines_in_cells: NewlinesInCells = False,
+    log: Path | None = None,
+    shadow: Path | None = None,
+    costs: Path | None = None,
+    model: Path | None = None,
+    answers: str | None = None,
+    agreement: list[float] | None = None,
+    confidence: float = 0.99,
+    stages: StageKind = StageKind.BOOSTED,
+    max_stages: int = 4,
+    changed: Path | None = None,
+    out: Path | None = None,
+    allow: list[str] | None = None,
+    trust: list[str] | None = None,
+    force: bool = False,
+    n_jobs: int = -1,
+    random_state: int = 0,
+    quiet: bool = False,
+    as_json: bool = False,
+    newlines_in_cells: bool = False,
 ) -> None:
     """Estimate what cheaper stages before your model would have saved.
 
@@ -98,11 +92,9 @@ def savings(
     With --log FOLDER and no --costs, nothing is searched: the command shows what the cascade
     recorded there by `emsco serve --shadow` would have saved and changed.
     """
-    from emsco import CascadeSearchCV, dump
+    from emsco import CascadeSearchCV, LocalSearch, dump
     from emsco.certify.savings import savings as find_savings
     from emsco.cli._decision_stream import parts_for
-    from emsco.cli._output_files import check_outputs
-    from emsco.cli._print import print_json, print_text
 
     check_outputs([changed, out], [log, costs, model], force=force)
     if changed is not None:
@@ -117,7 +109,8 @@ def savings(
         costs=prices,
         final=final,
         target="agreement",
-        search=_strategy(len(prices.names)),
+        # More source sets take longer, and the best of many is luck.
+        search=LocalSearch(fits=_SETS) if 2 ** len(prices.names) > _SETS else None,
         luck=False,  # no choice is made: candidates are tested in a fixed order
         select={"by": "accuracy"},
         max_stages=max_stages,
@@ -141,7 +134,12 @@ def savings(
     if best is None or best.best is None:
         return
     if changed is not None:
-        _write_changed(best, changed)
+        columns = {"row": best.changed, "before": best.before, "after": best.after}
+        write_columns(changed, {name: values.tolist() for name, values in columns.items()})
+        note(
+            f"Written: {changed}, with the {len(best.changed)} decisions that change at an "
+            f"agreement of {best.agreement:.4g}."
+        )
     if out is not None:
         cascade = found.search.cascade(best.best.candidate)
         cascade.certificate_ = best.certificate
@@ -159,9 +157,11 @@ def _read(
     newlines_in_cells: bool,
 ) -> tuple[Any, Any, Any]:
     """Read the model, the columns that have a price (in the model's order), and the prices."""
-    from emsco.cli._shadow_log import ANSWER, as_rows
+    from emsco.cli._labelled_frame import read_features, read_labelled
     from emsco.cli._table_file import open_rows
-    from emsco.exceptions import ModelError
+    from emsco.cli.search import load_costs, priced
+    from emsco.io import load_final
+    from emsco.learners.final_model import LoggedAnswers
 
     path = log if shadow is None else shadow
     if path is None or (log is not None and shadow is not None):
@@ -176,37 +176,23 @@ def _read(
         )
     with as_rows(path, beside=[ANSWER]) as file:
         rows = open_rows(file, newlines_in_cells=newlines_in_cells)
-        return _read_rows(rows, costs, model, answers, trust)
-
-
-def _read_rows(
-    rows: TableFile, costs: Path, model: Path | None, answers: str | None, trust: list[str] | None
-) -> tuple[Any, Any, Any]:
-    from emsco.cli._labelled_frame import read_features, read_labelled
-    from emsco.cli.search import load_costs, priced
-    from emsco.exceptions import ModelError
-    from emsco.io import load_final
-    from emsco.learners.final_model import LoggedAnswers
-
-    prices = load_costs(costs)
-    names = priced(rows, answers, prices, costs)
-    if model is None:
-        X, labels = read_labelled(rows, str(answers), names)
-        return LoggedAnswers(str(answers)), X.assign(**{str(answers): labels}), prices
-    final = load_final(model, trusted=trust or ())
-    known = list(getattr(final, "feature_names_in_", names))
-    if set(known) != set(names):
-        odd = sorted({*known} ^ {*names})
-        raise ModelError(
-            f"{model} and {costs} must name the same columns; {odd} are in only one of them."
-        )
-    return final, read_features(rows, known), prices
+        prices = load_costs(costs)
+        names = priced(rows, answers, prices, costs)
+        if model is None:
+            X, labels = read_labelled(rows, str(answers), names)
+            return LoggedAnswers(str(answers)), X.assign(**{str(answers): labels}), prices
+        final = load_final(model, trusted=trust or ())
+        known = list(getattr(final, "feature_names_in_", names))
+        if set(known) != set(names):
+            odd = sorted({*known} ^ {*names})
+            raise ModelError(
+                f"{model} and {costs} must name the same columns; {odd} are in only one of them."
+            )
+        return final, read_features(rows, known), prices
 
 
 def _refuse_others(**options: Any) -> None:
     """Refuse options that --log takes only together with --costs."""
-    from emsco.exceptions import ModelError
-
     for name, value in options.items():
         if value:
             argument = "a file of rows" if name == "log" else f"--{name}"
@@ -238,13 +224,6 @@ def _estimator(stages: StageKind, X: Any, random_state: int) -> Any:
     return make_pipeline(
         make_column_transformer((numbered, text), remainder="passthrough"), boosted
     )
-
-
-def _strategy(n_sources: int) -> Any:
-    """Limit the number of source sets: more take longer, and the best of many is luck."""
-    from emsco import LocalSearch
-
-    return LocalSearch(fits=_SETS) if 2**n_sources > _SETS else None
 
 
 def _lines(found: Savings, n_rows: int) -> list[str]:
@@ -288,8 +267,6 @@ def _sentence(saving: Saving) -> str:
 
 def _data(found: Savings) -> dict[str, Any]:
     """Return savings as JSON data."""
-    from emsco.cli._print import candidate_data
-
     return {
         "total_cost": found.search.costs_.total,
         "unit": found.search.costs_.unit,
@@ -310,13 +287,3 @@ def _data(found: Savings) -> dict[str, Any]:
             for saving in found.each
         ],
     }
-
-
-def _write_changed(saving: Saving, path: Path) -> None:
-    """Write the rows whose decision would have changed."""
-    columns = {"row": saving.changed, "before": saving.before, "after": saving.after}
-    write_columns(path, {name: values.tolist() for name, values in columns.items()})
-    note(
-        f"Written: {path}, with the {len(saving.changed)} decisions that change at an agreement of "
-        f"{saving.agreement:.4g}."
-    )

@@ -3,31 +3,36 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from emsco._utils.progress import tell
 from emsco._utils.progress_display import hush
-from emsco.cli._errors import note
+from emsco.cli._errors import in_shell, note
+from emsco.cli._model_file import MODEL, SEARCH
 from emsco.cli._options import (
-    Address,
-    AsJson,
-    Caution,
-    Data,
-    Engine,
     EngineName,
-    Force,
-    Label,
-    NewlinesInCells,
+    options,
     read_caution,
     read_measures,
     refuse_address,
-    with_measures,
     workers_of,
 )
+from emsco.cli._output_files import check_outputs
+from emsco.cli._print import candidate_data, evenly, print_json, print_text
 from emsco.core.measure import Measure
 from emsco.core.measures import boundable
+from emsco.exceptions import (
+    ArtifactError,
+    ClassesError,
+    ColumnsError,
+    CostsError,
+    Keyword,
+    Message,
+    SelectionError,
+    quoted,
+)
 
 if TYPE_CHECKING:
     from emsco import CascadeSearchCV, Costs
@@ -39,60 +44,45 @@ def _limits() -> dict[str, Measure]:
     return {name: boundable()[name] for name in ("max_missed", "max_rejected")}
 
 
-@with_measures(_limits())
+@options(
+    measures=_limits(),
+    costs="A file of prices, as written by `emsco costs init`. Without it, every column costs 1.",
+    out="The folder to write.",
+    max_stages=typer.Option(min=1, help="The maximum number of stages."),
+    threshold="The confidence needed to accept; can be repeated. Without it, thresholds are "
+    "searched too.",
+    guard="Reject rows with values unlike those seen in training, and give the reason.",
+    cv=typer.Option(min=2, help="The number of folds."),
+    max_rows=typer.Option(
+        min=2, help="The maximum number of rows for the search; the final fits use all rows."
+    ),
+    max_candidates=typer.Option(min=1, help="The maximum number of fitted candidates to keep."),
+    checkpoint="The file that holds the fitted models until the search is finished. Without it, "
+    "checkpoint.emsco in the output folder.",
+)
 def search(
-    data: Data,
-    label: Label,
-    costs: Annotated[
-        Path | None,
-        typer.Option(
-            help="A file of prices, as written by `emsco costs init`. Without it, every column "
-            "costs 1."
-        ),
-    ] = None,
-    out: Annotated[Path, typer.Option(help="The folder to write.")] = Path("run"),
-    max_stages: Annotated[int, typer.Option(min=1, help="The maximum number of stages.")] = 4,
-    threshold: Annotated[
-        list[float] | None,
-        typer.Option(
-            help="The confidence needed to accept; can be repeated. Without it, thresholds are "
-            "searched too."
-        ),
-    ] = None,
+    data: Path,
+    label: str,
+    costs: Path | None = None,
+    out: Path = Path("run"),
+    max_stages: int = 4,
+    threshold: list[float] | None = None,
     *,
     measures: dict[str, Any],
-    caution: Caution = None,
-    guard: Annotated[
-        bool,
-        typer.Option(
-            help="Reject rows with values unlike those seen in training, and give the reason."
-        ),
-    ] = True,
-    cv: Annotated[int, typer.Option(min=2, help="The number of folds.")] = 5,
-    max_rows: Annotated[
-        int | None,
-        typer.Option(
-            min=2, help="The maximum number of rows for the search; the final fits use all rows."
-        ),
-    ] = None,
-    max_candidates: Annotated[
-        int, typer.Option(min=1, help="The maximum number of fitted candidates to keep.")
-    ] = 1000,
-    checkpoint: Annotated[
-        Path | None,
-        typer.Option(
-            help="The file that holds the fitted models until the search is finished. Without it, "
-            "checkpoint.emsco in the output folder."
-        ),
-    ] = None,
-    force: Force = False,
-    n_jobs: Annotated[int, typer.Option(help="The number of workers; -1: one per core.")] = -1,
-    engine: Engine = EngineName.local,
-    address: Address = None,
-    random_state: Annotated[int, typer.Option(help="The seed of all randomness.")] = 0,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
-    as_json: AsJson = False,
-    newlines_in_cells: NewlinesInCells = False,
+    caution: str | None = None,
+    guard: bool = True,
+    cv: int = 5,
+    max_rows: int | None = None,
+    max_candidates: int = 1000,
+    checkpoint: Path | None = None,
+    force: bool = False,
+    n_jobs: int = -1,
+    engine: EngineName = EngineName.local,
+    address: str | None = None,
+    random_state: int = 0,
+    quiet: bool = False,
+    as_json: bool = False,
+    newlines_in_cells: bool = False,
 ) -> None:
     """Search which sources to buy in which order, and choose a cascade.
 
@@ -103,10 +93,6 @@ def search(
     command again to continue.
     """
     from emsco import CascadeSearchCV, InputGuard, dump
-    from emsco.cli._errors import in_shell
-    from emsco.cli._model_file import MODEL, SEARCH
-    from emsco.cli._output_files import check_outputs
-    from emsco.cli._print import print_json, print_text
     from emsco.cli._table_file import open_rows
     from emsco.search.checkpoint import is_there, remove
 
@@ -123,7 +109,10 @@ def search(
     X, y, prices = _read(rows, label, costs)
     _check_folds(y, cv)
     max_shares = limits(set(y.tolist()))
-    _make_folder(out)
+    try:  # before the search, so that a failure costs no time
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ArtifactError(f"{out} cannot be a folder: {error.strerror}.") from error
     found = CascadeSearchCV(
         costs=prices,
         max_stages=max_stages,
@@ -180,7 +169,6 @@ def _read(rows: TableFile, label: str, costs: Path | None) -> tuple[Any, Any, An
 def priced(rows: TableFile, label: str | None, prices: Costs, costs: Path) -> list[str]:
     """Return the columns of a file that have a price, in file order; the label must have none."""
     from emsco.cli._table_file import check_columns
-    from emsco.exceptions import ColumnsError, quoted
 
     features = {f: None for source in prices.sources for f in source.features}  # in their order
     if label in features:
@@ -197,7 +185,6 @@ def priced(rows: TableFile, label: str | None, prices: Costs, costs: Path) -> li
 def load_costs(path: Path) -> Any:
     """Read a file of prices."""
     from emsco import Costs
-    from emsco.exceptions import CostsError
 
     try:
         return Costs.from_toml(path)
@@ -210,8 +197,6 @@ def load_costs(path: Path) -> Any:
 def _check_folds(y: Any, cv: int) -> None:
     import numpy as np
 
-    from emsco.exceptions import ClassesError
-
     labels, counts = np.unique(y, return_counts=True)
     if counts.min() < cv:
         rare = labels[counts.argmin()]
@@ -221,20 +206,8 @@ def _check_folds(y: Any, cv: int) -> None:
         )
 
 
-def _make_folder(out: Path) -> None:
-    """Create the folder before the search, so that a failure costs no time."""
-    from emsco.exceptions import ArtifactError
-
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ArtifactError(f"{out} cannot be a folder: {error.strerror}.") from error
-
-
 def _fit(found: CascadeSearchCV, X: Any, y: Any) -> None:
     """Search; if the default rule finds no candidate, choose the one with most coverage."""
-    from emsco.cli._errors import in_shell
-    from emsco.exceptions import Keyword, Message, SelectionError
     from emsco.search.default_rule import LEAST_COVERAGE
 
     try:
@@ -259,8 +232,6 @@ def _fit_candidates(found: CascadeSearchCV, most: int) -> None:
     """
     from dataclasses import replace
 
-    from emsco.cli._print import evenly
-
     front, chosen = found.front_, found.best_candidate_
     if len(front) > most:
         places = evenly(len(front), [front.index(chosen)] if chosen in front else [], most)
@@ -270,8 +241,6 @@ def _fit_candidates(found: CascadeSearchCV, most: int) -> None:
 
 
 def _data(found: CascadeSearchCV, n_front: int, out: Path) -> dict[str, Any]:
-    from emsco.cli._model_file import MODEL, SEARCH
-    from emsco.cli._print import candidate_data
 
     review = found.costs_.review
     return {

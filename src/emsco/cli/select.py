@@ -3,55 +3,43 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import typer
-
-from emsco.cli._errors import note
+from emsco.cli._errors import in_shell, note
+from emsco.cli._model_file import file_of, load_search
 from emsco.cli._options import (
-    AsJson,
-    Caution,
-    ErrorCost,
-    Force,
-    Run,
-    Trust,
     by_class,
+    options,
     read_caution,
     read_error_cost,
     read_measures,
-    with_measures,
 )
+from emsco.cli._output_files import check_outputs
+from emsco.cli._print import candidate_data, print_json, print_text
 from emsco.core.measures import boundable
 
 
-@with_measures(boundable())
+@options(
+    measures=boundable(),
+    by="What to optimise: cost (the default), accuracy, coverage, fitness or loss.",
+    out="The model file to write. Without it, nothing is written.",
+)
 def select(
-    run: Run,
+    run: Path,
     measures: dict[str, Any],
-    by: Annotated[
-        str | None,
-        typer.Option(
-            help="What to optimise: cost (the default), accuracy, coverage, fitness or loss."
-        ),
-    ] = None,
-    error_cost: ErrorCost = None,
-    caution: Caution = None,
-    out: Annotated[
-        Path | None, typer.Option(help="The model file to write. Without it, nothing is written.")
-    ] = None,
-    trust: Trust = None,
-    force: Force = False,
-    as_json: AsJson = False,
+    by: str | None = None,
+    error_cost: list[str] | None = None,
+    caution: str | None = None,
+    out: Path | None = None,
+    trust: list[str] | None = None,
+    force: bool = False,
+    as_json: bool = False,
 ) -> None:
     """Choose the best candidate within bounds, and write its cascade.
 
     Without bounds and without --by, the default rule of the search is used.
     """
     from emsco import dump
-    from emsco.cli._errors import in_shell
-    from emsco.cli._model_file import file_of, load_search
-    from emsco.cli._output_files import check_outputs
-    from emsco.cli._print import candidate_data, print_json, print_text
 
     check_outputs([out], [file_of(run)], force=force)
     read = read_measures(boundable(), measures)

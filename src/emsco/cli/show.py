@@ -1,37 +1,54 @@
-"""`emsco show`: print the front of a run and the chosen candidate, or a cascade."""
+"""`emsco show` and `emsco report`: a run, its front and its choice, as text or as a page."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from emsco.cli._options import (
-    AsJson,
-    Fresh,
-    FreshLabel,
-    NewlinesInCells,
-    Population,
-    Trust,
-    population_of,
+from emsco.cli._errors import in_shell, note
+from emsco.cli._model_file import (
+    MODEL,
+    as_search,
+    file_of,
+    load_cascade,
+    load_search,
+    load_with_ledger,
+    read_optional,
+)
+from emsco.cli._options import options, population_of
+from emsco.cli._output_files import check_outputs
+from emsco.cli._print import (
+    MOST_CANDIDATES,
+    candidate_data,
+    evenly,
+    figures,
+    print_candidates,
+    print_json,
+    print_text,
 )
 
 if TYPE_CHECKING:
     from emsco import CascadeClassifier, CascadeSearchCV
 
+_LABEL = "The label column of --fresh, if labels are needed."
 
+
+@options(
+    run="The folder of a search, or an .emsco file.",
+    label=_LABEL,
+    everything=typer.Option("--all", help="Show all candidates instead of 20."),
+)
 def show(
-    run: Annotated[Path, typer.Argument(help="The folder of a search, or an .emsco file.")],
-    fresh: Fresh = None,
-    label: FreshLabel = None,
-    population: Population = None,
-    everything: Annotated[
-        bool, typer.Option("--all", help="Show all candidates instead of 20.")
-    ] = False,
-    trust: Trust = None,
-    as_json: AsJson = False,
-    newlines_in_cells: NewlinesInCells = False,
+    run: Path,
+    fresh: Path | None = None,
+    label: str | None = None,
+    population: list[str] | None = None,
+    everything: bool = False,
+    trust: list[str] | None = None,
+    as_json: bool = False,
+    newlines_in_cells: bool = False,
 ) -> None:
     """Show a search and the chosen candidate, or a model.
 
@@ -40,7 +57,6 @@ def show(
     candidate performs there and which figures differ from the selected ones.
     """
     from emsco import CascadeClassifier
-    from emsco.cli._model_file import as_search, load_with_ledger, read_optional
     from emsco.exceptions import ColumnsError
 
     model = load_with_ledger(run, trust)
@@ -60,7 +76,6 @@ def _show_json(
     found: CascadeSearchCV, X: Any, y: Any, population: dict[Any, float] | None, **_: Any
 ) -> None:
     from emsco import evaluate
-    from emsco.cli._print import candidate_data, figures, print_json
     from emsco.core.scored_front import differences
 
     front, chosen, review = found.front_, found.best_candidate_, found.costs_.review
@@ -100,8 +115,6 @@ def _show_text(
     *,
     everything: bool,
 ) -> None:
-    from emsco.cli._errors import in_shell, note
-    from emsco.cli._print import MOST_CANDIDATES, evenly, print_candidates, print_text
 
     front, chosen = found.front_, found.best_candidate_
     fresh = None
@@ -118,20 +131,14 @@ def _show_text(
 
 
 def _show_cascade(cascade: CascadeClassifier, *, as_json: bool) -> None:
-    from emsco.cli._print import print_json, print_text
 
     costs, design = cascade.costs_, cascade.design_
+    labels = list(map(str, cascade.classes_.tolist()))
     stages: list[dict[str, Any]] = [
         {
             "sources": list(sources),
             "cost": costs.of(sources, paid=design.acquired(i - 1) if i else ()),
-            "threshold": dict(
-                zip(
-                    map(str, cascade.classes_.tolist()),
-                    cascade.thresholds_[i].tolist(),
-                    strict=True,
-                )
-            ),
+            "threshold": dict(zip(labels, cascade.thresholds_[i].tolist(), strict=True)),
         }
         for i, sources in enumerate(cascade.stages_)
     ]
@@ -140,7 +147,7 @@ def _show_cascade(cascade: CascadeClassifier, *, as_json: bool) -> None:
         data = {"stages": stages, "unit": costs.unit, "certificate": certificate}
         print_json({"labels": cascade.classes_.tolist(), **data})
         return
-    print_text(f"A cascade for the labels {', '.join(map(str, cascade.classes_.tolist()))}:")
+    print_text(f"A cascade for the labels {', '.join(labels)}:")
     for i, stage in enumerate(stages):
         needed = sorted({f"{t:.4g}" for t in stage["threshold"].values()})
         price = f"{stage['cost']:g} {costs.unit}".rstrip()
@@ -163,9 +170,38 @@ def _certificate_data(model: CascadeClassifier | CascadeSearchCV) -> dict[str, A
 
 
 def _print_certificate(certificate: dict[str, Any] | None) -> None:
-    from emsco.cli._print import print_text
 
     if certificate is not None:
         print_text(certificate["sentence"])
         if certificate["problem"] not in certificate["sentence"]:
             print_text(certificate["problem"])
+
+
+@options(
+    out="The page to write.",
+    label=_LABEL,
+    title="The title of the page.",
+)
+def report(
+    run: Path,
+    out: Path = Path("report.html"),
+    fresh: Path | None = None,
+    label: str | None = None,
+    population: list[str] | None = None,
+    title: str | None = None,
+    trust: list[str] | None = None,
+    force: bool = False,
+    newlines_in_cells: bool = False,
+) -> None:
+    """Write an HTML report of a search, as one page that works offline."""
+    from emsco.report import report as write_report
+
+    check_outputs([out], [file_of(run), run / MODEL, fresh], force=force)
+    found = load_search(run, trust)
+    shares = population_of(population, fresh, found.classes_.tolist())
+    X, y = read_optional(found, fresh, label, newlines_in_cells=newlines_in_cells)
+    certificate = None
+    if (run / MODEL).is_file():
+        certificate = getattr(load_cascade(run, trust), "certificate_", None)
+    write_report(found, out, X, y, population=shares, certificate=certificate, title=title)
+    note(f"Written: {out}")

@@ -7,7 +7,7 @@ Counts, not rates: the page divides them as `Evaluation` does, so that bounds on
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -23,14 +23,12 @@ from emsco.exceptions import ArtifactError, SelectionError
 
 MOST_CANDIDATES = 5000  # that a page draws without making one wait
 
-Plain = dict[str, Any]
+Plain: TypeAlias = dict[str, Any]
+Population: TypeAlias = Mapping[Any, float] | None
 
 
 def page_data(
-    search: Any,
-    X: Any = None,
-    y: ArrayLike | None = None,
-    population: Mapping[Any, float] | None = None,
+    search: Any, X: Any = None, y: ArrayLike | None = None, population: Population = None
 ) -> Plain:
     """Gather what the page shows of a fitted search, with figures on fresh rows where given."""
     labels = search.classes_.tolist()
@@ -156,11 +154,7 @@ def _thinned(front: ParetoFront, wanted: Sequence[int]) -> list[int]:
 
 
 def _fresh(
-    search: Any,
-    X: Any,
-    y: ArrayLike | None,
-    truth: NDArray[Any],
-    population: Mapping[Any, float] | None,
+    search: Any, X: Any, y: ArrayLike | None, truth: NDArray[Any], population: Population
 ) -> list[Evaluation | None]:
     """Evaluate the front on fresh rows, as far as that can be."""
     try:
@@ -171,11 +165,7 @@ def _fresh(
 
 
 def _fresh_of(
-    search: Any,
-    candidate: Candidate,
-    X: Any,
-    truth: NDArray[Any],
-    population: Mapping[Any, float] | None,
+    search: Any, candidate: Candidate, X: Any, truth: NDArray[Any], population: Population
 ) -> Evaluation | None:
     """Evaluate one candidate; None where the file that the search is out of lacks its stages."""
     try:
@@ -189,12 +179,7 @@ def _costs(costs: Costs) -> Plain:
         "unit": costs.unit,
         "total": costs.total,
         "sources": [
-            {
-                "name": source.name,
-                "cost": source.cost,
-                "setup": source.setup,
-                "latency": source.latency,
-            }
+            {name: getattr(source, name) for name in ("name", "cost", "setup", "latency")}
             for source in costs.sources
         ],
         "setups": dict(costs.setups),

@@ -114,7 +114,9 @@ def report(
             "certificate": _certificate(search, certificate),
             "not_in_shell": _not_in_shell(left_out),
             "toml": escape(search.costs_.to_toml()),
-            "summary": escape(_summary(search)),
+            "summary": escape(
+                search.summary() if hasattr(search, "best_candidate_") else repr(search.front_)
+            ),
             "style": _part("report.css"),
             "plotly": plotly,
             "data": _json(data),
@@ -223,10 +225,6 @@ def _certificate(search: Any, certificate: Any) -> str:
         f'<p class="note">{about}; of another that the bounds above may choose it says '
         "nothing.</p></section>"
     )
-
-
-def _summary(search: Any) -> str:
-    return search.summary() if hasattr(search, "best_candidate_") else repr(search.front_)
 
 
 def _parameters_to_dict(search: Any) -> dict[str, Any]:

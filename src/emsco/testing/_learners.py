@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,9 @@ from emsco.learners.protocol import Fold, Learner, Outcomes
 from emsco.learners.training import Training
 from emsco.search import CascadeSearchCV
 from emsco.testing._contract import demand
+
+Columns: TypeAlias = dict[str, NDArray[np.float64]]
+Labels: TypeAlias = NDArray[np.int64]
 
 _ROWS = 240
 _NAMES = ("a", "b", "c", "d")
@@ -69,7 +72,7 @@ def check_learner(estimator: Any, *, n_classes: int = 3) -> None:
         raise ContractError(f"{name}: {error}") from error
 
 
-def _rows(n_classes: int) -> tuple[dict[str, NDArray[np.float64]], NDArray[np.int64]]:
+def _rows(n_classes: int) -> tuple[Columns, Labels]:
     rng = np.random.default_rng(n_classes)
     labels = rng.permutation(np.arange(_ROWS) % n_classes)
     noise = rng.normal(size=(len(_NAMES), _ROWS))
@@ -77,18 +80,11 @@ def _rows(n_classes: int) -> tuple[dict[str, NDArray[np.float64]], NDArray[np.in
     return columns, labels
 
 
-def _training(
-    learner: Learner, columns: dict[str, NDArray[np.float64]], labels: NDArray[np.int64]
-) -> Training:
+def _training(learner: Learner, columns: Columns, labels: Labels) -> Training:
     return Training(learner, "array", columns, labels, {}, _SOURCES)
 
 
-def _check_sets(
-    learner: Learner,
-    columns: dict[str, NDArray[np.float64]],
-    labels: NDArray[np.int64],
-    name: str,
-) -> None:
+def _check_sets(learner: Learner, columns: Columns, labels: Labels, name: str) -> None:
     """Demand that a set's outcomes are its own, whatever is fitted with it."""
     before = {f: column.copy() for f, column in columns.items()}
     half = np.arange(_ROWS) < _ROWS // 2
@@ -140,12 +136,7 @@ def _features(members: NDArray[np.bool_]) -> tuple[str, ...]:
     return tuple(name for name in _NAMES if name in chosen)
 
 
-def _check_stage(
-    learner: Learner,
-    columns: dict[str, NDArray[np.float64]],
-    labels: NDArray[np.int64],
-    name: str,
-) -> None:
+def _check_stage(learner: Learner, columns: Columns, labels: Labels, name: str) -> None:
     """Demand probabilities, of every row by itself, and that a set is fitted once."""
     training = _training(learner, columns, labels)
     judge = learner.judge(training.fit(_NAMES), _NAMES, training, 0)
@@ -169,12 +160,7 @@ def _check_stage(
     )
 
 
-def _check_search(
-    estimator: Any,
-    columns: dict[str, NDArray[np.float64]],
-    labels: NDArray[np.int64],
-    name: str,
-) -> None:
+def _check_search(estimator: Any, columns: Columns, labels: Labels, name: str) -> None:
     """Demand that a search runs, and that its cascade is the one fitted by itself."""
     X = np.column_stack(list(columns.values()))
     costs = {f"x{i}": 2.0**i for i in range(len(_NAMES))}
