@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 import time
 
 import joblib
@@ -78,3 +81,44 @@ def test_an_engine_is_taken_as_it_is_and_none_is_this_machine():
 def test_workers_that_cannot_be_counted_are_refused(n_workers):
     with pytest.raises(SearchError, match=r"`n_workers` of the engine Elsewhere must be a whole"):
         resolve_engine(Elsewhere(n_workers))
+
+
+_THREADS = """
+import sys, time
+from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
+from emsco.engine import LocalEngine
+
+def count(chunk, shared):
+    time.sleep(chunk)
+    return _openmp_effective_n_threads()  # as boosted trees count them
+
+before = _openmp_effective_n_threads()
+engine = LocalEngine(int(sys.argv[1]), threads=False)
+counted = engine.map(count, [0.3] * 8) + engine.map(count, [0.3])
+counted += LocalEngine(2).map(count, [0.1] * 3)
+print(before, *counted, _openmp_effective_n_threads())
+"""
+
+
+@pytest.mark.parametrize("n_jobs", [1, 2])
+def test_each_worker_has_one_thread_and_afterwards_there_are_as_many_as_before(n_jobs):
+    """In this process and in others, also if OMP_NUM_THREADS says otherwise."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "3"}
+    command = [sys.executable, "-c", _THREADS, str(n_jobs)]
+    shown = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    assert shown.stdout.split() == ["3", *["1"] * 12, "3"]
+
+
+def process_of(_, __):
+    time.sleep(0.05)
+    return os.getpid()
+
+
+def test_processes_are_started_only_for_work_that_takes_longer_than_their_start():
+    """So two workers are never slower than one, however short the search."""
+    engine, own = LocalEngine(2, threads=False), os.getpid()
+    assert set(engine.map(process_of, range(4))) == {own}
+    found = engine.map(process_of, range(40))
+    assert found[0] == own
+    assert own not in found[20:]
+    assert own not in engine.map(process_of, range(4))

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from numbers import Integral
 from typing import Any, Protocol, TypeVar
 
-from joblib import Parallel, cpu_count, delayed, effective_n_jobs
-from threadpoolctl import threadpool_limits
+from joblib import Parallel, cpu_count, delayed, effective_n_jobs, parallel_config
+from threadpoolctl import ThreadpoolController, threadpool_limits
 
 from emsco.exceptions import SearchError
 
 Chunk = TypeVar("Chunk")
 Result = TypeVar("Result")
+
+# Seconds of work after which processes are started: to start them takes as long.
+_WORTH_PROCESSES = 1.0
 
 
 class Engine(Protocol):
@@ -50,6 +54,8 @@ class LocalEngine:
     threads : bool, default=True
         Whether to use threads or processes. Threads share memory and suit work that releases
         Python's global lock, such as numpy and compiled kernels; processes suit everything else.
+        Processes have one thread each, also if there is only one, because more of them would wait
+        for each other and for whatever else runs; they are started after a second of work.
 
     Examples
     --------
@@ -63,6 +69,7 @@ class LocalEngine:
     def __init__(self, n_jobs: int | None = None, *, threads: bool = True) -> None:
         self.n_jobs = n_jobs
         self.threads = threads
+        self._worked = 0.0  # seconds of work that processes could have done
 
     @property
     def n_workers(self) -> int:
@@ -77,15 +84,55 @@ class LocalEngine:
         shared: Any = None,
     ) -> list[Result]:
         """Return `function(chunk, shared)` for every chunk, in the order of the chunks."""
+        if self.threads:
+            return self._in_threads(function, chunks, shared)
+        with threadpool_limits(1):
+            results = self._first(function, chunks, shared)
+            if len(results) == len(chunks):
+                return results
+            with parallel_config(backend="loky", inner_max_num_threads=1):
+                others: list[Result] = Parallel(n_jobs=self.n_workers)(
+                    delayed(function)(chunk, shared) for chunk in chunks[len(results) :]
+                )
+        return results + others
+
+    def _in_threads(
+        self, function: Callable[[Chunk, Any], Result], chunks: Sequence[Chunk], shared: Any
+    ) -> list[Result]:
         if self.n_workers == 1 or len(chunks) <= 1:
             return [function(chunk, shared) for chunk in chunks]
-        backend = "threading" if self.threads else "loky"
         # Workers that start their own threads for matrix products would wait for each other.
-        with threadpool_limits(1):
-            results: list[Result] = Parallel(n_jobs=self.n_workers, backend=backend)(
-                delayed(function)(chunk, shared) for chunk in chunks
+        libraries = ThreadpoolController()
+        with libraries.limit(limits=1):
+            results: list[Result] = Parallel(n_jobs=self.n_workers, backend="threading")(
+                delayed(_with_one_thread)(libraries, function, chunk, shared) for chunk in chunks
             )
         return results
+
+    def _first(
+        self, function: Callable[[Chunk, Any], Result], chunks: Sequence[Chunk], shared: Any
+    ) -> list[Result]:
+        """Run chunks in this process: all of them, or until processes are worth their start."""
+        alone = self.n_workers == 1 or len(chunks) == 1
+        results: list[Result] = []
+        start = time.monotonic()
+        for chunk in chunks:
+            if not alone and self._worked + time.monotonic() - start > _WORTH_PROCESSES:
+                break
+            results.append(function(chunk, shared))
+        self._worked += time.monotonic() - start
+        return results
+
+
+def _with_one_thread(
+    libraries: ThreadpoolController,
+    function: Callable[[Chunk, Any], Result],
+    chunk: Chunk,
+    shared: Any,
+) -> Result:
+    """Run a function in a thread that may start no others: the limit of OpenMP is each thread's."""
+    with libraries.limit(limits=1, user_api="openmp"):
+        return function(chunk, shared)
 
 
 def resolve_engine(engine: Any, n_jobs: int | None = None, *, threads: bool = True) -> Engine:

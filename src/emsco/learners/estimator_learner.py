@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import numpy as np
@@ -164,12 +164,17 @@ class EstimatorFits:
     folds: tuple[Fold, ...]
 
     chunk = 1  # a fit takes long and shares nothing with others
-    is_slow = False  # a task is one fit
+    is_slow = False  # unknown; the table of outcomes measures it
 
     @property
     def n_rows(self) -> int:
         """The number of evaluation rows."""
         return sum(len(fold.test) for fold in self.folds)
+
+    @property
+    def parts(self) -> tuple[EstimatorFits, ...]:
+        """One for each fold, so that workers have something to do if few sets are asked for."""
+        return tuple(replace(self, folds=(fold,)) for fold in self.folds)
 
     def outcomes(self, sets: NDArray[np.bool_]) -> Outcomes:
         """Return confidences and label codes, sets x evaluation rows."""

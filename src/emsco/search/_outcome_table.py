@@ -16,6 +16,7 @@ those fits, in the same order, instead of fitting them.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import pairwise
@@ -36,6 +37,7 @@ Words = NDArray[np.uint64]
 MEMORY = 2**30  # bytes of confidences and labels
 _AT_ONCE = 2**26  # bytes of confidences and labels that are computed before they are packed
 _TASKS_PER_REPORT = 16  # tasks per worker, at most, between two reports of progress
+_REPORT_EVERY = 0.5  # seconds: what takes longer is divided
 _DIRECT = 20  # most sources for which the index is an array with an entry for every set
 
 
@@ -153,6 +155,7 @@ class OutcomeTable:
         self._sets = np.empty((0, -(-n_sources // 64)), dtype=np.uint64)
         self._outcomes: dict[int, tuple[NDArray[np.float64], NDArray[np.uint8]]] = {}
         self._past: FitRecord | None = None
+        self._tasks = 1  # per worker, until progress is reported
 
     @property
     def n_rows(self) -> int:
@@ -293,20 +296,29 @@ class OutcomeTable:
 
     def _add(self, sets: Sets, keys: NDArray[Any]) -> None:
         """Fit sets and pack their outcomes, a limited number at a time."""
-        size = self.fitter.chunk
-        per_worker = 1 if self.fitter.is_slow else _TASKS_PER_REPORT
-        tasks = min(_AT_ONCE // (9 * self.n_rows) // size, per_worker * self.engine.n_workers)
-        at_once = max(tasks, 1) * size
+        size, n_workers = self.fitter.chunk, self.engine.n_workers
+        most = _AT_ONCE // (9 * self.n_rows) // size
         self._reserve(len(self) + len(sets))
-        remembered = self._remember(sets, keys)
-        for start in range(remembered, len(sets), at_once):
-            part = sets[start : start + at_once]
+        start = self._remember(sets, keys)
+        while start < len(sets):
+            # How many tasks there are at a time changes no result, only how often it is reported.
+            at_once = max(min(most, self._tasks * n_workers), 1) * size
+            part, began = sets[start : start + at_once], time.monotonic()
             confidence, label = self._fit(part)
             self._pack(confidence, label)
             room = max(self.memory // (9 * self.n_rows) - len(self), 0)
             outcomes = zip(confidence[:room], label[:room], strict=True)
             self._outcomes.update(enumerate(outcomes, start=len(self)))
             self._count(part, keys[start : start + at_once])
+            start += len(part)
+            self._adapt(time.monotonic() - began, is_full=len(part) == at_once)
+
+    def _adapt(self, seconds: float, *, is_full: bool) -> None:
+        """Fit more sets at a time if those took a moment, and fewer if they took long."""
+        if seconds > _REPORT_EVERY:
+            self._tasks = max(self._tasks // 2, 1)
+        elif is_full and seconds < _REPORT_EVERY / 2:
+            self._tasks = min(2 * self._tasks, _TASKS_PER_REPORT)
 
     def _remember(self, sets: Sets, keys: NDArray[Any]) -> int:
         """Take as many of these sets as possible from the earlier run, and return how many.
