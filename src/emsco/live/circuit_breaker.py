@@ -23,24 +23,6 @@ class Breaker:
     invalid values. While it is open, one trial call per second is allowed. After the first success,
     one call at a time is allowed, then two, then four, up to the limit of the source. A failure
     before that opens it at once.
-
-    Examples
-    --------
-    >>> from emsco.live.circuit_breaker import Breaker
-    >>> now = 0.0
-    >>> breaker = Breaker(failures=2, concurrency=32, clock=lambda: now)
-    >>> breaker.failed()
-    >>> breaker.allows()
-    True
-    >>> breaker.failed()
-    >>> breaker.allows()
-    False
-    >>> now = 1.5  # time for a trial call
-    >>> breaker.allows(), breaker.allows()
-    (True, False)
-    >>> breaker.succeeded()
-    >>> breaker.limit
-    1
     """
 
     def __init__(

@@ -317,21 +317,7 @@ _MOST_CACHED = 100_000  # answers of one source
 
 
 class Cache(Generic[_T]):
-    """An LRU cache with a TTL in seconds; None: nothing is cached.
-
-    Examples
-    --------
-    >>> from emsco.live.coalescing import Cache
-    >>> now = 0.0
-    >>> cache = Cache(ttl=10.0, most=2, clock=lambda: now)
-    >>> for name in "abc":
-    ...     cache.put(name, name.upper())
-    >>> cache.get("a") is None, cache.get("c")
-    (True, 'C')
-    >>> now = 11.0
-    >>> cache.get("c") is None
-    True
-    """
+    """An LRU cache with a TTL in seconds; None: nothing is cached."""
 
     def __init__(
         self,

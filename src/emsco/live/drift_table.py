@@ -47,18 +47,7 @@ class _Values(NamedTuple):
 def difference(
     live: Sequence[Any], table: Sequence[Any], reader: ColumnReader, *, spelled: bool = False
 ) -> ColumnDrift:
-    """Compare live values with those of a table, row by row.
-
-    Examples
-    --------
-    >>> from emsco.live.drift_table import difference
-    >>> from emsco.rows.column_reader import NUMBER, ColumnReader
-    >>> age = ColumnReader(NUMBER, missing_seen=False)
-    >>> difference([1000.0, 2500.0, 30.0, 0.0], [1.0, 2.5, 0.03, 0.0], age)
-    ColumnDrift(rows=4, differing=3, verdict='another unit: 1000 times')
-    >>> difference([20.0, None, "cold"], [20.0, 21.0, 22.0], age).verdict
-    'text instead of numbers in 33.3%; missing in 33.3%'
-    """
+    """Compare live values with those of a table, row by row."""
     of_number = reader.is_number
     column, others = to_column(list(live), reader, spelled=spelled)
     now = _read(list(column), reader, of_number=of_number)

@@ -24,30 +24,6 @@ class SourceFetcher:
     """Fetches sources for any keys; open it with `async with`.
 
     `known` are the names of the values that the caller has for each key, such as a domain.
-
-    Examples
-    --------
-    >>> import asyncio
-    >>> from emsco import Costs, Source
-    >>> from emsco.live import CallableSource
-    >>> from emsco.live.fetch_all import SourceFetcher
-    >>> costs = Costs([Source("dns", cost=2, requires=["name"]), Source("name", cost=0)])
-    >>> sources = {
-    ...     "name": CallableSource(function=lambda keys, _: {k: {"name": k * 2} for k in keys}),
-    ...     "dns": CallableSource(
-    ...         function=lambda keys, values: {
-    ...             key: {"dns": len(name)} for key, name in zip(keys, values["name"])
-    ...         },
-    ...         uses=["name"],
-    ...     ),
-    ... }
-    >>> async def fetch(keys):
-    ...     have = {}
-    ...     async with SourceFetcher(sources, costs, ["dns", "name"]) as survey:
-    ...         return {name: await survey.fetch(name, keys, have) for name in survey.names}
-    >>> found = asyncio.run(fetch(["a", "bc"]))
-    >>> {name: batch.columns for name, batch in found.items()}
-    {'name': {'name': ['aa', 'bcbc']}, 'dns': {'dns': [2, 4]}}
     """
 
     def __init__(

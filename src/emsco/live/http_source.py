@@ -189,17 +189,7 @@ class HTTPSource(LiveSource):
 
 @dataclass(frozen=True)
 class Billing:
-    """The outcomes of an HTTP request that the vendor may charge for.
-
-    Examples
-    --------
-    >>> from emsco.live.http_source import Billing
-    >>> billing = Billing.of(["2xx", 404, "timeout"])
-    >>> 201 in billing.statuses, 404 in billing.statuses, 503 in billing.statuses
-    (True, True, False)
-    >>> billing.timeout, billing.lost
-    (True, False)
-    """
+    """The outcomes of an HTTP request that the vendor may charge for."""
 
     statuses: frozenset[int]
     timeout: bool

@@ -18,18 +18,7 @@ _SOURCES, _LATENCY = "sources", "latency"
 
 
 def with_latencies(text: str, latencies: Mapping[str, float]) -> str:
-    r"""Return the text of a file of costs with these latencies, by source.
-
-    Examples
-    --------
-    >>> from emsco.live.latency_file import with_latencies
-    >>> text = "[sources]\npage = 3  # a call\nlab = { cost = 5, latency = 9 }\n"
-    >>> print(with_latencies(text, {"page": 0.0012, "lab": 0.4}))
-    [sources]
-    page = { cost = 3, latency = 0.0012 }  # a call
-    lab = { cost = 5, latency = 0.4 }
-    <BLANKLINE>
-    """
+    """Return the text of a file of costs with these latencies, by source."""
     tomlkit = require("tomlkit", "live")
     try:
         document = tomlkit.parse(text)

@@ -78,14 +78,6 @@ def quantile(times: Sequence[float], share: float) -> float | None:
     """Return the time within which a share of requests was answered; None if fewer were answered.
 
     The first request also opens the connection, so it is left out if there are others.
-
-    Examples
-    --------
-    >>> from emsco.live.latency_measurement import quantile
-    >>> quantile([9.0, 0.1, 0.2, 0.3], 0.5)
-    0.2
-    >>> quantile([0.1, 0.2, float("inf")], 0.95) is None
-    True
     """
     counted = times[1:] if len(times) > 1 else times
     if not counted:

@@ -84,16 +84,7 @@ _ALL_ANSWER = (
 
 
 def promise(costs: Costs, sources: tuple[str, ...], max_cost: float | None) -> str:
-    """Return what a certificate means live; a `max_cost` below the full price voids it.
-
-    Examples
-    --------
-    >>> from emsco import Costs, Source
-    >>> from emsco.live.live_plan import promise
-    >>> costs = Costs([Source("age", cost=1), Source("blood", cost=9)])
-    >>> promise(costs, ("age", "blood"), max_cost=5.0)
-    'No certificate of this cascade holds: `max_cost` is 5, and all of its sources cost 10.'
-    """
+    """Return what a certificate means live; a `max_cost` below the full price voids it."""
     full = costs.of(sources)
     if max_cost is not None and max_cost < full:
         return (

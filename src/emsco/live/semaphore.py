@@ -14,24 +14,6 @@ class AdjustableSemaphore:
     ----------
     limit : callable
         Returns the current limit.
-
-    Examples
-    --------
-    >>> import asyncio
-    >>> from emsco.live.semaphore import AdjustableSemaphore
-    >>> async def most_at_once(n_callers, limit):
-    ...     slots, running, most = AdjustableSemaphore(lambda: limit), 0, 0
-    ...     async def work():
-    ...         nonlocal running, most
-    ...         async with slots:
-    ...             running += 1
-    ...             most = max(most, running)
-    ...             await asyncio.sleep(0)
-    ...             running -= 1
-    ...     await asyncio.gather(*(work() for _ in range(n_callers)))
-    ...     return most
-    >>> asyncio.run(most_at_once(9, limit=2))
-    2
     """
 
     def __init__(self, limit: Callable[[], int]) -> None:

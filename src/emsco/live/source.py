@@ -52,17 +52,6 @@ def secret(variable: str) -> Any:
 
     `variable` is the field with the name of an environment variable that holds the secret, or with
     a mapping to such names, if this one is a mapping to secrets.
-
-    Examples
-    --------
-    >>> from dataclasses import dataclass
-    >>> from emsco.live.source import secret
-    >>> @dataclass
-    ... class Store:
-    ...     url_env: str | None = None
-    ...     url: str | None = secret("url_env")
-    >>> Store(url="store://user:password@host")
-    Store(url_env=None)
     """
     return field(default=None, repr=False, metadata={"value": "secret", "variable": variable})
 

@@ -25,18 +25,6 @@ def to_column(
     """Return values as a column, and the positions of those of another type than in training.
 
     `spelled`: the source gives numbers as text. If not, text is not accepted as a number.
-
-    Examples
-    --------
-    >>> from emsco.live.typed_columns import to_column
-    >>> from emsco.rows.column_reader import NUMBER, ColumnReader
-    >>> age = ColumnReader(NUMBER, missing_seen=False)
-    >>> to_column([41, 2.5], age)
-    (array([41. ,  2.5]), [])
-    >>> to_column([b"41", b"2.5"], age, spelled=True)
-    (array([41. ,  2.5]), [])
-    >>> to_column(["41", 2.5], age)[1]
-    [0]
     """
     of_number = reader is not None and reader.is_number
     booleans: list[int] = []
@@ -63,15 +51,6 @@ def to_numbers(columns: list[list[Any]], *, spelled: bool = False) -> NDArray[np
     """Return columns of numbers as the rows of one matrix; None if some value is not a number.
 
     This is a fast path for the usual case: converting single columns takes longer than deciding.
-
-    Examples
-    --------
-    >>> from emsco.live.typed_columns import to_numbers
-    >>> to_numbers([[41, 2.5], [0.0, 1.0]])
-    array([[41. ,  2.5],
-           [ 0. ,  1. ]])
-    >>> to_numbers([[41, "2.5"]]) is None, to_numbers([[True]]) is None
-    (True, True)
     """
     types = set(map(type, chain.from_iterable(columns)))
     try:

@@ -41,34 +41,7 @@ _RETENTION = 7 * 86_400.0  # minimum seconds for which audited rows are kept
 
 
 class AuditWatch:
-    """Marks rows for the audit, and feeds the monitor of each model.
-
-    Examples
-    --------
-    >>> import asyncio, tempfile
-    >>> from pathlib import Path
-    >>> from emsco import Decisions
-    >>> from emsco.monitor import CertificateMonitor
-    >>> from emsco.serve.state import open_state
-    >>> from emsco.serve.audit_watch import AuditWatch
-    >>> async def main(folder):
-    ...     state = await open_state(str(Path(folder, "state.sqlite")))
-    ...     promised = CertificateMonitor(accuracy=0.9)
-    ...     options = {"audit": 1.0, "label_after": 0, "cohort": 0.01, "seed": 0}
-    ...     watch = AuditWatch(promised, state, model="digest", **options)
-    ...     decisions = Decisions(["ok", "ok"], [True, True], [0, 0], [0.9, 0.9], [1.0, 1.0])
-    ...     watch.decided(decisions, ["call-0", "call-1"], "digest")
-    ...     print(await watch.feedback({"call-0": "ok"}))
-    ...     await asyncio.sleep(0.1)
-    ...     await watch.work()  # `start` does this in the background
-    ...     audited = watch.models["digest"].cohorts.value.total
-    ...     print(audited.accuracy, audited.accuracy_at_worst, watch.alarms)
-    ...     await state.close()
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     asyncio.run(main(folder))
-    {'used': 1, 'not audited': 0, 'repeated': 0, 'late': 0, 'unknown': 0, 'unknown label': 0}
-    1.0 0.5 ()
-    """
+    """Marks rows for the audit, and feeds the monitor of each model."""
 
     def __init__(
         self,

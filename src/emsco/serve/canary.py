@@ -43,15 +43,7 @@ class Withdrawal:
 
 
 class KeyDraw:
-    """Draws keys by their HMAC; a larger share includes all keys of a smaller one.
-
-    Examples
-    --------
-    >>> from emsco.serve.canary import KeyDraw
-    >>> draw = KeyDraw(0.05, b"secret", "a model")
-    >>> sum(draw(f"customer-{number}") for number in range(10_000))
-    501
-    """
+    """Draws keys by their HMAC; a larger share includes all keys of a smaller one."""
 
     def __init__(self, share: float, secret: bytes, name: str) -> None:
         self.share = share

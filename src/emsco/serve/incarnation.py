@@ -26,15 +26,7 @@ _AGAIN = 60.0  # seconds after which a loss is logged again
 
 @dataclass(frozen=True)
 class Incarnation:
-    """The marker of a state, which is missing if the state has lost its data.
-
-    Examples
-    --------
-    >>> from emsco.serve.incarnation import Incarnation
-    >>> one = Incarnation("81f3", "2026-01-31T12:00:00+00:00")
-    >>> Incarnation.from_text(one.to_text()) == one
-    True
-    """
+    """The marker of a state, which is missing if the state has lost its data."""
 
     id: str
     at: str

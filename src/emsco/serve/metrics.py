@@ -33,15 +33,6 @@ class Metrics:
 
     With several worker processes, call `emsco.serve.metrics_server.share_metrics` before this is
     imported: their counts are then added up.
-
-    Examples
-    --------
-    >>> from emsco import Decisions
-    >>> from emsco.serve.metrics import Metrics
-    >>> metrics = Metrics()
-    >>> metrics.decided(Decisions(["no"], [False], [1], [0.6], [3.5]), seconds=0.004)
-    >>> metrics.registry.get_sample_value("emsco_paid_total", {"model": ""})
-    3.5
     """
 
     def __init__(self) -> None:

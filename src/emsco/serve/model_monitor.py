@@ -130,16 +130,7 @@ def monitor_of(certificate: Any, cascade: Any) -> CertificateMonitor | None:
 
 
 def by_labels(monitor: CertificateMonitor) -> CertificateMonitor | None:
-    """Return the part fed by labels, which gets only audited rows, or None.
-
-    Examples
-    --------
-    >>> from emsco.monitor import CertificateMonitor
-    >>> from emsco.serve.model_monitor import by_decisions, by_labels
-    >>> whole = CertificateMonitor(accuracy=0.95, coverage=0.9, exits=(0.8, 0.2), rows=2000)
-    >>> list(by_labels(whole).evidence), list(by_decisions(whole).evidence)
-    (['accuracy'], ['coverage', 'exits'])
-    """
+    """Return the part fed by labels, which gets only audited rows, or None."""
     promised = monitor.state()["promised"]
     share = {"share": 1.0, "random_state": 0} if promised["share"] is not None else {}
     return _part(monitor, _by_labels(), _BY_DECISIONS | share)

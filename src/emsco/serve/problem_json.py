@@ -34,15 +34,7 @@ _TITLES = {
 
 
 class RequestProblem(EmscoError):  # noqa: N818  # the term of RFC 9457
-    """A request that cannot be answered.
-
-    Examples
-    --------
-    >>> from emsco.serve.problem_json import RequestProblem
-    >>> problem = RequestProblem(413, "body-size", "Send at most 1000 bytes.")
-    >>> problem.content.decode()
-    '{"type":"urn:emsco:body-size","title":"The body is too large","status":413,"detail":"Send at most 1000 bytes."}'
-    """  # noqa: E501  # the output of an example is one line
+    """A request that cannot be answered."""
 
     def __init__(
         self, status: int, kind: str, detail: str, headers: Mapping[str, str] | None = None
@@ -106,14 +98,7 @@ _KNOWN: Mapping[str, tuple[int, str, Mapping[str, str]]] = {
 
 
 def problem(kind: str) -> RequestProblem:
-    """Return a problem with a fixed text.
-
-    Examples
-    --------
-    >>> from emsco.serve.problem_json import problem
-    >>> problem("queue-full").status
-    429
-    """
+    """Return a problem with a fixed text."""
     status, detail, headers = _KNOWN[kind]
     return RequestProblem(status, kind, detail, headers)
 

@@ -41,27 +41,13 @@ PASSING = FAILURES - {MISSING, AMBIGUOUS, INVALID_KEY}
 
 @lru_cache(maxsize=10_000)  # called for every rejected row; a model has fewer reasons
 def is_failure(reason: str) -> bool:
-    """Return whether a reason is a failed source, or a lack of budget or time.
-
-    Examples
-    --------
-    >>> from emsco.serve.rejection_causes import is_failure
-    >>> is_failure("timeout: whois"), is_failure("out of range: TSH"), is_failure("")
-    (True, False, False)
-    """
+    """Return whether a reason is a failed source, or a lack of budget or time."""
     return kind_of(reason) in FAILURES
 
 
 @lru_cache(maxsize=10_000)
 def is_passing(reason: str) -> bool:
-    """Return whether a row rejected for this reason may be accepted later.
-
-    Examples
-    --------
-    >>> from emsco.serve.rejection_causes import is_passing
-    >>> is_passing("timeout: whois"), is_passing("missing: whois"), is_passing("")
-    (True, False, False)
-    """
+    """Return whether a row rejected for this reason may be accepted later."""
     return kind_of(reason) in PASSING
 
 
@@ -72,14 +58,6 @@ def sent_invalid(
 
     Without this, a single client could raise alarms about a model by sending garbage. Values that
     are out of range or unseen do not count: by them, a change of the rows is noticed.
-
-    Examples
-    --------
-    >>> from emsco import Decisions
-    >>> from emsco.serve.rejection_causes import sent_invalid
-    >>> odd = Decisions(["no"], [False], [0], [0.0], [0.0], reason=["invalid value: age"])
-    >>> sent_invalid(odd, {"age"}, {}), sent_invalid(odd, set(), {})
-    ([0], [])
     """
     if decisions.accepted.all():
         return []

@@ -22,16 +22,6 @@ class Settings:
     """The settings of the service.
 
     Each is the option of `emsco serve` with its name, whose help says what it does.
-
-    Examples
-    --------
-    >>> from emsco.serve.settings import Settings
-    >>> Settings(port=8080).url
-    'http://127.0.0.1:8080'
-    >>> Settings(workers=2)
-    Traceback (most recent call last):
-    emsco.exceptions.ServiceError: --workers 2 needs --state redis://... or postgresql://...:
-    several processes must share their ids, their budgets and their list of failing sources.
     """
 
     model: Path = Path("model.emsco")

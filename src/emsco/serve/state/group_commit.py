@@ -18,20 +18,6 @@ class GroupCommit(Generic[W]):
 
     A single operation does not wait for others. An operation is run even if its caller is
     cancelled.
-
-    Examples
-    --------
-    >>> import asyncio
-    >>> from emsco.serve.state.group_commit import GroupCommit
-    >>> async def double(numbers):
-    ...     print(f"a batch of {len(numbers)}")
-    ...     return [2 * number for number in numbers]
-    >>> async def main():
-    ...     batches = GroupCommit(double)
-    ...     return await asyncio.gather(*(batches.run(number) for number in (1, 2, 3)))
-    >>> asyncio.run(main())
-    a batch of 3
-    [2, 4, 6]
     """
 
     def __init__(self, do: Callable[[Sequence[W]], Awaitable[Sequence[Any]]]) -> None:

@@ -368,16 +368,7 @@ def _marked(id_: str, mark: str, truth: str | None) -> AuditMark:
 
 
 def redis_concerns(address: str, info: Mapping[str, Any], snapshots: str | None) -> list[Concern]:
-    """Return the reasons why Redis may lose data.
-
-    Examples
-    --------
-    >>> from emsco.serve.state.redis_state import redis_concerns
-    >>> [concern.loses for concern in redis_concerns("redis://host", {}, "")]
-    [True]
-    >>> redis_concerns("redis://host", {"aof_enabled": 1}, "")
-    []
-    """
+    """Return the reasons why Redis may lose data."""
     found = [] if info.get("aof_enabled") else [_unwritten(address, snapshots)]
     policy = info.get("maxmemory_policy", "noeviction")
     if info.get("maxmemory") and policy != "noeviction":
