@@ -14,7 +14,7 @@ from emsco import Costs, Source
 from emsco.exceptions import ColumnsError, SourcesError, ValuesError
 from emsco.live import CallableSource
 from emsco.live.accounts import OwnAccounts, SpendingLimit, granted_rows, money
-from emsco.live.circuit_breaker import Breaker
+from emsco.live.call_limits import AdjustableSemaphore, Breaker
 from emsco.live.coalescing import Cache
 from emsco.live.comparison import align
 from emsco.live.drift_table import difference
@@ -22,10 +22,7 @@ from emsco.live.fetch_all import SourceFetcher
 from emsco.live.fetch_result import as_text, first_places, is_unbilled, key_text, to_moment
 from emsco.live.http_source import Billing
 from emsco.live.json_document import UNREADABLE, look_up, read_document, unpacked
-from emsco.live.latency_file import with_latencies
-from emsco.live.latency_measurement import quantile
-from emsco.live.live_plan import promise
-from emsco.live.semaphore import AdjustableSemaphore
+from emsco.live.latencies import quantile, with_latencies
 from emsco.live.source import secret
 from emsco.live.template import Template, unwritable, unwritten
 from emsco.live.typed_columns import to_column, to_numbers
@@ -203,14 +200,6 @@ def test_a_latency_is_written_beside_a_comment():
 def test_a_quantile_leaves_out_the_first_request_and_needs_enough_answers():
     assert quantile([9.0, 0.1, 0.2, 0.3], 0.5) == 0.2
     assert quantile([0.1, 0.2, float("inf")], 0.95) is None
-
-
-def test_a_maximum_below_the_full_price_voids_certificates():
-    costs = Costs([Source("age", cost=1), Source("blood", cost=9)])
-    assert promise(costs, ("age", "blood"), max_cost=5.0) == (
-        "No certificate of this cascade holds: `max_cost` is 5, and all of its sources cost 10."
-    )
-    assert "every source answers" in promise(costs, ("age", "blood"), max_cost=10.0)
 
 
 def test_a_secret_is_not_shown():

@@ -12,7 +12,7 @@ from emsco.cli._key_file import KeyColumn, KeysFile, MaxSpend, SourcesFile
 from emsco.cli._options import NewlinesInCells
 
 if TYPE_CHECKING:
-    from emsco.live.latency_measurement import LatencyMeasurement
+    from emsco.live.latencies import LatencyMeasurement
 
 _ROUNDS = 20
 
@@ -47,8 +47,8 @@ def measure(
     from emsco.exceptions import SourcesError, quoted
     from emsco.live import Sources
     from emsco.live.accounts import money
-    from emsco.live.latency_file import write_latencies
-    from emsco.live.latency_measurement import measure as measure_sources
+    from emsco.live.latencies import measure as measure_sources
+    from emsco.live.latencies import write_latencies
 
     prices, described = load_costs(costs), Sources.from_toml(sources)
     read = read_keys(keys, key_column, needs_of(described), newlines_in_cells=newlines_in_cells)
@@ -78,7 +78,7 @@ def measure(
 
 def _table(found: LatencyMeasurement) -> str:
     from emsco._utils.text_table import text_table
-    from emsco.live.latency_measurement import quantile
+    from emsco.live.latencies import quantile
 
     rows = [
         [

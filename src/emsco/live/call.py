@@ -15,12 +15,11 @@ from emsco.cascade.decision_loop import Answer, Ask
 from emsco.core.decisions import ACCEPTED, BUDGET, DEADLINE, INVALID_VALUE, kind_of, reason_for
 from emsco.exceptions import Parameter, SourcesError, quoted
 from emsco.live.accounts import RequestContext
-from emsco.live.circuit_breaker import JUDGED
+from emsco.live.call_limits import JUDGED
 from emsco.live.coalescing import CoalescingGate
 from emsco.live.fetch_result import Key, as_text, key_text
 from emsco.live.live_plan import LivePlan
-from emsco.live.purchases import KNOWN, NOT_FETCHED, PurchaseBatch
-from emsco.live.receipt import Receipts
+from emsco.live.purchases import KNOWN, NOT_FETCHED, PurchaseBatch, Receipts
 from emsco.live.typed_columns import to_column, to_numbers
 
 

@@ -22,10 +22,9 @@ from emsco.core.decisions import (
 )
 from emsco.exceptions import InvalidKeyError, SourcesError
 from emsco.live.accounts import NO_REQUEST, Accounts, Intent, OwnAccounts, RequestContext
-from emsco.live.circuit_breaker import Breaker
+from emsco.live.call_limits import AdjustableSemaphore, Breaker
 from emsco.live.fetch_result import FetchResult, Key, UnbilledError, Values, is_unbilled, key_text
 from emsco.live.purchases import FETCHED, SHARED, PurchaseBatch, SourceSpending
-from emsco.live.semaphore import AdjustableSemaphore
 from emsco.live.source import APART, LiveSource, open_quietly
 
 Request: TypeAlias = Any  # a key, or a key and the values that it is used with

@@ -14,7 +14,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from emsco.live.semaphore import AdjustableSemaphore
+from emsco.live.call_limits import AdjustableSemaphore
 from emsco.serve.problem_json import RequestProblem, problem
 
 MOST_HEADERS = 65_536  # bytes
