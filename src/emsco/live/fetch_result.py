@@ -5,7 +5,6 @@ Rows are matched by key, never by position: an answer for another key must not b
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeAlias
@@ -76,17 +75,6 @@ class FetchedRow(NamedTuple):
     time: Any = None
     price: Any = None
     reason: str = ERROR  # why it has no record
-
-
-_MOST_PRICE = sys.float_info.max
-
-
-def price_of(value: Any) -> tuple[float | None, bool]:
-    """Return the price in an answer, None if there is no valid one; and whether it is infinite."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None, False
-    is_valid = 0 <= value <= _MOST_PRICE
-    return float(value) if is_valid else None, value > _MOST_PRICE
 
 
 def key_text(key: Key) -> str:

@@ -55,13 +55,8 @@ class Connections:
     ) -> Response:
         """Make a request, and read its whole answer.
 
-        Raises
-        ------
-        TimeoutError
-            If the service does not answer in time.
-        ConnectionError
-            If the answer is incomplete or too large; its cause is an `UnbilledError` if nothing
-            was sent.
+        The `TimeoutError` or `ConnectionError` of one that failed has an `UnbilledError` as its
+        cause if nothing was sent.
         """
         parts = urlsplit(url)
         sent = {"host": parts.netloc.encode("idna").decode(), **self._headers, **(headers or {})}

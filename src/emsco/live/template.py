@@ -93,24 +93,17 @@ def unwritable(value: Any) -> str:
     """Return the reason why a request cannot contain a value; "" if it can."""
     value = as_text(value)
     if isinstance(value, str):
-        return ACCEPTED if is_unicode(value) else INVALID_KEY
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            return INVALID_KEY
+        return ACCEPTED
     if is_missing(value):
         return MISSING
     if isinstance(value, bool) or not isinstance(value, _WRITTEN):
         return INVALID_VALUE
     is_finite = not isinstance(value, float | Decimal | np.floating) or isfinite(value)
     return ACCEPTED if is_finite else INVALID_VALUE
-
-
-def is_unicode(text: str) -> bool:
-    """Return whether text can be encoded as UTF-8."""
-    if text.isascii():
-        return True
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def unwritten(keys: Sequence[Key], values: Values) -> dict[int, str]:

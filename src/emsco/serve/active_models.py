@@ -140,19 +140,17 @@ class Models:
         options: dict[str, Any] = {"call": ids, "factors": body.factors, "held": held,
                                    "context": context}  # fmt: skip
         shadowed = None
-        deployed.begin()
         try:
-            if deployed.shadow is None:
-                decisions = await deployed.live.decide(keys, known, **options)
-            else:
-                shadowed = await deployed.shadow.decide(keys, known, **options)
-                decisions = shadowed.answered
+            with deployed.in_use():
+                if deployed.shadow is None:
+                    decisions = await deployed.live.decide(keys, known, **options)
+                else:
+                    shadowed = await deployed.shadow.decide(keys, known, **options)
+                    decisions = shadowed.answered
         except SourcesError as error:
             raise RequestProblem(422, "known", str(error)) from None
         except StateError as error:
             raise no_state(error) from None
-        finally:
-            deployed.end()
         rows = decision_rows(ids, decisions, receipt=body.receipt)
         return DecidedRows(part, ids, decisions, shadowed, rows, time.perf_counter() - begin)
 
@@ -198,16 +196,13 @@ def decision_rows(
     ]  # fmt: skip
     if receipt and decisions.receipts is not None:
         for row, one in zip(rows, decisions.receipts, strict=True):
-            row["receipt"] = _receipt(one)
+            fields = asdict(one) | {"paid": one.paid, "unknown": list(one.unknown)}
+            del fields["id"], fields["model"]
+            row["receipt"] = fields
     if decisions.factors is not None:
         for row, one in zip(rows, decisions.factors, strict=True):
             row["factors"] = asdict(one) | {"features": dict(one.features), "score": one.score}
     return rows
-
-
-def _receipt(receipt: Any) -> dict[str, Any]:
-    fields = asdict(receipt) | {"paid": receipt.paid, "unknown": list(receipt.unknown)}
-    return {name: value for name, value in fields.items() if name not in ("id", "model")}
 
 
 def no_state(error: StateError) -> RequestProblem:

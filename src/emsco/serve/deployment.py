@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import Any
 
@@ -98,22 +98,11 @@ class Deployment:
         """The sources that the model can buy."""
         return list(self.live.terms.bought)
 
-    def check_certificate(self) -> None:
-        """Refuse a certificate that belongs to another cascade."""
-        if self.certificate is None:
-            return
-        problem = problem_with(self.certificate, self.model)
-        if self.certificate.certified and problem:
-            raise ServiceError(f"The certificate is not valid: {problem}")
-
     @cached_property
     def standing(self) -> ModelTerms:
         """The properties that clients rely on."""
-        certificate = self.certificate
-        labels = tuple(self.decider.classes.tolist())
-        if certificate is None:
-            return ModelTerms(labels, is_certified=False)
-        return ModelTerms(labels, is_certified=bool(certificate.certified))
+        is_certified = self.certificate is not None and bool(self.certificate.certified)
+        return ModelTerms(tuple(self.decider.classes.tolist()), is_certified)
 
     @cached_property
     def monitor(self) -> CertificateMonitor | None:
@@ -122,7 +111,8 @@ class Deployment:
 
     def _prepare(self) -> None:
         """Do the slow work that needs no event loop, while requests continue."""
-        self.check_certificate()
+        if self.standing.is_certified and (problem := problem_with(self.certificate, self.model)):
+            raise ServiceError(f"The certificate is not valid: {problem}")
         held: dict[str, Any] = {}
         for stage in self.decider.plan.stages:
             with suppress(Exception):  # the row is made up, and a user's model may refuse it
@@ -200,24 +190,23 @@ class Deployment:
     def _may_be_known(self) -> frozenset[str]:
         return frozenset((*self.features, *self.needed))
 
-    def begin(self) -> None:
-        """Note that a request begins to use it."""
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Keep it open while a request uses it."""
         self._used += 1
-
-    def end(self) -> None:
-        """Note that a request has finished."""
-        self._used -= 1
-        if self._is_retired and not self._used:
-            self._close_later()
+        try:
+            yield
+        finally:
+            self._used -= 1
+            self._close_if_unused()
 
     def retire(self) -> None:
         """Close it as soon as no request uses it."""
         self._is_retired = True
-        if not self._used:
-            self._close_later()
+        self._close_if_unused()
 
-    def _close_later(self) -> None:
-        if self._closing is None:
+    def _close_if_unused(self) -> None:
+        if self._is_retired and not self._used and self._closing is None:
             self._closing = asyncio.ensure_future(self._close_at_rest())
 
     async def _close_at_rest(self) -> None:
@@ -252,6 +241,11 @@ class Deployment:
             for stage, thresholds in zip(decider.plan.stages, decider.thresholds, strict=True)
         ]
         prices = {source.name: source.cost for source in costs.sources}
+        certificate = None
+        if self.certificate is not None:
+            problem = problem_with(self.certificate, self.model)
+            certificate = {"sentence": self.certificate.sentence, "holds": not problem,
+                           "problem": problem}  # fmt: skip
         return {
             "model": self.digest,
             "labels": classes,
@@ -261,16 +255,10 @@ class Deployment:
             "unit": costs.unit,
             "known": sorted(self._may_be_known),
             "needed": list(self.needed),
-            "certificate": self._certificate(),
+            "certificate": certificate,
             "promise": self.live.promise,
             "shadow": self.shadow is not None,
         }
-
-    def _certificate(self) -> Mapping[str, Any] | None:
-        if self.certificate is None:
-            return None
-        problem = problem_with(self.certificate, self.model)
-        return {"sentence": self.certificate.sentence, "holds": not problem, "problem": problem}
 
 
 def _column(value: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from emsco.serve.deployment import Deployment
-from emsco.serve.problem_json import MEDIA_TYPE, statuses
+from emsco.serve.problem_json import MEDIA_TYPE, TITLES
 from emsco.serve.request_bodies import DecideBody, FeedbackBody, decide_examples, feedback_examples
 from emsco.serve.settings import Settings
 
@@ -72,14 +72,13 @@ def _post(
 
 
 def _get(name: str, summary: str, answer: str, problems: tuple[int, ...]) -> dict[str, Any]:
-    titles = statuses()
     schema = {"$ref": f"#/components/schemas/{answer}"}
     responses: dict[str, Any] = {
         "200": {"description": "OK", "content": {"application/json": {"schema": schema}}}
     }
     for status in problems:
         content = {MEDIA_TYPE: {"schema": _PROBLEM}}
-        responses[str(status)] = {"description": titles[status], "content": content}
+        responses[str(status)] = {"description": TITLES[status], "content": content}
     described = {"operationId": name, "summary": summary, "responses": responses}
     return described if 401 not in problems else {**described, "security": [{"bearer": []}, {}]}
 

@@ -7,34 +7,19 @@ from functools import lru_cache
 
 from emsco.core.decisions import (
     AMBIGUOUS,
-    BUDGET,
-    CIRCUIT_OPEN,
-    DEADLINE,
-    ERROR,
     INVALID_KEY,
     INVALID_VALUE,
+    KINDS,
+    LOW_CONFIDENCE,
     MISSING,
-    STALE,
-    STATE_LOST,
-    TIMEOUT,
+    OUT_OF_RANGE,
+    UNSEEN_CATEGORY,
     Decisions,
     kind_of,
 )
 
-FAILURES = frozenset(
-    {
-        TIMEOUT,
-        ERROR,
-        MISSING,
-        AMBIGUOUS,
-        STALE,
-        CIRCUIT_OPEN,
-        BUDGET,
-        DEADLINE,
-        INVALID_KEY,
-        STATE_LOST,
-    }
-)
+# All reasons but those by which the cascade itself rejects rows.
+FAILURES = frozenset(KINDS) - {LOW_CONFIDENCE, INVALID_VALUE, OUT_OF_RANGE, UNSEEN_CATEGORY}
 # Failures that a retry may not meet again.
 PASSING = FAILURES - {MISSING, AMBIGUOUS, INVALID_KEY}
 
@@ -62,12 +47,11 @@ def sent_invalid(
     if decisions.accepted.all():
         return []
     reasons = decisions.reason.tolist()
-    garbage = {reason for reason in set(reasons) if _is_sent(reason, known, needs)}
+    garbage = set()
+    for reason in set(reasons):
+        kind, _, name = reason.partition(": ")
+        # A source whose values are known is not fetched.
+        is_value = kind == INVALID_VALUE and name in known
+        if is_value or (kind == INVALID_KEY and all(n in known for n in needs.get(name, ()))):
+            garbage.add(reason)
     return [place for place, reason in enumerate(reasons) if reason in garbage] if garbage else []
-
-
-def _is_sent(reason: str, known: Collection[str], needs: Mapping[str, Collection[str]]) -> bool:
-    kind, _, name = reason.partition(": ")
-    if kind == INVALID_VALUE:
-        return name in known  # a source with known values is not fetched
-    return kind == INVALID_KEY and all(need in known for need in needs.get(name, ()))

@@ -36,7 +36,7 @@ from emsco.serve.state.base import (
     to_text,
     unusable,
 )
-from emsco.serve.state.group_commit import GroupCommit
+from emsco.serve.state.executors import GroupCommit
 
 _LATE_FOR = 3600  # seconds for which the outcome of an unanswered call may still arrive
 _LOST = "lost"  # instead of a number of rows: the state has another incarnation, or none
