@@ -16,20 +16,16 @@ def read_document(text: bytes | str) -> Any:
     """Parse JSON; None if it is not valid, `UNREADABLE` if it is too deep or repeats a name."""
     try:
         return json.loads(text, object_pairs_hook=_once)
-    except (_TwiceError, RecursionError):
+    except (KeyError, RecursionError):
         return UNREADABLE
     except ValueError:
         return None
 
 
-class _TwiceError(Exception):
-    """An object has a duplicate name."""
-
-
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        raise _TwiceError
+        raise KeyError("An object has a duplicate name.")
     return found
 
 

@@ -23,7 +23,7 @@ from emsco.exceptions import CostsError, Keyword, SourcesError, require
 from emsco.live.accounts import SpendingLimit
 from emsco.live.fetch_all import SourceFetcher
 from emsco.live.fetch_result import Key, first_places
-from emsco.live.purchases import NOT_FETCHED, PurchaseBatch
+from emsco.live.purchases import NOT_FETCHED
 from emsco.live.sources import Sources
 
 _SOURCES, _LATENCY = "sources", "latency"  # in a file of costs
@@ -183,7 +183,11 @@ class _Clock:
         begin = time.perf_counter()
         got = await self._survey.fetch(name, keys, have)
         took = time.perf_counter() - begin
-        self._charge(name, got)
+        for how, paid, billed in zip(got.how, got.paid, got.billed, strict=True):
+            if name in self._paid and how != NOT_FETCHED:
+                price = paid + (self._setups[name] if paid else 0.0)
+                self.budget.spend(price, billed=billed)
+                self._prices[name] = max(self._prices[name], price)
         reasons = [r for r, how in zip(got.reasons, got.how, strict=True) if how != NOT_FETCHED]
         over = [reason for reason in reasons if reason in _OVER]
         if over:
@@ -195,15 +199,6 @@ class _Clock:
         times.append(inf if failed else took)
         if failed:
             timing.failed[failed[0]] += 1
-
-    def _charge(self, name: str, batch: PurchaseBatch) -> None:
-        if name not in self._paid:
-            return
-        for how, paid, billed in zip(batch.how, batch.paid, batch.billed, strict=True):
-            if how != NOT_FETCHED:
-                price = paid + (self._setups[name] if paid else 0.0)
-                self.budget.spend(price, billed=billed)
-                self._prices[name] = max(self._prices[name], price)
 
 
 def with_latencies(text: str, latencies: Mapping[str, float]) -> str:

@@ -227,9 +227,3 @@ def decide_examples(needed: dict[str, Any], known: dict[str, Any]) -> dict[str, 
         },
         "why": {"summary": "The factors behind the label", "value": {**one, "factors": True}},
     }
-
-
-def feedback_examples(label: Any) -> dict[str, dict[str, Any]]:
-    """Return an example body for `POST /v1/feedback`, with a label of the model."""
-    sent = {"labels": [{"id": "order-2041-0", "label": label}]}
-    return {"late": {"summary": "The true label of a decision", "value": sent}}

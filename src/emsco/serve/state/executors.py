@@ -91,26 +91,22 @@ class GroupCommit(Generic[W]):
             await asyncio.wait([self._working])
 
 
-class ThreadExecutor:
+class ThreadExecutor(GroupCommit["Work"]):
     """Runs work on an SQLite file, in a thread."""
 
     is_postgres = False
 
     def __init__(self, path: Path, timeout: float, *, writes: bool = True) -> None:
+        super().__init__(self._batch)
         self._path, self._timeout, self._writes = path, timeout, writes
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="emsco-state")
-        self._batches: GroupCommit[Work] = GroupCommit(self._do)
         self._connection: sa.Connection | None = None
-
-    async def run(self, work: Work, left: Left | None = None) -> Any:
-        """Run work, even if the caller is cancelled; `left` then receives the result."""
-        return await self._batches.run(work, left)
 
     async def make(self, work: Work) -> None:
         """Run work in a separate transaction, one at a time."""
         await self.run(work)
 
-    async def _do(self, works: Sequence[Work]) -> list[Any]:
+    async def _batch(self, works: Sequence[Work]) -> list[Any]:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, self._transact, works)
 
@@ -167,10 +163,6 @@ class ThreadExecutor:
     def _begin(self, connection: sa.Connection) -> None:
         # A transaction that reads before it writes would fail if another one wrote in between.
         connection.exec_driver_sql("BEGIN IMMEDIATE" if self._writes else "BEGIN")
-
-    async def finish(self) -> None:
-        """Wait for the work in progress."""
-        await self._batches.finish()
 
     async def close(self) -> None:
         """Disconnect."""

@@ -194,14 +194,17 @@ class SQLState(State):
             "attempt": self._attempt(context.id), "rows": n_rows, "price": price, "limit": limit,
             "now": self._now(), "incarnation": self.incarnation,
         }  # fmt: skip
-        work = self._begin if limit is None or price == 0 else self._begin_capped
+        is_capped = limit is not None and price != 0
 
         def undo(granted: int | None) -> None:
             if granted is not None and granted > 0:
                 self._begin_apart(self.end(intent_of(id_, source, price, granted), 0.0, 0.0))
 
         def once(connection: sa.Connection) -> int | None:
-            return work(connection, values)
+            if is_capped:
+                return self._begin_capped(connection, values)
+            free: int | None = connection.execute(self._sql["begin"], values).scalar()
+            return free
 
         granted = await self._lane.run(once, undo)
         if granted == _NO_DAY:
@@ -216,10 +219,6 @@ class SQLState(State):
             return False
         stored = await self.get_value(INCARNATION + self.deployment)
         return stored is None or stored.text != self.incarnation
-
-    def _begin(self, connection: sa.Connection, values: dict[str, Any]) -> int | None:
-        granted: int | None = connection.execute(self._sql["begin"], values).scalar()
-        return granted
 
     def _begin_capped(self, connection: sa.Connection, values: dict[str, Any]) -> int | None:
         if self._lane.is_postgres:
