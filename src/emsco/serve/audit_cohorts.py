@@ -129,15 +129,9 @@ class Cohort:
         )  # fmt: skip
 
     def __add__(self, other: Cohort) -> Cohort:
-        counts = (own + more for own, more in zip(self.counts, other.counts, strict=True))
+        counts = map(sum, zip(astuple(self)[2:], astuple(other)[2:], strict=True))
         begin = min(self.begin or other.begin, other.begin)
         return Cohort(begin, max(self.end, other.end), *counts)
-
-    @property
-    def counts(self) -> tuple[int, ...]:
-        """The number of rows of each kind."""
-        counts: tuple[int, ...] = astuple(self)[2:]
-        return counts
 
 
 class Cohorts:

@@ -116,7 +116,11 @@ class Deployment:
         held: dict[str, Any] = {}
         for stage in self.decider.plan.stages:
             with suppress(Exception):  # the row is made up, and a user's model may refuse it
-                made_up = {name: _column(self.example(name)) for name in stage.features}
+                made_up = {}
+                for name in stage.features:
+                    value = self.example(name)
+                    kind = np.float64 if isinstance(value, float) else object
+                    made_up[name] = np.array([value], dtype=kind)
                 answer = self.decider.examine(made_up)
                 held |= zip(stage.features, answer.columns, strict=True)
                 stage.judge(held)
@@ -259,12 +263,6 @@ class Deployment:
             "promise": self.live.promise,
             "shadow": self.shadow is not None,
         }
-
-
-def _column(value: Any) -> Any:
-    column = np.empty(1, dtype=np.float64 if isinstance(value, float) else object)
-    column[0] = value
-    return column
 
 
 def cascade_of(model: Any) -> CascadeClassifier:

@@ -109,16 +109,13 @@ class RedisState(State):
     async def concerns(self) -> list[Concern]:
         """Return the reasons why Redis may lose data."""
         info = await self._info("persistence") | await self._info("memory")
-        is_written = bool(info.get("aof_enabled"))
-        return redis_concerns(self._address, info, "" if is_written else await self._snapshots())
-
-    async def _snapshots(self) -> str | None:
-        """Return the snapshot setting of Redis; None if it is hidden, as with some providers."""
-        try:
-            snapshots: str = (await self._redis.config_get("save")).get("save", "")
-        except self._errors.ResponseError:
-            return None
-        return snapshots
+        snapshots: str | None = ""
+        if not info.get("aof_enabled"):
+            try:
+                snapshots = (await self._redis.config_get("save")).get("save", "")
+            except self._errors.ResponseError:  # it is hidden, as with some providers
+                snapshots = None
+        return redis_concerns(self._address, info, snapshots)
 
     async def _info(self, section: str) -> dict[str, Any]:
         """Return a section of INFO; empty if Redis does not allow it, as with some providers."""
@@ -308,7 +305,9 @@ class RedisState(State):
         for first in range(0, len(rows), _AT_ONCE):
             values: list[Any] = []
             for row in rows[first : first + _AT_ONCE]:
-                values += [row.id, float(row.at), _mark_text(row)]
+                label, accepted = to_text(row.label), bool(row.accepted)
+                mark = [row.at, row.model, label, accepted, row.reason, int(row.exit_stage)]
+                values += [row.id, float(row.at), json.dumps(mark)]
             await self._run(redis_scripts.MARK, *values)
 
     async def marked(self, ids: Sequence[str]) -> list[AuditMark]:
@@ -353,12 +352,6 @@ def _open_intent(id_: str, begun: str) -> tuple[int, OpenIntent]:
     source, tenant = json.loads(account)
     held = float(price) * int(granted)
     return int(day), OpenIntent(id_, source, tenant, request, float(at), int(granted), held)
-
-
-def _mark_text(row: AuditMark) -> str:
-    return json.dumps(
-        [row.at, row.model, to_text(row.label), bool(row.accepted), row.reason, int(row.exit_stage)]
-    )
 
 
 def _marked(id_: str, mark: str, truth: str | None) -> AuditMark:
