@@ -23,9 +23,9 @@ from emsco.serve.rejection_causes import is_failure, is_passing, sent_invalid
 from emsco.serve.request_bodies import BodyParser, DecideBody
 from emsco.serve.request_limits import Queue, is_too_deep
 from emsco.serve.settings import Settings
+from emsco.serve.state._redis_state import redis_concerns
 from emsco.serve.state.base import day_number, day_of, share_of
 from emsco.serve.state.executors import GroupCommit
-from emsco.serve.state.redis_state import redis_concerns
 from emsco.serve.state.state_url import alone, without_secrets
 
 

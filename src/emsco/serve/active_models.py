@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from emsco.certify.monitor import Alarm
 from emsco.core.decisions import ACCEPTED, Decisions
-from emsco.exceptions import LateStateError, SourcesError, StateError
+from emsco.exceptions import LateStateError, SourcesError, StateError, nearest
 from emsco.live.accounts import RequestContext
 from emsco.live.decision_log import HeldWrites
 from emsco.serve.canary import Canary, ModelRows, keep_looking, split, together
@@ -105,8 +105,18 @@ class Models:
             await model.close()
 
     def check_known(self, names: Any) -> None:
-        """Refuse names in `known` that no model uses."""
-        self.deployed.check_known(names, None if self.canary is None else self.canary.deployed)
+        """Refuse names that no model uses: a misspelled one would be fetched and paid for."""
+        known = self.deployed.may_be_known
+        if self.canary is not None:
+            known |= self.canary.deployed.may_be_known
+        for name in names:
+            if name not in known:
+                raise RequestProblem(
+                    422,
+                    "known",
+                    "`known` has a name that is neither a feature of the model nor used by a source"
+                    f"{nearest(name, known)}",
+                )
 
     async def decide(
         self, request: DecideRequest, held: HeldWrites | None = None

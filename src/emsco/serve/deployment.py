@@ -14,7 +14,7 @@ from emsco.cascade import CascadeClassifier, Decider
 from emsco.cascade.fingerprint import fingerprint
 from emsco.certify import problem_with
 from emsco.certify.monitor import CertificateMonitor
-from emsco.exceptions import ServiceError, nearest
+from emsco.exceptions import ServiceError
 from emsco.io import load
 from emsco.live import LiveCascade, Sources
 from emsco.live.accounts import Accounts
@@ -25,7 +25,6 @@ from emsco.rows.column_reader import ColumnReader
 from emsco.serve.events import WARNING, log_event, tell_loss
 from emsco.serve.model_compatibility import ModelTerms
 from emsco.serve.model_monitor import monitor_of
-from emsco.serve.problem_json import RequestProblem
 from emsco.serve.settings import Settings
 from emsco.serve.shadow import ShadowMode
 
@@ -176,22 +175,9 @@ class Deployment:
         value = levels[0] if len(levels) else ""
         return value.item() if isinstance(value, np.generic) else value
 
-    def check_known(self, names: Any, canary: Deployment | None = None) -> None:
-        """Refuse names that nothing uses: a misspelled one would be fetched and paid for."""
-        known = self._may_be_known
-        if canary is not None:
-            known = known | canary._may_be_known
-        for name in names:
-            if name not in known:
-                raise RequestProblem(
-                    422,
-                    "known",
-                    "`known` has a name that is neither a feature of the model nor used by a source"
-                    f"{nearest(name, known)}",
-                )
-
     @cached_property
-    def _may_be_known(self) -> frozenset[str]:
+    def may_be_known(self) -> frozenset[str]:
+        """The values that clients may send."""
         return frozenset((*self.features, *self.needed))
 
     @contextmanager
@@ -257,7 +243,7 @@ class Deployment:
             "prices": prices,
             "setups": dict(costs.setups),
             "unit": costs.unit,
-            "known": sorted(self._may_be_known),
+            "known": sorted(self.may_be_known),
             "needed": list(self.needed),
             "certificate": certificate,
             "promise": self.live.promise,

@@ -43,14 +43,14 @@ async def open_state(
     options: dict[str, Any] = {"deployment": deployment, "clock": clock, "create": create}
     state: State
     if scheme in REDIS:
-        from emsco.serve.state.redis_state import RedisState
+        from emsco.serve.state._redis_state import RedisState
 
         _check_encoded(address)
         safe_address = without_secrets(stated)
         state = RedisState(stated, safe_address, f"{prefix}:", timeout=timeout, **options)
     else:
+        from emsco.serve.state._sql_state import SQLState
         from emsco.serve.state.executors import PoolExecutor, ThreadExecutor
-        from emsco.serve.state.sql_state import SQLState
 
         if scheme in POSTGRES:
             _check_encoded(address)
