@@ -26,7 +26,7 @@ _OPEN = ("/healthz", "/readyz")  # health checks need no token
 _USES = {"/v1/feedback": FEEDBACK}  # all other routes need the token for decisions
 
 
-def make_app(service: Service, tokens: Tokens | None = None) -> FastAPI:
+def make_app(service: Service, tokens: Tokens) -> FastAPI:
     """Create the ASGI application of a service."""
 
     @asynccontextmanager
@@ -37,7 +37,6 @@ def make_app(service: Service, tokens: Tokens | None = None) -> FastAPI:
         finally:
             await service.stop()
 
-    tokens = Tokens.from_environment() if tokens is None else tokens
     settings = service.settings
     bodies = BodyReader(settings.max_body, settings.body_timeout)
     door: dict[str, Any] = {"tokens": tokens, "service": service, "bodies": bodies}

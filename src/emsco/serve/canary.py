@@ -218,13 +218,11 @@ async def together(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
     return [task.result() for task in tasks]
 
 
-async def keep_looking(
-    canary: Canary, alarms: Callable[[str], Awaitable[Sequence[Alarm]]], seconds: float = 1.0
-) -> None:
+async def keep_looking(canary: Canary, alarms: Callable[[str], Awaitable[Sequence[Alarm]]]) -> None:
     """Check every second whether a canary must be withdrawn."""
     while not canary.is_settled:
         try:
             await canary.look(await alarms(canary.deployed.digest))
         except Exception as error:  # keep running: nothing else would withdraw the canary
             log_event("watch failed", WARNING, error=where(error))
-        await asyncio.sleep(seconds)
+        await asyncio.sleep(1.0)
