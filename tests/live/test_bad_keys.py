@@ -23,7 +23,7 @@ from emsco.live import (
     Sources,
     SQLSource,
 )
-from emsco.live.circuit_breaker import Breaker
+from emsco.live.call_limits import Breaker
 from emsco.live.coalescing import CoalescingGate
 
 TABLE = {f"k{i}": {"age": float(i)} for i in range(20)}

@@ -18,8 +18,7 @@ from emsco.live.accounts import SpendingLimit
 from emsco.live.comparison import align
 from emsco.live.drift_table import difference
 from emsco.live.fetch_all import SourceFetcher
-from emsco.live.latency_file import with_latencies, write_latencies
-from emsco.live.latency_measurement import measure
+from emsco.live.latencies import measure, with_latencies, write_latencies
 from emsco.live.purchases import NOT_FETCHED
 from emsco.rows.column_reader import BOOLEAN, NUMBER, TEXT, ColumnReader
 

@@ -15,7 +15,7 @@ from emsco.core.decisions import kind_of
 from emsco.exceptions import ModelError, SourcesError
 from emsco.live import CallableSource, KnownSource, LiveCascade, Sources
 from emsco.live.comparison import compare
-from emsco.live.latency_measurement import measure
+from emsco.live.latencies import measure
 
 RNG = np.random.default_rng(0)
 N = 300

@@ -88,8 +88,8 @@ async def totals(state, day=None):
 IMPORTED = [
     "asyncpg",
     "emsco.serve.state.executors",
-    "emsco.serve.state.redis_state",
-    "emsco.serve.state.sql_state",
+    "emsco.serve.state._redis_state",
+    "emsco.serve.state._sql_state",
     "pytest",
     "redis.asyncio",
     "sqlalchemy.dialects.postgresql.asyncpg",

@@ -19,7 +19,7 @@ from stores import POSTGRES, REDIS
 
 from emsco.exceptions import StateError
 from emsco.serve.state import open_state
-from emsco.serve.state.group_commit import GroupCommit
+from emsco.serve.state.executors import GroupCommit
 
 STORES = ("sqlite", "postgresql", "redis")
 

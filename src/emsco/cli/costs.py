@@ -13,7 +13,7 @@ from emsco.cli._output_files import check_outputs
 from emsco.cli._print import print_text
 
 if TYPE_CHECKING:
-    from emsco.live.latency_measurement import LatencyMeasurement
+    from emsco.live.latencies import LatencyMeasurement
 
 _HEAD = """\
 # The cost of each source per row. Every price is 1 until you change it.
@@ -122,8 +122,8 @@ def measure(
     from emsco.exceptions import SourcesError, quoted
     from emsco.live import Sources
     from emsco.live.accounts import money
-    from emsco.live.latency_file import write_latencies
-    from emsco.live.latency_measurement import measure as measure_sources
+    from emsco.live.latencies import write_latencies
+    from emsco.live.latencies import measure as measure_sources
 
     prices, described = load_costs(costs), Sources.from_toml(sources)
     read = read_keys(keys, key_column, needs_of(described), newlines_in_cells=newlines_in_cells)
@@ -153,7 +153,7 @@ def measure(
 
 def _table(found: LatencyMeasurement) -> str:
     from emsco._utils.text_table import text_table
-    from emsco.live.latency_measurement import quantile
+    from emsco.live.latencies import quantile
 
     rows = [
         [

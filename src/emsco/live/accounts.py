@@ -62,20 +62,7 @@ class Accounts(Protocol):
 
 
 class OwnAccounts:
-    """The accounts of a single process.
-
-    Examples
-    --------
-    >>> import asyncio
-    >>> from emsco.live.accounts import OwnAccounts
-    >>> accounts = OwnAccounts()
-    >>> intent = asyncio.run(accounts.begin("whois", 5, price=2.0, limit=7.0))
-    >>> intent.granted, accounts.today("whois")
-    (3, 6.0)
-    >>> asyncio.run(accounts.end(intent, paid=4.0, unknown=0.0))
-    >>> accounts.today("whois")
-    4.0
-    """
+    """The accounts of a single process."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
@@ -132,14 +119,7 @@ class OwnAccounts:
 
 
 def granted_rows(n_rows: int, price: float, limit: float | None, spending: float) -> int:
-    """Return how many rows the rest of the daily limit pays for.
-
-    Examples
-    --------
-    >>> from emsco.live.accounts import granted_rows
-    >>> granted_rows(5, price=0.1, limit=0.3, spending=0.0)
-    3
-    """
+    """Return how many rows the rest of the daily limit pays for."""
     if limit is None or price <= 0:
         return n_rows
     # Sums of prices are not exact: an excess of a millionth of a price is ignored.
@@ -151,16 +131,6 @@ class SpendingLimit:
     """What may be spent on trying sources out, all together, and what was.
 
     `limit` is the maximum; None: nothing may be spent.
-
-    Examples
-    --------
-    >>> from emsco.live.accounts import SpendingLimit
-    >>> budget = SpendingLimit(limit=0.3)
-    >>> budget.affords(9, price=0.1)
-    3
-    >>> budget.spend(0.1)
-    >>> budget.affords(9, price=0.1), budget.affords(9, price=0.25), budget.affords(9, price=0)
-    (2, 0, 9)
     """
 
     limit: float | None
@@ -178,13 +148,6 @@ class SpendingLimit:
 
 
 def money(amount: float, unit: str) -> str:
-    """Format an amount with its unit.
-
-    Examples
-    --------
-    >>> from emsco.live.accounts import money
-    >>> money(1234567.891, "EUR"), money(0.00012346, ""), money(3, "EUR")
-    ('1,234,567.89 EUR', '0.0001235', '3 EUR')
-    """
+    """Format an amount with its unit."""
     number = f"{amount:,.2f}".removesuffix(".00") if abs(amount) >= 100 else f"{amount:.4g}"
     return f"{number} {unit}".rstrip()

@@ -15,12 +15,11 @@ from emsco.cascade.decision_loop import Answer, Ask
 from emsco.core.decisions import ACCEPTED, BUDGET, DEADLINE, INVALID_VALUE, kind_of, reason_for
 from emsco.exceptions import Parameter, SourcesError, quoted
 from emsco.live.accounts import RequestContext
-from emsco.live.circuit_breaker import JUDGED
+from emsco.live.call_limits import JUDGED
 from emsco.live.coalescing import CoalescingGate
 from emsco.live.fetch_result import Key, as_text, key_text
 from emsco.live.live_plan import LivePlan
-from emsco.live.purchases import KNOWN, NOT_FETCHED, PurchaseBatch
-from emsco.live.receipt import Receipts
+from emsco.live.purchases import KNOWN, NOT_FETCHED, PurchaseBatch, Receipts
 from emsco.live.typed_columns import to_column, to_numbers
 
 
@@ -167,8 +166,11 @@ class Call:
         if not places:
             return PurchaseBatch.failed([failed[i] for i in range(len(rows))], how=NOT_FETCHED)
         some = [rows[place] for place in places]
-        if name in self._known:
-            batch = self._known_batch(name, some)
+        if name in self._known:  # sent by the caller, so that it costs nothing
+            features = self._terms.features[name]
+            columns = {feature: [self._have[feature][row] for row in some] for feature in features}
+            known = PurchaseBatch.failed([ACCEPTED] * len(some), how=KNOWN)
+            batch = replace(known, columns=columns)
         else:
             batch = await self._bought(name, some, extra)
         waited = self._loop.time() - begin
@@ -178,14 +180,6 @@ class Call:
             return batch
         reasons = [failed.get(i, ACCEPTED) for i in range(len(rows))]
         return PurchaseBatch.failed(reasons, how=NOT_FETCHED).replaced(places, batch)
-
-    def _known_batch(self, name: str, rows: list[int]) -> PurchaseBatch:
-        """Return the values that the caller has sent, which cost nothing."""
-        columns = {
-            feature: [self._have[feature][row] for row in rows]
-            for feature in self._terms.features[name]
-        }
-        return replace(PurchaseBatch.failed([ACCEPTED] * len(rows), how=KNOWN), columns=columns)
 
     async def _bought(self, name: str, rows: list[int], extra: list[float] | None) -> PurchaseBatch:
         """Fetch rows, and add the costs of setups to what they cost."""
@@ -260,7 +254,10 @@ class Call:
             all_reasons[place] = reason
         if len(places) == len(rows):
             return list(answer.columns), all_reasons
-        spread = [_spread(np.asarray(column), places, len(rows)) for column in answer.columns]
+        spread = []  # values at the positions of their rows; the rest is never read
+        for column in map(np.asarray, answer.columns):
+            spread.append(np.zeros(len(rows), dtype=column.dtype))
+            spread[-1][places] = column
         return spread, all_reasons
 
     def _columns(
@@ -322,10 +319,3 @@ def _failed(batch: PurchaseBatch) -> dict[int, str]:
     if not any(batch.reasons):
         return {}
     return {i: reason for i, reason in enumerate(batch.reasons) if reason}
-
-
-def _spread(column: NDArray[Any], places: Sequence[int], n_rows: int) -> NDArray[Any]:
-    """Return a column with values at the positions of their rows; the rest is never read."""
-    spread = np.zeros(n_rows, dtype=column.dtype)
-    spread[places] = column
-    return spread

@@ -22,10 +22,9 @@ from emsco.core.decisions import (
 )
 from emsco.exceptions import InvalidKeyError, SourcesError
 from emsco.live.accounts import NO_REQUEST, Accounts, Intent, OwnAccounts, RequestContext
-from emsco.live.circuit_breaker import Breaker
+from emsco.live.call_limits import AdjustableSemaphore, Breaker
 from emsco.live.fetch_result import FetchResult, Key, UnbilledError, Values, is_unbilled, key_text
 from emsco.live.purchases import FETCHED, SHARED, PurchaseBatch, SourceSpending
-from emsco.live.semaphore import AdjustableSemaphore
 from emsco.live.source import APART, LiveSource, open_quietly
 
 Request: TypeAlias = Any  # a key, or a key and the values that it is used with
@@ -299,7 +298,10 @@ class SourceCaller:
         try:
             done, _ = await asyncio.wait([asking], timeout=APART)
             if done:
-                batch = self._late(job, asking, n_rows)
+                try:
+                    batch = self._read(job, asking.result(), n_rows)
+                except Exception as error:
+                    batch = self._unanswered(job, n_rows, ERROR, error)
             elif not self.source.bills_timeouts:
                 batch = self._unanswered(job, n_rows, TIMEOUT, UnbilledError())
             await self._settle(job, batch)
@@ -313,13 +315,10 @@ class SourceCaller:
             if not late.done():
                 late.set_result(batch)
             if not asking.done():
-                await _end(asking)
-
-    def _late(self, job: Flight, asking: asyncio.Future[FetchResult], n_rows: int) -> PurchaseBatch:
-        try:
-            return self._read(job, asking.result(), n_rows)
-        except Exception as error:
-            return self._unanswered(job, n_rows, ERROR, error)
+                asking.cancel()
+                await asyncio.wait([asking])  # until it has closed its connection
+                if not asking.cancelled():
+                    asking.exception()  # retrieved, or the event loop would log it
 
     def _unanswered(
         self, job: Flight, n_rows: int, reason: str, error: BaseException | None = None
@@ -366,11 +365,3 @@ class SourceCaller:
             task.cancel()
         await asyncio.gather(*apart, return_exceptions=True)
         await self._client.close()
-
-
-async def _end(asking: asyncio.Future[Any]) -> None:
-    """Cancel a call, and wait until it has closed its connection."""
-    asking.cancel()
-    await asyncio.wait([asking])
-    if not asking.cancelled():
-        asking.exception()  # retrieved, or the event loop would log it

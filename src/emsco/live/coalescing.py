@@ -238,17 +238,11 @@ class CoalescingGate:
     def _collect(
         self, flight: Flight, request: Request, *, is_first: bool
     ) -> tuple[PurchaseBatch, int]:
-        """Return the row of a call, rejected with "deadline" if it is not there yet.
-
-        Raises
-        ------
-        LateStateError
-            If the accounts have not reserved the money yet.
-        """
+        """Return the row of a call, rejected with "deadline" if it is not there yet."""
         batch = flight.answer
         if batch is not None:
             return batch if is_first else flight.shared, flight.places[request]
-        if flight.is_counting:
+        if flight.is_counting:  # the money is not reserved yet
             raise LateStateError("The accounts did not answer before the deadline.")
         late = PurchaseBatch.failed([DEADLINE])
         may_be_billed = is_first and self.source.paid and flight.is_sent
@@ -317,21 +311,7 @@ _MOST_CACHED = 100_000  # answers of one source
 
 
 class Cache(Generic[_T]):
-    """An LRU cache with a TTL in seconds; None: nothing is cached.
-
-    Examples
-    --------
-    >>> from emsco.live.coalescing import Cache
-    >>> now = 0.0
-    >>> cache = Cache(ttl=10.0, most=2, clock=lambda: now)
-    >>> for name in "abc":
-    ...     cache.put(name, name.upper())
-    >>> cache.get("a") is None, cache.get("c")
-    (True, 'C')
-    >>> now = 11.0
-    >>> cache.get("c") is None
-    True
-    """
+    """An LRU cache with a TTL in seconds; None: nothing is cached."""
 
     def __init__(
         self,

@@ -71,14 +71,7 @@ class Comparison:
 
 
 def align(keys: Sequence[Key], table_keys: Sequence[Key]) -> tuple[list[int], list[int]]:
-    """Match keys to the rows of a table, as text; return the positions of both, each key once.
-
-    Examples
-    --------
-    >>> from emsco.live.comparison import align
-    >>> align(["7", "x", "07", "7"], [5, 7, "07"])
-    ([0, 2], [1, 2])
-    """
+    """Match keys to the rows of a table, as text; return the positions of both, each key once."""
     rows: dict[str, int] = {}
     for row, key in enumerate(table_keys):
         if rows.setdefault(key_text(key), row) != row:

@@ -164,7 +164,10 @@ class DecisionLog:
             entry |= {name: getattr(decision, name) for name in FIELDS}
             entry |= {"model": receipt.pop("model"), "receipt": receipt}
             if values is not None:
-                entry["values"] = {name: _finite(value) for name, value in values[i].items()}
+                entry["values"] = {  # without the numbers that JSON does not have
+                    name: None if isinstance(value, float) and not isfinite(value) else value
+                    for name, value in values[i].items()
+                }
             if more is not None:
                 entry |= more[i]
             lines.append(json.dumps(entry, default=_plain) + "\n")
@@ -210,11 +213,6 @@ def _write_all(file: int, text: bytes) -> None:
     left = memoryview(text)
     while left:
         left = left[os.write(file, left) :]
-
-
-def _finite(value: Any) -> Any:
-    """Return a value, or None for numbers that JSON does not have."""
-    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 def _plain(value: Any) -> Any:

@@ -47,24 +47,13 @@ class _Values(NamedTuple):
 def difference(
     live: Sequence[Any], table: Sequence[Any], reader: ColumnReader, *, spelled: bool = False
 ) -> ColumnDrift:
-    """Compare live values with those of a table, row by row.
-
-    Examples
-    --------
-    >>> from emsco.live.drift_table import difference
-    >>> from emsco.rows.column_reader import NUMBER, ColumnReader
-    >>> age = ColumnReader(NUMBER, missing_seen=False)
-    >>> difference([1000.0, 2500.0, 30.0, 0.0], [1.0, 2.5, 0.03, 0.0], age)
-    ColumnDrift(rows=4, differing=3, verdict='another unit: 1000 times')
-    >>> difference([20.0, None, "cold"], [20.0, 21.0, 22.0], age).verdict
-    'text instead of numbers in 33.3%; missing in 33.3%'
-    """
+    """Compare live values with those of a table, row by row."""
     of_number = reader.is_number
     column, others = to_column(list(live), reader, spelled=spelled)
-    now = _read(list(column), reader, of_number=of_number)
+    now = _read(list(column), reader)
     now.wrong[others] = True
     now.missing[others] = False
-    then = _read(table, reader, of_number=of_number)
+    then = _read(table, reader)
     n_rows = len(then.read)
     wrong = now.wrong & ~then.wrong
     lost = now.missing & then.usable
@@ -74,9 +63,11 @@ def difference(
     apart[both] = _are_apart(now.read[both], then.read[both], of_number=of_number)
     unread = then.wrong & ~now.wrong
     findings = []
-    if apart.any():
+    if apart.any() and not of_number:
+        findings.append(f"differs in {_share(apart)}")
+    elif apart.any():
         with np.errstate(all="ignore"):  # numbers near the limits of their range
-            findings.append(_relation(now.read, then.read, both, apart, of_number=of_number))
+            findings.append(_relation(now.read, then.read, both, apart))
     if wrong.any():
         values = [live[i] for i in np.flatnonzero(wrong).tolist()]
         findings.append(f"{_what(values, of_number=of_number)} in {_share(wrong)}")
@@ -91,8 +82,8 @@ def difference(
     return ColumnDrift(n_rows, differing, "; ".join(findings) or SAME)
 
 
-def _read(values: Sequence[Any], reader: ColumnReader, *, of_number: bool) -> _Values:
-    if of_number:
+def _read(values: Sequence[Any], reader: ColumnReader) -> _Values:
+    if reader.is_number:
         numbers = np.array([to_number(value) for value in values], dtype=np.float64)
         return _Values(numbers, np.isnan(numbers), np.isinf(numbers))
     read = reader_like(reader.known_levels) if reader.known_levels else to_text
@@ -113,17 +104,10 @@ def _are_apart(now: NDArray[Any], then: NDArray[Any], *, of_number: bool) -> NDA
 
 
 def _relation(
-    now: NDArray[Any],
-    then: NDArray[Any],
-    both: NDArray[np.bool_],
-    apart: NDArray[np.bool_],
-    *,
-    of_number: bool,
+    now: NDArray[Any], then: NDArray[Any], both: NDArray[np.bool_], apart: NDArray[np.bool_]
 ) -> str:
-    """Describe how values differ: by a factor, an offset, both, or without a pattern."""
+    """Describe how numbers differ: by a factor, an offset, both, or without a pattern."""
     share = _share(apart)
-    if not of_number:
-        return f"differs in {share}"
     live, table = now[apart].astype(np.float64), then[apart].astype(np.float64)
     # Zero is zero in any unit: such rows are equal, but no evidence of the same unit.
     whole = apart.sum() >= _MOST * (both & ((then != 0) | apart)).sum()

@@ -24,30 +24,6 @@ class SourceFetcher:
     """Fetches sources for any keys; open it with `async with`.
 
     `known` are the names of the values that the caller has for each key, such as a domain.
-
-    Examples
-    --------
-    >>> import asyncio
-    >>> from emsco import Costs, Source
-    >>> from emsco.live import CallableSource
-    >>> from emsco.live.fetch_all import SourceFetcher
-    >>> costs = Costs([Source("dns", cost=2, requires=["name"]), Source("name", cost=0)])
-    >>> sources = {
-    ...     "name": CallableSource(function=lambda keys, _: {k: {"name": k * 2} for k in keys}),
-    ...     "dns": CallableSource(
-    ...         function=lambda keys, values: {
-    ...             key: {"dns": len(name)} for key, name in zip(keys, values["name"])
-    ...         },
-    ...         uses=["name"],
-    ...     ),
-    ... }
-    >>> async def fetch(keys):
-    ...     have = {}
-    ...     async with SourceFetcher(sources, costs, ["dns", "name"]) as survey:
-    ...         return {name: await survey.fetch(name, keys, have) for name in survey.names}
-    >>> found = asyncio.run(fetch(["a", "bc"]))
-    >>> {name: batch.columns for name, batch in found.items()}
-    {'name': {'name': ['aa', 'bcbc']}, 'dns': {'dns': [2, 4]}}
     """
 
     def __init__(
@@ -81,15 +57,11 @@ class SourceFetcher:
                     name, self._sources[name], features, self._prices[name]
                 )
         except BaseException:
-            await self.close()
+            await self.__aexit__()
             raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self.close()
-
-    async def close(self) -> None:
-        """Close every connection."""
         gates, self._gates = self._gates, {}
         await asyncio.gather(*(gate.close() for gate in gates.values()))
 
@@ -103,9 +75,13 @@ class SourceFetcher:
         """
         gate, source = self._gates[name], self._sources[name]
         used = {need: have.get(need, [None] * len(keys)) for need in source.needs}
-        rows = [
-            i for i in range(len(keys)) if not any(is_empty(column[i]) for column in used.values())
-        ]
+        lacking = {  # values that are missing or empty, which no request can use
+            i
+            for column in used.values()
+            for i, value in enumerate(column)
+            if value is None or (isinstance(value, str) and not value)
+        }
+        rows = [i for i in range(len(keys)) if i not in lacking]
         found = PurchaseBatch.failed([MISSING] * len(keys), how=NOT_FETCHED)
         if rows:
             values = {need: [column[i] for i in rows] for need, column in used.items()}
@@ -115,11 +91,6 @@ class SourceFetcher:
                 column = found.columns.get(feature, [None] * len(keys))
                 have[feature] = [as_text(value) for value in column]
         return found
-
-
-def is_empty(value: object) -> bool:
-    """Return whether a value is missing or empty, so that no request can use it."""
-    return value is None or (isinstance(value, str) and not value)
 
 
 async def check_open(sources: Mapping[str, LiveSource], costs: Costs, names: Sequence[str]) -> None:

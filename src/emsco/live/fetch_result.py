@@ -5,7 +5,6 @@ Rows are matched by key, never by position: an answer for another key must not b
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, TypeAlias
@@ -46,12 +45,6 @@ def to_moment(value: Any) -> float | None:
     """Convert a time, as seconds, a date or text of either, to seconds since 1970.
 
     A date without a time zone is in UTC. The result is None if it is not a valid time.
-
-    Examples
-    --------
-    >>> from emsco.live.fetch_result import to_moment
-    >>> to_moment("1970-01-02"), to_moment("86400"), to_moment(b"1970-01-01T24:00:00Z")
-    (86400.0, 86400.0, None)
     """
     if isinstance(value, bytes):
         value = value.decode("ascii", "replace")
@@ -84,38 +77,13 @@ class FetchedRow(NamedTuple):
     reason: str = ERROR  # why it has no record
 
 
-_MOST_PRICE = sys.float_info.max
-
-
-def price_of(value: Any) -> tuple[float | None, bool]:
-    """Return the price in an answer, None if there is no valid one; and whether it is infinite."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None, False
-    is_valid = 0 <= value <= _MOST_PRICE
-    return float(value) if is_valid else None, value > _MOST_PRICE
-
-
 def key_text(key: Key) -> str:
-    """Return a key as the text used to compare it.
-
-    Examples
-    --------
-    >>> from emsco.live.fetch_result import key_text
-    >>> key_text(b"a81f"), key_text(17)
-    ('a81f', '17')
-    """
+    """Return a key as the text used to compare it."""
     return str(as_text(key))
 
 
 def first_places(keys: Sequence[Key]) -> dict[str, int]:
-    """Return the first position of each key, by its text.
-
-    Examples
-    --------
-    >>> from emsco.live.fetch_result import first_places
-    >>> first_places(["7", "x", 7])
-    {'7': 0, 'x': 1}
-    """
+    """Return the first position of each key, by its text."""
     places: dict[str, int] = {}
     for place, key in enumerate(keys):
         places.setdefault(key_text(key), place)
@@ -123,14 +91,7 @@ def first_places(keys: Sequence[Key]) -> dict[str, int]:
 
 
 def as_text(value: Any) -> Any:
-    r"""Return bytes as text, even if they are not valid UTF-8, and other values as they are.
-
-    Examples
-    --------
-    >>> from emsco.live.fetch_result import as_text
-    >>> as_text(b"a81f"), as_text(b"\xff"), as_text(17)
-    ('a81f', '\udcff', 17)
-    """
+    """Return bytes as text, even if they are not valid UTF-8, and other values as they are."""
     return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
 
 
@@ -139,14 +100,7 @@ class UnbilledError(ConnectionError):
 
 
 def is_unbilled(error: BaseException | None) -> bool:
-    """Return whether an error, or what caused it, says that nothing is charged for the request.
-
-    Examples
-    --------
-    >>> from emsco.live.fetch_result import is_unbilled
-    >>> is_unbilled(ConnectionRefusedError()), is_unbilled(ConnectionResetError())
-    (True, False)
-    """
+    """Return whether an error, or what caused it, says that nothing is charged for the request."""
     while error is not None:
         if isinstance(error, UnbilledError | ConnectionRefusedError):
             return True

@@ -32,7 +32,7 @@ class Response(NamedTuple):
 
     status: int
     body: bytes
-    encoding: str = ""  # how the body is compressed
+    encoding: str = ""  # how the body is compressed; several are joined by commas
 
 
 class Connections:
@@ -55,13 +55,8 @@ class Connections:
     ) -> Response:
         """Make a request, and read its whole answer.
 
-        Raises
-        ------
-        TimeoutError
-            If the service does not answer in time.
-        ConnectionError
-            If the answer is incomplete or too large; its cause is an `UnbilledError` if nothing
-            was sent.
+        The `TimeoutError` or `ConnectionError` of one that failed has an `UnbilledError` as its
+        cause if nothing was sent.
         """
         parts = urlsplit(url)
         sent = {"host": parts.netloc.encode("idna").decode(), **self._headers, **(headers or {})}
@@ -184,7 +179,9 @@ class _Wire(asyncio.Protocol):
                 if len(read) > MOST_BYTES:
                     raise ConnectionError(f"The answer is larger than {MOST_BYTES} bytes.")
             elif isinstance(event, self._h11.EndOfMessage) and head is not None:
-                return Response(head.status_code, bytes(read), _encoding(head))
+                found = [value for name, value in head.headers if name == b"content-encoding"]
+                encoding = b", ".join(found).decode("latin-1").strip().lower()
+                return Response(head.status_code, bytes(read), encoding)
             elif not isinstance(event, self._h11.InformationalResponse):
                 raise ConnectionError("The service closed the connection.")
 
@@ -210,28 +207,19 @@ class _Wire(asyncio.Protocol):
         return not self._transport.is_closing()
 
     def is_silent(self) -> bool:
-        """Return whether nothing has arrived since the last answer, not even unread."""
-        wire = self._transport
-        return not wire.is_closing() and not _has_unread(wire.get_extra_info("socket").fileno())
+        """Return whether nothing has arrived since the last answer: no bytes, no end of stream."""
+        if self._transport.is_closing():
+            return False
+        descriptor = self._transport.get_extra_info("socket").fileno()
+        if not hasattr(select, "poll"):  # on Windows
+            return not select.select([descriptor], [], [], 0)[0]
+        polled = select.poll()
+        polled.register(descriptor, select.POLLIN)
+        return not polled.poll(0)
 
     def end(self) -> None:
         """Close the connection, without waiting for it."""
         self._transport.abort()
-
-
-def _has_unread(descriptor: int) -> bool:
-    """Return whether a socket has unread bytes, or an unread end of stream."""
-    if not hasattr(select, "poll"):  # on Windows
-        return bool(select.select([descriptor], [], [], 0)[0])
-    polled = select.poll()
-    polled.register(descriptor, select.POLLIN)
-    return bool(polled.poll(0))
-
-
-def _encoding(head: Any) -> str:
-    """Return the content encodings of an answer, joined by commas."""
-    encodings = [value for name, value in head.headers if name == b"content-encoding"]
-    return b", ".join(encodings).decode("latin-1").strip().lower()
 
 
 def _verified() -> ssl.SSLContext:

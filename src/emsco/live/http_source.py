@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 from urllib.parse import quote, unquote, urlsplit
 
@@ -30,6 +30,7 @@ from emsco.live.source import (
     TABLE,
     TEXT,
     LiveSource,
+    fields_of,
     from_environment,
     secret,
 )
@@ -38,6 +39,7 @@ from emsco.live.template import Template
 # `_REFUSED` are the statuses of a service that cannot read a key.
 _OK, _NOT_FOUND, _REFUSED = range(200, 300), (404, 410), (400, 422)
 _DOTS = {".", ".."}  # change the path of a URL
+_encoded = partial(quote, safe="")
 
 NO_ANSWER, LOST = "timeout", "lost"  # no answer in time; the connection was lost after sending
 BILLED: tuple[int | str, ...] = ("2xx", 404, 410, 502, 504, NO_ANSWER, LOST)
@@ -189,17 +191,7 @@ class HTTPSource(LiveSource):
 
 @dataclass(frozen=True)
 class Billing:
-    """The outcomes of an HTTP request that the vendor may charge for.
-
-    Examples
-    --------
-    >>> from emsco.live.http_source import Billing
-    >>> billing = Billing.of(["2xx", 404, "timeout"])
-    >>> 201 in billing.statuses, 404 in billing.statuses, 503 in billing.statuses
-    (True, True, False)
-    >>> billing.timeout, billing.lost
-    (True, False)
-    """
+    """The outcomes of an HTTP request that the vendor may charge for."""
 
     statuses: frozenset[int]
     timeout: bool
@@ -234,13 +226,7 @@ class HTTPClient:
     def __init__(self, source: HTTPSource, features: Sequence[str]) -> None:
         self._source, self._template = source, source.template
         self._names = tuple(features)
-        named = source.features or {}
-        unknown = [feature for feature in named if feature not in features]
-        if unknown:
-            raise SourcesError(
-                f"`features` names {unknown[0]!r}, which is not a feature of the source."
-            )
-        self._pointers = {f: named.get(f, f"/{f}") for f in features}
+        self._pointers = fields_of(source.features, features, "features", "/")
         headers = dict(source.headers or {})
         for header, variable in (source.headers_env or {}).items():
             headers[header] = from_environment(variable)
@@ -278,9 +264,8 @@ class HTTPClient:
         return fetched._replace(prices=charged)
 
     def _matched(self, keys: Sequence[Key], answers: list[FetchedRow]) -> FetchResult:
-        source = self._source
-        verified = source.key_field is not None
-        return source.match(keys, answers, self._names, verified=verified)
+        is_verified = self._source.key_field is not None
+        return self._source.match(keys, answers, self._names, verified=is_verified)
 
     async def _fetch_one(
         self, key: Key, row: Mapping[str, Any], headers: Mapping[str, str]
@@ -356,10 +341,6 @@ def _document(response: Response) -> Any:
         return None
     body = unpacked(response.body, response.encoding, MOST_BYTES)
     return UNREADABLE if body is None else read_document(body)
-
-
-def _encoded(text: str) -> str:
-    return quote(text, safe="")
 
 
 def _leads_elsewhere(texts: Sequence[str], written: Sequence[str]) -> bool:

@@ -9,6 +9,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import nullcontext
 from functools import partial
 from types import MappingProxyType
 from typing import Any, Self
@@ -25,8 +26,7 @@ from emsco.live.coalescing import CoalescingGate, open_gate
 from emsco.live.decision_log import DECISIONS, DROP, NO_LOG, DecisionLog, HeldWrites
 from emsco.live.fetch_result import Key
 from emsco.live.live_plan import LivePlan
-from emsco.live.purchases import SourceSpending
-from emsco.live.receipt import Receipts
+from emsco.live.purchases import Receipts, SourceSpending
 from emsco.live.sources import Sources
 
 
@@ -224,45 +224,28 @@ class LiveCascade:
         context : RequestContext
             The request that paid calls are made for.
         """
-        if self._log is None:
-            return (await self._decide(keys, known, call, factors, values, refused, context))[0]
-        async with self._log.room(len(keys)) as is_there:
+        room = nullcontext(True) if self._log is None else self._log.room(len(keys))
+        async with room as is_there:
             refused = refused if is_there else NO_LOG
-            decisions, made = await self._decide(
-                keys, known, call, factors, values, refused, context
-            )
-            if refused == NO_LOG:
+            gates, keys = self._open(), _read_keys(keys)
+            have = _read_known(known, len(keys))
+            terms, receipts = self._terms, Receipts(self._terms, len(keys), call)
+            made = Call(terms, gates, keys, have, self._used, self._deadline, receipts, context)
+            answer = partial(made.refuse, reason=refused) if refused else made.answer
+            decisions = await drive_async(decide_rows(terms.decider.plan, len(keys)), answer)
+            index = np.empty(len(keys), dtype=object)
+            index[:] = keys
+            decisions = decisions.indexed(index).receipted(receipts)
+            if factors:
+                contributions = terms.decider.factors(made.columns(), decisions)
+                decisions = decisions.explained(contributions)
+            if values is not None:
+                values += made.values()
+            if self._log is None or refused == NO_LOG:
                 return decisions
             logged = made.values() if self._log_values else None
             is_logged = await self._log.write(decisions, logged, held=held)
         return decisions if is_logged or not self._log.rejects else decisions.rejected(NO_LOG)
-
-    async def _decide(
-        self,
-        keys: Sequence[Key],
-        known: Any,
-        call: str | Sequence[str] | None,
-        factors: bool,
-        values: list[dict[str, Any]] | None,
-        refused: str,
-        context: RequestContext,
-    ) -> tuple[Decisions, Call]:
-        gates, keys = self._open(), _read_keys(keys)
-        have = _read_known(known, len(keys))
-        receipts = Receipts(self._terms, len(keys), call)
-        made = Call(self._terms, gates, keys, have, self._used, self._deadline, receipts, context)
-        plan = self._terms.decider.plan
-        answer = partial(made.refuse, reason=refused) if refused else made.answer
-        decisions = await drive_async(decide_rows(plan, len(keys)), answer)
-        index = np.empty(len(keys), dtype=object)
-        index[:] = keys
-        decisions = decisions.indexed(index).receipted(receipts)
-        if factors:
-            contributions = self._terms.decider.factors(made.columns(), decisions)
-            decisions = decisions.explained(contributions)
-        if values is not None:
-            values += made.values()
-        return decisions, made
 
     def decide_now(self, keys: Sequence[Key], known: Any = None) -> Decisions:
         """Decide from code that is not async; the event loop runs in a separate thread."""

@@ -71,8 +71,14 @@ class LivePlan:
 
     @cached_property
     def promise(self) -> str:
-        """What a certificate of the cascade means for live decisions."""
-        return promise(self.costs, self.bought, self.max_cost)
+        """What a certificate means for live decisions; a low `max_cost` voids it."""
+        full = self.costs.of(self.bought)
+        if self.max_cost is None or self.max_cost >= full:
+            return _ALL_ANSWER
+        return (
+            f"No certificate of this cascade holds: `max_cost` is {self.max_cost:g}, and all of "
+            f"its sources cost {full:g}."
+        )
 
 
 _ALL_ANSWER = (
@@ -81,23 +87,3 @@ _ALL_ANSWER = (
     "class that is missed can only fall. Accuracy and precision on accepted rows may move either "
     "way. Agreement counts such rows as changed."
 )
-
-
-def promise(costs: Costs, sources: tuple[str, ...], max_cost: float | None) -> str:
-    """Return what a certificate means live; a `max_cost` below the full price voids it.
-
-    Examples
-    --------
-    >>> from emsco import Costs, Source
-    >>> from emsco.live.live_plan import promise
-    >>> costs = Costs([Source("age", cost=1), Source("blood", cost=9)])
-    >>> promise(costs, ("age", "blood"), max_cost=5.0)
-    'No certificate of this cascade holds: `max_cost` is 5, and all of its sources cost 10.'
-    """
-    full = costs.of(sources)
-    if max_cost is not None and max_cost < full:
-        return (
-            f"No certificate of this cascade holds: `max_cost` is {max_cost:g}, and all of its "
-            f"sources cost {full:g}."
-        )
-    return _ALL_ANSWER

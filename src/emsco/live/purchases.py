@@ -1,10 +1,15 @@
-"""Rows bought from a source: their values, or why there are none, and what was paid."""
+"""What was bought: by source, with values or why there are none; and by row, as receipts."""
 
 from __future__ import annotations
 
+import uuid
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import cached_property
+from typing import Any, overload
+
+from emsco.live.live_plan import LivePlan
 
 FETCHED, CACHED, SHARED, KNOWN = "fetched", "cached", "shared", "known"
 NOT_FETCHED = ""  # nothing was requested for this row
@@ -91,3 +96,89 @@ class SourceSpending:
 
     paid: float = 0.0
     unknown: float = 0.0
+
+
+@dataclass(frozen=True)
+class Fetch:
+    """The answer of one source for one row."""
+
+    source: str
+    stage: int  # that bought it
+    how: str  # where the values came from: "fetched", "cached", "shared" or "known"
+    reason: str = ""  # why there are no values; "" if there are
+    paid: float = 0.0
+    waited: float = 0.0  # in seconds
+    age: float | None = None  # of the answer in seconds, if the source gives a time
+    verified: bool = True  # whether the answer repeated the key
+    billed: bool = True  # whether it is known that the source charges for it
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What one live decision fetched, paid and waited for, and what it did not need."""
+
+    id: str  # of the decision, which is also in the log
+    fetches: tuple[Fetch, ...]  # in order
+    not_needed: tuple[str, ...]  # the sources that the cascade could have bought but did not
+    saved: float  # what these would have cost
+    prices: str  # the digest of the price list
+    model: str  # the digest of the cascade that decided
+    promise: str  # what a certificate of the cascade means for live decisions
+
+    @property
+    def paid(self) -> float:
+        """The amount paid, including calls that may not have been charged."""
+        return sum(fetch.paid for fetch in self.fetches)
+
+    @property
+    def unknown(self) -> tuple[str, ...]:
+        """The sources that may or may not charge for a call without an answer."""
+        return tuple(fetch.source for fetch in self.fetches if not fetch.billed)
+
+
+class Receipts(Sequence[Receipt]):
+    """A receipt per row, created on access from the answers of sources."""
+
+    def __init__(
+        self, terms: LivePlan, n_rows: int, call: str | Sequence[str] | None = None
+    ) -> None:
+        self._terms, self._n_rows, self._call_or_none = terms, n_rows, call
+        self.answers: list[PurchaseBatch] = []
+
+    @cached_property
+    def _call(self) -> str | Sequence[str]:
+        return uuid.uuid4().hex if self._call_or_none is None else self._call_or_none
+
+    def __len__(self) -> int:
+        return self._n_rows
+
+    @overload
+    def __getitem__(self, row: int) -> Receipt: ...
+    @overload
+    def __getitem__(self, row: slice) -> list[Receipt]: ...
+    def __getitem__(self, row: int | slice) -> Receipt | list[Receipt]:
+        if isinstance(row, slice):
+            return [self[i] for i in range(*row.indices(len(self)))]
+        row = range(len(self))[row]
+        terms = self._terms
+        fetches = [found for answer in self.answers if (found := _fetch(answer, row)) is not None]
+        had = {fetch.source for fetch in fetches}
+        rest = tuple(name for name in terms.bought if name not in had)
+        saved = terms.costs.of(rest, paid=had) if rest else 0.0
+        call = self._call
+        own = f"{call}-{row}" if isinstance(call, str) else call[row]
+        prices, model, promise = terms.prices, terms.model, terms.promise
+        return Receipt(own, tuple(fetches), rest, saved, prices, model, promise)
+
+
+def _fetch(answer: PurchaseBatch, row: int) -> Fetch | None:
+    """Return the answer of a source for a row; None if it was not requested."""
+    i = bisect_left(answer.rows, row)
+    if i == len(answer.rows) or answer.rows[i] != row:
+        return None
+    moment = None if answer.moments is None else answer.moments[i]
+    return Fetch(
+        answer.source, answer.stage, answer.how[i], answer.reasons[i], answer.paid[i],
+        answer.waited, None if moment is None else answer.now - moment,
+        answer.verified, answer.billed[i],
+    )  # fmt: skip

@@ -131,8 +131,7 @@ class RedisClient:
         whole = self._read_whole(texts, replies)
         if whole is not None:
             return whole
-        read = self._read_hash if self._source.format == HASH else self._read_json
-        answers = [read(key, reply) for key, reply in zip(keys, replies, strict=True)]
+        answers = map(self._read, keys, replies)
         found = [answer for answer in answers if answer is not None]
         verified = self._source.key_field is not None
         return self._source.match(keys, found, list(self._fields), verified=verified)
@@ -197,28 +196,21 @@ class RedisClient:
         reasons = [ACCEPTED] * len(texts)
         return FetchResult(columns, reasons, ages, verified=key_field is not None)
 
-    def _read_hash(self, key: Key, reply: Any) -> FetchedRow | None:
+    def _read(self, key: Key, reply: Any) -> FetchedRow | None:
+        """Read one reply; None if nothing is stored under its key, or the row of another one."""
         if isinstance(reply, Exception):
-            return _refused(key, reply)
-        if all(value is None for value in reply):
+            is_other = str(reply).startswith("WRONGTYPE")  # the key holds another type
+            return FetchedRow(key, None, reason=INVALID_VALUE if is_other else ERROR)
+        if reply is None or (isinstance(reply, list) and all(value is None for value in reply)):
             return None
-        return self._answer(key, dict(zip(self._wanted, reply, strict=True)))
-
-    def _read_json(self, key: Key, reply: Any) -> FetchedRow | None:
-        if reply is None:
-            return None
-        if isinstance(reply, Exception):
-            return _refused(key, reply)
-        document = read_document(reply)
-        if not isinstance(document, dict):
+        is_hash = self._source.format == HASH
+        stored = dict(zip(self._wanted, reply, strict=True)) if is_hash else read_document(reply)
+        if not isinstance(stored, dict):
             return FetchedRow(key, None, reason=INVALID_VALUE)
-        return self._answer(key, document)
-
-    def _answer(self, key: Key, stored: Mapping[str, Any]) -> FetchedRow | None:
         field_, moment = self._source.key_field, self._source.time_field
         echoed = key if field_ is None else stored.get(field_)
         if echoed is None or isinstance(echoed, list | dict) or key_text(echoed) != key_text(key):
-            return None  # a reply for another key: this one is missing
+            return None
         record = {feature: stored.get(f) for feature, f in self._fields.items()}
         return FetchedRow(echoed, record, stored.get(moment or ""))
 
@@ -226,12 +218,6 @@ class RedisClient:
         """Close every connection."""
         while self._free:
             await self._free.pop().disconnect()
-
-
-def _refused(key: Key, refusal: Exception) -> FetchedRow:
-    """Return a row that failed: "invalid value" if its key has another type, else "error"."""
-    is_other = str(refusal).startswith("WRONGTYPE")
-    return FetchedRow(key, None, reason=INVALID_VALUE if is_other else ERROR)
 
 
 def no_retry() -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,7 +28,6 @@ from emsco.live.fetch_result import (
     Record,
     Values,
     key_text,
-    price_of,
     to_moment,
 )
 
@@ -52,17 +52,6 @@ def secret(variable: str) -> Any:
 
     `variable` is the field with the name of an environment variable that holds the secret, or with
     a mapping to such names, if this one is a mapping to secrets.
-
-    Examples
-    --------
-    >>> from dataclasses import dataclass
-    >>> from emsco.live.source import secret
-    >>> @dataclass
-    ... class Store:
-    ...     url_env: str | None = None
-    ...     url: str | None = secret("url_env")
-    >>> Store(url="store://user:password@host")
-    Store(url_env=None)
     """
     return field(default=None, repr=False, metadata={"value": "secret", "variable": variable})
 
@@ -71,22 +60,12 @@ class Client(Protocol):
     """Protocol of an open source, which fetches many keys at once and holds the connections."""
 
     async def fetch(self, keys: Sequence[Key], values: Values) -> FetchResult:
-        """Fetch the values of these keys.
+        """Fetch the values of these keys, each of which comes once.
 
-        Parameters
-        ----------
-        keys : sequence
-            The keys, each once.
-        values : mapping of feature to sequence
-            The values that requests may use besides the key, one per key.
-
-        The client of a source that `is_idempotent` takes a third argument, `token`: a string that
-        is the same if a request is repeated.
-
-        Raises
-        ------
-        Exception
-            If the request failed as a whole. If a single row has no values, its reason says why.
+        `values` are those that requests may use besides the key, one per key. The client of a
+        source that `is_idempotent` takes a third argument, `token`: a string that is the same if a
+        request is repeated. An exception means that the request failed as a whole; if a single row
+        has no values, its reason says why.
         """
 
     async def close(self) -> None:
@@ -249,7 +228,10 @@ class LiveSource(ABC):
             if found is None or found is _NOTHING:
                 reasons[i] = AMBIGUOUS if found is None else MISSING
                 continue
-            prices[i], is_endless = price_of(found.price)
+            is_endless = False
+            if isinstance(found.price, int | float) and not isinstance(found.price, bool):
+                is_endless = found.price > _MOST_PRICE
+                prices[i] = float(found.price) if 0 <= found.price <= _MOST_PRICE else None
             if found.record is None or is_endless:
                 reasons[i] = found.reason if found.record is None else INVALID_VALUE
                 continue
@@ -298,6 +280,7 @@ class LiveSource(ABC):
 
 
 _NOTHING = FetchedRow(None, None)
+_MOST_PRICE = sys.float_info.max
 _NO_KEYS = (bool, list, dict)
 _LEAST_SECRET = 16  # bytes; a shorter secret can be guessed
 _MOST_ROWS = 10_000  # databases allow some ten thousand bound values per query
@@ -370,10 +353,11 @@ def address_of(url: str | None, url_env: str | None) -> str:
     return url if url is not None else from_environment(str(url_env))
 
 
-def fields_of(fields: Any, features: Sequence[str]) -> dict[str, str]:
-    """Return the field of each feature, by default the one with the same name."""
-    named = dict(fields or {})
-    unknown = [feature for feature in named if feature not in features]
-    if unknown:
-        raise SourcesError(f"`fields` names {unknown[0]!r}, which is not a feature of the source.")
-    return {feature: named.get(feature, feature) for feature in features}
+def fields_of(
+    named: Mapping[str, str] | None, features: Sequence[str], what: str = "fields", root: str = ""
+) -> dict[str, str]:
+    """Return the field of each feature, by default the one with the same name below the root."""
+    for feature in named or ():
+        if feature not in features:
+            raise SourcesError(f"`{what}` names {feature!r}, which is not a feature of the source.")
+    return {feature: (named or {}).get(feature, root + feature) for feature in features}

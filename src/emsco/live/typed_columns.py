@@ -25,27 +25,15 @@ def to_column(
     """Return values as a column, and the positions of those of another type than in training.
 
     `spelled`: the source gives numbers as text. If not, text is not accepted as a number.
-
-    Examples
-    --------
-    >>> from emsco.live.typed_columns import to_column
-    >>> from emsco.rows.column_reader import NUMBER, ColumnReader
-    >>> age = ColumnReader(NUMBER, missing_seen=False)
-    >>> to_column([41, 2.5], age)
-    (array([41. ,  2.5]), [])
-    >>> to_column([b"41", b"2.5"], age, spelled=True)
-    (array([41. ,  2.5]), [])
-    >>> to_column(["41", 2.5], age)[1]
-    [0]
     """
     of_number = reader is not None and reader.is_number
     booleans: list[int] = []
     if reader is not None and reader.kind in (NUMBER, NUMERIC_CATEGORY):
         booleans = [i for i, value in enumerate(values) if isinstance(value, _BOOLEANS)]
     if of_number and not booleans:
-        column = _numbers(values, spelled=spelled)
-        if column is not None:
-            return column, []
+        matrix = to_numbers([values], spelled=spelled, any_kind=True)
+        if matrix is not None:
+            return matrix[0], []
     values = [as_text(value) for value in values]
     others: list[int] = []
     if of_number and not spelled:
@@ -59,19 +47,13 @@ def to_column(
     return column, others
 
 
-def to_numbers(columns: list[list[Any]], *, spelled: bool = False) -> NDArray[np.float64] | None:
+def to_numbers(
+    columns: list[list[Any]], *, spelled: bool = False, any_kind: bool = False
+) -> NDArray[np.float64] | None:
     """Return columns of numbers as the rows of one matrix; None if some value is not a number.
 
     This is a fast path for the usual case: converting single columns takes longer than deciding.
-
-    Examples
-    --------
-    >>> from emsco.live.typed_columns import to_numbers
-    >>> to_numbers([[41, 2.5], [0.0, 1.0]])
-    array([[41. ,  2.5],
-           [ 0. ,  1. ]])
-    >>> to_numbers([[41, "2.5"]]) is None, to_numbers([[True]]) is None
-    (True, True)
+    With `any_kind`, numbers may be of any type, and missing.
     """
     types = set(map(type, chain.from_iterable(columns)))
     try:
@@ -80,22 +62,9 @@ def to_numbers(columns: list[list[Any]], *, spelled: bool = False) -> NDArray[np
         # Python reads 1_000 as a number, which other programs do not.
         if spelled and types == {bytes} and not any(b"_" in b" ".join(c) for c in columns):
             return np.array([[*map(float, column)] for column in columns])
-    except (ValueError, OverflowError):
-        pass
-    return None
-
-
-def _numbers(values: list[Any], *, spelled: bool) -> NDArray[np.float64] | None:
-    """Read numbers, and numbers as text in bytes; None if some value is neither."""
-    types = set(map(type, values))
-    try:
-        if all(map(_is_of_numbers, types - {NoneType})):
-            if NoneType in types:
-                values = [nan if value is None else value for value in values]
-            return np.array(values, dtype=np.float64)
-        # Python reads 1_000 as a number, which other programs do not.
-        if spelled and types == {bytes} and b"_" not in b" ".join(values):
-            return np.array([*map(float, values)])
+        if any_kind and all(map(_is_of_numbers, types - {NoneType})):
+            filled = [[nan if value is None else value for value in column] for column in columns]
+            return np.array(filled, dtype=np.float64)
     except (ValueError, OverflowError):
         pass
     return None

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from emsco.certify.monitor import Alarm
 from emsco.core.decisions import ACCEPTED, Decisions
-from emsco.exceptions import LateStateError, SourcesError, StateError
+from emsco.exceptions import LateStateError, SourcesError, StateError, nearest
 from emsco.live.accounts import RequestContext
 from emsco.live.decision_log import HeldWrites
 from emsco.serve.canary import Canary, ModelRows, keep_looking, split, together
@@ -105,8 +105,18 @@ class Models:
             await model.close()
 
     def check_known(self, names: Any) -> None:
-        """Refuse names in `known` that no model uses."""
-        self.deployed.check_known(names, None if self.canary is None else self.canary.deployed)
+        """Refuse names that no model uses: a misspelled one would be fetched and paid for."""
+        known = self.deployed.may_be_known
+        if self.canary is not None:
+            known |= self.canary.deployed.may_be_known
+        for name in names:
+            if name not in known:
+                raise RequestProblem(
+                    422,
+                    "known",
+                    "`known` has a name that is neither a feature of the model nor used by a source"
+                    f"{nearest(name, known)}",
+                )
 
     async def decide(
         self, request: DecideRequest, held: HeldWrites | None = None
@@ -140,19 +150,17 @@ class Models:
         options: dict[str, Any] = {"call": ids, "factors": body.factors, "held": held,
                                    "context": context}  # fmt: skip
         shadowed = None
-        deployed.begin()
         try:
-            if deployed.shadow is None:
-                decisions = await deployed.live.decide(keys, known, **options)
-            else:
-                shadowed = await deployed.shadow.decide(keys, known, **options)
-                decisions = shadowed.answered
+            with deployed.in_use():
+                if deployed.shadow is None:
+                    decisions = await deployed.live.decide(keys, known, **options)
+                else:
+                    shadowed = await deployed.shadow.decide(keys, known, **options)
+                    decisions = shadowed.answered
         except SourcesError as error:
             raise RequestProblem(422, "known", str(error)) from None
         except StateError as error:
             raise no_state(error) from None
-        finally:
-            deployed.end()
         rows = decision_rows(ids, decisions, receipt=body.receipt)
         return DecidedRows(part, ids, decisions, shadowed, rows, time.perf_counter() - begin)
 
@@ -198,16 +206,13 @@ def decision_rows(
     ]  # fmt: skip
     if receipt and decisions.receipts is not None:
         for row, one in zip(rows, decisions.receipts, strict=True):
-            row["receipt"] = _receipt(one)
+            fields = asdict(one) | {"paid": one.paid, "unknown": list(one.unknown)}
+            del fields["id"], fields["model"]
+            row["receipt"] = fields
     if decisions.factors is not None:
         for row, one in zip(rows, decisions.factors, strict=True):
             row["factors"] = asdict(one) | {"features": dict(one.features), "score": one.score}
     return rows
-
-
-def _receipt(receipt: Any) -> dict[str, Any]:
-    fields = asdict(receipt) | {"paid": receipt.paid, "unknown": list(receipt.unknown)}
-    return {name: value for name, value in fields.items() if name not in ("id", "model")}
 
 
 def no_state(error: StateError) -> RequestProblem:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -25,7 +26,7 @@ _OPEN = ("/healthz", "/readyz")  # health checks need no token
 _USES = {"/v1/feedback": FEEDBACK}  # all other routes need the token for decisions
 
 
-def make_app(service: Service, tokens: Tokens | None = None) -> FastAPI:
+def make_app(service: Service, tokens: Tokens) -> FastAPI:
     """Create the ASGI application of a service."""
 
     @asynccontextmanager
@@ -36,14 +37,9 @@ def make_app(service: Service, tokens: Tokens | None = None) -> FastAPI:
         finally:
             await service.stop()
 
-    tokens = Tokens.from_environment() if tokens is None else tokens
     settings = service.settings
     bodies = BodyReader(settings.max_body, settings.body_timeout)
-    door: dict[str, Any] = {
-        "tokens": tokens,
-        "service": service,
-        "decide": DecideEndpoint(service, bodies),
-    }
+    door: dict[str, Any] = {"tokens": tokens, "service": service, "bodies": bodies}
     app = _App(
         title="emsco",
         lifespan=lifespan,
@@ -107,8 +103,9 @@ def _add_routes(app: FastAPI, service: Service, bodies: BodyReader) -> None:
 class Door:
     """Middleware that checks every request's token and routes decisions on a fast path."""
 
-    def __init__(self, app: Any, tokens: Tokens, service: Service, decide: DecideEndpoint) -> None:
-        self._app, self._tokens, self._service, self._decide = app, tokens, service, decide
+    def __init__(self, app: Any, tokens: Tokens, service: Service, bodies: BodyReader) -> None:
+        self._app, self._tokens, self._service, self._bodies = app, tokens, service, bodies
+        self._read = BodyParser(DecideBody)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Handle a request, or pass it on."""
@@ -147,39 +144,7 @@ class Door:
             # A proxy on this machine would open the service to everyone who can reach the proxy.
             raise problem("proxy")
 
-
-def _counted(send: Any, metrics: Any) -> Any:
-    """Count responses by status."""
-
-    async def counting(message: Any) -> None:
-        if message["type"] == "http.response.start":
-            metrics.request(message["status"])
-        await send(message)
-
-    return counting
-
-
-def _is_local(host: bytes, seen: set[bytes] = set()) -> bool:  # noqa: B006  # a cache
-    """Return whether a Host header names this machine."""
-    if host in seen:
-        return True
-    name = host.decode("latin-1")
-    name = name[1:].partition("]")[0] if name.startswith("[") else name.partition(":")[0]
-    if not name or not is_loopback(name):
-        return False
-    if len(seen) < 100:
-        seen.add(host)
-    return True
-
-
-class DecideEndpoint:
-    """Answers `POST /v1/decide`."""
-
-    def __init__(self, service: Service, bodies: BodyReader) -> None:
-        self._service, self._bodies = service, bodies
-        self._read = BodyParser(DecideBody)
-
-    async def __call__(
+    async def _decide(
         self, scope: Any, headers: dict[bytes, bytes], receive: Any, send: Any
     ) -> None:
         """Read a request, decide it while the client stays connected, and answer."""
@@ -214,6 +179,25 @@ class DecideEndpoint:
         coded = [(b"content-type", b"application/json"), (b"content-length", size)]
         await send({"type": "http.response.start", "status": 200, "headers": coded})
         await send({"type": "http.response.body", "body": content})
+
+
+def _counted(send: Any, metrics: Any) -> Any:
+    """Count responses by status."""
+
+    async def counting(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            metrics.request(message["status"])
+        await send(message)
+
+    return counting
+
+
+@lru_cache(maxsize=100)
+def _is_local(host: bytes) -> bool:
+    """Return whether a Host header names this machine."""
+    name = host.decode("latin-1")
+    name = name[1:].partition("]")[0] if name.startswith("[") else name.partition(":")[0]
+    return bool(name) and is_loopback(name)
 
 
 async def _listen(receive: Any, ending: TaskCancellation) -> None:

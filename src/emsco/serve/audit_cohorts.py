@@ -38,16 +38,6 @@ class Audit:
     """Draws a random share of decisions by their ids.
 
     An id consists of the id of a call, a hyphen and the number of the row in the call.
-
-    Examples
-    --------
-    >>> from emsco.serve.audit_cohorts import Audit
-    >>> audit = Audit(0.02, b"secret")
-    >>> drawn = audit.drawn([f"call-{row}" for row in range(10_000)])
-    >>> len(drawn)
-    223
-    >>> audit.is_drawn(f"call-{drawn[0]}"), audit.is_drawn("call-0")
-    (True, False)
     """
 
     def __init__(self, share: float, key: bytes) -> None:
@@ -99,15 +89,7 @@ def _parts(id: str) -> tuple[str, int]:  # noqa: A002
 
 @dataclass(frozen=True)
 class Cohort:
-    """Audited rows that were counted together.
-
-    Examples
-    --------
-    >>> from emsco.serve.audit_cohorts import Cohort
-    >>> day = Cohort(0, 86_400, accepted=100, labelled=90, right=86)
-    >>> day.unlabelled, f"{day.accuracy:.3f}", f"{day.accuracy_at_worst:.3f}"
-    (10, '0.956', '0.860')
-    """
+    """Audited rows that were counted together."""
 
     begin: float = 0.0  # of the period of the decisions, in seconds since 1970
     end: float = 0.0
@@ -147,15 +129,9 @@ class Cohort:
         )  # fmt: skip
 
     def __add__(self, other: Cohort) -> Cohort:
-        counts = (own + more for own, more in zip(self.counts, other.counts, strict=True))
+        counts = map(sum, zip(astuple(self)[2:], astuple(other)[2:], strict=True))
         begin = min(self.begin or other.begin, other.begin)
         return Cohort(begin, max(self.end, other.end), *counts)
-
-    @property
-    def counts(self) -> tuple[int, ...]:
-        """The number of rows of each kind."""
-        counts: tuple[int, ...] = astuple(self)[2:]
-        return counts
 
 
 class Cohorts:

@@ -41,34 +41,7 @@ _RETENTION = 7 * 86_400.0  # minimum seconds for which audited rows are kept
 
 
 class AuditWatch:
-    """Marks rows for the audit, and feeds the monitor of each model.
-
-    Examples
-    --------
-    >>> import asyncio, tempfile
-    >>> from pathlib import Path
-    >>> from emsco import Decisions
-    >>> from emsco.monitor import CertificateMonitor
-    >>> from emsco.serve.state import open_state
-    >>> from emsco.serve.audit_watch import AuditWatch
-    >>> async def main(folder):
-    ...     state = await open_state(str(Path(folder, "state.sqlite")))
-    ...     promised = CertificateMonitor(accuracy=0.9)
-    ...     options = {"audit": 1.0, "label_after": 0, "cohort": 0.01, "seed": 0}
-    ...     watch = AuditWatch(promised, state, model="digest", **options)
-    ...     decisions = Decisions(["ok", "ok"], [True, True], [0, 0], [0.9, 0.9], [1.0, 1.0])
-    ...     watch.decided(decisions, ["call-0", "call-1"], "digest")
-    ...     print(await watch.feedback({"call-0": "ok"}))
-    ...     await asyncio.sleep(0.1)
-    ...     await watch.work()  # `start` does this in the background
-    ...     audited = watch.models["digest"].cohorts.value.total
-    ...     print(audited.accuracy, audited.accuracy_at_worst, watch.alarms)
-    ...     await state.close()
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     asyncio.run(main(folder))
-    {'used': 1, 'not audited': 0, 'repeated': 0, 'late': 0, 'unknown': 0, 'unknown label': 0}
-    1.0 0.5 ()
-    """
+    """Marks rows for the audit, and feeds the monitor of each model."""
 
     def __init__(
         self,
@@ -188,8 +161,12 @@ class AuditWatch:
         """
         by_id = dict(labels)
         for label in by_id.values():
-            _check(label)
-        real = [one for one, label in by_id.items() if self._is_label(label)]
+            if not (isinstance(label, str) or (isinstance(label, int | float) and isfinite(label))):
+                raise MonitorError(f"Labels must be text or numbers, got {label!r}.")
+        classes = [followed.cohorts.value.classes for followed in self.models.values()]
+        real = [
+            one for one, label in by_id.items() if any(c is None or label in c for c in classes)
+        ]
         drawn = [one for one in real if self._audit.is_drawn(one)]
         counts = dict.fromkeys(OUTCOMES, 0)
         counts["unknown label"] = len(by_id) - len(real)
@@ -211,11 +188,6 @@ class AuditWatch:
                 counts["repeated" if not is_new else "used" if one in known else "unknown"] += 1
         self.counts.update({f"labels {what}": n for what, n in counts.items()})
         return counts
-
-    def _is_label(self, label: Label) -> bool:
-        """Return whether any model may have this label."""
-        known = [followed.cohorts.value.classes for followed in self.models.values()]
-        return any(classes is None or label in classes for classes in known)
 
     def _is_foreign(self, row: AuditMark, label: Label) -> bool:
         """Return whether the model that decided a row does not have this label."""
@@ -313,10 +285,3 @@ class AuditWatch:
     def _tell(self, model: str, raised: Sequence[Alarm]) -> None:
         for alarm in raised:
             log_event("alarm", WARNING, model=model, promise=alarm.what, message=alarm.message)
-
-
-def _check(label: Any) -> None:
-    """Refuse values that cannot be labels."""
-    is_number = isinstance(label, int | float) and isfinite(label)
-    if not isinstance(label, str) and not is_number:
-        raise MonitorError(f"Labels must be text or numbers, got {label!r}.")

@@ -43,15 +43,7 @@ class Withdrawal:
 
 
 class KeyDraw:
-    """Draws keys by their HMAC; a larger share includes all keys of a smaller one.
-
-    Examples
-    --------
-    >>> from emsco.serve.canary import KeyDraw
-    >>> draw = KeyDraw(0.05, b"secret", "a model")
-    >>> sum(draw(f"customer-{number}") for number in range(10_000))
-    501
-    """
+    """Draws keys by their HMAC; a larger share includes all keys of a smaller one."""
 
     def __init__(self, share: float, secret: bytes, name: str) -> None:
         self.share = share
@@ -226,13 +218,11 @@ async def together(work: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
     return [task.result() for task in tasks]
 
 
-async def keep_looking(
-    canary: Canary, alarms: Callable[[str], Awaitable[Sequence[Alarm]]], seconds: float = 1.0
-) -> None:
+async def keep_looking(canary: Canary, alarms: Callable[[str], Awaitable[Sequence[Alarm]]]) -> None:
     """Check every second whether a canary must be withdrawn."""
     while not canary.is_settled:
         try:
             await canary.look(await alarms(canary.deployed.digest))
         except Exception as error:  # keep running: nothing else would withdraw the canary
             log_event("watch failed", WARNING, error=where(error))
-        await asyncio.sleep(seconds)
+        await asyncio.sleep(1.0)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import Any
 
@@ -14,7 +14,7 @@ from emsco.cascade import CascadeClassifier, Decider
 from emsco.cascade.fingerprint import fingerprint
 from emsco.certify import problem_with
 from emsco.certify.monitor import CertificateMonitor
-from emsco.exceptions import ServiceError, nearest
+from emsco.exceptions import ServiceError
 from emsco.io import load
 from emsco.live import LiveCascade, Sources
 from emsco.live.accounts import Accounts
@@ -25,7 +25,6 @@ from emsco.rows.column_reader import ColumnReader
 from emsco.serve.events import WARNING, log_event, tell_loss
 from emsco.serve.model_compatibility import ModelTerms
 from emsco.serve.model_monitor import monitor_of
-from emsco.serve.problem_json import RequestProblem
 from emsco.serve.settings import Settings
 from emsco.serve.shadow import ShadowMode
 
@@ -98,22 +97,11 @@ class Deployment:
         """The sources that the model can buy."""
         return list(self.live.terms.bought)
 
-    def check_certificate(self) -> None:
-        """Refuse a certificate that belongs to another cascade."""
-        if self.certificate is None:
-            return
-        problem = problem_with(self.certificate, self.model)
-        if self.certificate.certified and problem:
-            raise ServiceError(f"The certificate is not valid: {problem}")
-
     @cached_property
     def standing(self) -> ModelTerms:
         """The properties that clients rely on."""
-        certificate = self.certificate
-        labels = tuple(self.decider.classes.tolist())
-        if certificate is None:
-            return ModelTerms(labels, is_certified=False)
-        return ModelTerms(labels, is_certified=bool(certificate.certified))
+        is_certified = self.certificate is not None and bool(self.certificate.certified)
+        return ModelTerms(tuple(self.decider.classes.tolist()), is_certified)
 
     @cached_property
     def monitor(self) -> CertificateMonitor | None:
@@ -122,11 +110,16 @@ class Deployment:
 
     def _prepare(self) -> None:
         """Do the slow work that needs no event loop, while requests continue."""
-        self.check_certificate()
+        if self.standing.is_certified and (problem := problem_with(self.certificate, self.model)):
+            raise ServiceError(f"The certificate is not valid: {problem}")
         held: dict[str, Any] = {}
         for stage in self.decider.plan.stages:
             with suppress(Exception):  # the row is made up, and a user's model may refuse it
-                made_up = {name: _column(self.example(name)) for name in stage.features}
+                made_up = {}
+                for name in stage.features:
+                    value = self.example(name)
+                    kind = np.float64 if isinstance(value, float) else object
+                    made_up[name] = np.array([value], dtype=kind)
                 answer = self.decider.examine(made_up)
                 held |= zip(stage.features, answer.columns, strict=True)
                 stage.judge(held)
@@ -182,42 +175,28 @@ class Deployment:
         value = levels[0] if len(levels) else ""
         return value.item() if isinstance(value, np.generic) else value
 
-    def check_known(self, names: Any, canary: Deployment | None = None) -> None:
-        """Refuse names that nothing uses: a misspelled one would be fetched and paid for."""
-        known = self._may_be_known
-        if canary is not None:
-            known = known | canary._may_be_known
-        for name in names:
-            if name not in known:
-                raise RequestProblem(
-                    422,
-                    "known",
-                    "`known` has a name that is neither a feature of the model nor used by a source"
-                    f"{nearest(name, known)}",
-                )
-
     @cached_property
-    def _may_be_known(self) -> frozenset[str]:
+    def may_be_known(self) -> frozenset[str]:
+        """The values that clients may send."""
         return frozenset((*self.features, *self.needed))
 
-    def begin(self) -> None:
-        """Note that a request begins to use it."""
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Keep it open while a request uses it."""
         self._used += 1
-
-    def end(self) -> None:
-        """Note that a request has finished."""
-        self._used -= 1
-        if self._is_retired and not self._used:
-            self._close_later()
+        try:
+            yield
+        finally:
+            self._used -= 1
+            self._close_if_unused()
 
     def retire(self) -> None:
         """Close it as soon as no request uses it."""
         self._is_retired = True
-        if not self._used:
-            self._close_later()
+        self._close_if_unused()
 
-    def _close_later(self) -> None:
-        if self._closing is None:
+    def _close_if_unused(self) -> None:
+        if self._is_retired and not self._used and self._closing is None:
             self._closing = asyncio.ensure_future(self._close_at_rest())
 
     async def _close_at_rest(self) -> None:
@@ -252,6 +231,11 @@ class Deployment:
             for stage, thresholds in zip(decider.plan.stages, decider.thresholds, strict=True)
         ]
         prices = {source.name: source.cost for source in costs.sources}
+        certificate = None
+        if self.certificate is not None:
+            problem = problem_with(self.certificate, self.model)
+            certificate = {"sentence": self.certificate.sentence, "holds": not problem,
+                           "problem": problem}  # fmt: skip
         return {
             "model": self.digest,
             "labels": classes,
@@ -259,24 +243,12 @@ class Deployment:
             "prices": prices,
             "setups": dict(costs.setups),
             "unit": costs.unit,
-            "known": sorted(self._may_be_known),
+            "known": sorted(self.may_be_known),
             "needed": list(self.needed),
-            "certificate": self._certificate(),
+            "certificate": certificate,
             "promise": self.live.promise,
             "shadow": self.shadow is not None,
         }
-
-    def _certificate(self) -> Mapping[str, Any] | None:
-        if self.certificate is None:
-            return None
-        problem = problem_with(self.certificate, self.model)
-        return {"sentence": self.certificate.sentence, "holds": not problem, "problem": problem}
-
-
-def _column(value: Any) -> Any:
-    column = np.empty(1, dtype=np.float64 if isinstance(value, float) else object)
-    column[0] = value
-    return column
 
 
 def cascade_of(model: Any) -> CascadeClassifier:

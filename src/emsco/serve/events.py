@@ -42,17 +42,7 @@ def now_text() -> str:
 
 
 def where(error: BaseException) -> str:
-    """Return the type of an error and the line that raised it, without its text.
-
-    Examples
-    --------
-    >>> from emsco.serve.events import where
-    >>> try:
-    ...     int("the key of a customer")
-    ... except ValueError as error:
-    ...     print(where(error))
-    ValueError at <doctest emsco.serve.events.where[1]>:2
-    """
+    """Return the type of an error and the line that raised it, without its text."""
     kind = type(error).__name__
     frames = traceback.extract_tb(error.__traceback__)
     if not frames:

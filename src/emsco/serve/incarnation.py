@@ -26,15 +26,7 @@ _AGAIN = 60.0  # seconds after which a loss is logged again
 
 @dataclass(frozen=True)
 class Incarnation:
-    """The marker of a state, which is missing if the state has lost its data.
-
-    Examples
-    --------
-    >>> from emsco.serve.incarnation import Incarnation
-    >>> one = Incarnation("81f3", "2026-01-31T12:00:00+00:00")
-    >>> Incarnation.from_text(one.to_text()) == one
-    True
-    """
+    """The marker of a state, which is missing if the state has lost its data."""
 
     id: str
     at: str
@@ -106,8 +98,13 @@ class Witness:
     async def look(self) -> None:
         """Check once whether the state still has its incarnation, and which server answers."""
         found, server = await find(self._state), await self._state.server()
-        if found is not None and found != self._own and self._is_accepted(found):
-            self._go_on(found)
+        if (
+            found is not None
+            and found != self._own
+            and found.after is not None
+            and (found.after == self._own.id or (self.is_lost and found != self._seen))
+        ):
+            self._go_on(found)  # an operator has accepted it
         elif found != self._own:
             await self._log_loss()
         elif self.is_lost:  # the store with the incarnation is back
@@ -118,11 +115,6 @@ class Witness:
                       "took over. It has the incarnation of this deployment, so calls continue; a "
                       "replica may lack the writes of the last seconds.")  # fmt: skip
         self._seen, self._server = found, server
-
-    def _is_accepted(self, found: Incarnation) -> bool:
-        if found.after is None:
-            return False
-        return found.after == self._own.id or (self.is_lost and found != self._seen)
 
     def _go_on(self, found: Incarnation) -> None:
         self._own, self.is_lost = found, False

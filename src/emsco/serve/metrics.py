@@ -33,15 +33,6 @@ class Metrics:
 
     With several worker processes, call `emsco.serve.metrics_server.share_metrics` before this is
     imported: their counts are then added up.
-
-    Examples
-    --------
-    >>> from emsco import Decisions
-    >>> from emsco.serve.metrics import Metrics
-    >>> metrics = Metrics()
-    >>> metrics.decided(Decisions(["no"], [False], [1], [0.6], [3.5]), seconds=0.004)
-    >>> metrics.registry.get_sample_value("emsco_paid_total", {"model": ""})
-    3.5
     """
 
     def __init__(self) -> None:
@@ -51,25 +42,23 @@ class Metrics:
         self._families: dict[str, Any] = {}
         self._seen: WeakKeyDictionary[Any, dict[str, float]] = WeakKeyDictionary()
         self._models: dict[str, _Model] = {}
-        self._make(client)
+        registry = self.registry
+        for name, text, *labels in _COUNTERS:
+            self._families[name] = client.Counter(name, text, labels, registry=registry)
+        for name, text, mode, *labels in _GAUGES:
+            self._families[name] = client.Gauge(
+                name, text, labels, registry=registry, multiprocess_mode=mode
+            )
+        for name, text, *labels in _HISTOGRAMS:
+            self._families[name] = client.Histogram(
+                name, text, labels, registry=registry, buckets=_SECONDS
+            )
         self._decide_seconds = self._one("emsco_decide_seconds").observe
         self._queue = self._one("emsco_queue_length").set
         for outcome in ("taken", "refused"):
             self._one("emsco_reloads_total", outcome)
         for what in (DECISIONS, LABELS):  # present from the start: an alert needs the initial 0
             self._one("emsco_log_lost_total", what)
-
-    def _make(self, client: Any) -> None:
-        for name, help_text, *labels in _COUNTERS:
-            self._families[name] = client.Counter(name, help_text, labels, registry=self.registry)
-        for name, help_text, mode, *labels in _GAUGES:
-            self._families[name] = client.Gauge(
-                name, help_text, labels, registry=self.registry, multiprocess_mode=mode
-            )
-        for name, help_text, *labels in _HISTOGRAMS:
-            self._families[name] = client.Histogram(
-                name, help_text, labels, registry=self.registry, buckets=_SECONDS
-            )
 
     def _one(self, name: str, *labels: str) -> Any:
         """Return a series from the cache."""

@@ -39,26 +39,30 @@ def forget_worker(pid: int) -> None:
     multiprocess.mark_process_dead(pid)
 
 
+def listen(host: str, port: int, what: str = "", backlog: int | None = None) -> socket.socket:
+    """Open the listening socket of the service, or of its "metrics"."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=backlog)
+    except OSError as error:
+        use, prefix = (f" for {what}", f"{what}-") if what else ("", "")
+        raise ServiceError(
+            f"Cannot listen on {host} port {port}{use}: {error.strerror}; choose another "
+            f"--{prefix}host or --{prefix}port."
+        ) from error
+
+
 class MetricsServer:
     """Serves `GET /metrics` in one thread, for any number of connections."""
 
     def __init__(
         self, registry: Any, port: int, host: str = "127.0.0.1", token: str | None = None
     ) -> None:
-        self._registry, self._exposition = (
-            registry,
-            require("prometheus_client.exposition", "serve"),
-        )
+        self._registry = registry
+        self._exposition = require("prometheus_client.exposition", "serve")
         self._tokens = Tokens({} if token is None else {METRICS: token})
         self._connections: dict[asyncio.Task[None], None] = {}  # oldest first
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        try:
-            listening = socket.create_server((host, port), family=family)
-        except OSError as error:
-            raise ServiceError(
-                f"Cannot listen on {host} port {port} for metrics: {error.strerror}; choose "
-                "another --metrics-host or --metrics-port."
-            ) from error
+        listening = listen(host, port, "metrics")
         self.port: int = listening.getsockname()[1]
         self._loop, self._ended = asyncio.new_event_loop(), asyncio.Event()
         self._thread = threading.Thread(target=self._run, args=(listening,), daemon=True)

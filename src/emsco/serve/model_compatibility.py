@@ -11,18 +11,7 @@ from emsco.serve.settings import Settings
 
 @dataclass(frozen=True)
 class ModelTerms:
-    """The properties of a model that clients rely on.
-
-    Examples
-    --------
-    >>> from emsco.serve.settings import Settings
-    >>> from emsco.serve.model_compatibility import ModelTerms
-    >>> before = ModelTerms(("fraud", "good"), is_certified=False)
-    >>> ModelTerms(("bad", "good"), is_certified=True).check_after(before, Settings())
-    Traceback (most recent call last):
-    emsco.exceptions.ServiceError: The new model has the labels 'bad', 'good', but the model in use
-    has 'fraud', 'good', which clients rely on; restart the service to change them.
-    """
+    """The properties of a model that clients rely on."""
 
     labels: tuple[Any, ...]
     is_certified: bool

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from emsco.serve.deployment import Deployment
-from emsco.serve.problem_json import MEDIA_TYPE, statuses
-from emsco.serve.request_bodies import DecideBody, FeedbackBody, decide_examples, feedback_examples
+from emsco.serve.problem_json import MEDIA_TYPE, TITLES
+from emsco.serve.request_bodies import DecideBody, FeedbackBody, decide_examples
 from emsco.serve.settings import Settings
 
 _PROBLEM = {"$ref": "#/components/schemas/Problem"}
@@ -23,7 +23,8 @@ def description(deployed: Deployment, settings: Settings) -> dict[str, Any]:
     needed = {name: deployed.example(name) for name in deployed.needed}
     first = deployed.decider.costs.columns(deployed.bought[0])
     known = {name: deployed.example(name) for name in first}
-    label = deployed.decider.classes.tolist()[0]
+    label = {"id": "order-2041-0", "label": deployed.decider.classes.tolist()[0]}
+    late = {"summary": "The true label of a decision", "value": {"labels": [label]}}
     problem = _object({"type": _TEXT, "title": _TEXT, "status": _WHOLE, "detail": _TEXT})
     schemas = {**_bodies(deployed, settings), **_answers(), "Problem": problem}
     return {
@@ -40,7 +41,7 @@ def description(deployed: Deployment, settings: Settings) -> dict[str, Any]:
                 "Answer", (400, 401, 408, 409, 413, 415, 422, 429, 500, 503),
             )},
             "/v1/feedback": {"post": _post(
-                "feedback", "Send true labels", "Feedback", feedback_examples(label),
+                "feedback", "Send true labels", "Feedback", {"late": late},
                 "Taken", (400, 401, 408, 413, 415, 422, 429, 500, 503),
             )},
             "/v1/model": {"get": _get(
@@ -72,14 +73,13 @@ def _post(
 
 
 def _get(name: str, summary: str, answer: str, problems: tuple[int, ...]) -> dict[str, Any]:
-    titles = statuses()
     schema = {"$ref": f"#/components/schemas/{answer}"}
     responses: dict[str, Any] = {
         "200": {"description": "OK", "content": {"application/json": {"schema": schema}}}
     }
     for status in problems:
         content = {MEDIA_TYPE: {"schema": _PROBLEM}}
-        responses[str(status)] = {"description": titles[status], "content": content}
+        responses[str(status)] = {"description": TITLES[status], "content": content}
     described = {"operationId": name, "summary": summary, "responses": responses}
     return described if 401 not in problems else {**described, "security": [{"bearer": []}, {}]}
 

@@ -16,7 +16,7 @@ from emsco.exceptions import EmscoError
 MEDIA_TYPE = "application/problem+json"
 AGAIN = {"Retry-After": "1"}
 
-_TITLES = {
+TITLES = {
     400: "The request is malformed",
     401: "A token is required",
     403: "Proxied requests are not allowed",
@@ -34,15 +34,7 @@ _TITLES = {
 
 
 class RequestProblem(EmscoError):  # noqa: N818  # the term of RFC 9457
-    """A request that cannot be answered.
-
-    Examples
-    --------
-    >>> from emsco.serve.problem_json import RequestProblem
-    >>> problem = RequestProblem(413, "body-size", "Send at most 1000 bytes.")
-    >>> problem.content.decode()
-    '{"type":"urn:emsco:body-size","title":"The body is too large","status":413,"detail":"Send at most 1000 bytes."}'
-    """  # noqa: E501  # the output of an example is one line
+    """A request that cannot be answered."""
 
     def __init__(
         self, status: int, kind: str, detail: str, headers: Mapping[str, str] | None = None
@@ -67,7 +59,7 @@ class RequestProblem(EmscoError):  # noqa: N818  # the term of RFC 9457
 
 @lru_cache(maxsize=256)  # under load, requests must be refused quickly
 def _to_json(status: int, kind: str, detail: str) -> bytes:
-    title = _TITLES.get(status, "Error")
+    title = TITLES.get(status, "Error")
     fields = {"type": f"urn:emsco:{kind}", "title": title, "status": status, "detail": detail}
     return to_json(fields)
 
@@ -106,18 +98,6 @@ _KNOWN: Mapping[str, tuple[int, str, Mapping[str, str]]] = {
 
 
 def problem(kind: str) -> RequestProblem:
-    """Return a problem with a fixed text.
-
-    Examples
-    --------
-    >>> from emsco.serve.problem_json import problem
-    >>> problem("queue-full").status
-    429
-    """
+    """Return a problem with a fixed text."""
     status, detail, headers = _KNOWN[kind]
     return RequestProblem(status, kind, detail, headers)
-
-
-def statuses() -> Mapping[int, str]:
-    """Return the titles of problems by status, for the OpenAPI description."""
-    return dict(_TITLES)

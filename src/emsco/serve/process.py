@@ -22,7 +22,7 @@ from typing import Any
 from emsco.exceptions import EmscoError, ServiceError
 from emsco.serve.bearer_tokens import METRICS, VARIABLES, Tokens, is_loopback
 from emsco.serve.events import ERROR, WARNING, log_event, take_over_logging, where
-from emsco.serve.metrics_server import MetricsServer, forget_worker, share_metrics
+from emsco.serve.metrics_server import MetricsServer, forget_worker, listen, share_metrics
 from emsco.serve.model_compatibility import ModelTerms
 from emsco.serve.settings import Settings
 
@@ -39,23 +39,18 @@ def run(settings: Settings) -> int:
     tokens = Tokens.from_environment()
     tokens.check_host(settings.host)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # until there is something to reload
-    _check_metrics(settings, tokens)
-    with bound(settings) as listening:
+    is_open = settings.metrics_port is not None and METRICS not in tokens.by_use
+    if is_open and not is_loopback(settings.metrics_host):
+        raise ServiceError(
+            f"The metrics at {settings.metrics_host} are reachable from other machines: set the "
+            f"environment variable {VARIABLES[METRICS]}, or omit --metrics-host."
+        )
+    with listen(settings.host, settings.port, backlog=_BACKLOG) as listening:
         if settings.workers > 1:
             _log_start(settings, listening, tokens)
             with _metrics(settings, tokens):
                 return Parent(settings, listening).run()
         return _serve(settings, tokens, listening)
-
-
-def _check_metrics(settings: Settings, tokens: Tokens) -> None:
-    if settings.metrics_port is None or METRICS in tokens.by_use:
-        return
-    if not is_loopback(settings.metrics_host):
-        raise ServiceError(
-            f"The metrics at {settings.metrics_host} are reachable from other machines: set the "
-            f"environment variable {VARIABLES[METRICS]}, or omit --metrics-host."
-        )
 
 
 @contextmanager
@@ -75,37 +70,18 @@ def _metrics(settings: Settings, tokens: Tokens) -> Iterator[None]:
             server.close()
 
 
-def bound(settings: Settings) -> socket.socket:
-    """Open the listening socket."""
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    try:
-        return socket.create_server((settings.host, settings.port), family=family, backlog=_BACKLOG)
-    except OSError as error:
-        raise ServiceError(
-            f"Cannot listen on {settings.host} port {settings.port}: {error.strerror}; choose "
-            "another --host or --port."
-        ) from error
-
-
 def _log_start(settings: Settings, listening: socket.socket, tokens: Tokens) -> None:
     host, port = listening.getsockname()[:2]
-    if settings.is_shared:
-        state_text = "the store given by --state, shared with other processes"
-    else:
-        state_text = (
+    state = "the store given by --state, shared with other processes"
+    if not settings.is_shared:
+        state = (
             f"{settings.state_address}, used by this process only: ids, budgets and failing "
             "sources are not shared with others"
         )
     log_event(
-        "start",
-        host=host,
-        port=port,
-        workers=settings.workers,
-        model=str(settings.model),
-        state=state_text,
-        tokens=sorted(tokens.by_use),
-        shadow=settings.shadow,
-    )
+        "start", host=host, port=port, workers=settings.workers, model=str(settings.model),
+        state=state, tokens=sorted(tokens.by_use), shadow=settings.shadow,
+    )  # fmt: skip
 
 
 def _serve(

@@ -7,61 +7,32 @@ from functools import lru_cache
 
 from emsco.core.decisions import (
     AMBIGUOUS,
-    BUDGET,
-    CIRCUIT_OPEN,
-    DEADLINE,
-    ERROR,
     INVALID_KEY,
     INVALID_VALUE,
+    KINDS,
+    LOW_CONFIDENCE,
     MISSING,
-    STALE,
-    STATE_LOST,
-    TIMEOUT,
+    OUT_OF_RANGE,
+    UNSEEN_CATEGORY,
     Decisions,
     kind_of,
 )
 
-FAILURES = frozenset(
-    {
-        TIMEOUT,
-        ERROR,
-        MISSING,
-        AMBIGUOUS,
-        STALE,
-        CIRCUIT_OPEN,
-        BUDGET,
-        DEADLINE,
-        INVALID_KEY,
-        STATE_LOST,
-    }
-)
+# All reasons but those by which the cascade itself rejects rows.
+FAILURES = frozenset(KINDS) - {LOW_CONFIDENCE, INVALID_VALUE, OUT_OF_RANGE, UNSEEN_CATEGORY}
 # Failures that a retry may not meet again.
 PASSING = FAILURES - {MISSING, AMBIGUOUS, INVALID_KEY}
 
 
 @lru_cache(maxsize=10_000)  # called for every rejected row; a model has fewer reasons
 def is_failure(reason: str) -> bool:
-    """Return whether a reason is a failed source, or a lack of budget or time.
-
-    Examples
-    --------
-    >>> from emsco.serve.rejection_causes import is_failure
-    >>> is_failure("timeout: whois"), is_failure("out of range: TSH"), is_failure("")
-    (True, False, False)
-    """
+    """Return whether a reason is a failed source, or a lack of budget or time."""
     return kind_of(reason) in FAILURES
 
 
 @lru_cache(maxsize=10_000)
 def is_passing(reason: str) -> bool:
-    """Return whether a row rejected for this reason may be accepted later.
-
-    Examples
-    --------
-    >>> from emsco.serve.rejection_causes import is_passing
-    >>> is_passing("timeout: whois"), is_passing("missing: whois"), is_passing("")
-    (True, False, False)
-    """
+    """Return whether a row rejected for this reason may be accepted later."""
     return kind_of(reason) in PASSING
 
 
@@ -72,24 +43,15 @@ def sent_invalid(
 
     Without this, a single client could raise alarms about a model by sending garbage. Values that
     are out of range or unseen do not count: by them, a change of the rows is noticed.
-
-    Examples
-    --------
-    >>> from emsco import Decisions
-    >>> from emsco.serve.rejection_causes import sent_invalid
-    >>> odd = Decisions(["no"], [False], [0], [0.0], [0.0], reason=["invalid value: age"])
-    >>> sent_invalid(odd, {"age"}, {}), sent_invalid(odd, set(), {})
-    ([0], [])
     """
     if decisions.accepted.all():
         return []
     reasons = decisions.reason.tolist()
-    garbage = {reason for reason in set(reasons) if _is_sent(reason, known, needs)}
+    garbage = set()
+    for reason in set(reasons):
+        kind, _, name = reason.partition(": ")
+        # A source whose values are known is not fetched.
+        is_value = kind == INVALID_VALUE and name in known
+        if is_value or (kind == INVALID_KEY and all(n in known for n in needs.get(name, ()))):
+            garbage.add(reason)
     return [place for place, reason in enumerate(reasons) if reason in garbage] if garbage else []
-
-
-def _is_sent(reason: str, known: Collection[str], needs: Mapping[str, Collection[str]]) -> bool:
-    kind, _, name = reason.partition(": ")
-    if kind == INVALID_VALUE:
-        return name in known  # a source with known values is not fetched
-    return kind == INVALID_KEY and all(need in known for need in needs.get(name, ()))

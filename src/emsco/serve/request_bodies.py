@@ -109,19 +109,7 @@ _Read = TypeVar("_Read", bound=_Body)
 
 
 class BodyParser(Generic[_Read]):
-    """Parses and validates bodies of one type.
-
-    Examples
-    --------
-    >>> from emsco.serve.request_bodies import DecideBody, BodyParser
-    >>> read = BodyParser(DecideBody)
-    >>> read(b'{"key": "a81f", "known": {"amount": 120}}').known
-    {'amount': 120}
-    >>> read(b'{"key": "a81f", "retries": 3}')
-    Traceback (most recent call last):
-    emsco.serve.problem_json.RequestProblem: The body has an unknown field; the fields are `key`,
-    `keys`, `known`, `id`, `tenant`, `receipt`, `factors`.
-    """
+    """Parses and validates bodies of one type."""
 
     def __init__(self, kind: type[_Read]) -> None:
         self._kind = kind
@@ -239,9 +227,3 @@ def decide_examples(needed: dict[str, Any], known: dict[str, Any]) -> dict[str, 
         },
         "why": {"summary": "The factors behind the label", "value": {**one, "factors": True}},
     }
-
-
-def feedback_examples(label: Any) -> dict[str, dict[str, Any]]:
-    """Return an example body for `POST /v1/feedback`, with a label of the model."""
-    sent = {"labels": [{"id": "order-2041-0", "label": label}]}
-    return {"late": {"summary": "The true label of a decision", "value": sent}}

@@ -14,7 +14,7 @@ from typing import Any
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from emsco.live.semaphore import AdjustableSemaphore
+from emsco.live.call_limits import AdjustableSemaphore
 from emsco.serve.problem_json import RequestProblem, problem
 
 MOST_HEADERS = 65_536  # bytes
@@ -138,23 +138,7 @@ class TaskCancellation:
 
 
 class Queue(AdjustableSemaphore):
-    """Limits how many requests run and how many wait; any further request is refused at once.
-
-    Examples
-    --------
-    >>> import asyncio
-    >>> from emsco.serve.request_limits import Queue
-    >>> async def ask(queue):
-    ...     async with queue:
-    ...         await asyncio.sleep(0.01)
-    >>> async def ask_four():
-    ...     queue = Queue(running=1, waiting=2)
-    ...     requests = [ask(queue) for _ in range(4)]
-    ...     answers = await asyncio.gather(*requests, return_exceptions=True)
-    ...     return [getattr(answer, "status", "answered") for answer in answers]
-    >>> asyncio.run(ask_four())
-    ['answered', 'answered', 'answered', 429]
-    """
+    """Limits how many requests run and how many wait; any further request is refused at once."""
 
     def __init__(self, running: int, waiting: int) -> None:
         super().__init__(lambda: running)
@@ -256,16 +240,7 @@ class BodyReader:
 
 
 def is_too_deep(body: bytes) -> bool:
-    """Return whether a body's lists and objects are nested too deep, without parsing it.
-
-    Examples
-    --------
-    >>> from emsco.serve.request_limits import is_too_deep
-    >>> is_too_deep(b'{"known": {"text": "' + b"[" * 100 + b'"}}')
-    False
-    >>> is_too_deep(b'{"known": ' + b"[" * 100 + b"]" * 100 + b"}")
-    True
-    """
+    """Return whether a body's lists and objects are nested too deep, without parsing it."""
     if body.count(b"[") + body.count(b"{") <= MOST_DEPTH:
         return False
     left = _STRINGS.sub(b"", body).translate(_ALIKE, _NO_BRACKETS)

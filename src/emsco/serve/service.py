@@ -12,12 +12,7 @@ from typing import Any
 
 from pydantic_core import from_json, to_json
 
-from emsco.exceptions import (
-    EmscoError,
-    LateStateError,
-    ServiceError,
-    StateError,
-)
+from emsco.exceptions import EmscoError, LateStateError, ServiceError, StateError
 from emsco.live.decision_log import HeldWrites
 from emsco.serve.active_models import Models, no_state
 from emsco.serve.canary import Canary, load_models
@@ -272,7 +267,13 @@ class Service:
         """Reload the configured files; if one is refused, the models in use stay."""
         async with self._reloading:
             try:
-                new, canary = await self._load()
+                new, canary = await load_models(self.settings, self.state, again=True)
+                try:
+                    new.standing.check_after(self.deployed.standing, self.settings)
+                except ServiceError:
+                    for model in (new, *(() if canary is None else (canary.deployed,))):
+                        await model.close()
+                    raise
             except Exception as error:
                 why = str(error) if isinstance(error, EmscoError) else where(error)
                 self._refused = {"at": now_text(), "why": why}
@@ -283,17 +284,6 @@ class Service:
             self.replace(new, canary)
             self._count_reload("taken")
             return True
-
-    async def _load(self) -> tuple[Deployment, Canary | None]:
-        """Load models and check that they may replace those in use."""
-        new, canary = await load_models(self.settings, self.state, again=True)
-        try:
-            new.standing.check_after(self.deployed.standing, self.settings)
-        except ServiceError:
-            for model in (new, *(() if canary is None else (canary.deployed,))):
-                await model.close()
-            raise
-        return new, canary
 
     def _count_reload(self, outcome: str) -> None:
         if self.metrics is not None:

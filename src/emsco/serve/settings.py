@@ -22,16 +22,6 @@ class Settings:
     """The settings of the service.
 
     Each is the option of `emsco serve` with its name, whose help says what it does.
-
-    Examples
-    --------
-    >>> from emsco.serve.settings import Settings
-    >>> Settings(port=8080).url
-    'http://127.0.0.1:8080'
-    >>> Settings(workers=2)
-    Traceback (most recent call last):
-    emsco.exceptions.ServiceError: --workers 2 needs --state redis://... or postgresql://...:
-    several processes must share their ids, their budgets and their list of failing sources.
     """
 
     model: Path = Path("model.emsco")
@@ -86,21 +76,6 @@ class Settings:
                 f"--workers {self.workers} needs --state redis://... or postgresql://...: several "
                 "processes must share their ids, their budgets and their list of failing sources."
             )
-        self._name_deployment()
-        if self.log_values and self.log is None:
-            raise ServiceError("--log-values needs --log FOLDER: values are written to the log.")
-        if self.shadow and not self.log_values:
-            raise ServiceError(
-                "--shadow needs --log FOLDER and --log-values: the cascade is certified later on "
-                "the logged values."
-            )
-        if self.shadow and self.canary is not None:
-            raise ServiceError(
-                "--shadow and --canary cannot be combined: in shadow mode, the final model answers "
-                "every key."
-            )
-
-    def _name_deployment(self) -> None:
         if not self.deployment and self.is_shared:
             raise ServiceError(
                 "A shared state needs --deployment NAME: ids are stored under this name, and "
@@ -114,6 +89,18 @@ class Settings:
                 f"characters a-z, A-Z, 0-9, . _ -, got {self.deployment!r}."
             )
         object.__setattr__(self, "deployment", self.deployment or DEPLOYMENT)
+        if self.log_values and self.log is None:
+            raise ServiceError("--log-values needs --log FOLDER: values are written to the log.")
+        if self.shadow and not self.log_values:
+            raise ServiceError(
+                "--shadow needs --log FOLDER and --log-values: the cascade is certified later on "
+                "the logged values."
+            )
+        if self.shadow and self.canary is not None:
+            raise ServiceError(
+                "--shadow and --canary cannot be combined: in shadow mode, the final model answers "
+                "every key."
+            )
 
     @property
     def is_shared(self) -> bool:

@@ -24,7 +24,7 @@ from emsco.live import LiveCascade, Sources
 from emsco.live.accounts import Accounts
 from emsco.live.decision_log import NO_LOG, DecisionLog, HeldWrites
 from emsco.live.fetch_result import Key
-from emsco.live.receipt import Receipt
+from emsco.live.purchases import Receipt
 from emsco.live.typed_columns import to_column
 from emsco.serve.settings import Settings
 

@@ -230,14 +230,7 @@ def intent_of(
 
 
 def day_of(number: int) -> str:
-    """Return a day, given as the number of days since 1970, as text.
-
-    Examples
-    --------
-    >>> from emsco.serve.state.base import day_number, day_of
-    >>> day_of(20_484), day_number("2026-01-31")
-    ('2026-01-31', 20484)
-    """
+    """Return a day, given as the number of days since 1970, as text."""
     return (_FIRST_DAY + timedelta(days=number)).isoformat()
 
 
@@ -277,14 +270,7 @@ def unusable(address: str, error: BaseException) -> StateError:
 
 
 def share_of(charged: float, unknown: float) -> float:
-    """Return the share of the unknown amount that was charged; refuse more than is unknown.
-
-    Examples
-    --------
-    >>> from emsco.serve.state.base import share_of
-    >>> share_of(3.0, unknown=12.0), share_of(0.0, unknown=0.0)
-    (0.25, 0.0)
-    """
+    """Return the share of the unknown amount that was charged; refuse more than is unknown."""
     if not 0 <= charged <= unknown + _MORE:
         raise StateError(
             f"The charged part of the unknown amount must be from 0 to {money(unknown, '')}, got "

@@ -1,8 +1,8 @@
-"""Executors of database work: a thread with one connection, or a pool of async connections.
+"""Executors of work on a store: in groups, in a thread, or with a pool of async connections.
 
-Work is a function of a connection. SQLite runs concurrent work in one transaction, with one disk
-sync for all of it. PostgreSQL runs each piece of work separately, as one statement and thus in one
-round trip.
+Work on a database is a function of a connection. SQLite runs concurrent work in one transaction,
+with one disk sync for all of it. PostgreSQL runs each piece of work separately, as one statement
+and thus in one round trip.
 """
 
 from __future__ import annotations
@@ -10,15 +10,14 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, TypeVar
 
 from emsco.exceptions import StateError, require
 from emsco.serve.state.base import unusable
-from emsco.serve.state.group_commit import GroupCommit, Left
 
 if TYPE_CHECKING:
     import sqlalchemy as sa
@@ -26,6 +25,10 @@ if TYPE_CHECKING:
 
     Work: TypeAlias = Callable[[sa.Connection], Any]
 
+W = TypeVar("W")
+Left = Callable[[Any], None]
+
+_MOST = 200  # operations per batch, so that the first does not wait for long
 _CONNECTIONS = 16  # to PostgreSQL, per process
 _OLDEST_SQLITE = (3, 35)  # the first version with RETURNING
 _PAUSE = 0.05  # seconds between attempts to open a file that another process is creating
@@ -36,26 +39,74 @@ _MAKING = 0x656D73636F
 _ISOLATION = "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL READ COMMITTED"
 
 
-class ThreadExecutor:
+class GroupCommit(Generic[W]):
+    """Collects operations while a batch is running, and runs them all in the next batch.
+
+    A single operation does not wait for others. An operation is run even if its caller is
+    cancelled.
+    """
+
+    def __init__(self, do: Callable[[Sequence[W]], Awaitable[Sequence[Any]]]) -> None:
+        self._do = do
+        self._waiting: list[tuple[W, asyncio.Future[Any], Left | None]] = []
+        self._working: asyncio.Task[None] | None = None
+
+    async def run(self, work: W, left: Left | None = None) -> Any:
+        """Run an operation and return its result; `left` receives it if the caller is cancelled."""
+        future = asyncio.get_running_loop().create_future()
+        self._waiting.append((work, future, left))
+        if self._working is None:
+            self._working = asyncio.ensure_future(self._work())
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if future.done():  # just before the cancellation
+                _leave(future, left)
+            raise
+
+    async def _work(self) -> None:
+        try:
+            while self._waiting:
+                batch, self._waiting = self._waiting[:_MOST], self._waiting[_MOST:]
+                outcomes: Sequence[Any]
+                try:
+                    outcomes = await self._do([work for work, _, _ in batch])
+                except Exception as error:
+                    outcomes = [error] * len(batch)
+                for (_, future, left), outcome in zip(batch, outcomes, strict=True):
+                    failed = isinstance(outcome, Exception)
+                    if future.done():  # the caller was cancelled
+                        if left is not None and not failed:
+                            left(outcome)
+                    elif failed:
+                        future.set_exception(outcome)
+                    else:
+                        future.set_result(outcome)
+        finally:
+            self._working = None
+
+    async def finish(self) -> None:
+        """Wait until all operations are done."""
+        while self._working is not None:
+            await asyncio.wait([self._working])
+
+
+class ThreadExecutor(GroupCommit["Work"]):
     """Runs work on an SQLite file, in a thread."""
 
     is_postgres = False
 
     def __init__(self, path: Path, timeout: float, *, writes: bool = True) -> None:
+        super().__init__(self._batch)
         self._path, self._timeout, self._writes = path, timeout, writes
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="emsco-state")
-        self._batches: GroupCommit[Work] = GroupCommit(self._do)
         self._connection: sa.Connection | None = None
-
-    async def run(self, work: Work, left: Left | None = None) -> Any:
-        """Run work, even if the caller is cancelled; `left` then receives the result."""
-        return await self._batches.run(work, left)
 
     async def make(self, work: Work) -> None:
         """Run work in a separate transaction, one at a time."""
         await self.run(work)
 
-    async def _do(self, works: Sequence[Work]) -> list[Any]:
+    async def _batch(self, works: Sequence[Work]) -> list[Any]:
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, self._transact, works)
 
@@ -112,10 +163,6 @@ class ThreadExecutor:
     def _begin(self, connection: sa.Connection) -> None:
         # A transaction that reads before it writes would fail if another one wrote in between.
         connection.exec_driver_sql("BEGIN IMMEDIATE" if self._writes else "BEGIN")
-
-    async def finish(self) -> None:
-        """Wait for the work in progress."""
-        await self._batches.finish()
 
     async def close(self) -> None:
         """Disconnect."""
@@ -223,7 +270,7 @@ class PoolExecutor:
 Executor: TypeAlias = ThreadExecutor | PoolExecutor
 
 
-def _leave(done: asyncio.Task[Any], left: Left | None) -> None:
+def _leave(done: asyncio.Future[Any], left: Left | None) -> None:
     """Pass on the result of work whose caller was cancelled; retrieve its error, if any."""
     if not done.cancelled() and done.exception() is None and left is not None:
         left(done.result())

@@ -37,42 +37,20 @@ async def open_state(
     With `?prefix=...` at its end, all names in the store have this prefix. Ids, marks and labels
     are those of the deployment; spending and failing sources are shared by all. With `create=False`
     nothing is written.
-
-    Examples
-    --------
-    >>> import asyncio, tempfile
-    >>> from pathlib import Path
-    >>> from emsco.serve.state import RequestContext, open_state
-    >>> async def main(folder):
-    ...     state = await open_state(str(Path(folder, "state.sqlite")))
-    ...     print((await state.claim("order-7", "digest of the body", lease=30.0)).kind)
-    ...     context = RequestContext("order-7", tenant="shop")
-    ...     intent = await state.begin("whois", 3, 2.0, 5.0, context)
-    ...     await state.end(intent, paid=4.0, unknown=0.0)
-    ...     await state.answer("order-7", "the answer")
-    ...     print((await state.claim("order-7", "digest of the body", lease=30.0)).answer)
-    ...     (spending,) = await state.spend()
-    ...     print(spending.source, spending.tenant, spending.paid)
-    ...     await state.close()
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     asyncio.run(main(folder))
-    new
-    the answer
-    whois shop 4.0
     """
     scheme = address.partition("://")[0] if "://" in address else ""
     stated, prefix = _without_prefix(address)
     options: dict[str, Any] = {"deployment": deployment, "clock": clock, "create": create}
     state: State
     if scheme in REDIS:
-        from emsco.serve.state.redis_state import RedisState
+        from emsco.serve.state._redis_state import RedisState
 
         _check_encoded(address)
         safe_address = without_secrets(stated)
         state = RedisState(stated, safe_address, f"{prefix}:", timeout=timeout, **options)
     else:
+        from emsco.serve.state._sql_state import SQLState
         from emsco.serve.state.executors import PoolExecutor, ThreadExecutor
-        from emsco.serve.state.sql_state import SQLState
 
         if scheme in POSTGRES:
             _check_encoded(address)
@@ -128,14 +106,7 @@ def _without_prefix(address: str) -> tuple[str, str]:
 
 
 def without_secrets(address: str) -> str:
-    """Return a URL for messages, without user, password and options.
-
-    Examples
-    --------
-    >>> from emsco.serve.state.state_url import without_secrets
-    >>> without_secrets("postgresql://me:pass@word@host:5432/db?sslmode=require")
-    'postgresql://host:5432/db'
-    """
+    """Return a URL for messages, without user, password and options."""
     scheme, mark, rest = address.partition("://")
     user, _, place = rest.rpartition("@")
     if "?" in user:  # it may be part of an option or of a password
@@ -159,16 +130,6 @@ def alone(file: Path, deployment: str) -> Iterator[None]:
 
     The lock is on a second file next to it, which ends in `.lock`, so that `emsco spend` can still
     read. The operating system releases the lock when the process exits, for whatever reason.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> from emsco.serve.state.state_url import alone
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     with alone(Path(folder, "state.sqlite"), "cards"):
-    ...         print(*(path.name for path in Path(folder).iterdir()))
-    state.sqlite.lock
     """
     real = file.resolve()  # one lock per file, whatever its path
     path = real.with_name(f"{real.name}.lock")

@@ -1,26 +1,32 @@
-"""Measure the latency of sources, for one row and for many rows at once."""
+"""Measure the latency of sources, and write it into a file of costs that keeps its layout."""
 
 from __future__ import annotations
 
+import os
+import re
+import tempfile
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from emsco._utils.atomic_write import write_whole
 from emsco._utils.progress import tell
 from emsco.core.costs import Costs
 from emsco.core.decisions import ACCEPTED, BUDGET, CIRCUIT_OPEN, DEADLINE, ERROR, TIMEOUT
-from emsco.exceptions import Keyword, SourcesError
+from emsco.exceptions import CostsError, Keyword, SourcesError, require
 from emsco.live.accounts import SpendingLimit
 from emsco.live.fetch_all import SourceFetcher
 from emsco.live.fetch_result import Key, first_places
-from emsco.live.purchases import NOT_FETCHED, PurchaseBatch
+from emsco.live.purchases import NOT_FETCHED
 from emsco.live.sources import Sources
 
+_SOURCES, _LATENCY = "sources", "latency"  # in a file of costs
 MOST_ROWS = 100  # of a batch
 _UNANSWERED = (TIMEOUT, ERROR, DEADLINE, CIRCUIT_OPEN, BUDGET)
 _OVER = (CIRCUIT_OPEN, BUDGET)  # further requests are pointless
@@ -78,14 +84,6 @@ def quantile(times: Sequence[float], share: float) -> float | None:
     """Return the time within which a share of requests was answered; None if fewer were answered.
 
     The first request also opens the connection, so it is left out if there are others.
-
-    Examples
-    --------
-    >>> from emsco.live.latency_measurement import quantile
-    >>> quantile([9.0, 0.1, 0.2, 0.3], 0.5)
-    0.2
-    >>> quantile([0.1, 0.2, float("inf")], 0.95) is None
-    True
     """
     counted = times[1:] if len(times) > 1 else times
     if not counted:
@@ -108,9 +106,6 @@ async def measure(
     Nothing is answered from a cache, and no request is repeated. A paid source gets only one
     request for many rows, and none without `max_spend`. `known` are the values that requests use
     besides the key and features of required sources, one per key.
-
-    Nothing is answered from a cache, and no request is repeated. A paid source gets only one
-    request for many rows.
     """
     sources.check(costs, ())
     timed = [name for name, source in sources.items() if source.is_fetched]
@@ -188,7 +183,11 @@ class _Clock:
         begin = time.perf_counter()
         got = await self._survey.fetch(name, keys, have)
         took = time.perf_counter() - begin
-        self._charge(name, got)
+        for how, paid, billed in zip(got.how, got.paid, got.billed, strict=True):
+            if name in self._paid and how != NOT_FETCHED:
+                price = paid + (self._setups[name] if paid else 0.0)
+                self.budget.spend(price, billed=billed)
+                self._prices[name] = max(self._prices[name], price)
         reasons = [r for r, how in zip(got.reasons, got.how, strict=True) if how != NOT_FETCHED]
         over = [reason for reason in reasons if reason in _OVER]
         if over:
@@ -201,11 +200,69 @@ class _Clock:
         if failed:
             timing.failed[failed[0]] += 1
 
-    def _charge(self, name: str, batch: PurchaseBatch) -> None:
-        if name not in self._paid:
+
+def with_latencies(text: str, latencies: Mapping[str, float]) -> str:
+    """Return the text of a file of costs with these latencies, by source."""
+    tomlkit = require("tomlkit", "live")
+    try:
+        document = tomlkit.parse(text)
+        for name, latency in latencies.items():
+            _set_latency(tomlkit, document[_SOURCES], name, float(latency))
+        written = str(document.as_string())
+    except (tomlkit.exceptions.TOMLKitError, KeyError) as error:
+        raise CostsError(f"The file cannot be edited: {error}.") from None
+    if 0 < text.count("\n") == text.count("\r\n"):  # tomlkit ends new lines without "\r"
+        written = re.sub("(?<!\r)\n", "\r\n", written)
+    return written
+
+
+def _set_latency(tomlkit: Any, sources: Any, name: str, latency: float) -> None:
+    """Set the latency of a source, in the way in which the file writes the source."""
+    source: Any = sources[name]
+    is_inline = isinstance(source, tomlkit.items.InlineTable)
+    if isinstance(source, Mapping) and _LATENCY not in source and not is_inline:
+        first = next(iter(source.values())).trivia
+        if getattr(source, "display_name", None) is not None:  # [sources.page]
+            # tomlkit would add it at the end, below a comment on the next table.
+            newline = first.trail or "\n"
+            first.trail = f"{newline}{first.indent}{_LATENCY} = {latency!r}{first.trail}"
             return
-        for how, paid, billed in zip(batch.how, batch.paid, batch.billed, strict=True):
-            if how != NOT_FETCHED:
-                price = paid + (self._setups[name] if paid else 0.0)
-                self.budget.spend(price, billed=billed)
-                self._prices[name] = max(self._prices[name], price)
+    if isinstance(source, Mapping) and (_LATENCY in source or not is_inline):
+        sources[name][_LATENCY] = latency
+        return
+    written = source.as_string()
+    if is_inline:  # page = { cost = 3 }: the spaces before the brace stay
+        inner = written[:-1].rstrip()
+        whole = f"{inner}, {_LATENCY} = {latency!r}{written[len(inner) :]}"
+    else:  # page = 3
+        whole = f"{{ cost = {written}, {_LATENCY} = {latency!r} }}"
+    sources[name] = tomlkit.value(whole)
+
+
+def write_latencies(path: str | os.PathLike[str], latencies: Mapping[str, float]) -> None:
+    """Write latencies, in seconds, into a file of costs, and change nothing else in it.
+
+    If the result would differ from the file in anything else, the file stays unchanged, and an
+    error says what to write.
+    """
+    before = Costs.from_toml(path)
+    lines = ", ".join(f"`latency = {value!r}` for {name!r}" for name, value in latencies.items())
+    refused = CostsError(
+        f"{os.fspath(path)} cannot be edited automatically and is unchanged; add the latencies "
+        f"yourself: {lines}."
+    )
+    sources = [
+        replace(source, latency=latencies.get(source.name, source.latency))
+        for source in before.sources
+    ]
+    try:
+        written = with_latencies(Path(path).read_bytes().decode("utf-8"), latencies).encode()
+        with tempfile.TemporaryDirectory() as folder:
+            draft = Path(folder) / "costs.toml"
+            draft.write_bytes(written)
+            found = Costs.from_toml(draft)
+    except CostsError:
+        raise refused from None
+    if found != replace(before, sources=tuple(sources)):
+        raise refused
+    write_whole(path, [written])

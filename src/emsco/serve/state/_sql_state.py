@@ -49,7 +49,7 @@ _NO_DAY = -1  # instead of a number of rows: the account of today's limit does n
 
 
 class SQLState(State):
-    """A state in a database."""
+    """A state in a database; `State` says what its methods do."""
 
     def __init__(
         self,
@@ -69,7 +69,6 @@ class SQLState(State):
         self._opening = asyncio.Lock()
 
     async def open(self) -> None:
-        """Connect, and create what does not exist yet."""
         found = await self._lane.run(self._find_version)
         if found is None:
             if not self._create:
@@ -92,7 +91,6 @@ class SQLState(State):
         connection.execute(self._sql["set_version"], {"version": VERSION})
 
     async def close(self) -> None:
-        """Finish operations in progress, and disconnect."""
         if self._tidying is not None:
             self._tidying.cancel()
             await asyncio.wait([self._tidying])
@@ -101,16 +99,13 @@ class SQLState(State):
         await self._lane.close()
 
     async def ping(self) -> None:
-        """Raise `StateError` if the state cannot be written to."""
         await self._write("probe", "unprobe")
 
     async def server(self) -> str:
-        """Return an id of the server, which changes with every restart."""
         return str((await self._rows("server"))[0][0])
 
     async def concerns(self) -> list[Concern]:
-        """Return no concerns: a database does not lose data."""
-        return []
+        return []  # a database does not lose data
 
     # Statements
 
@@ -138,7 +133,6 @@ class SQLState(State):
     # Requests
 
     async def claim(self, id: str, body: str, lease: float) -> Claim:  # noqa: A002
-        """Claim the id of a request with this body for `lease` seconds."""
         values = {"id": id, "body": body, "lease": lease, "now": self._now()}
 
         def work(connection: sa.Connection) -> Any:
@@ -158,13 +152,10 @@ class SQLState(State):
         return Claim(RUNNING) if found.answer is None else Claim(DONE, found.answer)
 
     async def renew(self, id: str, lease: float) -> bool:  # noqa: A002
-        """Extend a claim to `lease` seconds from now; False: another process has it."""
         values = {"id": id, "attempt": self._attempt(id), "lease": lease, "now": self._now()}
         return bool(await self._rows("renew", **values))
 
     async def answer(self, id: str, text: str) -> str:  # noqa: A002
-        """Store the answer to a claimed id; return the stored one, which is the first."""
-
         def work(connection: sa.Connection) -> str | None:
             if connection.execute(self._sql["answer"], {"id": id, "text": text}).first():
                 return text
@@ -174,7 +165,6 @@ class SQLState(State):
         return self._answered(id, await self._lane.run(work))
 
     async def drop(self, id: str) -> None:  # noqa: A002
-        """Release a claim: the id is new again, or "died" if something may have been bought."""
         await self._write("lapse", "drop", id=id, attempt=self._attempt(id))
 
     # Accounts
@@ -187,21 +177,23 @@ class SQLState(State):
         limit: float | None,
         context: RequestContext = NO_REQUEST,
     ) -> Intent:
-        """Reserve the money for a call, for as many rows as the daily limit allows."""
         id_ = uuid4().hex
         values = {
             "id": id_, "source": source, "tenant": context.tenant, "request": context.id,
             "attempt": self._attempt(context.id), "rows": n_rows, "price": price, "limit": limit,
             "now": self._now(), "incarnation": self.incarnation,
         }  # fmt: skip
-        work = self._begin if limit is None or price == 0 else self._begin_capped
+        is_capped = limit is not None and price != 0
 
         def undo(granted: int | None) -> None:
             if granted is not None and granted > 0:
                 self._begin_apart(self.end(intent_of(id_, source, price, granted), 0.0, 0.0))
 
         def once(connection: sa.Connection) -> int | None:
-            return work(connection, values)
+            if is_capped:
+                return self._begin_capped(connection, values)
+            free: int | None = connection.execute(self._sql["begin"], values).scalar()
+            return free
 
         granted = await self._lane.run(once, undo)
         if granted == _NO_DAY:
@@ -216,10 +208,6 @@ class SQLState(State):
             return False
         stored = await self.get_value(INCARNATION + self.deployment)
         return stored is None or stored.text != self.incarnation
-
-    def _begin(self, connection: sa.Connection, values: dict[str, Any]) -> int | None:
-        granted: int | None = connection.execute(self._sql["begin"], values).scalar()
-        return granted
 
     def _begin_capped(self, connection: sa.Connection, values: dict[str, Any]) -> int | None:
         if self._lane.is_postgres:
@@ -243,24 +231,19 @@ class SQLState(State):
             connection.execute(self._sql["adopt"], values)
 
     async def end(self, intent: Intent, paid: float, unknown: float) -> None:
-        """Record what a call cost, or may have cost; called again if an answer arrives late."""
         names = ("end",) if self._lane.is_postgres else ("end_cap", "end")
         await self._write(*names, id=intent.id, paid=paid, unknown=unknown)
 
     async def may_try(self, source: str) -> bool:
-        """Return whether a trial call to a failing source may be made: one per second in all."""
         return bool(await self._rows("may_try", source=source, pause=PAUSE, now=self._now()))
 
     async def is_well(self, source: str, *, well: bool) -> None:
-        """Tell all processes that a source fails, or responds again."""
         await self._write("is_well" if well else "is_failing", source=source)
 
     async def failing(self) -> set[str]:
-        """Return the sources that `is_well` has reported as failing."""
         return {row.source for row in await self._rows("failing")}
 
     async def spend(self, day: str | None = None) -> list[DaySpending]:
-        """Return the spending of one day (such as "2026-01-31") or of all days."""
         values = {"day": None if day is None else day_number(day)}
 
         def work(connection: sa.Connection) -> Any:
@@ -278,7 +261,6 @@ class SQLState(State):
         ]
 
     async def settle(self, source: str, day: str, charged: float) -> float:
-        """Settle the unknown charges of a source on a day: `charged` of them, the rest not."""
         values: dict[str, Any] = {"source": source, "day": day_number(day)}
         found = []
 
@@ -297,7 +279,6 @@ class SQLState(State):
     # Small values
 
     async def keep(self, name: str, text: str, was: int | None = None) -> bool:
-        """Store a small value, with `was` only if that version is stored; return whether it was."""
         if was is None:
             await self._write("keep", name=name, text=text)
             return True
@@ -306,14 +287,12 @@ class SQLState(State):
         return bool(await self._rows("keep_if", name=name, text=text, was=was))
 
     async def get_value(self, name: str) -> VersionedValue | None:
-        """Return a small value, or None."""
         rows = await self._rows("kept", name=name)
         return VersionedValue(*rows[0]) if rows else None
 
     # Audited rows
 
     async def mark(self, rows: Sequence[AuditMark]) -> None:
-        """Store decisions for the audit; a second mark of the same id replaces the first."""
         values = [
             {
                 "id": row.id, "at": row.at, "model": row.model, "label": to_text(row.label),
@@ -326,27 +305,23 @@ class SQLState(State):
             await self._lane.run(lambda connection: connection.execute(self._sql["mark"], values))
 
     async def marked(self, ids: Sequence[str]) -> list[AuditMark]:
-        """Return the marks of those decisions that are marked."""
         found = []
         for first in range(0, len(ids), _AT_ONCE):
             found += await self._rows("marked", ids=list(ids[first : first + _AT_ONCE]))
         return [_marked(row) for row in found]
 
     async def label(self, id: str, label: Any) -> bool:  # noqa: A002
-        """Store the true label of a decision, marked or not; False: it already has this label."""
         values = {"id": id, "label": to_text(label), "now": self._now()}
         return bool(await self._rows("label", **values))
 
     async def due(
         self, before: float, since: float = 0.0, model: str | None = None
     ) -> list[AuditMark]:
-        """Return marked decisions made between `since` and `before`, oldest first."""
         return [
             _marked(row) for row in await self._rows("due", before=before, since=since, model=model)
         ]
 
     async def forget(self, before: float) -> None:
-        """Delete marked decisions made before a time."""
         await self._write("forget_labels", "forget_marks", before=before)
 
     # Clean-up

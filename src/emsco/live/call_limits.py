@@ -1,4 +1,4 @@
-"""A circuit breaker: calls to a failing source stop, and resume gradually.
+"""Which calls to a source may run: a semaphore, and a breaker that stops calls while it fails.
 
 Why no library is used: an open breaker must allow only one trial call per second, and afterwards
 the number of concurrent calls must grow from one. In purgatory 3.0, circuitbreaker 2.1 and
@@ -8,7 +8,9 @@ once; pybreaker 1.4 is asynchronous with tornado only. The rest of a breaker is 
 
 from __future__ import annotations
 
+import asyncio
 import time
+from collections import deque
 from collections.abc import Callable, Hashable, Iterable
 
 _PAUSE = 1.0  # seconds between trial calls
@@ -23,24 +25,6 @@ class Breaker:
     invalid values. While it is open, one trial call per second is allowed. After the first success,
     one call at a time is allowed, then two, then four, up to the limit of the source. A failure
     before that opens it at once.
-
-    Examples
-    --------
-    >>> from emsco.live.circuit_breaker import Breaker
-    >>> now = 0.0
-    >>> breaker = Breaker(failures=2, concurrency=32, clock=lambda: now)
-    >>> breaker.failed()
-    >>> breaker.allows()
-    True
-    >>> breaker.failed()
-    >>> breaker.allows()
-    False
-    >>> now = 1.5  # time for a trial call
-    >>> breaker.allows(), breaker.allows()
-    (True, False)
-    >>> breaker.succeeded()
-    >>> breaker.limit
-    1
     """
 
     def __init__(
@@ -49,7 +33,7 @@ class Breaker:
         self._most, self._concurrency, self._clock = failures, concurrency, clock
         self._failures = 0
         self._tried: float | None = None  # when the last trial began; None: it is closed
-        self._limit = concurrency
+        self.limit = concurrency  # the maximum number of concurrent calls
         self._judged: dict[Hashable, bool] = {}  # whether a request got invalid values
 
     @property
@@ -67,11 +51,6 @@ class Breaker:
         """Whether not even a trial call may be made now."""
         return self._tried is not None and self._clock() - self._tried < _PAUSE
 
-    @property
-    def limit(self) -> int:
-        """The maximum number of concurrent calls."""
-        return self._limit
-
     def allows(self) -> bool:
         """Return whether a call may be made now; while it is open, one per second."""
         if self.is_blocked:
@@ -83,14 +62,20 @@ class Breaker:
     def open(self) -> None:
         """Open the breaker, for example because the source fails for other processes."""
         if self._tried is None:
-            self._tried, self._limit = self._clock(), 1
+            self._tried, self.limit = self._clock(), 1
 
     def note(self, *, answered: bool) -> None:
         """Record the outcome of a call."""
-        if answered:
-            self.succeeded()
+        if not answered:
+            self._failures += 1
+            if self.limit < self._concurrency or self._failures >= self._most:
+                self.open()
+            return
+        self._failures = 0
+        if self._tried is not None:
+            self._tried, self.limit = None, 1
         else:
-            self.failed()
+            self.limit = min(2 * self.limit, self._concurrency)
 
     def judged(self, requests: Iterable[tuple[Hashable, bool]]) -> None:
         """Record answered requests, and whether their values are invalid.
@@ -114,24 +99,47 @@ class Breaker:
         elif not any(judged.values()):
             judged.clear()
 
-    def succeeded(self) -> None:
-        """Record a call that was answered."""
-        self._failures = 0
-        if self._tried is not None:
-            self._tried, self._limit = None, 1
-        else:
-            self._limit = min(2 * self._limit, self._concurrency)
-
-    def failed(self) -> None:
-        """Record a call that was not answered."""
-        self._failures += 1
-        recovering = self._limit < self._concurrency
-        if self._tried is not None:
-            return
-        if recovering or self._failures >= self._most:
-            self.open()
-
     def close(self) -> None:
         """Close the breaker, because the source answered another process."""
         if self._tried is not None:
-            self.succeeded()
+            self.note(answered=True)
+
+
+class AdjustableSemaphore:
+    """A semaphore whose limit may change while callers wait: first come, first served."""
+
+    def __init__(self, limit: Callable[[], int]) -> None:
+        self._limit = limit  # returns the current one
+        self.running = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+
+    @property
+    def waiting(self) -> int:
+        """The number of callers that wait."""
+        return len(self._waiting)
+
+    async def __aenter__(self) -> None:
+        if not self._waiting and self.running < self._limit():
+            self.running += 1
+            return
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiting.append(place)
+        try:
+            await place
+        except asyncio.CancelledError:
+            if place.done() and not place.cancelled():  # acquired just now: pass it on
+                self._free()
+            elif place in self._waiting:  # otherwise `_free` has removed it
+                self._waiting.remove(place)
+            raise
+
+    async def __aexit__(self, *_: object) -> None:
+        self._free()
+
+    def _free(self) -> None:
+        self.running -= 1
+        while self._waiting and self.running < self._limit():
+            place = self._waiting.popleft()
+            if not place.done():
+                self.running += 1
+                place.set_result(None)

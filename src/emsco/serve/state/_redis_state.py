@@ -36,7 +36,7 @@ from emsco.serve.state.base import (
     to_text,
     unusable,
 )
-from emsco.serve.state.group_commit import GroupCommit
+from emsco.serve.state.executors import GroupCommit
 
 _LATE_FOR = 3600  # seconds for which the outcome of an unanswered call may still arrive
 _LOST = "lost"  # instead of a number of rows: the state has another incarnation, or none
@@ -45,7 +45,7 @@ _RESTARTED = "after a restart, ids, intents and spending are lost. Set `appendon
 
 
 class RedisState(State):
-    """A state in Redis.
+    """A state in Redis; `State` says what its methods do.
 
     Redis must not lose data. It must write an append-only file (`appendonly yes`; with `appendfsync
     everysec`, the default, a crash of the machine loses up to a second, with `always` nothing), and
@@ -86,39 +86,31 @@ class RedisState(State):
         self._batches: GroupCommit[tuple[Any, ...]] = GroupCommit(self._do)
 
     async def open(self) -> None:
-        """Connect, and create the state if there is none."""
         found = await self._run(redis_scripts.VERSION, VERSION, int(self._create))
         if found is None:
             raise StateError(f"There is no state at {self._address}.")
         check_version(int(found), self._address)
 
     async def close(self) -> None:
-        """Finish operations in progress, and disconnect."""
         await self._batches.finish()
         await self._finish_apart()
         await self._redis.aclose()
 
     async def ping(self) -> None:
-        """Raise `StateError` if the state cannot be written to."""
         await self._ask("SET", f"{self._prefix}probe", 1, "EX", 60)
 
     async def server(self) -> str:
-        """Return an id of the server, which changes with every restart."""
         return str((await self._info("server")).get("run_id", ""))
 
     async def concerns(self) -> list[Concern]:
-        """Return the reasons why Redis may lose data."""
         info = await self._info("persistence") | await self._info("memory")
-        is_written = bool(info.get("aof_enabled"))
-        return redis_concerns(self._address, info, "" if is_written else await self._snapshots())
-
-    async def _snapshots(self) -> str | None:
-        """Return the snapshot setting of Redis; None if it is hidden, as with some providers."""
-        try:
-            snapshots: str = (await self._redis.config_get("save")).get("save", "")
-        except self._errors.ResponseError:
-            return None
-        return snapshots
+        snapshots: str | None = ""
+        if not info.get("aof_enabled"):
+            try:
+                snapshots = (await self._redis.config_get("save")).get("save", "")
+            except self._errors.ResponseError:  # it is hidden, as with some providers
+                snapshots = None
+        return redis_concerns(self._address, info, snapshots)
 
     async def _info(self, section: str) -> dict[str, Any]:
         """Return a section of INFO; empty if Redis does not allow it, as with some providers."""
@@ -188,25 +180,21 @@ class RedisState(State):
     # Requests
 
     async def claim(self, id: str, body: str, lease: float) -> Claim:  # noqa: A002
-        """Claim the id of a request with this body for `lease` seconds."""
         kind, *more = await self._run(
             redis_scripts.CLAIM, id, body, self._now(), float(lease), int(KEEP_FOR)
         )
         return self._claimed(id, int(more[0])) if kind == "claimed" else Claim(kind, *more)
 
     async def renew(self, id: str, lease: float) -> bool:  # noqa: A002
-        """Extend a claim to `lease` seconds from now; False: another process has it."""
         return bool(
             await self._run(redis_scripts.RENEW, id, self._attempt(id), self._now(), float(lease))
         )
 
     async def answer(self, id: str, text: str) -> str:  # noqa: A002
-        """Store the answer to a claimed id; return the stored one, which is the first."""
         answer = await self._run(redis_scripts.ANSWER, id, text, int(KEEP_FOR))
         return self._answered(id, None if answer is None else [*answer, text][0])
 
     async def drop(self, id: str) -> None:  # noqa: A002
-        """Release a claim: the id is new again, or "died" if something may have been bought."""
         await self._run(redis_scripts.DROP, id, self._attempt(id))
 
     # Accounts
@@ -219,7 +207,6 @@ class RedisState(State):
         limit: float | None,
         context: RequestContext = NO_REQUEST,
     ) -> Intent:
-        """Reserve the money for a call, for as many rows as the daily limit allows."""
         id_ = uuid4().hex
         account = json.dumps([source, context.tenant])
 
@@ -239,26 +226,21 @@ class RedisState(State):
         return intent_of(id_, source, price, int(granted[0]) if granted else None)
 
     async def end(self, intent: Intent, paid: float, unknown: float) -> None:
-        """Record what a call cost, or may have cost; called again if an answer arrives late."""
         await self._run(
             redis_scripts.END, intent.id, float(paid), float(unknown), intent.source, _LATE_FOR
         )
 
     async def may_try(self, source: str) -> bool:
-        """Return whether a trial call to a failing source may be made: one per second in all."""
         key = f"{self._prefix}try:{source}"
         return bool(await self._ask("SET", key, 1, "NX", "PX", int(1000 * PAUSE)))
 
     async def is_well(self, source: str, *, well: bool) -> None:
-        """Tell all processes that a source fails, or responds again."""
         await self._ask("SREM" if well else "SADD", f"{self._prefix}failing", source)
 
     async def failing(self) -> set[str]:
-        """Return the sources that `is_well` has reported as failing."""
         return set(await self._ask("SMEMBERS", f"{self._prefix}failing"))
 
     async def spend(self, day: str | None = None) -> list[DaySpending]:
-        """Return the spending of one day (such as "2026-01-31") or of all days."""
         wanted = None if day is None else day_number(day)
         found: dict[Any, list[OpenIntent]] = {}
         for id_, begun in (await self._ask("HGETALL", f"{self._prefix}open")).items():
@@ -279,7 +261,6 @@ class RedisState(State):
         return spending
 
     async def settle(self, source: str, day: str, charged: float) -> float:
-        """Settle the unknown charges of a source on a day: `charged` of them, the rest not."""
         number, begin = day_number(day), f"{self._prefix}late:"
         with self._named():
             late = [key async for key in self._redis.scan_iter(f"{begin}*", count=_AT_ONCE)]
@@ -293,26 +274,24 @@ class RedisState(State):
     # Small values
 
     async def keep(self, name: str, text: str, was: int | None = None) -> bool:
-        """Store a small value, with `was` only if that version is stored; return whether it was."""
         return bool(await self._run(redis_scripts.KEEP, name, text, "" if was is None else was))
 
     async def get_value(self, name: str) -> VersionedValue | None:
-        """Return a small value, or None."""
         text, version = await self._ask("HMGET", f"{self._prefix}kept:{name}", "text", "version")
         return None if text is None else VersionedValue(text, int(version))
 
     # Audited rows
 
     async def mark(self, rows: Sequence[AuditMark]) -> None:
-        """Store decisions for the audit; a second mark of the same id replaces the first."""
         for first in range(0, len(rows), _AT_ONCE):
             values: list[Any] = []
             for row in rows[first : first + _AT_ONCE]:
-                values += [row.id, float(row.at), _mark_text(row)]
+                label, accepted = to_text(row.label), bool(row.accepted)
+                mark = [row.at, row.model, label, accepted, row.reason, int(row.exit_stage)]
+                values += [row.id, float(row.at), json.dumps(mark)]
             await self._run(redis_scripts.MARK, *values)
 
     async def marked(self, ids: Sequence[str]) -> list[AuditMark]:
-        """Return the marks of those decisions that are marked."""
         found = []
         for first in range(0, len(ids), _AT_ONCE):
             some = ids[first : first + _AT_ONCE]
@@ -327,19 +306,16 @@ class RedisState(State):
         return found
 
     async def label(self, id: str, label: Any) -> bool:  # noqa: A002
-        """Store the true label of a decision, marked or not; False: it already has this label."""
         return bool(await self._run(redis_scripts.LABEL, id, to_text(label), int(UNSEEN_FOR)))
 
     async def due(
         self, before: float, since: float = 0.0, model: str | None = None
     ) -> list[AuditMark]:
-        """Return marked decisions made between `since` and `before`, oldest first."""
         key = f"{self._own}marked"
         ids = await self._ask("ZRANGEBYSCORE", key, float(since), f"({float(before)!r}")
         return [row for row in await self.marked(ids) if model is None or row.model == model]
 
     async def forget(self, before: float) -> None:
-        """Delete marked decisions made before a time."""
         while await self._run(redis_scripts.FORGET, float(before)):
             pass
 
@@ -355,12 +331,6 @@ def _open_intent(id_: str, begun: str) -> tuple[int, OpenIntent]:
     return int(day), OpenIntent(id_, source, tenant, request, float(at), int(granted), held)
 
 
-def _mark_text(row: AuditMark) -> str:
-    return json.dumps(
-        [row.at, row.model, to_text(row.label), bool(row.accepted), row.reason, int(row.exit_stage)]
-    )
-
-
 def _marked(id_: str, mark: str, truth: str | None) -> AuditMark:
     at, model, label, accepted, reason, stage = json.loads(mark)
     known = None if truth is None else json.loads(truth)
@@ -368,16 +338,7 @@ def _marked(id_: str, mark: str, truth: str | None) -> AuditMark:
 
 
 def redis_concerns(address: str, info: Mapping[str, Any], snapshots: str | None) -> list[Concern]:
-    """Return the reasons why Redis may lose data.
-
-    Examples
-    --------
-    >>> from emsco.serve.state.redis_state import redis_concerns
-    >>> [concern.loses for concern in redis_concerns("redis://host", {}, "")]
-    [True]
-    >>> redis_concerns("redis://host", {"aof_enabled": 1}, "")
-    []
-    """
+    """Return the reasons why Redis may lose data."""
     found = [] if info.get("aof_enabled") else [_unwritten(address, snapshots)]
     policy = info.get("maxmemory_policy", "noeviction")
     if info.get("maxmemory") and policy != "noeviction":
