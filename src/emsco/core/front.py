@@ -14,11 +14,11 @@ from emsco.core.caution import AUTO, standard_errors
 from emsco.core.costs import Costs
 from emsco.core.design import StageDesign
 from emsco.core.evaluation import Evaluation
+from emsco.core.measure import share_of
 from emsco.core.measures import columns, latencies
-from emsco.core.population import share_of
 from emsco.core.selection import Bounds, Figures, why_not
 from emsco.core.threshold import Threshold, freeze, sort_key
-from emsco.exceptions import SelectionError, require
+from emsco.exceptions import Message, SelectionError, require
 
 _MAXIMISE = [True, True, False]  # accuracy, coverage, cost
 
@@ -223,7 +223,7 @@ class ParetoFront(Sequence[Candidate]):
         return ParetoFront(
             together,
             self._costs,
-            "; ".join(sorted(notes)),
+            Message("; ").join(sorted(notes)),
             luck=max(known) if len(known) == len(fronts) else None,
             repeats=max(front._repeats for front in fronts),
         )

@@ -19,7 +19,7 @@ from emsco.core.design import StageDesign
 from emsco.core.evaluation import Evaluation
 from emsco.core.front import Candidate, ParetoFront
 from emsco.core.threshold import freeze
-from emsco.exceptions import ArtifactError
+from emsco.exceptions import ArtifactError, Code, Message
 from emsco.io._json import from_plain, to_plain
 from emsco.io._members import MemberReader, MemberWriter
 from emsco.rows.columns import is_level
@@ -219,20 +219,17 @@ def candidates_to(writer: MemberWriter, candidates: Sequence[Candidate], costs: 
     return data
 
 
-def luck_to(front: ParetoFront) -> Data:
-    """Store what is known about a front's luck."""
-    return {"luck": front.luck, "repeats": float(front.repeats)}
-
-
-def luck_from(data: Data) -> Data:
-    """Read it back."""
+def measured_to(front: ParetoFront) -> Data:
+    """Store what a front was measured on, in parts, and what is known about its luck."""
+    note = Message(front.measured_on).parts
     return {
-        "luck": None if data["luck"] is None else expect(data["luck"], float),
-        "repeats": expect(data["repeats"], float),
+        "measured_on": [{"code": p} if isinstance(p, Code) else p for p in note],
+        "luck": front.luck,
+        "repeats": float(front.repeats),
     }
 
 
-LUCK = ("luck", "repeats")
+MEASURED = ("measured_on", "luck", "repeats")
 
 
 def candidates_from(reader: MemberReader, data: Data, costs: Costs) -> list[Candidate]:
@@ -262,7 +259,13 @@ def candidates_from(reader: MemberReader, data: Data, costs: Costs) -> list[Cand
 
 def front_from(candidates: Sequence[Candidate], costs: Costs, data: Data) -> ParetoFront:
     """Read a front back and check it; `data` holds what it was measured on, and its luck."""
-    front = ParetoFront(candidates, costs, expect(data["measured_on"], str), **luck_from(data))
+    note = [
+        Code(*values_of(part, code=str)) if isinstance(part, dict) else expect(part, str)
+        for part in expect(data["measured_on"], list)
+    ]
+    luck = None if data["luck"] is None else expect(data["luck"], float)
+    repeats = expect(data["repeats"], float)
+    front = ParetoFront(candidates, costs, Message(*note), luck=luck, repeats=repeats)
     if list(front) != list(candidates):
         raise ArtifactError("its candidates do not form a front")
     return front

@@ -20,7 +20,7 @@ from emsco.exceptions import ArtifactError, CertificateWarning, warn
 from emsco.io import _json
 from emsco.io._cascades import cascade_from, cascade_to
 from emsco.io._core_values import (
-    LUCK,
+    MEASURED,
     Data,
     candidates_from,
     candidates_to,
@@ -30,7 +30,7 @@ from emsco.io._core_values import (
     expect_keys,
     expect_texts,
     front_from,
-    luck_to,
+    measured_to,
     records_from,
     records_to,
 )
@@ -40,7 +40,7 @@ from emsco.io._searches import search_from, search_to
 from emsco.io._zip import Member, open_zip, pack, read_member, read_parts
 from emsco.search import CascadeSearchCV
 
-FORMAT = 2
+FORMAT = 3
 _MANIFEST = "manifest.json"
 _MEMBER = re.compile(r"arrays/\d{1,5}\.npy|stages/\d{1,5}\.skops|final/0\.onnx")
 _KEYS = ("format", "versions", "kind", "model", "members", "certificate", "fingerprint")
@@ -276,14 +276,13 @@ def _versions() -> Data:
 def _front_to(front: ParetoFront, writer: MemberWriter) -> Data:
     return {
         "costs": costs_to(front.costs),
-        "measured_on": front.measured_on,
-        **luck_to(front),
+        **measured_to(front),
         "candidates": candidates_to(writer, front, front.costs),
     }
 
 
 def _front_from(data: Data, reader: MemberReader) -> ParetoFront:
-    expect_keys(data, "costs", "measured_on", "candidates", *LUCK)
+    expect_keys(data, "costs", "candidates", *MEASURED)
     costs = costs_from(data["costs"])
     return front_from(candidates_from(reader, data["candidates"], costs), costs, data)
 
