@@ -61,6 +61,7 @@ class Decision(NamedTuple):
 
 
 FIELDS = Decision._fields[:-2]  # of every row, offline and live
+_STORED = FIELDS[:-2]  # of every row; a reason and a latency may follow from the others
 
 
 class Decisions:
@@ -207,11 +208,7 @@ class Decisions:
             return np.concatenate([getattr(part, name) for part in parts])
 
         return cls.trusted(
-            label=np.concatenate([part.label for part in parts]),
-            accepted=np.concatenate([part.accepted for part in parts]),
-            exit_stage=np.concatenate([part.exit_stage for part in parts]),
-            confidence=np.concatenate([part.confidence for part in parts]),
-            cost=np.concatenate([part.cost for part in parts]),
+            **{n: np.concatenate([getattr(part, n) for part in parts]) for n in _STORED},
             reason=optional("reason"),
             latency=optional("latency"),
         )
@@ -253,11 +250,7 @@ class Decisions:
             beside = (None if one is None else one[row] for one in (self.receipts, self.factors))
             return Decision._make([*plain, *beside])
         taken = Decisions(
-            self.label[rows],
-            self.accepted[rows],
-            self.exit_stage[rows],
-            self.confidence[rows],
-            self.cost[rows],
+            **{name: getattr(self, name)[rows] for name in _STORED},
             reason=None if self._stored("reason") is None else self.reason[rows],
             latency=None if self._stored("latency") is None else self.latency[rows],
             index=None if self.index is None else self.index[rows],

@@ -228,18 +228,12 @@ class ParetoFront(Sequence[Candidate]):
             repeats=max(front._repeats for front in fronts),
         )
 
-    def _cost_share(self, candidate: Candidate) -> float:
-        total = self._costs.total
-        return candidate.evaluation.cost / total if total else 0.0
-
     def hypervolume(self) -> float:
         """Return the dominated share of the unit box coverage x accuracy x (1 - cost / total)."""
         if not self._candidates:
             return 0.0
-        points = [
-            [c.evaluation.accuracy, c.evaluation.coverage, 1 - self._cost_share(c)]
-            for c in self._candidates
-        ]
+        objectives = [candidate.objectives for candidate in self._candidates]
+        points = [[a, c, 1 - share_of(cost, self._costs.total)] for a, c, cost in objectives]
         return float(_moocore().hypervolume(points, ref=[0.0] * 3, maximise=True))
 
     def select(

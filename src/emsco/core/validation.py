@@ -187,7 +187,14 @@ def _read(raw: Any, what: str) -> Any:
     elif values.dtype.kind == "O":
         listed = values.tolist()
         _refuse(np.array([is_missing(value) for value in listed], bool), what, "it is missing")
-        _refuse_mixed(listed, what)
+        texts = [isinstance(value, str) for value in listed]
+        if any(texts) and not all(texts):
+            row = texts.index(not texts[0])
+            raise ValuesError(
+                f"Row 0 has the {what} {listed[0]!r} and row {row} has {listed[row]!r}; use either "
+                "text or numbers.",
+                row=row,
+            )
     return raw
 
 
@@ -195,14 +202,3 @@ def _refuse(missing: Any, what: str, why: str) -> None:
     if np.any(missing):
         row = int(np.argmax(missing))
         raise ValuesError(f"Row {row} has no {what}: {why}; leave the row out.", row=row)
-
-
-def _refuse_mixed(values: list[Any], what: str) -> None:
-    texts = [isinstance(value, str) for value in values]
-    if any(texts) and not all(texts):
-        row = texts.index(not texts[0])
-        raise ValuesError(
-            f"Row 0 has the {what} {values[0]!r} and row {row} has {values[row]!r}; use either "
-            "text or numbers.",
-            row=row,
-        )

@@ -155,7 +155,13 @@ def load(path: str | os.PathLike[str], *, trusted: Sequence[str] = ()) -> Any:
     except (ArtifactError, OSError) as error:
         reason = error.message if isinstance(error, ArtifactError) else str(error.strerror)
         raise ArtifactError(f"{os.fspath(path)} cannot be loaded: " + reason + ".") from error
-    _warn_of_misfit(os.fspath(path), model)
+    certificate = getattr(model, "certificate_", None)
+    if certificate is not None:
+        from emsco.certify import problem_with  # imported only if needed
+
+        problem = problem_with(certificate, model)
+        if problem:
+            warn(f"{os.fspath(path)}: {problem}", CertificateWarning)
     return model
 
 
@@ -211,7 +217,7 @@ def _certificate_to(writer: MemberWriter, model: Any) -> Data | None:
     certificate = getattr(model, "certificate_", None)
     if certificate is None:
         return None
-    from emsco.certify import Certificate  # imported only if needed
+    from emsco.certify import Certificate  # as above
 
     if not isinstance(certificate, Certificate):
         raise ArtifactError(
@@ -236,18 +242,6 @@ def _certificate_from(reader: MemberReader, data: Any) -> Any:
     expect_keys(data, "certificate", "candidates")
     fields = expect(from_plain(data["certificate"]), dict)
     return Certificate.from_data(fields | {"candidates": records_from(reader, data["candidates"])})
-
-
-def _warn_of_misfit(path: str, model: Any) -> None:
-    """Warn if the certificate of a model is about another cascade."""
-    certificate = getattr(model, "certificate_", None)
-    if certificate is None:
-        return
-    from emsco.certify import problem_with  # as above
-
-    problem = problem_with(certificate, model)
-    if problem:
-        warn(f"{path}: {problem}", CertificateWarning)
 
 
 def _listed(size: int, parts: Iterable[bytes]) -> Data:
