@@ -14,7 +14,7 @@ from emsco.core.measures import certifiable
 from emsco.exceptions import CertificateError, Message, Parameter, nearest, quoted
 
 COMMON = ("accuracy", "agreement", "max_missed", "min_coverage", "max_cost")  # in every certificate
-_FOUR_DIGITS = Context(prec=4)
+_DIGITS = Context(prec=4), Context(prec=10)
 AGREEMENT_ALONE = (
     Parameter("agreement")
     + " compares with the final model and other targets compare with labels, so they "
@@ -235,8 +235,8 @@ class Targets:
 
 def percentage(share: float) -> float:
     """Return a share in percent, of four digits; one below 1 is never rounded to 100."""
-    rounded = _FOUR_DIGITS.create_decimal_from_float(float(100 * share))
-    return 100 * share if rounded == 100 and share < 1 else float(rounded)
+    few, many = (float(n.create_decimal_from_float(float(100 * share))) for n in _DIGITS)
+    return many if few == 100 and share < 1 else few
 
 
 def percent(share: float) -> str:
