@@ -367,12 +367,11 @@ def test_a_search_comes_back_in_all_that_needs_no_rows(search, tmp_path):
 
 def test_what_a_front_was_measured_on_comes_back_in_parts(search, tmp_path):
     """So that the command line has its own word for the call in it, whatever was added to it."""
-    found = search.front_.thinned([0], "Thinned.")
-    for note in (again(search, tmp_path).front_.measured_on, again(found, tmp_path).measured_on):
-        (call,) = (part for part in note.parts if isinstance(part, Code))
-        assert call == "score_front(X, y)"
-    assert note == found.measured_on
-    assert note.endswith(" Thinned.")
+    note = again(search, tmp_path).front_.measured_on
+    assert note == search.front_.measured_on
+    assert note.parts == search.front_.measured_on.parts
+    (call,) = (part for part in note.parts if isinstance(part, Code))
+    assert call == "score_front(X, y)"
 
 
 def test_a_loaded_search_chooses_among_the_stages_that_were_kept(search, tmp_path):
@@ -495,7 +494,7 @@ def test_any_zip_tool_reads_it(mixed, tmp_path):
         archive.extractall(tmp_path / "extracted")
     told = json.loads((tmp_path / "extracted/manifest.json").read_text())
     assert set(told) >= {"format", "kind", "versions", "certificate", "fingerprint", "members"}
-    assert told["format"] == emsco.io.FORMAT == 3
+    assert told["format"] == emsco.io.FORMAT == 2
     assert told["model"]["design"] == [["talk"], ["blood"], ["more"]]
     weights = np.load(tmp_path / "extracted" / told["model"]["training"]["stages"][0]["weights"])
     np.testing.assert_array_equal(weights, mixed.estimators_[0].coef_)
@@ -531,12 +530,12 @@ def test_other_estimators_say_that_they_need_skops(forest, tmp_path, monkeypatch
         dump(forest, tmp_path / "model.emsco")
 
 
-@pytest.mark.parametrize("number", [2, 4])
+@pytest.mark.parametrize("number", [1, 3])
 def test_another_format_says_so(mixed, tmp_path, monkeypatch, number):
     monkeypatch.setattr("emsco.io._model_file.FORMAT", number)
     dump(mixed, tmp_path / "model.emsco")
     monkeypatch.undo()
-    with pytest.raises(ArtifactError, match=rf"has format {number}, and .* reads format 3 only"):
+    with pytest.raises(ArtifactError, match=rf"has format {number}, and .* reads format 2 only"):
         load(tmp_path / "model.emsco")
 
 

@@ -19,7 +19,7 @@ from emsco.core.design import StageDesign
 from emsco.core.evaluation import Evaluation
 from emsco.core.front import Candidate, ParetoFront
 from emsco.core.threshold import freeze
-from emsco.exceptions import ArtifactError, Code, Message
+from emsco.exceptions import ArtifactError
 from emsco.io._json import from_plain, to_plain
 from emsco.io._members import MemberReader, MemberWriter
 from emsco.rows.columns import is_level
@@ -220,13 +220,9 @@ def candidates_to(writer: MemberWriter, candidates: Sequence[Candidate], costs: 
 
 
 def measured_to(front: ParetoFront) -> Data:
-    """Store what a front was measured on, in parts, and what is known about its luck."""
-    note = Message(front.measured_on).parts
-    return {
-        "measured_on": [{"code": p} if isinstance(p, Code) else p for p in note],
-        "luck": front.luck,
-        "repeats": float(front.repeats),
-    }
+    """Store what a front was measured on, and what is known about its luck."""
+    repeats = float(front.repeats)
+    return {"measured_on": front.measured_on, "luck": front.luck, "repeats": repeats}
 
 
 MEASURED = ("measured_on", "luck", "repeats")
@@ -259,13 +255,9 @@ def candidates_from(reader: MemberReader, data: Data, costs: Costs) -> list[Cand
 
 def front_from(candidates: Sequence[Candidate], costs: Costs, data: Data) -> ParetoFront:
     """Read a front back and check it; `data` holds what it was measured on, and its luck."""
-    note = [
-        Code(*values_of(part, code=str)) if isinstance(part, dict) else expect(part, str)
-        for part in expect(data["measured_on"], list)
-    ]
     luck = None if data["luck"] is None else expect(data["luck"], float)
-    repeats = expect(data["repeats"], float)
-    front = ParetoFront(candidates, costs, Message(*note), luck=luck, repeats=repeats)
+    note, repeats = expect(data["measured_on"], str), expect(data["repeats"], float)
+    front = ParetoFront(candidates, costs, note, luck=luck, repeats=repeats)
     if list(front) != list(candidates):
         raise ArtifactError("its candidates do not form a front")
     return front

@@ -40,7 +40,7 @@ from emsco.io._searches import search_from, search_to
 from emsco.io._zip import Member, open_zip, pack, read_member, read_parts
 from emsco.search import CascadeSearchCV
 
-FORMAT = 3
+FORMAT = 2
 _MANIFEST = "manifest.json"
 _MEMBER = re.compile(r"arrays/\d{1,5}\.npy|stages/\d{1,5}\.skops|final/0\.onnx")
 _KEYS = ("format", "versions", "kind", "model", "members", "certificate", "fingerprint")

@@ -15,7 +15,7 @@ from emsco.core.costs import Costs
 from emsco.core.front import Candidate
 from emsco.core.selection import check_names
 from emsco.core.threshold import resolve
-from emsco.exceptions import ArtifactError, GuardWarning
+from emsco.exceptions import ArtifactError, Code, GuardWarning, Message
 from emsco.io._cascades import (
     FINAL,
     checked_guard,
@@ -88,6 +88,11 @@ def search_to(search: CascadeSearchCV, writer: MemberWriter) -> Data:
         "rows": rows_to(writer, found.layout, found.stages, found.rows)
         | {"n_splits": found.n_splits, "n_selected_on": found.n_rows},
         **measured_to(found.front),
+        # In parts, because the command line has a word of its own for the call in it.
+        "measured_on": [
+            {"code": part} if isinstance(part, Code) else part
+            for part in Message(found.front.measured_on).parts
+        ],
         "n_front": len(found.front),
         "best": best,
         "candidates": candidates_to(writer, candidates, found.costs),
@@ -131,8 +136,12 @@ def search_from(data: Data, reader: MemberReader) -> CascadeSearchCV:
     candidates = candidates_from(reader, data["candidates"], costs)
     _check_candidates(candidates, stages.classes.tolist())
     n_front = expect_place(data["n_front"], len(candidates))
+    note = [
+        Code(*values_of(part, code=str)) if isinstance(part, dict) else expect(part, str)
+        for part in expect(data["measured_on"], list)
+    ]
     search.found_ = FittedSearch(
-        front=front_from(candidates[:n_front], costs, data),
+        front=front_from(candidates[:n_front], costs, data | {"measured_on": Message(*note)}),
         reference=reference,
         all_sources=candidates[n_front],
         stages=stages,
