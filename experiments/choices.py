@@ -16,8 +16,7 @@ from scipy.stats import binom  # type: ignore[import-untyped]  # scipy ships no 
 
 from emsco.certify import Targets
 from emsco.certify._binomial import lower, tail, upper
-from emsco.certify._fixed_sequence import passed
-from emsco.certify._hypothesis_family import Family
+from emsco.certify._hypothesis_family import Family, passed
 from experiments.pool import WAYS, Counts, Front, Numbers, Places
 from experiments.tables import markdown
 

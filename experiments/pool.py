@@ -127,7 +127,7 @@ def floors_after(way: str) -> Floors:
     asked = WAYS[way]
     if asked is None:
         return Floors((), UNSAID, is_said=False)
-    return Floors(tuple(Bounds(min_accuracy=asked).as_list()), _COVERAGE)
+    return Floors(tuple(Bounds(min_accuracy=asked).limits), _COVERAGE)
 
 
 def _simulate(kind: str, number: int, pool: int, sources: int) -> Front:

@@ -23,9 +23,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from emsco import CascadeSearchCV, LocalSearch
-from emsco.certify import Targets
-from emsco.certify._certify import ask_together
-from emsco.certify._fixed_sequence import in_order, passed, shares
+from emsco.certify import Targets, certify_together
+from emsco.certify._hypothesis_family import in_order, passed, shares
 from emsco.certify.savings import savings
 from emsco.datasets import CostlyData, load_covtype, load_kdd, load_phishing, load_spambase
 from emsco.exceptions import EmscoWarning
@@ -217,7 +216,7 @@ def _check(search: CascadeSearchCV, X: Any, counts: NDArray[np.intp]) -> None:
     # Drawn twice, a row counts as two: the truth here is about draws from these rows. What was
     # asked of them before does not count either.
     forget_all()
-    (certificate,) = ask_together(
+    (certificate,) = certify_together(
         search,
         X,
         None,

@@ -25,6 +25,7 @@ import emsco
 from emsco import CascadeSearchCV, Decisions, MaskedClassifier, dump, load
 from emsco.cascade.decision_loop import decide_rows, drive_async
 from emsco.certify import Certificate, Targets, certify, certify_together
+from emsco.core.measure import DRAWN_LABELS, Measure
 from emsco.core.measures import MEASURES, register
 from emsco.datasets import make_costly_classification
 from emsco.exceptions import ContractError, SelectionError, SourcesError, ValuesError
@@ -323,6 +324,38 @@ def test_a_measure_of_ones_own_bounds_choices(searched, false_alarms):
         front.select(max_false_alarm={0: 0.1})
     with pytest.raises(SelectionError, match="`max_false_alarms` names 'no', which is not a class"):
         front.select(max_false_alarms={"no": 0.1})
+
+
+def test_a_measure_of_all_rows_is_certified_and_kept_by_files(data, searched, tmp_path):
+    """Its certificate has one bound, which no class has, and comes back from a file."""
+    X, y, _ = data
+    measure = Measure(
+        name="errors",
+        part=("accepted", "right"),
+        whole=("rows",),
+        target="max_errors",
+        rows="rows",
+        promise="{limit} of all rows are accepted under a wrong label",
+        does="accepts {limit} of all rows under a wrong label",
+        watched_by=DRAWN_LABELS,
+        observed="drawn rows were accepted under a wrong label",
+    )
+    register(measure)
+    try:
+        certificate = certify(searched, X[500:], y[500:], max_errors=0.1)
+        assert "at most 10% of all rows are accepted under a wrong label" in certificate.sentence
+        best = certificate.select()
+        assert measure.of(best.evaluation) < best.bounds.errors[None] <= 0.2
+        assert [bound.head for bound in certificate.bounds_asked(best)] == ["errors <="]
+        cascade = searched.cascade(best.candidate)
+        cascade.certificate_ = certificate
+        dump(cascade, tmp_path / "model.emsco")
+        loaded = load(tmp_path / "model.emsco")
+        assert loaded.certificate_ == certificate
+        assert loaded.certificate_.select().bounds.errors == best.bounds.errors
+        CertificateMonitor.of(loaded.certificate_, loaded, share=0.5)
+    finally:
+        del MEASURES["errors"]
 
 
 @pytest.mark.usefixtures("false_alarms")

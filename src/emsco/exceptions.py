@@ -6,7 +6,7 @@ import difflib
 import importlib
 import sys
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import ModuleType
 from typing import Any, Self
 
@@ -94,6 +94,24 @@ class Keyword(Parameter):
 
     def __reduce__(self) -> Any:
         return type(self), (self.name, self.value)
+
+
+class Placeholder(Keyword):
+    """A parameter with a word for each part of its value, which is up to the reader.
+
+    Examples
+    --------
+    >>> from emsco.exceptions import Placeholder
+    >>> print(Placeholder("max_rejected", {"label": "share"}))
+    max_rejected={label: share}
+    """
+
+    def __new__(cls, name: str, value: Mapping[str, str]) -> Self:
+        """Write it as it is passed."""
+        words = ", ".join(f"{key}: {one}" for key, one in value.items())
+        self = Code.__new__(cls, f"{name}={{{words}}}")
+        self.name, self.value = name, value
+        return self
 
 
 class _Reported:

@@ -26,8 +26,14 @@ from emsco import (
 )
 from emsco.certify import Certificate, Targets, certify, certify_together, fingerprint
 from emsco.certify._binomial import lower, upper
-from emsco.certify._fixed_sequence import in_order, passed, shares, shares_with_chosen
-from emsco.certify._hypothesis_family import Floors, family_of
+from emsco.certify._hypothesis_family import (
+    Floors,
+    family_of,
+    in_order,
+    passed,
+    shares,
+    shares_with_chosen,
+)
 from emsco.certify.savings import savings
 from emsco.datasets import make_costly_classification
 from emsco.exceptions import CertificateError, MonitorWarning

@@ -12,7 +12,7 @@ from typer.main import get_command
 import emsco
 from emsco.cli._app import app
 from emsco.cli._errors import in_shell
-from emsco.exceptions import Code, Keyword, Parameter
+from emsco.exceptions import Code, Keyword, Parameter, Placeholder
 
 NOTES = ("emsco: no --costs", "emsco: not used")  # told by the way, before anything goes wrong
 
@@ -169,6 +169,10 @@ def test_options_that_cannot_be_read_are_named(folder, arguments, part):
         ("Without the margin, " + Keyword("caution", 0), "Without the margin, --caution 0"),
         (Keyword("caution", "auto") + " asks", "--caution auto asks"),
         ("within " + Keyword("max_rejected", {1: 0.1}), "within --max-rejected 1=0.1"),
+        (
+            "Set " + Placeholder("max_rejected", {"label": "share"}) + ".",
+            "Set --max-rejected LABEL=SHARE.",
+        ),
         (Keyword("max_missed", {"a": 0.1, "b c": 1}), "--max-missed a=0.1 --max-missed 'b c=1'"),
         ("pass " + Keyword("trusted", ["a.B", "c.D"]), "pass `--trust a.B --trust c.D`"),
         ("or " + Keyword("final_fitted_elsewhere", True), "or --final-fitted-elsewhere"),
@@ -185,7 +189,8 @@ def test_what_messages_name_is_an_option():
     """Every parameter that the library marks in a message has an option, and every call a word."""
     source = "".join(path.read_text() for path in Path(emsco.__file__).parent.rglob("*.py"))
     options = {option for command in _commands(get_command(app)) for option in command}
-    named = set(re.findall(r'(?<!isinstance\(part, )\b(?:Parameter|Keyword)\(\s*"(\w+)"', source))
+    kinds = r"(?<!isinstance\(part, )\b(?:Parameter|Keyword|Placeholder)"
+    named = set(re.findall(kinds + r'\(\s*"(\w+)"', source))
     assert len(named) > 10
     for name in named:
         assert in_shell(Parameter(name)) in options | {"`emsco select`"}

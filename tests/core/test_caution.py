@@ -149,6 +149,12 @@ def test_margins_are_on_the_safe_side_and_grow_with_caution(part, more, z):
     assert float(less_margin(part, whole, 0)) == share
 
 
+def test_margins_have_the_width_of_their_definitions():
+    assert less_margin([90, 100], [100, 100], 1).round(3).tolist() == [0.869, 0.99]
+    low, high = wilson([2], [100], 1)
+    assert f"{low[0]:.3f} {high[0]:.3f}" == "0.010 0.039"
+
+
 def test_caution_is_luck_and_never_less_than_one():
     assert standard_errors("auto", 2.4) == 2.4
     assert standard_errors("auto", -0.3) == standard_errors("auto", None) == 1

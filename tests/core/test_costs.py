@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emsco import Costs, Review, Source
-from emsco.core.pricing import resolve_costs
+from emsco.core.validation import resolve_costs
 from emsco.exceptions import ColumnsError, CostsError
 
 BLOOD = Costs(

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from emsco import Decisions, Evaluation, Review, evaluate
+from emsco.core.validation import weights_of
 from emsco.exceptions import DecisionsError
 
 TRUTH = ["sick", "sick", "well", "well", "well"]
@@ -101,6 +102,18 @@ def test_an_unknown_class_has_no_price():
 def test_wrong_counts_cannot_be_built(counts):
     with pytest.raises(DecisionsError):
         Evaluation(**counts)
+
+
+def test_figures_by_class_are_computed_once():
+    evaluation = evaluate(
+        Decisions(["a", "b"], [True] * 2, [0] * 2, [0.9] * 2, [1.0] * 2), ["a", "a"]
+    )
+    for name in ("missed", "rejected", "precision", "recall"):
+        assert getattr(evaluation, name) is getattr(evaluation, name)
+
+
+def test_rows_are_weighted_so_that_classes_have_the_shares_of_a_population():
+    assert weights_of({"fraud": 0.1}, {"fraud": 50, "fair": 50}) == {"fraud": 0.2, "fair": 1.8}
 
 
 def test_labels_and_weights_must_fit_the_decisions():

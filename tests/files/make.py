@@ -200,7 +200,7 @@ def shadow_log(folder: Path) -> dict[str, Any]:
         async def write() -> None:
             mode = ShadowMode(cascade.decider_, sources, settings, "golden")  # type: ignore[arg-type]
             async with mode.live:
-                answer = await mode.decide(list(range(6)), None, "call")
+                answer = await mode.decide(list(range(6)), None)
             receipts = answer.answered.receipts
             await mode.keep_labels([(r.id, truth[i]) for i, r in enumerate(receipts[:4])])
 

@@ -203,6 +203,8 @@ def test_weights_by_which_nothing_can_be_judged(value, guarded, tmp_path):
 @pytest.mark.parametrize(
     ("place", "value"),
     [
+        (("measured_on",), "Selected on 200 held-out rows (2 folds)"),
+        (("measured_on",), [{"code": 1}]),
         (("n_front",), -1),
         (("n_front",), 10**6),
         (("best",), -1),

@@ -49,7 +49,7 @@ from emsco import (
     load,
 )
 from emsco.cascade.fingerprint import fingerprint
-from emsco.exceptions import ArtifactError, EmscoWarning, GuardWarning, MissingExtraError
+from emsco.exceptions import ArtifactError, Code, EmscoWarning, GuardWarning, MissingExtraError
 from emsco.io import _json
 
 FOLDER = Path(__file__).parents[1] / "files"
@@ -363,6 +363,15 @@ def test_a_search_comes_back_in_all_that_needs_no_rows(search, tmp_path):
         assert loaded.all_sources_at(coverage) == search.all_sources_at(coverage)
     told = loaded.get_params(deep=False)
     assert told == search.get_params(deep=False) | {"costs": COSTS}
+
+
+def test_what_a_front_was_measured_on_comes_back_in_parts(search, tmp_path):
+    """So that the command line has its own word for the call in it, whatever was added to it."""
+    note = again(search, tmp_path).front_.measured_on
+    assert note == search.front_.measured_on
+    assert note.parts == search.front_.measured_on.parts
+    (call,) = (part for part in note.parts if isinstance(part, Code))
+    assert call == "score_front(X, y)"
 
 
 def test_a_loaded_search_chooses_among_the_stages_that_were_kept(search, tmp_path):

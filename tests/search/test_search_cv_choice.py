@@ -212,8 +212,10 @@ def test_a_class_that_is_turned_away_is_not_chosen_unless_nothing_else_is_there(
     both = ParetoFront([away, fair], COSTS)
     assert cheapest_as_good(both, everything, 1.0) == (fair, [])
     alone = ParetoFront([away], COSTS)
-    with pytest.warns(SelectionWarning, match=r"rejects 90% of class 'rare' but 9% of all rows"):
+    with pytest.warns(SelectionWarning) as warned:
         assert cheapest_as_good(alone, everything, 1.0) == (away, ["rare"])
+    assert "rejects 90% of class 'rare' but 9% of all rows" in str(warned[0].message)
+    assert "Set max_rejected={label: share} to limit it." in str(warned[0].message)
 
 
 def test_where_nothing_is_as_good_all_sources_are_chosen_with_a_warning():

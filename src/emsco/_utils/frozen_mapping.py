@@ -28,6 +28,10 @@ class FrozenMapping(Mapping[Key, Value]):
         return len(self._items)
 
     # Faster than those of Mapping, which go key by key: every evaluation uses them.
+    def get(self, key: Any, default: Any = None) -> Any:
+        """Return the value of a key, or the default."""
+        return self._items.get(key, default)
+
     def keys(self) -> KeysView[Key]:
         """Return the keys."""
         return self._items.keys()

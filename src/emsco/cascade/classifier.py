@@ -20,8 +20,8 @@ from emsco.cascade.decider import Decider, Guard, make_decider
 from emsco.core.costs import Costs
 from emsco.core.decisions import Decisions
 from emsco.core.design import StageDesign
-from emsco.core.pricing import resolve_costs
 from emsco.core.threshold import Threshold
+from emsco.core.validation import resolve_costs
 from emsco.exceptions import ColumnsError
 from emsco.learners import learner_of
 from emsco.learners.final_model import check_final
@@ -163,6 +163,9 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
             raise ColumnsError("`engine` is for the blocks of a data set; leave it out.")
         if self.final is not None:
             check_final(self.final, self.guard)
+        fit_params = params if sample_weight is None else {**params, "sample_weight": sample_weight}
+        if get_config()["enable_metadata_routing"]:
+            fit_params = dict(process_routing(self, "fit", **fit_params).estimator.fit)
         layout, rows, costs, training, _ = read_given(
             self,
             X,
@@ -170,7 +173,7 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
             learner=learner_of(self.estimator),
             costs=self.costs,
             final=self.final,
-            params=self._fit_params(sample_weight, params),
+            params=fit_params,
         )
         return self._fit_design(training, layout, rows, costs)
 
@@ -295,15 +298,6 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
 
     def __sklearn_tags__(self) -> Tags:
         return learner_of(self.estimator).tags(super().__sklearn_tags__())
-
-    def _fit_params(
-        self, sample_weight: ArrayLike | None, params: dict[str, Any]
-    ) -> dict[str, Any]:
-        """Return the parameters for the `fit` of every estimator, after metadata routing."""
-        fit_params = params if sample_weight is None else {**params, "sample_weight": sample_weight}
-        if get_config()["enable_metadata_routing"]:
-            return dict(process_routing(self, "fit", **fit_params).estimator.fit)
-        return fit_params
 
     def _fitted(self) -> Decider:
         if "decider_" not in self.__dict__:

@@ -12,11 +12,10 @@ from numpy.typing import NDArray
 
 from emsco._utils.progress import followed
 from emsco.cascade.decision_loop import Answer, Ask, Plan, Stage, decide_block, decide_rows, drive
-from emsco.cascade.factors import factors_of
+from emsco.cascade.factors import Factors, factors_of
 from emsco.core.costs import Costs
 from emsco.core.decisions import ACCEPTED, INVALID_VALUE, Decisions, reason_for
 from emsco.core.design import StageDesign
-from emsco.core.factors import Factors
 from emsco.core.threshold import Threshold, resolve
 from emsco.exceptions import DesignError, ModelError, quoted
 from emsco.learners.final_model import FinalStage, logged
@@ -296,11 +295,12 @@ def make_decider(
             sources=sources,
             features=_features(sources, costs, stages.names) + (answers if i == last else ()),
             judge=_judge(stages, acquired[i], i, final, is_last=i == last),
-            threshold=_one_or_each(thresholds[i]),
+            # One threshold if all classes have the same, so that the loop need not look it up.
+            threshold=needed[:1] if (needed == needed[0]).all() else needed,
             cost=costs.of(design.acquired(i)),
             latency=float(latencies[i]),
         )
-        for i, sources in enumerate(design.stages)
+        for i, (sources, needed) in enumerate(zip(design.stages, thresholds, strict=True))
     )
     return Decider(
         plan=Plan(planned, stages.classes, default=stages.most_frequent),
@@ -357,11 +357,6 @@ def _features(sources: Sequence[str], costs: Costs, names: Sequence[str]) -> tup
     """List the features of sources in the order of X, because a stage depends only on the set."""
     chosen = {feature for source in sources for feature in costs.columns(source)}
     return tuple(name for name in names if name in chosen)
-
-
-def _one_or_each(thresholds: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return one threshold if all classes have the same, so that the loop need not look it up."""
-    return thresholds[:1] if (thresholds == thresholds[0]).all() else thresholds
 
 
 def decider_of(cascade: Any) -> Decider:

@@ -5,25 +5,6 @@ next stage needs for them. A driver fetches the values from a matrix, a database
 sends an `Answer` back. The loop judges, accepts the rows that are confident enough and asks again
 for the rest, until all are accepted or no stage is left. So every driver, offline or live, decides
 in the same way, and what is not needed is never asked for.
-
->>> import numpy as np
->>> from emsco.cascade.decision_loop import Answer, Plan, Stage, decide_rows, drive
->>> def judge(columns):  # the last column bought is the probability of "yes"
-...     sure = columns[max(columns)]
-...     return 1 - sure, sure
->>> cheap = Stage(("a",), ("a",), judge, np.array([0.9]), cost=1.0)
->>> dear = Stage(("b",), ("b",), judge, np.array([0.9]), cost=9.0)
->>> values = {"a": np.array([0.95, 0.5, 0.6]), "b": np.array([0.9, 0.99, 0.7])}
->>> def answer(ask):
-...     print("fetch", *ask.sources, "for rows", ask.rows.tolist())
-...     return Answer([values[feature][ask.rows] for feature in ask.features])
->>> drive(decide_rows(Plan((cheap, dear), np.array(["no", "yes"])), 3), answer)
-fetch a for rows [0, 1, 2]
-fetch b for rows [1, 2]
-row  label  accepted  exit_stage  confidence  cost  reason
-  0  yes    yes                0        0.95     1
-  1  yes    yes                1        0.99     9
-  2  yes    no                 1         0.7     9  low confidence
 """
 
 from __future__ import annotations

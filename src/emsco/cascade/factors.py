@@ -1,13 +1,11 @@
-"""What each feature contributed to decisions that were made by a linear stage.
-
-The score of such a stage is a sum: a base, and what each feature adds against a reference.
-"""
+"""What each feature contributed to the score of a decision that a linear stage has made."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from math import fsum
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,7 +16,6 @@ from sklearn.preprocessing import StandardScaler
 
 from emsco.cascade.decision_loop import Plan
 from emsco.core.decisions import ACCEPTED, LOW_CONFIDENCE, Decisions
-from emsco.core.factors import Factors
 from emsco.exceptions import ColumnsError, quoted
 from emsco.learners.estimator_learner import EstimatorStage
 from emsco.learners.final_model import FinalStage
@@ -36,6 +33,76 @@ _ZEROS = "a row with the value 0 of every number"
 _FILLED = ", counting the median where training had none"
 _LEVELS = ", and the average of the values of every category, each counted once"
 _TOO_LARGE = "A value is so large that what it contributes cannot be held."
+
+
+@dataclass(frozen=True)
+class Factors:
+    """What each feature contributed to one decision, against a stated reference.
+
+    The score of a linear stage is a sum. `score` says how much more probable the label is than the
+    other classes: for two classes it is the log-odds of the label, for more classes the logarithm
+    of its probability minus the mean logarithm of the others. It is `base`, which a row at the
+    reference would have, plus what each feature adds. A positive contribution speaks for the label.
+
+    Parameters
+    ----------
+    label : object
+        The label of the decision.
+    stage : int
+        The stage that the row left at, counted from 0.
+    features : tuple of (str, float), default=()
+        Each feature with its contribution, the largest first, whatever its sign. Empty: there are
+        none, and `why_none` says why.
+    base : float, default=None
+        The score at the reference. None: there are no contributions.
+    reference : str, default=""
+        The row that contributions are measured from, in words.
+    why_none : str, default=""
+        Why there are no contributions.
+
+    Examples
+    --------
+    >>> from emsco.cascade.factors import Factors
+    >>> found = Factors(
+    ...     "sick", 1, features=(("marker", 1.75), ("age", -0.5)), base=-0.25,
+    ...     reference="a row at the mean of training",
+    ... )
+    >>> found.score
+    1.0
+    >>> print(found)
+    'sick' at stage 1: score 1
+      -0.25  base
+      +1.75  marker
+       -0.5  age
+    The base is the score of a row at the mean of training.
+    >>> print(Factors("well", 0, why_none="Stage 0 is not linear."))
+    'well' at stage 0: no factors. Stage 0 is not linear.
+    """
+
+    label: Any
+    stage: int
+    features: tuple[tuple[str, float], ...] = ()
+    base: float | None = None
+    reference: str = ""
+    why_none: str = ""
+
+    @property
+    def score(self) -> float | None:
+        """The sum of the base and all contributions; None where there are none."""
+        if self.base is None:
+            return None
+        return fsum([self.base, *(contribution for _, contribution in self.features)])
+
+    def __str__(self) -> str:
+        head = f"{self.label!r} at stage {self.stage}: "
+        if self.base is None:
+            return f"{head}no factors. {self.why_none}"
+        lines = [(self.base, "base")]
+        lines += [(contribution, feature) for feature, contribution in self.features]
+        width = max(len(f"{amount:+.4g}") for amount, _ in lines)
+        rows = [f"{f'{amount:+.4g}':>{width + 2}}  {name}" for amount, name in lines]
+        base = f"The base is the score of {self.reference}."
+        return "\n".join([f"{head}score {self.score:.4g}", *rows, base])
 
 
 def factors_of(
@@ -154,9 +221,12 @@ def why_not_linear(judge: Judge, number: int) -> str:
     """Return why the score of a stage cannot be split by feature."""
     if isinstance(judge, FinalStage):
         return f"Stage {number} is a final model, and only its answer is known."
+    name = type(judge.estimator).__name__
+    if isinstance(judge.estimator, Pipeline):
+        name = f"Pipeline({', '.join(type(step).__name__ for _, step in judge.estimator.steps)})"
     return (
         "Contributions are known for the default classifier, and for LogisticRegression alone or "
-        f"after StandardScaler; stage {number} is judged by {_describe(judge.estimator)}."
+        f"after StandardScaler; stage {number} is judged by {name}."
     )
 
 
@@ -212,9 +282,3 @@ def _scaler_and_model(estimator: Any) -> tuple[StandardScaler | None, LogisticRe
     if not is_usual or (len(model.classes_) > 2 and model.solver == "liblinear"):
         return None, None
     return (steps[0] if len(steps) == 2 else None), model
-
-
-def _describe(estimator: Any) -> str:
-    if not isinstance(estimator, Pipeline):
-        return type(estimator).__name__
-    return f"Pipeline({', '.join(type(step).__name__ for _, step in estimator.steps)})"

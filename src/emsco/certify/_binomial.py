@@ -25,12 +25,6 @@ def tail(count: ArrayLike, rows: ArrayLike, share: ArrayLike) -> Any:
     """Return the probability of at most `count` events among `rows`, each of probability `share`.
 
     It is the exact p-value of "the share is at least this".
-
-    Examples
-    --------
-    >>> from emsco.certify._binomial import tail
-    >>> round(float(tail(0, 90, 0.05)), 5)
-    0.00989
     """
     count, rows, share = np.asarray(count), np.asarray(rows), np.asarray(share)
     rest = rows - count

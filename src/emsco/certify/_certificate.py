@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
@@ -12,25 +11,23 @@ from emsco.cascade import CascadeClassifier
 from emsco.cascade.fingerprint import fingerprint
 from emsco.certify._binomial import check_between
 from emsco.certify._certified_candidate import (
-    CertifiedBounds,
     CertifiedCandidate,
     ChosenCandidate,
     RequestedBound,
-    bounds_asked,
 )
 from emsco.certify._serialization import (
+    expect,
     expect_keys,
-    listed,
     names_of,
     number,
     shortfall_from,
     targets_from,
-    text,
+    texts,
     whole,
 )
-from emsco.certify._targets import Shortfall, Targets, percent
+from emsco.certify._targets import Shortfall, Targets, percent, percentage
+from emsco.core.measure import share_of
 from emsco.core.measures import MEASURES, columns
-from emsco.core.population import share_of
 from emsco.exceptions import CertificateError, EmscoError, Message, Parameter, nearest
 from emsco.search import CascadeSearchCV
 
@@ -117,8 +114,8 @@ class Certificate:
         if not self.certified:
             return f"Not certified: {'; '.join(map(str, self.shortfalls))}."
         grouped = self.rows + self.left_out < self.rows_given
-        chance = percent((1 - self.confidence) * self.share)
-        sure = f"{100 - float(chance.removesuffix('%')):.12g}%"
+        risk = (1 - self.confidence) * self.share
+        sure = f"{100 - percentage(risk):.12g}%"
         unit = "groups" if grouped else "rows"
         alike = f"new {unit} resemble the calibration {unit}"
         plain = (
@@ -129,8 +126,8 @@ class Certificate:
         future = "a random row of a random new group is" if grouped else "future rows are"
         exact = (
             f"More exactly, over the random draw of the {drawn}, the probability of certifying any "
-            f"cascade that actually {self.targets.broken(self.unit)} is at most {chance}, if "
-            f"{future} exchangeable with the calibration rows."
+            f"cascade that actually {self.targets.broken(self.unit)} is at most "
+            f"{percent(risk)}, if {future} exchangeable with the calibration rows."
         )
         return " ".join([plain, exact, *self.doubts])
 
@@ -143,7 +140,26 @@ class Certificate:
     @property
     def notes(self) -> tuple[str, ...]:
         """Notes beside the promise: the chosen candidate, and which candidates were left out."""
-        return (*_note_of_choice(self.chosen, self.chosen_one), *_note_of_filters(self.filters))
+        notes = []
+        if self.chosen is not None:
+            own, certified = self.chosen.candidate, self.chosen_one
+            if certified is not None:
+                result = f"It is certified; on the calibration rows: {certified.evaluation}"
+            elif self.chosen.tested:
+                result = f"It was tested and is not certified: {self.chosen.why}"
+            else:
+                result = f"It was not tested, because of these figures: {self.chosen.why}"
+            notes.append(
+                f"Chosen: {own.design} at threshold {cell(own.threshold)}. As selected: "
+                f"{own.evaluation}. {result}."
+            )
+        if self.filters:
+            notes.append(
+                "Candidates were left out unless their selected figures show: "
+                + Message("; ").join(self.filters)
+                + ". This is a filter, not a promise."
+            )
+        return tuple(notes)
 
     def select(self, by: str = "cost", *, min_coverage: float | None = None) -> CertifiedCandidate:
         """Choose a certified candidate: the lowest cost, or the highest coverage or accuracy.
@@ -186,8 +202,19 @@ class Certificate:
         return min(covering, key=lambda c: best.sign * best.of(c.evaluation))
 
     def bounds_asked(self, candidate: CertifiedCandidate) -> list[RequestedBound]:
-        """Return the bounds of a certified candidate on the given targets, each with a phrase."""
-        return bounds_asked(self.targets, candidate.bounds, self.unit)
+        """Return the bounds of a certified candidate on the given targets, each with a phrase.
+
+        Its other bounds hold as well, but are not shown.
+        """
+        found = []
+        for measure, value in self.targets.measures():
+            for label, bound in candidate.bounds.on(measure).items():
+                if label is None or label in value:
+                    share = f"{bound:.1%}" if measure.is_share else f"{bound:.4g} {self.unit}"
+                    than = "at least" if measure.is_better_high else "at most"
+                    phrase = measure.does.format(limit=f"{than} {share}".rstrip(), label=label)
+                    found.append(RequestedBound(measure, label, bound, phrase))
+        return found
 
     def holds_for(self, model: CascadeClassifier | CascadeSearchCV) -> bool:
         """Return whether a cascade, or the one chosen by a search, is certified."""
@@ -255,11 +282,7 @@ class Certificate:
         chosen = data["chosen"]
         check_between("confidence", number(data["confidence"], "confidence"))
         sources = data["sources"]
-        names = (
-            None
-            if sources is None
-            else tuple(text(n, "source") for n in listed(sources, "sources"))
-        )
+        names = None if sources is None else texts(sources, "sources")
         rows_given = whole(data["rows_given"], "rows given")
         twins = data["twins"]
         certificate = cls(
@@ -271,15 +294,15 @@ class Certificate:
             tried=whole(data["tried"], "number of candidates"),
             candidates=tuple(
                 CertifiedCandidate.from_data(fields, names)
-                for fields in listed(data["candidates"], "candidates")
+                for fields in expect(data["candidates"], list, "candidates")
             ),
-            shortfalls=tuple(map(shortfall_from, listed(data["shortfalls"], "shortfalls"))),
-            rows_fingerprint=text(data["rows_fingerprint"], "fingerprint of rows"),
+            shortfalls=tuple(map(shortfall_from, expect(data["shortfalls"], list, "shortfalls"))),
+            rows_fingerprint=expect(data["rows_fingerprint"], str, "fingerprint of rows"),
             twins=None if twins is None else whole(twins, "twins", rows_given),
-            unit=text(data["unit"], "unit"),
-            doubts=tuple(text(doubt, "doubt") for doubt in listed(data["doubts"], "doubts")),
+            unit=expect(data["unit"], str, "unit"),
+            doubts=texts(data["doubts"], "doubts"),
             chosen=None if chosen is None else ChosenCandidate.from_data(chosen, names),
-            filters=tuple(text(name, "filter") for name in listed(data["filters"], "filter")),
+            filters=texts(data["filters"], "filters"),
             least_coverage=number(data["least_coverage"], "least coverage", 0, 1),
             left_out=whole(data["left_out"], "rows left out", rows_given),
         )
@@ -290,7 +313,7 @@ class Certificate:
             or len(certificate.candidates) > certificate.tried
             or (certificate.candidates and certificate.shortfalls)
             or any(c.evaluation.rows != certificate.rows for c in certificate.candidates)
-            or len({_labels_of(c.bounds) for c in certificate.candidates}) > 1
+            or len({c.bounds.labels() for c in certificate.candidates}) > 1
         ):
             raise CertificateError("A certificate has counts that contradict one another.")
         return certificate
@@ -303,7 +326,34 @@ class Certificate:
             f"listed, so they are wider than the promise, which needs no adjustment. "
             f"{self._rows_sentence()}"
         )
-        return *_cells(self.targets, self.candidates, self.chosen_one), caption
+        return *self._cells(), caption
+
+    def _cells(self) -> tuple[list[str], list[list[object] | None]]:
+        """Return the header and the rows of a table; a star marks the chosen candidate.
+
+        Figures are as counted on the calibration rows, by class too; bounds come last.
+        """
+        evaluations = [one.evaluation for one in self.candidates]
+        table: dict[str, list[object]] = {
+            "design": [str(one.candidate.design) for one in self.candidates],
+            "threshold": [one.candidate.threshold for one in self.candidates],
+            "accepted": [int(e.accepted) for e in evaluations],
+            "wrong": [int(e.accepted - e.right) for e in evaluations],
+            "coverage": [e.coverage for e in evaluations],
+            "cost": [e.cost for e in evaluations],
+        }
+        for label in evaluations[0].class_rows:
+            for measure in columns(by_class=True)[:2]:
+                shares = [share_of(*measure.count(e, label)) for e in evaluations]
+                table[measure.name_of(label)] = [*shares]
+        for bounds in zip(*map(self.bounds_asked, self.candidates), strict=True):
+            table[bounds[0].head] = [bound.value for bound in bounds]
+        header, rows = numbered_rows(table)
+        chosen = self.chosen_one
+        for row in rows:
+            if row is not None and chosen is not None and row[0] == self.candidates.index(chosen):
+                row[0] = f"*{row[0]}"
+        return header, rows
 
     def _rows_sentence(self) -> str:
         used = f"{self.rows:,} of {self.rows_given:,} calibration rows used"
@@ -328,70 +378,3 @@ def problem_with(certificate: Any, model: CascadeClassifier | CascadeSearchCV) -
     except CertificateError as error:
         return str(error)
     return ""
-
-
-def _cells(
-    targets: Targets,
-    candidates: Sequence[CertifiedCandidate],
-    chosen: CertifiedCandidate | None,
-) -> tuple[list[str], list[list[object] | None]]:
-    """Return the header and the rows of a table; a star marks the chosen candidate.
-
-    Figures are as counted on the calibration rows, by class too; bounds come last.
-    """
-    evaluations = [one.evaluation for one in candidates]
-    table: dict[str, list[object]] = {
-        "design": [str(one.candidate.design) for one in candidates],
-        "threshold": [one.candidate.threshold for one in candidates],
-        "accepted": [int(e.accepted) for e in evaluations],
-        "wrong": [int(e.accepted - e.right) for e in evaluations],
-        "coverage": [e.coverage for e in evaluations],
-        "cost": [e.cost for e in evaluations],
-    }
-    for label in evaluations[0].class_rows:
-        for measure in columns(by_class=True)[:2]:
-            table[measure.name_of(label)] = [
-                share_of(*measure.count(e, label)) for e in evaluations
-            ]
-    bounds = [bounds_asked(targets, one.bounds) for one in candidates]
-    for i, bound in enumerate(bounds[0]):
-        table[bound.head] = [each[i].value for each in bounds]
-    header, rows = numbered_rows(table)
-    for row in rows:
-        if row is not None and chosen is not None and row[0] == candidates.index(chosen):
-            row[0] = f"*{row[0]}"
-    return header, rows
-
-
-def _labels_of(bounds: CertifiedBounds) -> frozenset[Any]:
-    """Return the labels that bounds by label name, with their measures."""
-    named = {"missed": bounds.missed, **bounds.others}
-    return frozenset((name, label) for name, own in named.items() for label in own)
-
-
-def _note_of_choice(
-    chosen: ChosenCandidate | None, certified: CertifiedCandidate | None
-) -> list[str]:
-    """Describe the chosen candidate, its selected figures, and its result."""
-    if chosen is None:
-        return []
-    own = chosen.candidate
-    about = (
-        f"Chosen: {own.design} at threshold {cell(own.threshold)}. As selected: {own.evaluation}."
-    )
-    if certified is not None:
-        return [f"{about} It is certified; on the calibration rows: {certified.evaluation}."]
-    if chosen.tested:
-        return [f"{about} It was tested and is not certified: {chosen.why}."]
-    return [f"{about} It was not tested, because of these figures: {chosen.why}."]
-
-
-def _note_of_filters(filters: Sequence[str]) -> list[str]:
-    """Describe which candidates were left out, and that this is not a promise."""
-    if not filters:
-        return []
-    return [
-        "Candidates were left out unless their selected figures show: "
-        + Message("; ").join(filters)
-        + ". This is a filter, not a promise."
-    ]

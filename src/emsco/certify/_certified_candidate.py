@@ -15,10 +15,9 @@ from emsco.certify._serialization import (
     evaluation_from,
     evaluation_keys,
     evaluation_to,
+    expect,
     expect_keys,
-    listed,
     number,
-    text,
     whole,
 )
 from emsco.certify._targets import COMMON, Targets
@@ -90,6 +89,11 @@ class CertifiedBounds(NamedTuple):
             raise AttributeError(f"{type(self).__name__} has no attribute {name!r}.")
         return self.others.get(name, FrozenMapping())
 
+    def labels(self) -> frozenset[Any]:
+        """Return the labels that bounds by label name, with their measures."""
+        named = {"missed": self.missed, **self.others}
+        return frozenset((name, label) for name, own in named.items() for label in own)
+
     def on(self, measure: Measure) -> Mapping[Any, float]:
         """Return the bounds on a measure by label; None stands for all rows."""
         own = getattr(self, measure.name)
@@ -99,41 +103,17 @@ class CertifiedBounds(NamedTuple):
 
 
 class RequestedBound(NamedTuple):
-    """One bound that was asked for: its name, label, sign, value, and a phrase."""
+    """One bound that was asked for: its measure, label, value, and a phrase."""
 
-    name: str
+    measure: Measure
     label: Any
-    sign: str
     value: float
     phrase: str
 
     @property
     def head(self) -> str:
         """The header of its column in a table."""
-        return f"{MEASURES[self.name].name_of(self.label)} {self.sign}"
-
-
-def bounds_asked(targets: Targets, bounds: CertifiedBounds, unit: str = "") -> list[RequestedBound]:
-    """Return the bounds on what was asked for; the others hold as well, but are not shown.
-
-    Examples
-    --------
-    >>> from emsco.certify import CertifiedBounds, Targets
-    >>> from emsco.certify._certified_candidate import bounds_asked
-    >>> bounds = CertifiedBounds(0.96, (0.8, 0.9), 3.2, {"sick": 0.1, "well": 0.02})
-    >>> [bound.head for bound in bounds_asked(Targets(max_missed={"sick": 0.2}), bounds)]
-    ['missed sick <=']
-    """
-    found = []
-    for measure, value in targets.measures():
-        for label, bound in bounds.on(measure).items():
-            if label is None or label in value:
-                share = f"{bound:.1%}" if measure.is_share else f"{bound:.4g} {unit}".rstrip()
-                limit = f"{'at least' if measure.is_better_high else 'at most'} {share}"
-                phrase = measure.does.format(limit=limit, label=label)
-                sign = ">=" if measure.is_better_high else "<="
-                found.append(RequestedBound(measure.name, label, sign, bound, phrase))
-    return found
+        return f"{self.measure.name_of(self.label)} {'>=' if self.measure.is_better_high else '<='}"
 
 
 @dataclass(frozen=True)
@@ -196,11 +176,11 @@ class CertifiedCandidate:
         candidate = candidate_from(data, names)
         evaluation = evaluation_from(data, "fresh")
         reached = tuple(
-            whole(n, "rows that bought a stage") for n in listed(data["reached"], "reached")
+            whole(n, "rows that bought a stage") for n in expect(data["reached"], list, "reached")
         )
-        prices = tuple(number(price, "price") for price in listed(data["prices"], "prices"))
+        prices = tuple(number(price, "price") for price in expect(data["prices"], list, "prices"))
         low, high = (
-            number(share, "coverage", 0, 1) for share in listed(data["coverage"], "coverage")
+            number(share, "coverage", 0, 1) for share in expect(data["coverage"], list, "coverage")
         )
         missed = by_label(data["labels"], data["most_missed"], "bounds of missed rows")
         own = {
@@ -219,7 +199,7 @@ class CertifiedCandidate:
             )
         return cls(
             candidate,
-            text(data["fingerprint"], "fingerprint"),
+            expect(data["fingerprint"], str, "fingerprint"),
             evaluation,
             reached,
             prices,
@@ -278,4 +258,4 @@ class ChosenCandidate:
             raise CertificateError(
                 "A certificate must say whether the chosen candidate was tested."
             )
-        return cls(candidate_from(data, names), data["tested"], text(data["why"], "reason"))
+        return cls(candidate_from(data, names), data["tested"], expect(data["why"], str, "reason"))

@@ -24,7 +24,7 @@ from emsco.certify._fresh_rows import (
     recorded,
     refuse_known_groups,
 )
-from emsco.certify._hypothesis_family import builder_of, family_of
+from emsco.certify._hypothesis_family import family_of
 from emsco.certify._hypothesis_tests import CandidateCounts, answer
 from emsco.certify._targets import Targets
 from emsco.certify._validation import (
@@ -36,7 +36,7 @@ from emsco.certify._validation import (
     labels_of,
     truth_of,
 )
-from emsco.core.labels import read_groups
+from emsco.core.validation import read_groups
 from emsco.rows.fitted_rows import FittedRows
 from emsco.rows.ledger import ledger_of
 from emsco.rows.row_hashes import hash_exactly
@@ -185,6 +185,7 @@ def certify_together(
     ledger: str | os.PathLike[str] | None = None,
     random_state: Any = None,
     final_fitted_elsewhere: bool = False,
+    chosen_first: bool = True,
 ) -> tuple[Certificate, ...]:
     """Ask several questions on one set of rows, all of them before any answer is known.
 
@@ -197,6 +198,9 @@ def certify_together(
     shares : sequence of float, default=None
         The part of 1 - `confidence` that each question uses, with a sum of at most 1. None: equal
         parts.
+    chosen_first : bool, default=True
+        Whether the chosen candidate of a search is tested first. False: nothing was chosen, so it
+        is treated like any other, and only candidates that miss the targets are left out.
 
     Examples
     --------
@@ -209,43 +213,6 @@ def certify_together(
     >>> [c.certified for c in certify_together(search, X[1000:], y[1000:], questions)]
     [True, False]
     """
-    return ask_together(
-        model,
-        X,
-        y,
-        questions,
-        confidence=confidence,
-        groups=groups,
-        keys=keys,
-        shares=shares,
-        allow=allow,
-        ledger=ledger,
-        random_state=random_state,
-        final_fitted_elsewhere=final_fitted_elsewhere,
-    )
-
-
-def ask_together(
-    model: CascadeSearchCV | CascadeClassifier,
-    X: Any,
-    y: ArrayLike | None,
-    questions: Sequence[Targets],
-    *,
-    confidence: float,
-    groups: ArrayLike | None = None,
-    keys: ArrayLike | None = None,
-    shares: Sequence[float] | None = None,
-    allow: Mapping[str, str] | None = None,
-    ledger: str | os.PathLike[str] | None = None,
-    random_state: Any = None,
-    final_fitted_elsewhere: bool = False,
-    chosen_first: bool = True,
-) -> tuple[Certificate, ...]:
-    """Certify as `certify_together` does.
-
-    Without `chosen_first`, the chosen candidate of a search is treated like any other, and only
-    candidates that miss the targets are left out. `savings` uses this, because nothing was chosen.
-    """
     check_between("confidence", confidence)
     allowed = check_allow(allow)
     parts = check_shares(questions, shares)
@@ -255,7 +222,9 @@ def ask_together(
     # Without `y` the truth is what a final model answers.
     doubts = () if y is None else check_known(truth, model.classes_, why)
     doubts += check_final(model, questions[0], fitted_elsewhere=final_fitted_elsewhere)
-    drawn = _rows_used(len(truth), groups, random_state)
+    drawn = np.arange(len(truth))
+    if groups is not None:
+        drawn = one_row_a_group(read_groups(groups, len(truth)), random_state)
     layout = model.found_.layout if isinstance(model, CascadeSearchCV) else model.decider_.layout
     known = layout.read_known(X)
     families = [family_of(model, targets, chosen_first=chosen_first) for targets in questions]
@@ -275,7 +244,8 @@ def ask_together(
     different = drawn[np.unique(hashed.views[0].hashes[0][drawn], return_index=True)[1]]
     near = check_near_copies(columns, truth, different, allowed)
     exact = hash_exactly(columns)
-    rows_fingerprint = _fingerprint_of(exact, truth)
+    labelled = np.sort(exact + hash_exactly({"label": truth}))  # whatever the order of the rows
+    rows_fingerprint = sha256(labelled.tobytes()).hexdigest()
     decides = digest_of(_deciding(model))
     filters = [family.floors.describe() for family in families]
     digests = [
@@ -300,7 +270,7 @@ def ask_together(
         if len(drawn) < len(truth):
             X, truth = _safe_indexing(X, drawn), truth[drawn]
         counted: dict[int, CandidateCounts] = {}
-        build = builder_of(model)
+        build = (lambda _: model) if isinstance(model, CascadeClassifier) else model.cascade
         level = (1 - confidence) / before.figures
         answers = [
             answer(family, build, targets, level * part, before.cascades, counted, X, truth)
@@ -351,14 +321,3 @@ def one_row_a_group(groups: NDArray[Any], random_state: Any) -> NDArray[np.intp]
     first = np.unique(groups[order], return_index=True)[1]
     drawn: NDArray[np.intp] = np.sort(order[first])
     return drawn
-
-
-def _rows_used(n_rows: int, groups: ArrayLike | None, random_state: Any) -> NDArray[np.intp]:
-    if groups is None:
-        return np.arange(n_rows)
-    return one_row_a_group(read_groups(groups, n_rows), random_state)
-
-
-def _fingerprint_of(values: NDArray[np.uint64], truth: NDArray[Any]) -> str:
-    """Return a digest of rows with their labels, independent of their order."""
-    return sha256(np.sort(values + hash_exactly({"label": truth})).tobytes()).hexdigest()

@@ -35,11 +35,6 @@ NEAR_COPIES = "near copies"
 UNKNOWN_LABELS = "unknown labels"
 NAMES = (KNOWN_ROWS, REPEATED_ROWS, NEAR_COPIES, UNKNOWN_LABELS)
 _UNKNOWN = "It is not known whether the model was fitted on these rows: {}."
-_DEPENDENT = (
-    "It is not known whether these rows are independent: {:,} of them repeat another row, and "
-    "they have no keys."
-)
-
 _UNCLEAR = (
     "It is not known whether these rows were used for an earlier certificate: their values "
     "repeat too much, or the columns differ."
@@ -48,8 +43,12 @@ _UNCLEAR = (
 
 def check_allow(allow: Mapping[str, str] | None) -> dict[str, str]:
     """Check the names and reasons given as `allow=`."""
+    if not isinstance(allow, Mapping | None):
+        raise CertificateError(
+            Parameter("allow") + f" must map names to reasons, got {allow!r}.", value=allow
+        )
     allowed: dict[str, str] = {}
-    for name, why in _items(allow):
+    for name, why in (allow or {}).items():
         if name not in NAMES:
             known = ", ".join(map(repr, NAMES))
             raise CertificateError(
@@ -67,16 +66,6 @@ def check_allow(allow: Mapping[str, str] | None) -> dict[str, str]:
             )
         allowed[name] = why.strip()
     return allowed
-
-
-def _items(allow: Any) -> Any:
-    if allow is None:
-        return ()
-    if not isinstance(allow, Mapping):
-        raise CertificateError(
-            Parameter("allow") + f" must map names to reasons, got {allow!r}.", value=allow
-        )
-    return allow.items()
 
 
 def way_out(name: str) -> str:
@@ -103,7 +92,13 @@ def check_fresh(rows: HashedRows, fitted: FittedRows, allow: Mapping[str, str]) 
         why = "no hashes of the rows that it was fitted on were kept"
         repeats, doubts = _check_repeats(rows, None, allow)
         return FreshnessReport(None, repeats, (_UNKNOWN.format(why), *doubts))
-    _refuse_known_keys(rows, fitted.rows)
+    same = _count_same_keys(rows, fitted.rows)
+    if same:
+        raise CertificateError(
+            f"{same:,} of {len(rows):,} calibration rows were used by the search or a fit, "
+            "according to their key or index; use rows that the model has not seen (or, if the "
+            "index has no meaning, X.reset_index(drop=True))."
+        )
     found = compare(rows, fitted.rows)
     copies = find_copies(rows, fitted.rows)
     known, doubts = _check_known(rows, found, copies, allow)
@@ -192,17 +187,7 @@ def _left_out(copies: Copies, what: str) -> list[str]:
     return [f"{n_copies:,} rows were left out, because they equal {what}."] if n_copies else []
 
 
-def _refuse_known_keys(rows: HashedRows, fitted: HashedRows) -> None:
-    same = count_same_keys(rows, fitted)
-    if same:
-        raise CertificateError(
-            f"{same:,} of {len(rows):,} calibration rows were used by the search or a fit, "
-            "according to their key or index; use rows that the model has not seen (or, if the "
-            "index has no meaning, X.reset_index(drop=True))."
-        )
-
-
-def count_same_keys(rows: HashedRows, others: HashedRows) -> int:
+def _count_same_keys(rows: HashedRows, others: HashedRows) -> int:
     """Count the rows whose key is that of one of the others."""
     if rows.keys is None or others.keys is None:
         return 0
@@ -246,7 +231,10 @@ def _check_repeats(
         )
     doubts = _left_out(copies, "another one")
     if rows.keys is None and not found.tells and found.twins:
-        doubts.append(_DEPENDENT.format(found.twins))
+        doubts.append(
+            f"It is not known whether these rows are independent: {found.twins:,} of them repeat "
+            "another row, and they have no keys."
+        )
     return copies.rows, doubts
 
 
@@ -316,7 +304,7 @@ def _earlier(
             same.append(entry)
         elif entry.fitted == fitted:
             found = compare(rows, entry.rows)
-            if found.beyond or count_same_keys(rows, entry.rows):
+            if found.beyond or _count_same_keys(rows, entry.rows):
                 same.append(entry)
             else:
                 unclear |= not found.tells

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from math import inf, isfinite
 from numbers import Integral, Real
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -17,6 +17,8 @@ from emsco.core.evaluation import Evaluation
 from emsco.core.front import Candidate
 from emsco.core.measures import certifiable
 from emsco.exceptions import CertificateError
+
+Kind = TypeVar("Kind")
 
 _COUNTS = ("rows", "accepted", "right", "paid", "waited", "worst_latency")
 _BY_CLASS = ("class_rows", "class_accepted", "class_right")
@@ -51,23 +53,21 @@ def whole(value: Any, what: str, most: float = inf, *, least: int = 0) -> int:
     return int(number(value, what, least, most))
 
 
-def text(value: Any, what: str) -> str:
-    """Return a text."""
-    if not isinstance(value, str):
+def expect(value: Any, kind: type[Kind], what: str) -> Kind:
+    """Return a value that must be of this type."""
+    if not isinstance(value, kind):
         raise CertificateError(f"A certificate's {what} cannot be {value!r:.80}.")
     return value
 
 
-def listed(values: Any, what: str) -> list[Any]:
-    """Return a list."""
-    if not isinstance(values, list):
-        raise CertificateError(f"A certificate's {what} cannot be {values!r:.80}.")
-    return values
+def texts(values: Any, what: str) -> tuple[str, ...]:
+    """Return a list of texts, as a tuple."""
+    return tuple(expect(value, str, what) for value in expect(values, list, what))
 
 
 def by_label(labels: Any, values: Any, what: str) -> FrozenMapping[Any, Any]:
     """Return numbers by label, from a list of labels and a list of numbers."""
-    pairs = list(zip(listed(labels, what), listed(values, what), strict=False))
+    pairs = list(zip(expect(labels, list, what), expect(values, list, what), strict=False))
     found = {label: number(value, what) for label, value in pairs}
     if len(found) != len(labels) or len(found) != len(values):
         raise CertificateError(f"A certificate's {what} must have one number per label.")
@@ -112,7 +112,7 @@ def candidate_to(candidate: Candidate) -> dict[str, Any]:
 
 def candidate_from(data: Mapping[str, Any], names: tuple[str, ...] | None) -> Candidate:
     """Rebuild a candidate; `names` are the names of the sources."""
-    stages = listed(data["assignment"], "assignment")
+    stages = expect(data["assignment"], list, "assignment")
     assignment = [whole(stage, "assignment", least=-1) for stage in stages]
     design = StageDesign(np.array(assignment, dtype=np.int64), names)
     return Candidate(design, data["threshold"], evaluation_from(data, "selected"))
@@ -142,8 +142,8 @@ def shortfall_from(data: Any) -> Shortfall:
     if (counts["events"] is None) != (counts["needed"] is None):
         raise CertificateError("A certificate has an incomplete shortfall.")
     return Shortfall(
-        text(data["what"], "shortfall"),
+        expect(data["what"], str, "shortfall"),
         whole(data["rows"], "rows"),
         **counts,
-        bad=text(data["bad"], "shortfall"),
+        bad=expect(data["bad"], str, "shortfall"),
     )

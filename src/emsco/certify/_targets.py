@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from decimal import Context
 from typing import Any, NamedTuple
 
 from emsco._utils.frozen_mapping import FrozenMapping
@@ -13,6 +14,7 @@ from emsco.core.measures import certifiable
 from emsco.exceptions import CertificateError, Message, Parameter, nearest, quoted
 
 COMMON = ("accuracy", "agreement", "max_missed", "min_coverage", "max_cost")  # in every certificate
+_DIGITS = Context(prec=4), Context(prec=10)
 AGREEMENT_ALONE = (
     Parameter("agreement")
     + " compares with the final model and other targets compare with labels, so they "
@@ -158,14 +160,8 @@ class Targets:
     def p_value(self, evaluation: Evaluation, cost: float) -> float:
         """Return the p-value of "some target is broken": the largest p-value of all targets.
 
-        Each test is exact for any number of accepted rows, or of rows of a class.
-
-        Parameters
-        ----------
-        evaluation : Evaluation
-            The counts.
-        cost : float
-            The p-value of "the mean cost is above `max_cost`".
+        Each test is exact for any number of accepted rows, or of rows of a class. `cost` is the
+        p-value of "the mean cost is above `max_cost`".
         """
         p_values = [float(tail(e.events, e.rows, e.share)) for e in self._events(evaluation)]
         return max([0.0 if self.max_cost is None else cost, *p_values])
@@ -237,10 +233,15 @@ class Targets:
         ]
 
 
+def percentage(share: float) -> float:
+    """Return a share in percent, of four digits; one below 1 is never rounded to 100."""
+    few, many = (float(n.create_decimal_from_float(float(100 * share))) for n in _DIGITS)
+    return many if few == 100 and share < 1 else few
+
+
 def percent(share: float) -> str:
-    """Format a share; one below 1 is never rounded to 100%."""
-    rounded = f"{100 * share:.4g}"
-    return f"{100 * share:.10g}%" if rounded == "100" and share < 1 else f"{rounded}%"
+    """Format a share as `percentage` rounds it."""
+    return f"{percentage(share):.10g}%"
 
 
 def _joined(parts: list[str], word: str) -> str:

@@ -14,7 +14,7 @@ from emsco.cascade import CascadeClassifier
 from emsco.certify._fresh_rows import UNKNOWN_LABELS, sentence, way_out
 from emsco.certify._hypothesis_family import Family
 from emsco.certify._targets import AGREEMENT_ALONE, Targets
-from emsco.core.labels import describe_unknown, read_given_labels, unknown_labels
+from emsco.core.validation import describe_unknown, read_given_labels, unknown_labels
 from emsco.exceptions import (
     CertificateError,
     ClassesError,

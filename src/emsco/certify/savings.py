@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing, check_random_state
 
-from emsco.certify import Certificate, CertifiedCandidate, Targets
-from emsco.certify._certify import ask_together
+from emsco.certify import Certificate, CertifiedCandidate, Targets, certify_together
 from emsco.exceptions import CertificateError
 from emsco.search import CascadeSearchCV
 
@@ -143,7 +142,7 @@ def savings(
     fresh = _safe_indexing(X, certified)
     answers = search.truth(fresh)
     questions = [Targets(agreement=target) for target in targets]
-    certificates = ask_together(
+    certificates = certify_together(
         search, fresh, None, questions, confidence=confidence, allow=allow, chosen_first=False
     )
     each = tuple(

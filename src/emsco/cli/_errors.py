@@ -21,7 +21,15 @@ from typing import Any, NoReturn, ParamSpec
 import typer
 
 from emsco._utils.progress_display import command_bar, held
-from emsco.exceptions import ArtifactError, Code, EmscoError, EmscoWarning, Keyword, Parameter
+from emsco.exceptions import (
+    ArtifactError,
+    Code,
+    EmscoError,
+    EmscoWarning,
+    Keyword,
+    Parameter,
+    Placeholder,
+)
 
 P = ParamSpec("P")
 
@@ -57,6 +65,8 @@ def _in_shell(part: str) -> str:
     value = part.value if isinstance(part, Keyword) else None
     if isinstance(value, Mapping):
         values = [f"{label}={one}" for label, one in value.items()]
+        if isinstance(part, Placeholder):
+            values = [one.upper() for one in values]
     elif isinstance(value, list):  # to be copied without the full stop after it
         return f"`{' '.join(f'{option} {quote(one)}' for one in value)}`"
     elif value is True or value is None:

@@ -212,9 +212,9 @@ def _data(
         bounds: dict[str, Any] = {}
         for bound in certificate.bounds_asked(best):
             if bound.label is None:
-                bounds[bound.name] = bound.value
+                bounds[bound.measure.name] = bound.value
             else:
-                bounds.setdefault(bound.name, {})[str(bound.label)] = bound.value
+                bounds.setdefault(bound.measure.name, {})[str(bound.label)] = bound.value
         data |= {
             "chosen": candidate_data(best.candidate, review),
             "fresh": figures(best.evaluation, review),

@@ -122,8 +122,8 @@ def measure(
     from emsco.exceptions import SourcesError, quoted
     from emsco.live import Sources
     from emsco.live.accounts import money
-    from emsco.live.latencies import write_latencies
     from emsco.live.latencies import measure as measure_sources
+    from emsco.live.latencies import write_latencies
 
     prices, described = load_costs(costs), Sources.from_toml(sources)
     read = read_keys(keys, key_column, needs_of(described), newlines_in_cells=newlines_in_cells)

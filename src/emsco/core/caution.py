@@ -21,14 +21,7 @@ Shares = NDArray[np.float64]
 
 
 def standard_errors(caution: Any, luck: float | None) -> float:
-    """Return the margin in standard errors: the number given, or that of the measured luck.
-
-    Examples
-    --------
-    >>> from emsco.core.caution import standard_errors
-    >>> standard_errors("auto", 1.7), standard_errors("auto", None), standard_errors(0, 1.7)
-    (1.7, 1.0, 0.0)
-    """
+    """Return the margin in standard errors: the number given, or that of the measured luck."""
     if isinstance(caution, str) and caution == AUTO:
         return _LEAST if luck is None else max(_LEAST, luck)
     if isinstance(caution, bool) or not isinstance(caution, Real) or not 0 <= float(caution) < 99:
@@ -48,14 +41,7 @@ def shares_of(part: ArrayLike, whole: ArrayLike) -> Shares:
 
 
 def less_margin(part: ArrayLike, whole: ArrayLike, z: float) -> Shares:
-    """Return shares minus `z` standard errors, which are never 0.
-
-    Examples
-    --------
-    >>> from emsco.core.caution import less_margin
-    >>> less_margin([90, 100], [100, 100], 1).round(3).tolist()
-    [0.869, 0.99]
-    """
+    """Return shares minus `z` standard errors, which are never 0."""
     counts = np.asarray(whole, dtype=np.float64)
     p = (np.asarray(part, dtype=np.float64) + 1) / (counts + 2)
     errors = np.sqrt(p * (1 - p) / np.maximum(counts, 1e-300))
@@ -64,15 +50,7 @@ def less_margin(part: ArrayLike, whole: ArrayLike, z: float) -> Shares:
 
 
 def wilson(part: ArrayLike, whole: ArrayLike, z: float) -> tuple[Shares, Shares]:
-    """Return Wilson's bounds of shares, `z` standard errors wide; for no rows they are 0 and 1.
-
-    Examples
-    --------
-    >>> from emsco.core.caution import wilson
-    >>> low, high = wilson([2], [100], 1)
-    >>> f"{low[0]:.3f} {high[0]:.3f}"
-    '0.010 0.039'
-    """
+    """Return Wilson's bounds of shares, `z` standard errors wide; for no rows they are 0 and 1."""
     share, counts = shares_of(part, whole), np.asarray(whole, dtype=np.float64)
     if not z:
         return share, share

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from decimal import Decimal
 from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,6 @@ from typing import Any
 from emsco._utils.feature_names import generated_names
 from emsco._utils.frozen_mapping import FrozenMapping
 from emsco._utils.toml_writer import fields_beside, toml_key, toml_value
-from emsco.core.fetch_order import in_order, longest_wait
 from emsco.exceptions import ColumnsError, CostsError, nearest, quoted, refuse_unknown_keys
 
 _PARTS = ("sources", "setups", "review", "unit")  # of a TOML file
@@ -35,11 +35,6 @@ def _amount(value: object, what: str) -> float:
 
 def _names(value: Iterable[str] | str) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(value)
-
-
-def _sum(prices: Iterable[float]) -> float:
-    """Add prices as the decimals they were written as: 5.17 + 3.1 + 2.1 is 10.37 to the cent."""
-    return float(sum((Decimal(repr(price)) for price in prices), start=Decimal(0)))
 
 
 @dataclass(frozen=True, repr=False)
@@ -113,9 +108,8 @@ class Review:
     accuracy: float = 1.0
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "cost", _amount(self.cost, "cost of review"))
-        object.__setattr__(self, "latency", _amount(self.latency, "latency of review"))
-        object.__setattr__(self, "accuracy", _amount(self.accuracy, "accuracy of review"))
+        for name in ("cost", "latency", "accuracy"):
+            object.__setattr__(self, name, _amount(getattr(self, name), f"{name} of review"))
         if self.accuracy > 1:
             raise CostsError(f"The accuracy of review must be at most 1, got {self.accuracy!r}.")
 
@@ -184,7 +178,7 @@ class Costs:
                     f"Source {source.name!r} names the setup {source.setup!r}, which has no price"
                     + nearest(source.setup, setups)
                 )
-        _ = self._in_order  # which refuses requirements in a circle
+        _ = self.in_order  # which refuses requirements in a circle
         latencies = sum(source.latency for source in self.sources)
         if not isfinite(self.total) or not isfinite(latencies):
             raise CostsError("The sum of all prices, and that of all latencies, must be finite.")
@@ -235,14 +229,13 @@ class Costs:
                     f"`costs` must have one price per feature; missing: "
                     f"{quoted(missing) or 'none'}; not a feature: {quoted(unknown) or 'none'}."
                 )
-            return cls(tuple(Source(name, cost=costs[name]) for name in names))
-        prices = list(costs)
-        names = generated_names(len(prices)) if feature_names is None else list(feature_names)
-        if len(prices) != len(names):
-            raise ColumnsError(f"`costs` has {len(prices)} prices for {len(names)} features.")
-        return cls(
-            tuple(Source(name, cost=price) for name, price in zip(names, prices, strict=True))
-        )
+            prices = [costs[name] for name in names]
+        else:
+            prices = list(costs)
+            names = generated_names(len(prices)) if feature_names is None else list(feature_names)
+            if len(prices) != len(names):
+                raise ColumnsError(f"`costs` has {len(prices)} prices for {len(names)} features.")
+        return cls([Source(name, cost=price) for name, price in zip(names, prices, strict=True)])
 
     @cached_property
     def names(self) -> tuple[str, ...]:
@@ -254,8 +247,17 @@ class Costs:
         return {source.name: source for source in self.sources}
 
     @cached_property
-    def _in_order(self) -> tuple[Source, ...]:
-        return in_order(self.sources)
+    def in_order(self) -> tuple[Source, ...]:
+        """The sources, each after those that it requires."""
+        needs = {source.name: source.requires for source in self.sources}
+        try:
+            return tuple(self._by_name[name] for name in TopologicalSorter(needs).static_order())
+        except CycleError as error:
+            circle = quoted(dict.fromkeys(error.args[1]))
+            raise CostsError(
+                f"A source waits for those that it requires, and {circle} would wait for ever; "
+                "remove a requirement, or make one source of them."
+            ) from error
 
     def _known(self, sources: Iterable[str]) -> dict[str, Source]:
         """Look sources up by name, each once."""
@@ -271,10 +273,10 @@ class Costs:
         had = self._known(paid)
         bought = [source for name, source in self._known(sources).items() if name not in had]
         setups = {source.setup for source in bought} - {source.setup for source in had.values()}
-        return _sum(
-            [source.cost for source in bought]
-            + [self.setups[setup] for setup in setups if setup is not None]
-        )
+        prices = [source.cost for source in bought]
+        prices += [self.setups[setup] for setup in setups if setup is not None]
+        # As the decimals they were written as: 5.17 + 3.1 + 2.1 is 10.37 to the cent.
+        return float(sum((Decimal(repr(price)) for price in prices), start=Decimal(0)))
 
     def latency_of(self, sources: Iterable[str]) -> float:
         """Return the latency of a set of sources fetched in one stage.
@@ -292,7 +294,13 @@ class Costs:
         >>> costs.latency_of(["page", "dns"]), round(costs.latency_of(costs.names), 3)
         (0.5, 0.6)
         """
-        return longest_wait(self._in_order, self._known(sources))
+        bought = self._known(sources)
+        answered: dict[str, float] = {}
+        for source in self.in_order:
+            if source.name in bought:
+                begin = max((answered.get(name, 0.0) for name in source.requires), default=0.0)
+                answered[source.name] = begin + source.latency
+        return max(answered.values(), default=0.0)
 
     @cached_property
     def total(self) -> float:
@@ -365,18 +373,16 @@ class Costs:
         lines = [f"unit = {toml_value(self.unit)}", ""] if self.unit else []
         lines.append("[sources]")
         for source in self.sources:
-            fields = {"cost": source.cost} | fields_beside(
-                source, Source(source.name, cost=source.cost)
-            )
+            plain = Source(source.name, cost=source.cost)
+            fields = {"cost": source.cost} | fields_beside(source, plain)
             entry = fields if len(fields) > 1 else source.cost
             lines.append(f"{toml_key(source.name)} = {toml_value(entry)}")
         if self.setups:
             lines += ["", "[setups]"]
             lines += [f"{toml_key(name)} = {toml_value(p)}" for name, p in self.setups.items()]
         if self.review is not None:
-            fields = {"cost": self.review.cost} | fields_beside(
-                self.review, Review(self.review.cost)
-            )
+            usual = Review(self.review.cost)
+            fields = {"cost": usual.cost} | fields_beside(self.review, usual)
             lines += ["", "[review]"]
             lines += [f"{name} = {toml_value(value)}" for name, value in fields.items()]
         if path is not None:

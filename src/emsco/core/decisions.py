@@ -27,27 +27,17 @@ STALE = "stale"
 CIRCUIT_OPEN = "circuit open"
 BUDGET = "budget"
 DEADLINE = "deadline"
-INVALID_KEY = "invalid key"
 STATE_LOST = "state lost"
 # Why rows are rejected. Where a column or a source is the reason, it is named: "out of range: TSH".
 KINDS = (
     LOW_CONFIDENCE, INVALID_VALUE, INVALID_KEY, OUT_OF_RANGE, UNSEEN_CATEGORY,
     TIMEOUT, ERROR, MISSING, AMBIGUOUS, STALE, CIRCUIT_OPEN, BUDGET, DEADLINE,
-    INVALID_KEY, STATE_LOST,
+    STATE_LOST,
 )  # fmt: skip
 
 
 def reason_for(kind: str, column: str) -> str:
-    """Return the reason for rejection, with the name of the column that causes it.
-
-    Examples
-    --------
-    >>> from emsco.core.decisions import kind_of, reason_for
-    >>> reason_for("out of range", "TSH")
-    'out of range: TSH'
-    >>> kind_of("out of range: TSH")
-    'out of range'
-    """
+    """Return the reason for rejection, with the name of the column that causes it."""
     return f"{kind}: {column}"
 
 
@@ -71,6 +61,7 @@ class Decision(NamedTuple):
 
 
 FIELDS = Decision._fields[:-2]  # of every row, offline and live
+_STORED = FIELDS[:-2]  # of every row; a reason and a latency may follow from the others
 
 
 class Decisions:
@@ -217,31 +208,26 @@ class Decisions:
             return np.concatenate([getattr(part, name) for part in parts])
 
         return cls.trusted(
-            label=np.concatenate([part.label for part in parts]),
-            accepted=np.concatenate([part.accepted for part in parts]),
-            exit_stage=np.concatenate([part.exit_stage for part in parts]),
-            confidence=np.concatenate([part.confidence for part in parts]),
-            cost=np.concatenate([part.cost for part in parts]),
+            **{n: np.concatenate([getattr(part, n) for part in parts]) for n in _STORED},
             reason=optional("reason"),
             latency=optional("latency"),
         )
 
     def indexed(self, index: Any) -> Decisions:
         """Return the same decisions with an index of their rows."""
-        named = Decisions.__new__(Decisions)
-        named.__dict__.update(self.__dict__, index=index)
-        return named
+        return self._with(index=index)
 
     def receipted(self, receipts: Sequence[Any]) -> Decisions:
         """Return the same decisions with a receipt per row."""
-        live = Decisions.__new__(Decisions)
-        live.__dict__.update(self.__dict__, receipts=receipts)
-        return live
+        return self._with(receipts=receipts)
 
     def explained(self, factors: Sequence[Any]) -> Decisions:
         """Return the same decisions with the factors of each row."""
+        return self._with(factors=factors)
+
+    def _with(self, **fields: Any) -> Decisions:
         copy = Decisions.__new__(Decisions)
-        copy.__dict__.update(self.__dict__, factors=factors)
+        copy.__dict__.update(self.__dict__, **fields)
         return copy
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -264,11 +250,7 @@ class Decisions:
             beside = (None if one is None else one[row] for one in (self.receipts, self.factors))
             return Decision._make([*plain, *beside])
         taken = Decisions(
-            self.label[rows],
-            self.accepted[rows],
-            self.exit_stage[rows],
-            self.confidence[rows],
-            self.cost[rows],
+            **{name: getattr(self, name)[rows] for name in _STORED},
             reason=None if self._stored("reason") is None else self.reason[rows],
             latency=None if self._stored("latency") is None else self.latency[rows],
             index=None if self.index is None else self.index[rows],
@@ -292,12 +274,10 @@ class Decisions:
 
     def rejected(self, reason: str) -> Decisions:
         """Return the same decisions with the accepted rows rejected, for the given reason."""
-        refused = Decisions.__new__(Decisions)
         accepted = np.zeros(len(self), dtype=np.bool_)
         reasons = np.where(self.accepted, reason, self.reason).astype(object)
         accepted.flags.writeable = reasons.flags.writeable = False
-        refused.__dict__.update(self.__dict__, accepted=accepted, reason=reasons)
-        return refused
+        return self._with(accepted=accepted, reason=reasons)
 
     def _cells(self) -> tuple[list[str], list[list[object] | None]]:
         waited = bool(self.latency.any())

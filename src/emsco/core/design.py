@@ -16,14 +16,7 @@ from emsco.exceptions import DesignError, nearest, quoted
 
 
 def compress(assignment: ArrayLike) -> NDArray[np.int64]:
-    """Renumber the stages in use as 0, 1, ... in the same order; -1 stays unused.
-
-    Examples
-    --------
-    >>> from emsco.core.design import compress
-    >>> compress([0, 0, 2, 3, -1]).tolist()
-    [0, 0, 1, 2, -1]
-    """
+    """Renumber the stages in use as 0, 1, ... in the same order; -1 stays unused."""
     stages = np.array(assignment, dtype=np.int64)
     used = stages >= 0
     stages[used] = np.unique(stages[used], return_inverse=True)[1]

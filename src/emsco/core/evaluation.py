@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import inf, isclose
 from typing import Any
 
@@ -14,9 +15,9 @@ from emsco._utils.frozen_mapping import FrozenMapping
 from emsco._utils.text_table import cell
 from emsco.core.costs import Review
 from emsco.core.decisions import Decisions
-from emsco.core.labels import read_given_labels, warn_similar
+from emsco.core.measure import share_of
 from emsco.core.measures import LOSS, MEASURES, columns
-from emsco.core.population import share_of, weights_of
+from emsco.core.validation import read_given_labels, warn_similar, weights_of
 from emsco.exceptions import DecisionsError
 
 
@@ -143,32 +144,28 @@ class Evaluation:
         """The mean amount paid for sources per row, rejected rows included."""
         return share_of(self.paid, self.rows)
 
-    @property
+    @cached_property
     def missed(self) -> Mapping[Any, float]:
         """Per true class, the share of its rows accepted under another label."""
-        return self._by_class("missed")
+        return MEASURES["missed"].by_class(self)
 
-    @property
+    @cached_property
     def rejected(self) -> Mapping[Any, float]:
         """Per true class, the share of its rows rejected."""
-        return self._by_class("rejected")
+        return MEASURES["rejected"].by_class(self)
 
-    @property
+    @cached_property
     def precision(self) -> Mapping[Any, float]:
         """Per assigned label, the share of rows accepted under it that are right; 0 if none is.
 
         Empty if the number of rows accepted under each label is unknown.
         """
-        return self._by_class("precision")
+        return MEASURES["precision"].by_class(self)
 
-    @property
+    @cached_property
     def recall(self) -> Mapping[Any, float]:
         """Per true class, the share of its accepted rows labelled right; 0 if none is."""
-        return self._by_class("recall")
-
-    def _by_class(self, name: str) -> Mapping[Any, float]:
-        shares: Mapping[Any, float] = MEASURES[name].of(self)
-        return shares
+        return MEASURES["recall"].by_class(self)
 
     @property
     def latency(self) -> float:

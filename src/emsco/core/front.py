@@ -14,11 +14,11 @@ from emsco.core.caution import AUTO, standard_errors
 from emsco.core.costs import Costs
 from emsco.core.design import StageDesign
 from emsco.core.evaluation import Evaluation
+from emsco.core.measure import share_of
 from emsco.core.measures import columns, latencies
-from emsco.core.population import share_of
 from emsco.core.selection import Bounds, Figures, why_not
 from emsco.core.threshold import Threshold, freeze, sort_key
-from emsco.exceptions import SelectionError, require
+from emsco.exceptions import Message, SelectionError, require
 
 _MAXIMISE = [True, True, False]  # accuracy, coverage, cost
 
@@ -223,23 +223,17 @@ class ParetoFront(Sequence[Candidate]):
         return ParetoFront(
             together,
             self._costs,
-            "; ".join(sorted(notes)),
+            Message("; ").join(sorted(notes)),
             luck=max(known) if len(known) == len(fronts) else None,
             repeats=max(front._repeats for front in fronts),
         )
-
-    def _cost_share(self, candidate: Candidate) -> float:
-        total = self._costs.total
-        return candidate.evaluation.cost / total if total else 0.0
 
     def hypervolume(self) -> float:
         """Return the dominated share of the unit box coverage x accuracy x (1 - cost / total)."""
         if not self._candidates:
             return 0.0
-        points = [
-            [c.evaluation.accuracy, c.evaluation.coverage, 1 - self._cost_share(c)]
-            for c in self._candidates
-        ]
+        objectives = [candidate.objectives for candidate in self._candidates]
+        points = [[a, c, 1 - share_of(cost, self._costs.total)] for a, c, cost in objectives]
         return float(_moocore().hypervolume(points, ref=[0.0] * 3, maximise=True))
 
     def select(

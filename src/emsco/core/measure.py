@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property, reduce
-from operator import sub
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from emsco._utils.frozen_mapping import FrozenMapping
-from emsco.core.population import share_of
 from emsco.exceptions import DecisionsError, SelectionError, nearest, quoted
 
 if TYPE_CHECKING:  # the command line has an option for each measure, and starts without numpy
@@ -178,11 +176,12 @@ class Measure:
         """Return the figure of an evaluation, or its figures by class; a share of nothing is 0."""
         if not self.whole:
             return getattr(evaluation, self.part[0])
-        if not self.is_by_class:
-            return share_of(*self.count(evaluation))
-        return FrozenMapping(
-            {label: share_of(*self.count(evaluation, label)) for label in self.labels(evaluation)}
-        )
+        return self.by_class(evaluation) if self.is_by_class else share_of(*self.count(evaluation))
+
+    def by_class(self, evaluation: Any) -> FrozenMapping[Any, float]:
+        """Return the figures of an evaluation by class."""
+        labels = self.labels(evaluation)
+        return FrozenMapping({label: share_of(*self.count(evaluation, label)) for label in labels})
 
     def values(
         self, figures: Any, label: Any = None, z: float = 0.0, repeats: float = 1.0
@@ -301,11 +300,17 @@ def total_loss(counts: Any, review: Review | None, error_cost: float | Mapping[A
     return counts.paid + reviewed + errors
 
 
+def share_of(part: float, whole: float) -> float:
+    """Return a share; 0 of nothing."""
+    return part / whole if whole else 0.0
+
+
 def _difference(counts: Any, names: tuple[str, ...], label: Any) -> Any:
     """Return the first of several counts less the others; None if there are none."""
-    if not names:
-        return None
-    found = [getattr(counts, name) for name in names]
-    if label is not None:
-        found = [by_class.get(label, 0.0) for by_class in found]
-    return found[0] if len(found) == 1 else reduce(sub, found)
+    difference = None
+    for name in names:
+        count = getattr(counts, name)
+        if label is not None:
+            count = count.get(label, 0.0)
+        difference = count if difference is None else difference - count
+    return difference

@@ -14,9 +14,8 @@ from emsco._utils.text_table import cell, html_table, numbered_rows, text_table
 from emsco.core.decisions import Decisions
 from emsco.core.evaluation import Evaluation, evaluate_known
 from emsco.core.front import Candidate
-from emsco.core.measure import Measure
+from emsco.core.measure import Measure, share_of
 from emsco.core.measures import columns
-from emsco.core.population import share_of
 from emsco.exceptions import require
 
 _MANY_ERRORS = 2.0  # standard errors; a figure that differs by more is listed
@@ -120,25 +119,13 @@ def _share_of(evaluation: Evaluation, measure: Measure, label: Any) -> float | N
 
 
 class FreshDifference(NamedTuple):
-    """A figure that differs between fresh rows and the rows that a candidate was selected on.
+    """A figure that differs between fresh rows and the rows that a candidate was selected on."""
 
-    Parameters
-    ----------
-    figure : str
-        The name of the figure: accuracy, coverage, cost, rejected, missed, recall or precision.
-    label : object
-        The class that the figure is about. None: all rows.
-    selected, fresh : float
-        Its value on the rows that the candidate was selected on, and on fresh rows.
-    errors : float
-        The difference between the two, in standard errors.
-    """
-
-    figure: str
-    label: Any
+    figure: str  # the name of its measure
+    label: Any  # the class that it is about; None: all rows
     selected: float
     fresh: float
-    errors: float
+    errors: float  # the difference, in standard errors
 
     def __str__(self) -> str:
         of = "" if self.label is None else f" of {self.label!r}"
@@ -163,30 +150,9 @@ def differences(
     the spread of the fresh decisions is used. Of twenty figures that do not really differ, about
     one is listed by chance.
 
-    Parameters
-    ----------
-    selected : Evaluation
-        The figures on the rows that the candidate was selected on.
-    decisions : Decisions
-        The decisions of its cascade about fresh rows.
-    truth : array
-        The true label of each fresh row.
-    repeats : float, default=1.0
-        How often a row was counted on average when the candidate was selected.
-    within_classes : bool, default=False
-        Whether to compare only shares of the rows of a class, which do not depend on how many rows
-        each class has.
-
-    Examples
-    --------
-    >>> from emsco import Decisions, Evaluation
-    >>> from emsco.core.scored_front import differences
-    >>> selected = Evaluation(rows=100, accepted=90, right=88, paid=100)
-    >>> decisions = Decisions(["a"] * 50, [True] * 50, [0] * 50, [0.9] * 50, [1.0] * 50)
-    >>> for one in differences(selected, decisions, ["a"] * 40 + ["b"] * 10):
-    ...     print(one)
-    accuracy: 80.0% fresh, 97.8% selected, 3.6 standard errors
-    coverage: 100.0% fresh, 90.0% selected, 2.3 standard errors
+    Rows were counted `repeats` times on average when the candidate was selected. With
+    `within_classes`, only shares of the rows of a class are compared, which do not depend on how
+    many rows each class has.
     """
     fresh = evaluate_known(decisions, np.asarray(truth))
     compared: list[FreshDifference] = []

@@ -141,22 +141,18 @@ class Bounds:
             )
         check_names(limits)
         self.by, self.error_cost = by, error_cost
-        self._bounds: list[Bound] = []
+        self.limits: list[Bound] = []
         for name, measure in boundable().items():
             limit = limits.get(name)
             if measure.is_by_class:
-                self._bounds += [Bound(measure, *own) for own in _shares(name, limit)]
+                self.limits += [Bound(measure, *own) for own in _shares(name, limit)]
             elif limit is not None:
                 _check_number(name, limit)
-                self._bounds.append(Bound(measure, limit))
-
-    def as_list(self) -> list[Bound]:
-        """List the bounds."""
-        return list(self._bounds)
+                self.limits.append(Bound(measure, limit))
 
     def choose(self, figures: Figures, costs: Costs, z: float, repeats: float) -> int | None:
         """Return the position of the best candidate within the bounds; None if there is none."""
-        met = [bound.shortfalls(figures, z, repeats) == 0 for bound in self._bounds]
+        met = [bound.shortfalls(figures, z, repeats) == 0 for bound in self.limits]
         within = np.flatnonzero(_all_of(met, len(figures)))
         if not within.size:
             return None
@@ -170,7 +166,7 @@ class Bounds:
 
     def sentence(self, z: float, n_front: int) -> str:
         """Describe the rule by which a candidate is chosen."""
-        bounds = self._bounds
+        bounds = self.limits
         within = f" with {' and '.join(map(str, bounds))}" if bounds else ""
         optimised = optimisable()[self.by]
         is_moved = optimised.margin != COUNTED
@@ -195,7 +191,7 @@ def why_not(
     For each bound, the explanation has the best value with the other bounds as given. `name_of`
     describes the candidate at a position.
     """
-    limits = bounds.as_list()
+    limits = bounds.limits
     short = [bound.shortfalls(figures, z, repeats) for bound in limits]
     longest = np.where(figures.worst_latency > 0, figures.worst_latency, 1.0)
     units: dict[str, Any] = {"share": 1.0, "money": costs.total or 1.0, "seconds": longest}

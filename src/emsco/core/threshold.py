@@ -42,14 +42,7 @@ def lowest(n_classes: int) -> float:
 
 
 def resolve(threshold: Threshold, classes: Sequence[Any], n_stages: int) -> NDArray[np.float64]:
-    """Spell a threshold out as one number for every stage and every class.
-
-    Examples
-    --------
-    >>> from emsco.core.threshold import resolve
-    >>> resolve((0.9, {"sick": 0.6, "well": 0.95}), ["sick", "well"], 2).tolist()
-    [[0.9, 0.9], [0.6, 0.95]]
-    """
+    """Spell a threshold out as one number for every stage and every class."""
     frozen = freeze(threshold)
     stages = frozen if isinstance(frozen, tuple) else (frozen,) * n_stages
     if len(stages) != n_stages:

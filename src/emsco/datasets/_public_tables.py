@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from emsco.core.costs import Costs, Source
-from emsco.core.pricing import resolve_costs
+from emsco.core.validation import resolve_costs
 from emsco.datasets._table_files import CostlyData, Folder, frame, read, rows
 from emsco.exceptions import DatasetError, quoted, require
 

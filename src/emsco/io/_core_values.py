@@ -219,20 +219,13 @@ def candidates_to(writer: MemberWriter, candidates: Sequence[Candidate], costs: 
     return data
 
 
-def luck_to(front: ParetoFront) -> Data:
-    """Store what is known about a front's luck."""
-    return {"luck": front.luck, "repeats": float(front.repeats)}
+def measured_to(front: ParetoFront) -> Data:
+    """Store what a front was measured on, and what is known about its luck."""
+    repeats = float(front.repeats)
+    return {"measured_on": front.measured_on, "luck": front.luck, "repeats": repeats}
 
 
-def luck_from(data: Data) -> Data:
-    """Read it back."""
-    return {
-        "luck": None if data["luck"] is None else expect(data["luck"], float),
-        "repeats": expect(data["repeats"], float),
-    }
-
-
-LUCK = ("luck", "repeats")
+MEASURED = ("measured_on", "luck", "repeats")
 
 
 def candidates_from(reader: MemberReader, data: Data, costs: Costs) -> list[Candidate]:
@@ -262,7 +255,9 @@ def candidates_from(reader: MemberReader, data: Data, costs: Costs) -> list[Cand
 
 def front_from(candidates: Sequence[Candidate], costs: Costs, data: Data) -> ParetoFront:
     """Read a front back and check it; `data` holds what it was measured on, and its luck."""
-    front = ParetoFront(candidates, costs, expect(data["measured_on"], str), **luck_from(data))
+    luck = None if data["luck"] is None else expect(data["luck"], float)
+    note, repeats = expect(data["measured_on"], str), expect(data["repeats"], float)
+    front = ParetoFront(candidates, costs, note, luck=luck, repeats=repeats)
     if list(front) != list(candidates):
         raise ArtifactError("its candidates do not form a front")
     return front

@@ -2,13 +2,6 @@
 
 Numbers, text, booleans and None are written as JSON has them. What JSON lacks (an infinity, a numpy
 scalar, a tuple, a mapping) is an object with one key that names its type.
-
->>> import numpy as np
->>> from emsco.io._json import from_plain, to_plain
->>> to_plain(({1: 0.9, "b": np.int8(3)}, float("inf")))
-{'tuple': [{'map': [[1, 0.9], ['b', {'int8': 3}]]}, {'float': 'inf'}]}
->>> from_plain(to_plain((0.1, {"a": [True]})))
-(0.1, {'a': [True]})
 """
 
 from __future__ import annotations

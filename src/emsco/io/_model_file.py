@@ -20,7 +20,7 @@ from emsco.exceptions import ArtifactError, CertificateWarning, warn
 from emsco.io import _json
 from emsco.io._cascades import cascade_from, cascade_to
 from emsco.io._core_values import (
-    LUCK,
+    MEASURED,
     Data,
     candidates_from,
     candidates_to,
@@ -30,7 +30,7 @@ from emsco.io._core_values import (
     expect_keys,
     expect_texts,
     front_from,
-    luck_to,
+    measured_to,
     records_from,
     records_to,
 )
@@ -155,7 +155,13 @@ def load(path: str | os.PathLike[str], *, trusted: Sequence[str] = ()) -> Any:
     except (ArtifactError, OSError) as error:
         reason = error.message if isinstance(error, ArtifactError) else str(error.strerror)
         raise ArtifactError(f"{os.fspath(path)} cannot be loaded: " + reason + ".") from error
-    _warn_of_misfit(os.fspath(path), model)
+    certificate = getattr(model, "certificate_", None)
+    if certificate is not None:
+        from emsco.certify import problem_with  # imported only if needed
+
+        problem = problem_with(certificate, model)
+        if problem:
+            warn(f"{os.fspath(path)}: {problem}", CertificateWarning)
     return model
 
 
@@ -211,7 +217,7 @@ def _certificate_to(writer: MemberWriter, model: Any) -> Data | None:
     certificate = getattr(model, "certificate_", None)
     if certificate is None:
         return None
-    from emsco.certify import Certificate  # imported only if needed
+    from emsco.certify import Certificate  # as above
 
     if not isinstance(certificate, Certificate):
         raise ArtifactError(
@@ -236,18 +242,6 @@ def _certificate_from(reader: MemberReader, data: Any) -> Any:
     expect_keys(data, "certificate", "candidates")
     fields = expect(from_plain(data["certificate"]), dict)
     return Certificate.from_data(fields | {"candidates": records_from(reader, data["candidates"])})
-
-
-def _warn_of_misfit(path: str, model: Any) -> None:
-    """Warn if the certificate of a model is about another cascade."""
-    certificate = getattr(model, "certificate_", None)
-    if certificate is None:
-        return
-    from emsco.certify import problem_with  # as above
-
-    problem = problem_with(certificate, model)
-    if problem:
-        warn(f"{path}: {problem}", CertificateWarning)
 
 
 def _listed(size: int, parts: Iterable[bytes]) -> Data:
@@ -276,14 +270,13 @@ def _versions() -> Data:
 def _front_to(front: ParetoFront, writer: MemberWriter) -> Data:
     return {
         "costs": costs_to(front.costs),
-        "measured_on": front.measured_on,
-        **luck_to(front),
+        **measured_to(front),
         "candidates": candidates_to(writer, front, front.costs),
     }
 
 
 def _front_from(data: Data, reader: MemberReader) -> ParetoFront:
-    expect_keys(data, "costs", "measured_on", "candidates", *LUCK)
+    expect_keys(data, "costs", "candidates", *MEASURED)
     costs = costs_from(data["costs"])
     return front_from(candidates_from(reader, data["candidates"], costs), costs, data)
 

@@ -15,7 +15,7 @@ from emsco.core.costs import Costs
 from emsco.core.front import Candidate
 from emsco.core.selection import check_names
 from emsco.core.threshold import resolve
-from emsco.exceptions import ArtifactError, GuardWarning
+from emsco.exceptions import ArtifactError, Code, GuardWarning, Message
 from emsco.io._cascades import (
     FINAL,
     checked_guard,
@@ -27,7 +27,7 @@ from emsco.io._cascades import (
     stages_to,
 )
 from emsco.io._core_values import (
-    LUCK,
+    MEASURED,
     Data,
     candidates_from,
     candidates_to,
@@ -39,7 +39,7 @@ from emsco.io._core_values import (
     expect_place,
     expect_texts,
     front_from,
-    luck_to,
+    measured_to,
     records_from,
     records_to,
     values_of,
@@ -52,7 +52,7 @@ from emsco.learners.protocol import Stages
 from emsco.learners.training import FittedStages
 from emsco.search import CascadeSearchCV, strategies
 from emsco.search.default_rule import AllSources
-from emsco.search.fitted_search import Choice, FittedSearch, measured_on
+from emsco.search.fitted_search import Choice, FittedSearch
 
 # Parameters that are stored if they are plain values. `engine`, `callback` and `checkpoint` belong
 # to the machine that ran the search and are never stored.
@@ -62,8 +62,8 @@ _PLAIN = (
 )  # fmt: skip
 _CHOICE = {"rule", "asked"}  # keys only if there is a choice
 _KEYS = (
-    "costs", "parameters", "estimator", "guard", "strategy", "rows", "measured_on", "n_front",
-    "best", "candidates", "all_sources", "history", "chosen", "training", "evaluated",
+    "costs", "parameters", "estimator", "guard", "strategy", "rows", "n_front", "best",
+    "candidates", "all_sources", "history", "chosen", "training", "evaluated",
 )  # fmt: skip
 
 
@@ -87,14 +87,17 @@ def search_to(search: CascadeSearchCV, writer: MemberWriter) -> Data:
         "strategy": _strategy_to(found.strategy),
         "rows": rows_to(writer, found.layout, found.stages, found.rows)
         | {"n_splits": found.n_splits, "n_selected_on": found.n_rows},
-        "measured_on": found.front.measured_on,
-        **luck_to(found.front),
+        **measured_to(found.front),
+        # In parts, because the command line has a word of its own for the call in it.
+        "measured_on": [
+            {"code": part} if isinstance(part, Code) else part
+            for part in Message(found.front.measured_on).parts
+        ],
         "n_front": len(found.front),
         "best": best,
         "candidates": candidates_to(writer, candidates, found.costs),
         "all_sources": _reference_to(writer, found.reference),
         "history": records_to(writer, found.history, "the history"),
-        "chosen": _chosen_of(search),
         **_choice_to(search),
         "training": stages_to(writer, _pruned(search, found.stages), found.final),
         "evaluated": (
@@ -108,7 +111,7 @@ def search_to(search: CascadeSearchCV, writer: MemberWriter) -> Data:
 def search_from(data: Data, reader: MemberReader) -> CascadeSearchCV:
     """Read the search back; it can do everything that needs no training rows."""
     chosen = _CHOICE if data.get("best") is not None else set()
-    expect_keys(data, *_KEYS, *LUCK, *chosen, *FINAL & data.keys())
+    expect_keys(data, *_KEYS, *MEASURED, *chosen, *FINAL & data.keys())
     final = final_from(reader, data)
     costs = costs_from(data["costs"])
     rows = expect_rows(data["rows"], "n_splits", "n_selected_on")
@@ -133,12 +136,12 @@ def search_from(data: Data, reader: MemberReader) -> CascadeSearchCV:
     candidates = candidates_from(reader, data["candidates"], costs)
     _check_candidates(candidates, stages.classes.tolist())
     n_front = expect_place(data["n_front"], len(candidates))
-    # The same text, but as a message: the command line has a word of its own for the call in it.
-    note, stored = measured_on(n_rows, n_splits, search.needs_labels), data["measured_on"]
-    if expect(stored, str).startswith(note):
-        stored = note + stored.removeprefix(note)
+    note = [
+        Code(*values_of(part, code=str)) if isinstance(part, dict) else expect(part, str)
+        for part in expect(data["measured_on"], list)
+    ]
     search.found_ = FittedSearch(
-        front=front_from(candidates[:n_front], costs, data | {"measured_on": stored}),
+        front=front_from(candidates[:n_front], costs, data | {"measured_on": Message(*note)}),
         reference=reference,
         all_sources=candidates[n_front],
         stages=stages,
@@ -167,7 +170,9 @@ def _choose(search: CascadeSearchCV, data: Data, others: Sequence[Candidate]) ->
     # The front makes new candidates with aligned designs, so the chosen one is taken from there.
     known = [*search.front_, *others]
     best = known[expect_place(data["best"], len(known))]
-    rule = _choice_from(data)
+    bounds = from_plain(data["asked"])
+    check_names(expect(bounds, dict))
+    rule: Data = {"rule": expect(data["rule"], str), "bounds": bounds}
     if data["chosen"] is None:
         search.choice_ = Choice(best, **rule)
         return
@@ -177,18 +182,20 @@ def _choose(search: CascadeSearchCV, data: Data, others: Sequence[Candidate]) ->
 
 
 def _choice_to(search: CascadeSearchCV) -> Data:
-    """Store by which rule the choice was made, and the bounds asked for."""
+    """Store which stages the chosen cascade has, by which rule it was chosen, and the bounds."""
     choice = getattr(search, "choice_", None)
     if choice is None:
-        return {}
-    return {"rule": choice.rule, "asked": to_plain(dict(choice.bounds), "the bounds of the choice")}
-
-
-def _choice_from(data: Data) -> Data:
-    """Read them back."""
-    bounds = from_plain(data["asked"])
-    check_names(expect(bounds, dict))
-    return {"rule": expect(data["rule"], str), "bounds": bounds}
+        return {"chosen": None}
+    chosen = None
+    if choice.cascade is not None:
+        if choice.cascade.decider_ is not choice.decider:
+            raise ArtifactError(
+                "`best_cascade_` was changed after the search; dump it separately, or call "
+                "choose(...)"
+            )
+        chosen = "training" if choice.is_refitted else "evaluated"
+    bounds = to_plain(dict(choice.bounds), "the bounds of the choice")
+    return {"chosen": chosen, "rule": choice.rule, "asked": bounds}
 
 
 def _check_candidates(candidates: Sequence[Candidate], classes: list[Any]) -> None:
@@ -303,15 +310,3 @@ def _pruned(search: CascadeSearchCV, stages: Stages) -> FittedStages:
         fitted=stages.fitted,
         guard=guard,
     )
-
-
-def _chosen_of(search: CascadeSearchCV) -> str | None:
-    """Return which stages the chosen cascade has."""
-    choice = getattr(search, "choice_", None)
-    if choice is None or choice.cascade is None:
-        return None
-    if choice.cascade.decider_ is not choice.decider:
-        raise ArtifactError(
-            "`best_cascade_` was changed after the search; dump it separately, or call choose(...)"
-        )
-    return "training" if choice.is_refitted else "evaluated"

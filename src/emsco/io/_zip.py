@@ -3,13 +3,6 @@
 Members are stored one after the other, uncompressed, without dates or permissions; any zip tool
 can read them. The reader rebuilds everything else from names, sizes and checksums, and refuses a
 file that differs, such as one with a flipped bit, a hidden member or a compression bomb.
-
->>> import io
->>> from emsco.io._zip import open_zip, pack, read_member
->>> file = io.BytesIO(b"".join(pack({"a.json": b"{}", "b.npy": b"123"}, b"a comment")))
->>> members, comment = open_zip(file, comment_size=9)
->>> [(member.name, read_member(file, member)) for member in members], comment
-([('a.json', b'{}'), ('b.npy', b'123')], b'a comment')
 """
 
 from __future__ import annotations

@@ -20,8 +20,7 @@ from sklearn.utils.validation import (
 
 from emsco._utils.frozen_mapping import FrozenMapping
 from emsco.core.costs import Costs
-from emsco.core.labels import read_given_labels
-from emsco.core.pricing import resolve_costs
+from emsco.core.validation import read_given_labels, resolve_costs
 from emsco.exceptions import ArtifactError, ClassesError, ColumnsError, ValuesError, quoted
 from emsco.learners.final_model import logged, refuse_unused
 from emsco.learners.protocol import Fold, Learner

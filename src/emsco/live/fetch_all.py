@@ -12,7 +12,6 @@ from typing import Any, Self
 
 from emsco.core.costs import Costs
 from emsco.core.decisions import MISSING
-from emsco.core.fetch_order import in_order
 from emsco.exceptions import Parameter, SourcesError, quoted
 from emsco.live.coalescing import CoalescingGate, open_gate
 from emsco.live.fetch_result import Key, as_text
@@ -34,7 +33,7 @@ class SourceFetcher:
         known: Collection[str] = (),
     ) -> None:
         self._sources, self._costs, self._known = sources, costs, frozenset(known)
-        ordered = [source for source in in_order(costs.sources) if source.name in names]
+        ordered = [source for source in costs.in_order if source.name in names]
         self.names = tuple(source.name for source in ordered)
         self._prices = {source.name: source.cost for source in ordered}
         self._gates: dict[str, CoalescingGate] = {}

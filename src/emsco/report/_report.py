@@ -24,7 +24,7 @@ from emsco._utils.public_names import PUBLIC
 from emsco._utils.text_table import cell
 from emsco.certify import Certificate
 from emsco.core.measures import boundable
-from emsco.core.population import weighted_as
+from emsco.core.validation import weighted_as
 from emsco.exceptions import Message, Parameter, SelectionError, require
 from emsco.report._data import page_data
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
 from emsco._utils.feature_names import generated_names
-from emsco.core.labels import read_given_labels
+from emsco.core.validation import read_given_labels
 from emsco.exceptions import ColumnsError
 from emsco.rows.columns import (
     Column,

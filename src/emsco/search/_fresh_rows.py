@@ -14,9 +14,14 @@ from emsco._utils.progress import followed
 from emsco.cascade.fingerprint import digest_of
 from emsco.core.evaluation import Evaluation, evaluate_known
 from emsco.core.front import Candidate
-from emsco.core.labels import describe_unknown, read_given_labels, unknown_labels
-from emsco.core.population import weighted_as, weights_of
 from emsco.core.scored_front import ScoredCandidate, ScoredFront, differences
+from emsco.core.validation import (
+    describe_unknown,
+    read_given_labels,
+    unknown_labels,
+    weighted_as,
+    weights_of,
+)
 from emsco.exceptions import ClassesError, LabelsWarning, Parameter, warn
 from emsco.learners.final_model import predict_labels
 from emsco.learners.training import Training

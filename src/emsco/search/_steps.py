@@ -19,8 +19,8 @@ from sklearn.utils.metadata_routing import process_routing
 from emsco._utils.progress import watching
 from emsco.core.costs import Costs
 from emsco.core.front import Candidate, ParetoFront
-from emsco.core.labels import read_groups
 from emsco.core.selection import check_names
+from emsco.core.validation import read_groups
 from emsco.engine import resolve_engine
 from emsco.exceptions import ClassesError, ColumnsError, Parameter, SearchError
 from emsco.learners import learner_of

@@ -12,10 +12,10 @@ from emsco.core.caution import AUTO, standard_errors
 from emsco.core.costs import Costs
 from emsco.core.evaluation import Evaluation
 from emsco.core.front import Candidate, ParetoFront
-from emsco.core.population import weighted_as
 from emsco.core.scored_front import FreshDifference
 from emsco.core.selection import margin_text
 from emsco.core.threshold import resolve
+from emsco.core.validation import weighted_as
 from emsco.exceptions import Keyword, Message
 
 

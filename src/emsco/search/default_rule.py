@@ -20,7 +20,7 @@ from emsco.exceptions import (
     Code,
     Keyword,
     Message,
-    Parameter,
+    Placeholder,
     SelectionError,
     SelectionWarning,
     quoted,
@@ -239,7 +239,7 @@ def cheapest_as_good(front: ParetoFront, reference: Candidate, z: float) -> Chea
             f"The chosen candidate rejects {evaluation.rejected[label]:.0%} of class {label!r} but "
             f"{1 - evaluation.coverage:.0%} of all rows: every candidate that is as good as all "
             "sources at once rejects some class more than twice as often as all rows. Set "
-            + Parameter("max_rejected")
+            + Placeholder("max_rejected", {"label": "share"})
             + " to limit it.",
             SelectionWarning,
         )

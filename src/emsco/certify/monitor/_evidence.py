@@ -8,14 +8,6 @@ most alpha (Ville 1939). So the wealth is the evidence, and looking often costs 
 One gambler would need the right stake, and would be ruined by a long good time before a change. So
 the initial wealth is divided: over stakes from large to small, and over gamblers who start later, a
 group of them after every 100 numbers (a lot). Their total wealth is evidence of the same kind.
-
->>> import numpy as np
->>> from emsco.certify.monitor._evidence import Evidence
->>> errors = Evidence(0.05)
->>> bool(errors.add(np.zeros(1000)).max() < 0)  # the logarithm of the evidence, after each number
-True
->>> bool(errors.add(np.arange(300) % 5 == 0)[-1] > np.log(100))  # one in five is 1 now
-True
 """
 
 from __future__ import annotations
@@ -156,10 +148,6 @@ def upper_bound(share: float, rows: float, delta: float) -> float:
     """Return an upper bound of a mean of numbers from 0 to 1, too low with probability `delta`.
 
     Chernoff's bound: rows * KL(share, bound) = log(1 / delta).
-
-    >>> from emsco.certify.monitor._evidence import upper_bound
-    >>> f"{upper_bound(0.1, 2000, 0.001):.4f}"
-    '0.1268'
     """
     low, high = share, 1.0
     for _ in range(60):

@@ -10,17 +10,6 @@ of decisions, each row is as likely to be wrong as the next, whatever the delays
 
 A row whose truth never arrives is given up in the end, and counts as right: this may hide a change,
 but it never causes an alarm.
-
->>> from emsco.certify.monitor._sample import AuditSample
->>> from emsco import Decisions
->>> sample = AuditSample(share=1.0, seed=0, keep=10)
->>> two = Decisions(["yes", "yes"], [True, True], [0, 0], [1.0, 1.0], [1.0, 1.0])
->>> sample.decided(two, ["first", "second"], number=0)
-[]
->>> sample.learn_truth(0, "second", "no")
-[]
->>> [row.key for _, row in sample.learn_truth(0, "first", "yes")]
-['first', 'second']
 """
 
 from __future__ import annotations
