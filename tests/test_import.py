@@ -116,3 +116,11 @@ def test_a_process_without_pandas_imported_can_fill_a_frame():
     )
     told = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert told.stdout == "(2, 1)\n"
+
+
+@pytest.mark.parametrize("room", ["arrow", "plotting", "ray", "search", "testing"])
+def test_a_name_that_a_room_lacks_is_named(room):
+    module = importlib.import_module(f"emsco.{room}")
+    with pytest.raises(AttributeError, match=f"module 'emsco.{room}' has no attribute 'Nothing'"):
+        _ = module.Nothing
+    assert set(module.__all__) <= set(dir(module))

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from emsco._utils.progress import tell
-from emsco._utils.progress_display import hush
+from emsco._utils.progress import hush, tell
 from emsco.cli._errors import note
 from emsco.cli._options import (
     Address,

@@ -140,7 +140,7 @@ def serve(
     standard error.
     """
     options = {**locals()}  # each is the setting of its name
-    from emsco._utils.progress_display import hush
+    from emsco._utils.progress import hush
     from emsco.cli._model_file import model_file
     from emsco.serve.process import run
     from emsco.serve.settings import Settings

@@ -13,7 +13,6 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from emsco._utils.feature_names import generated_names
 from emsco._utils.frozen_mapping import FrozenMapping
 from emsco._utils.toml_writer import fields_beside, toml_key, toml_value
 from emsco.core.fetch_order import in_order, longest_wait
@@ -237,7 +236,8 @@ class Costs:
                 )
             return cls(tuple(Source(name, cost=costs[name]) for name in names))
         prices = list(costs)
-        names = generated_names(len(prices)) if feature_names is None else list(feature_names)
+        numbered = [f"x{i}" for i in range(len(prices))]  # as scikit-learn names columns
+        names = numbered if feature_names is None else list(feature_names)
         if len(prices) != len(names):
             raise ColumnsError(f"`costs` has {len(prices)} prices for {len(names)} features.")
         return cls(

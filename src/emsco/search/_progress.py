@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any
 
-from emsco._utils.progress import Pace
-from emsco._utils.progress_display import ProgressBar, minutes, open_display
+from emsco._utils.progress import Pace, ProgressBar, minutes, open_display
 
 State = dict[str, Any]
 
