@@ -183,7 +183,7 @@ class BlockTraining:
         for features, (weights, n_rounds) in zip(new, self._descend(encoded, new), strict=True):
             by_score = weights.reshape(base.shape[1], -1)
             full = by_score if len(self.classes) == 2 else base @ by_score
-            self.fitted[features] = LinearFit.from_numbers(full[:, 1:], full[:, 0], n_rounds)
+            self.fitted[features] = LinearFit.of(full[:, 1:], full[:, 0], n_rounds)
 
     def _learn(self, names: Sequence[str]) -> None:
         new = [name for name in names if name not in self._readers]
