@@ -149,8 +149,11 @@ class Checkpoint:
         ]
         # Keep the last one as previous, unless it is damaged: then the previous one stays.
         keep = None if self._is_damaged else self._path + PREVIOUS
+        seal = sha256()
+        for part in parts:
+            seal.update(part)
         try:
-            write_whole(self._path, _sealed(parts), keep=keep)
+            write_whole(self._path, [*parts, seal.digest()], keep=keep)
         except ArtifactError as error:
             raise CheckpointError(f"The checkpoint {error}") from error
         self._is_damaged = False
@@ -278,14 +281,6 @@ def _arrays_of(record: FitRecord) -> list[NDArray[Any]]:
 def _bytes_of(array: NDArray[Any]) -> memoryview:
     little = array.astype(array.dtype.newbyteorder("<"), copy=False)
     return np.ascontiguousarray(little).reshape(-1).view(np.uint8).data
-
-
-def _sealed(parts: list[bytes | memoryview]) -> Iterator[bytes | memoryview]:
-    seal = sha256()
-    for part in parts:
-        seal.update(part)
-        yield part
-    yield seal.digest()
 
 
 def _checked(path: str) -> _File:
