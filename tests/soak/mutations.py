@@ -34,7 +34,6 @@ from emsco import (
     dump,
     load,
 )
-from emsco._utils.feature_names import generated_names
 from emsco.cascade.fingerprint import fingerprint
 from emsco.certify import certify
 from emsco.exceptions import ArtifactError, CertificateWarning, CheckpointError
@@ -194,7 +193,7 @@ def rows_for(cascade: Any) -> Any:
 
     Values that raise by name where there is no guard are for guarded models only.
     """
-    if list(cascade.decider_.layout.names) == generated_names(2):
+    if list(cascade.decider_.layout.names) == ["x0", "x1"]:
         return np.array([[0.1, 0.2], [1.0, 3.0], [-5.0, 1e9], [1e9, -1e9], [0.0, 0.0]])
     columns: dict[str, list[Any]] = {}
     for i, name in enumerate(cascade.decider_.layout.names):

@@ -6,14 +6,7 @@ from decimal import InvalidOperation
 
 
 def is_missing(value: object) -> bool:
-    """Return whether a value is missing.
-
-    Examples
-    --------
-    >>> from emsco._utils.missing_values import is_missing
-    >>> [is_missing(value) for value in (None, float("nan"), "nan", 0)]
-    [True, True, False, False]
-    """
+    """Return whether a value is missing."""
     if isinstance(value, str):
         return False
     if value is None or type(value).__name__ in ("NAType", "MaskedConstant"):

@@ -1,31 +1,36 @@
-"""Progress of long tasks: reported by what works, for callers that watch it."""
+"""Progress of long tasks: reported by what works, and shown on standard error if somebody asks.
+
+It is shown as a bar of rich where that is installed, otherwise as lines of text: of a command by
+`command_bar`, of a search by `verbose`.
+"""
 
 from __future__ import annotations
 
+import shutil
+import sys
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import TypeVar
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from typing import Any, TextIO, TypeVar
 
 Item = TypeVar("Item")
 Watcher = Callable[[str, float], object]  # called with the task and the share of it that is done
+Details = Callable[[int | None], str]  # what else is known, in at most so many characters
 _watchers: list[Watcher] = []
 COMPILE = "compile kernels, once for this installation"
 _KNOWN_FROM = (0.01, 0.5)  # share and seconds of a task before its end can be estimated
 
+_BAR_WIDTH = 12
+_BAR_EVERY = 0.1  # seconds between two updates of the bar
+_LINES_EVERY = 2.0
+_MOMENT = 0.5  # seconds before the bar of a command appears
+_A_SECOND = 4  # updates of the bar of a command
+
 
 @contextmanager
 def watching(watcher: Watcher) -> Iterator[None]:
-    """Report the progress of all tasks inside the block to a watcher.
-
-    Examples
-    --------
-    >>> from emsco._utils.progress import followed, watching
-    >>> with watching(lambda what, done: print(what, done)):
-    ...     total = sum(followed([1, 2], "add"))
-    add 0.0
-    add 0.5
-    add 1.0
-    """
+    """Report the progress of all tasks inside the block to a watcher."""
     _watchers.append(watcher)
     try:
         yield
@@ -77,3 +82,223 @@ class Pace:
         # If a step is overdue, the estimate grows again, instead of "0 left" for minutes.
         overdue = elapsed * (1 - self.done) / gained / 2
         return max(self._expected - elapsed, overdue)
+
+
+class ProgressLines:
+    """Lines of text; they are to be shown at least `every` seconds apart."""
+
+    def __init__(self, stream: TextIO, every: float) -> None:
+        self.stream, self.every = stream, every
+
+    def show(self, head: str, done: float, details: Details) -> None:  # noqa: ARG002
+        """Write a line."""
+        self.end(head, details)
+
+    def end(self, head: str, details: Details) -> None:
+        """Write the last line."""
+        width = shutil.get_terminal_size().columns if self.stream.isatty() else None
+        self.say(f"{head}: {details(None if width is None else width - len(head) - 2)}")
+
+    def say(self, text: str) -> None:
+        """Write a line about something else."""
+        self.stream.write(f"{text}\n")
+        self.stream.flush()
+
+    def release(self) -> None:
+        """Leave the lines where they are."""
+
+
+class ProgressBar:
+    """A bar below what is printed, removed at the end.
+
+    That of a command appears after a moment, and is drawn by a thread as long as the command
+    runs. Otherwise there is no thread, because user code may fork.
+    """
+
+    every = _BAR_EVERY
+
+    def __init__(self, console: Any = None) -> None:
+        self._console, self._is_of_command = console, console is None
+        self._state: tuple[str, float, Details] = "", 0.0, str
+        self._live: Any = None
+        self._held = 1 if self._is_of_command else 0  # reasons not to draw it
+        self._lock = threading.RLock()
+        self._timer: threading.Timer | None = None
+        if self._is_of_command:
+            self._after(_MOMENT, self._appear)
+
+    def _after(self, seconds: float, function: Callable[[], None]) -> None:
+        self._timer = threading.Timer(seconds, function)
+        self._timer.daemon = True
+        self._timer.start()
+
+    def _appear(self) -> None:
+        """Begin to draw, if standard error is a terminal that can show a bar."""
+        console = _console()
+        with self._lock:
+            if console is not None:
+                self._console = console
+                self._held -= 1
+                self._draw()
+
+    def show(self, head: str, done: float, details: Details) -> None:
+        """Draw the bar anew."""
+        self._state = head, done, details
+        self._draw()
+
+    def end(self, head: str, details: Details) -> None:
+        """Replace the bar of a search by a line."""
+        self.release()
+        width = self._console.width if self._console else shutil.get_terminal_size().columns
+        self.say(f"{head}: {details(width - len(head) - 2)}")
+
+    def say(self, text: str) -> None:
+        """Print a line above the bar, which stays."""
+        with self.held(), suppress(OSError, ValueError):  # a closed terminal
+            print(text, file=self._console.file if self._console else sys.stderr, flush=True)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Remove the bar while something else is printed."""
+        with self._lock:
+            self._held += 1
+            self._remove()
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._held -= 1
+                if self._is_of_command and not self._held:
+                    self._after(_MOMENT / 2, self._draw)  # more text may follow
+                else:
+                    self._draw()
+
+    def release(self) -> None:
+        """Remove the bar if the search is over that it is of."""
+        if not self._is_of_command:
+            self.close()
+
+    def close(self) -> None:
+        """Remove the bar for good."""
+        with self._lock:
+            self._held += 1
+            if self._timer is not None:
+                self._timer.cancel()
+            self._remove()
+
+    def _remove(self) -> None:
+        if self._live is not None:
+            with suppress(OSError, ValueError):
+                self._live.stop()
+
+    def _draw(self) -> None:
+        with self._lock, suppress(OSError, ValueError):
+            if self._held or not self._state[0]:
+                return
+            if self._live is None:
+                from rich.live import Live
+
+                self._live = Live(
+                    console=self._console,
+                    get_renderable=self._drawn,
+                    auto_refresh=self._is_of_command,
+                    refresh_per_second=_A_SECOND,
+                    transient=True,
+                    # Text printed to a terminal goes above the bar; a file gets what is written.
+                    redirect_stdout=sys.stdout is not None and sys.stdout.isatty(),
+                )
+            self._live.start()
+            if not self._is_of_command:
+                self._live.refresh()
+
+    def _drawn(self) -> Any:
+        from rich.progress_bar import ProgressBar as Bar
+        from rich.table import Table
+        from rich.text import Text
+
+        head, done, details = self._state
+        text = details(self._console.width - len(head) - _BAR_WIDTH - 2)
+        drawn = Table.grid(padding=(0, 1))
+        drawn.add_row(Text(head), Bar(1.0, done, _BAR_WIDTH), Text(text, no_wrap=True))
+        return drawn
+
+
+def _console() -> Any:
+    """Return a console of rich on standard error; None if it cannot show a bar."""
+    try:
+        from rich.console import Console
+    except ImportError:
+        return None
+    console = Console(stderr=True)
+    return console if console.is_interactive else None
+
+
+def open_display(verbose: int) -> ProgressLines | ProgressBar | None:
+    """Return what shows progress: nothing for 0, a bar or a line at times for 1, all lines for 2.
+
+    While the bar of a command is there, it is used.
+    """
+    if verbose < 1 or sys.stderr is None:
+        return None
+    if _bars:
+        return _bars[0]
+    console = _console() if verbose < 2 and sys.stderr.isatty() else None
+    if console is not None:
+        return ProgressBar(console)
+    return ProgressLines(sys.stderr, _LINES_EVERY if verbose < 2 else 0.0)
+
+
+_bars: list[ProgressBar] = []  # of the command that runs, if it has one
+
+
+@contextmanager
+def command_bar() -> Iterator[None]:
+    """Show all that is reported during a block, after a moment, if standard error is a terminal."""
+    if sys.stderr is None or not sys.stderr.isatty() or _bars:
+        yield
+        return
+    bar = ProgressBar()
+    task, since, pace = "", 0.0, Pace(0.0)
+
+    def details(width: int | None) -> str:
+        now = time.monotonic()
+        left = pace.seconds_left(now)
+        text = minutes(now - since)
+        return f"{text}, about {minutes(left)} left"[:width] if left else text[:width]
+
+    def show(what: str, done: float) -> None:
+        nonlocal task, since, pace
+        now = time.monotonic()
+        if what != task:
+            task, since, pace = what, now, Pace(now)
+            if what == COMPILE:
+                bar.say(f"emsco: {COMPILE}")
+        pace.advance(done, now)
+        bar.show(f"emsco: {what}{f' {done:.0%}' if done else ''}", done, details)
+
+    _bars.append(bar)
+    try:
+        show("load libraries", 0.0)
+        with watching(show):
+            yield
+    finally:
+        _bars.remove(bar)
+        bar.close()
+
+
+def held() -> AbstractContextManager[None]:
+    """Remove the bar of a command while something else is printed."""
+    return _bars[0].held() if _bars else nullcontext()
+
+
+def hush() -> None:
+    """Show no more progress of this command."""
+    if _bars:
+        _bars[0].close()
+
+
+def minutes(seconds: float) -> str:
+    """Format a time."""
+    whole, rest = divmod(round(seconds), 60)
+    hours, whole = divmod(whole, 60)
+    return f"{hours}:{whole:02}:{rest:02}" if hours else f"{whole}:{rest:02}"

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any
+
 # Every public name and its module, imported at first use: `emsco --help` must not wait for
 # scikit-learn.
 PUBLIC = {
@@ -63,3 +68,16 @@ MODULES = (
     "search",
     "testing",
 )
+
+
+def lazy(
+    room: str, places: Mapping[str, str]
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """Make `__getattr__` and `__dir__` of a room whose names are in these modules of emsco."""
+
+    def get(name: str) -> Any:
+        if name in places:
+            return getattr(import_module(f"emsco.{places[name]}"), name)
+        raise AttributeError(f"module {room!r} has no attribute {name!r}")
+
+    return get, lambda: sorted({*vars(sys.modules[room]), *places})

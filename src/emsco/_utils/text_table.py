@@ -51,17 +51,7 @@ def _is_number(value: object) -> bool:
 def text_table(
     header: Sequence[str], rows: Sequence[Sequence[object] | None], caption: str = ""
 ) -> str:
-    """Format a table as plain text, with numbers aligned right; a None row becomes an ellipsis.
-
-    Examples
-    --------
-    >>> from emsco._utils.text_table import text_table
-    >>> print(text_table(["label", "cost"], [["well", 12.5], None, ["sick", 3.0]]))
-    label  cost
-    well   12.5
-    ...     ...
-    sick      3
-    """
+    """Format a table as plain text, with numbers aligned right; a None row becomes an ellipsis."""
     printed = [["..."] * len(header) if row is None else [cell(v) for v in row] for row in rows]
     right = [any(_is_number(row[i]) for row in rows if row is not None) for i in range(len(header))]
     widths = [max(len(line[i]) for line in [list(header), *printed]) for i in range(len(header))]

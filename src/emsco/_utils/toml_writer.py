@@ -11,14 +11,7 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def toml_value(value: object) -> str:
-    """Write text, a number, a boolean, a tuple or a mapping.
-
-    Examples
-    --------
-    >>> from emsco._utils.toml_writer import toml_value
-    >>> toml_value({"cost": 5.17, "requires": ("a b", "c")})
-    '{ cost = 5.17, requires = ["a b", "c"] }'
-    """
+    """Write text, a number, a boolean, a tuple or a mapping."""
     if isinstance(value, str):
         escaped = value.replace("\\", "\\\\").replace('"', '\\"')
         return '"' + "".join(_character(c) for c in escaped) + '"'

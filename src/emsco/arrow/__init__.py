@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from emsco._utils.lazy_import import lazy
+from emsco._utils.public_names import lazy
 from emsco.exceptions import require
 
 if TYPE_CHECKING:

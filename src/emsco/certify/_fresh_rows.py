@@ -262,8 +262,8 @@ def recorded(
         Entry(question, share, 0, rows, fitted=ledger.fitted, sketch=sketch)
         for question, share in zip(questions, shares, strict=True)
     ]
-    with ledger.open() as page:
-        earlier, unclear = _earlier(page.entries, ledger.fitted, rows, sketch)
+    with ledger.open() as record:
+        earlier, unclear = _earlier(ledger.entries, ledger.fitted, rows, sketch)
         places = {entry.question: i for i, entry in enumerate(earlier) if entry.share}
         is_repeat = all(question in places for question in questions)
         if is_repeat:
@@ -278,15 +278,15 @@ def recorded(
                 + Code("certify_together(...)")
                 + "."
             )
-        page.append(wanted)
+        record(wanted)
     looks = {entry.question: entry for entry in earlier if not entry.share}.values()
     cascades = sum(look.candidates for look in looks)
     figures = max((look.figures for look in looks), default=1)
     try:
         yield EarlierUse(cascades, figures, (_UNCLEAR,) if unclear else ())
     except Exception:  # the rows could not be decided, so nothing was answered
-        with ledger.open() as page:
-            page.append([entry.withdrawal() for entry in wanted])
+        with ledger.open() as record:
+            record([entry.withdrawal() for entry in wanted])
         raise
 
 

@@ -20,7 +20,7 @@ from typing import Any, NoReturn, ParamSpec
 
 import typer
 
-from emsco._utils.progress_display import command_bar, held
+from emsco._utils.progress import command_bar, held
 from emsco.exceptions import (
     ArtifactError,
     Code,

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from emsco._utils.progress import tell
-from emsco._utils.progress_display import hush
+from emsco._utils.progress import hush, tell
 from emsco.cli._errors import in_shell, note
 from emsco.cli._model_file import MODEL, SEARCH
 from emsco.cli._options import (

@@ -99,7 +99,7 @@ def serve(
     standard error.
     """
     values = {**locals()}  # each is the setting of its name
-    from emsco._utils.progress_display import hush
+    from emsco._utils.progress import hush
     from emsco.serve.process import run
     from emsco.serve.settings import Settings
 

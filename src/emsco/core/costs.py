@@ -14,7 +14,6 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from emsco._utils.feature_names import generated_names
 from emsco._utils.frozen_mapping import FrozenMapping
 from emsco._utils.toml_writer import fields_beside, toml_key, toml_value
 from emsco.exceptions import ColumnsError, CostsError, nearest, quoted, refuse_unknown_keys
@@ -229,12 +228,12 @@ class Costs:
                     f"`costs` must have one price per feature; missing: "
                     f"{quoted(missing) or 'none'}; not a feature: {quoted(unknown) or 'none'}."
                 )
-            prices = [costs[name] for name in names]
-        else:
-            prices = list(costs)
-            names = generated_names(len(prices)) if feature_names is None else list(feature_names)
-            if len(prices) != len(names):
-                raise ColumnsError(f"`costs` has {len(prices)} prices for {len(names)} features.")
+            return cls([Source(name, cost=costs[name]) for name in names])
+        prices = list(costs)
+        numbered = [f"x{i}" for i in range(len(prices))]  # as scikit-learn names columns
+        names = numbered if feature_names is None else list(feature_names)
+        if len(prices) != len(names):
+            raise ColumnsError(f"`costs` has {len(prices)} prices for {len(names)} features.")
         return cls([Source(name, cost=price) for name, price in zip(names, prices, strict=True)])
 
     @cached_property

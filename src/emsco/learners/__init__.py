@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
 
 from emsco.learners.protocol import Learner
 
-# Each learner and its module. An estimator may provide its own learner by a method
-# `emsco_learner()`, as `MaskedClassifier` does.
-LEARNERS = {
-    "LogisticLearner": "logistic",  # estimator=None
-    "EstimatorLearner": "estimator_learner",  # any classifier
-    "MaskedLearner": "masked_classifier",  # a MaskedClassifier
-}
-
 
 def learner_of(estimator: Any) -> Learner:
-    """Return the learner for the `estimator` that the user gave."""
+    """Return the learner for the `estimator` that the user gave; each is loaded when it is needed.
+
+    An estimator may provide its own by a method `emsco_learner()`, as `MaskedClassifier` does.
+    """
     if estimator is None:
-        learner: Learner = _take("LogisticLearner")()
-    elif hasattr(estimator, "emsco_learner"):
-        learner = estimator.emsco_learner()
-    else:
-        learner = _take("EstimatorLearner")(estimator)
-    return learner
+        from emsco.learners.logistic import LogisticLearner
 
+        return LogisticLearner()
+    if hasattr(estimator, "emsco_learner"):
+        own: Learner = estimator.emsco_learner()
+        return own
+    from emsco.learners.estimator_learner import EstimatorLearner
 
-def _take(name: str) -> Any:
-    return getattr(import_module(f"emsco.learners.{LEARNERS[name]}"), name)
+    return EstimatorLearner(estimator)

@@ -183,7 +183,7 @@ class BlockTraining:
         for features, (weights, n_rounds) in zip(new, self._descend(encoded, new), strict=True):
             by_score = weights.reshape(base.shape[1], -1)
             full = by_score if len(self.classes) == 2 else base @ by_score
-            self.fitted[features] = LinearFit.from_numbers(full[:, 1:], full[:, 0], n_rounds)
+            self.fitted[features] = LinearFit.of(full[:, 1:], full[:, 0], n_rounds)
 
     def _learn(self, names: Sequence[str]) -> None:
         new = [name for name in names if name not in self._readers]
@@ -219,8 +219,10 @@ class BlockTraining:
             penalty = full_penalty(n_scores, len(columns))
             start = np.zeros_like(penalty)
             if few is not None:
-                rows, share = few
-                start = _fit_few(_taken(rows, columns), penalty * share)
+                loss, share = Loss(_taken(few[0], columns), 1), few[1]
+                with warnings.catch_warnings():  # it need not converge, as it is only a start
+                    warnings.simplefilter("ignore", ConvergenceWarning)
+                    start = descend_in_memory(loss, penalty * share, start)[0]
             yield descend(by_score[:, columns].ravel(), penalty, start)
 
     def _few_rows(self, encoded: BlockEncoding) -> tuple[TrainingRows, float] | None:
@@ -245,10 +247,3 @@ class BlockTraining:
         for sums in self._blocks.map(_sum_chunk, (encoded, trials)):
             totals = _added(totals, sums)
         return totals
-
-
-def _fit_few(rows: TrainingRows, penalty: Array) -> Array:
-    """Fit a few rows; whether that converges does not matter, because it is only a start."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        return descend_in_memory(Loss(rows, 1), penalty, np.zeros_like(penalty))[0]

@@ -10,7 +10,7 @@ from math import isnan
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils import Tags
@@ -57,15 +57,10 @@ class LinearFit:
     iterations: tuple[int, ...]  # how many steps the fit took
 
     @classmethod
-    def of(cls, estimator: LogisticRegression) -> LinearFit:
-        """Copy the numbers of a fitted estimator."""
-        steps = tuple(np.asarray(estimator.n_iter_).tolist())
-        return cls(_read_only_copy(estimator.coef_), _read_only_copy(estimator.intercept_), steps)
-
-    @classmethod
-    def from_numbers(cls, weights: Array, intercepts: Array, n_steps: int) -> LinearFit:
+    def of(cls, weights: Array, intercepts: Array, steps: ArrayLike) -> LinearFit:
         """Copy weights and intercepts that were fitted in so many steps."""
-        return cls(_read_only_copy(weights), _read_only_copy(intercepts), (n_steps,))
+        n_steps = tuple(np.atleast_1d(steps).tolist())
+        return cls(_read_only_copy(weights), _read_only_copy(intercepts), n_steps)
 
     def estimator(self, classes: NDArray[Any]) -> LogisticRegression:
         """Return a scikit-learn estimator with these numbers."""
@@ -250,7 +245,8 @@ class LogisticLearner:
         if len(training.classes) >= _MANY_CLASSES:
             return _fit_many_classes(blocks, training.codes, **training.params)
         # Codes, because scikit-learn sorts labels in every fit, which is slow for text.
-        return LinearFit.of(fit_default(blocks, training.codes, **training.params))
+        fitted = fit_default(blocks, training.codes, **training.params)
+        return LinearFit.of(fitted.coef_, fitted.intercept_, fitted.n_iter_)
 
     def judge(
         self, fitted: LinearFit, features: tuple[str, ...], stages: Stages, number: int
@@ -277,7 +273,7 @@ def _fit_many_classes(
     with one_thread():
         weights, n_steps = fit_alone(rows)
     by_class = class_base(rows.n_scores + 1) @ weights
-    return LinearFit.from_numbers(by_class[:, 1:], by_class[:, 0], n_steps)
+    return LinearFit.of(by_class[:, 1:], by_class[:, 0], n_steps)
 
 
 def refuse_params(names: Iterable[str]) -> None:

@@ -156,10 +156,13 @@ class MaskedClassifier(ClassifierMixin, BaseEstimator):
         X has all columns; columns of sources that are not in a set are ignored for that set.
         """
         whole, sets = self._whole(X), np.asarray(sets, dtype=np.bool_)
-        if self._has_plain_trees() and sets.shape[1] <= 64:  # bits of a word
+        boosted = self.estimator_
+        has_trees = type(boosted) is HistGradientBoostingClassifier
+        # Trees that test only numbers, and no more sets than a word has bits.
+        if has_trees and boosted.is_categorical_ is None and sets.shape[1] <= 64:
             from emsco.learners import _tree_walk
 
-            bare = _tree_walk.predict_proba_of(self.estimator_, whole, sets, self.source_)
+            bare = _tree_walk.predict_proba_of(boosted, whole, sets, self.source_)
             return _tempered(bare, self.temperatures_[sets.sum(axis=1) - 1, None])
         return self._judge(whole, sets)
 
@@ -203,8 +206,16 @@ class MaskedClassifier(ClassifierMixin, BaseEstimator):
         rows = np.tile(np.arange(len(X)), self._copies(len(X)))
         sets = _draw_sets(len(rows), len(self.bought_), seeds)
         params = {} if weight is None else {"sample_weight": weight[rows]}
-        fitted = self._unfitted(seeds)
-        return fitted.fit(_hidden(X[rows], sets, self.source_), labels[rows], **params)
+        if self.estimator is not None:
+            unfitted = clone(self.estimator)
+        else:  # no early stopping: copies of one row would be on both sides of its split
+            unfitted = HistGradientBoostingClassifier(
+                max_iter=300,
+                max_leaf_nodes=255,
+                early_stopping=False,
+                random_state=seeds.randint(2**31),
+            )
+        return unfitted.fit(_hidden(X[rows], sets, self.source_), labels[rows], **params)
 
     def _learn_temperatures(
         self, X: Numbers, labels: NDArray[Any], weight: Any, seeds: Any
@@ -238,22 +249,6 @@ class MaskedClassifier(ClassifierMixin, BaseEstimator):
             return int(self.repeats)
         least, most = _REPEATS
         return min(max(_ROWS // n_rows, least), most)
-
-    def _unfitted(self, seeds: Any) -> Any:
-        if self.estimator is not None:
-            return clone(self.estimator)
-        # No early stopping: copies of one row would be on both sides of its split.
-        return HistGradientBoostingClassifier(
-            max_iter=300,
-            max_leaf_nodes=255,
-            early_stopping=False,
-            random_state=seeds.randint(2**31),
-        )
-
-    def _has_plain_trees(self) -> bool:
-        """Return whether it consists of trees that test only numbers."""
-        boosted = self.estimator_
-        return type(boosted) is HistGradientBoostingClassifier and boosted.is_categorical_ is None
 
     def _whole(self, X: Any) -> Numbers:
         """Return rows with every column; columns of sources that were not bought are missing."""

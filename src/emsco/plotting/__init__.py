@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from emsco._utils.lazy_import import lazy
+from emsco._utils.public_names import lazy
 
 if TYPE_CHECKING:
     from emsco.plotting._flow import FlowDisplay as FlowDisplay

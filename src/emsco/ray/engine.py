@@ -1,13 +1,16 @@
-"""An engine whose workers are those of a Ray cluster."""
+"""An engine whose workers are those of a Ray cluster, and what runs inside a worker."""
 
 from __future__ import annotations
 
+import pickle
+import sys
 import time
+import traceback
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Self, TypeVar
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, NamedTuple, Self, TypeVar
 
 from emsco.exceptions import EngineError, require
-from emsco.ray._worker import TaskFailure, TaskInput, TaskResult, reraise, run_chunks, versions_here
 from emsco.ray.cluster import count_cpus, join, leave
 
 Chunk = TypeVar("Chunk")
@@ -18,6 +21,8 @@ _SHORT = 0.05  # seconds that it takes at least, against about a millisecond of 
 _QUEUED = 2  # tasks per worker: one at work and one waiting, so that nobody is idle
 _FRESH = 1.0  # seconds for which the number of CPUs is taken as known
 _LOOK = 5.0  # seconds after which a silent cluster is looked at
+# Fits by other versions of these are other fits.
+_COMPARED = ("emsco", "numpy", "scipy", "scikit-learn")
 
 
 class RayEngine:
@@ -137,7 +142,7 @@ class RayEngine:
         self._join()
         reference = self._send(function, shared)
         if self._task is None:
-            self._task = ray.remote(max_retries=self.retries, num_cpus=1)(run_chunks)
+            self._task = ray.remote(max_retries=self.retries, num_cpus=1)(_run_chunks)
         waiting: dict[Any, range] = {}
         begun, counted = 0, -_FRESH
         try:
@@ -183,7 +188,7 @@ class RayEngine:
         if self._sent is None or self._sent[0] is not function or self._sent[1] is not shared:
             ray = require("ray", "ray")
             self._sent = self._seconds = None
-            job = TaskInput(function, shared, versions_here())
+            job = _Job(function, shared, versions_here())
             self._sent = function, shared, ray.put(job)
         return self._sent[2]
 
@@ -218,17 +223,96 @@ class RayEngine:
     def _results(self, ray: Any, finished: Any) -> list[Any]:
         """Fetch what a task gave; if it was lost with its node, Ray runs the task again."""
         try:
-            outcome: TaskResult | TaskFailure = ray.get(finished)
+            outcome: tuple[list[Any], float] | _Failure = ray.get(finished)
         except ray.exceptions.RayError as error:
-            # What a function raises comes as Failed, so this is about the cluster.
+            # What a function raises comes as a failure, so this is about the cluster.
             reason = str(error).strip().partition("\n")[0]
             raise EngineError(
                 f"Ray gave up a task ({type(error).__name__}: {reason}). If a worker died "
                 f"{self.retries + 1} times, the function needs more memory than a node has, or "
                 "crashes; if a module is missing, install it on every node."
             ) from error
-        if isinstance(outcome, TaskFailure):
-            reraise(outcome)
-        assert isinstance(outcome, TaskResult)
-        self._seconds = max(outcome.seconds / len(outcome.results), 1e-6)
-        return outcome.results
+        if isinstance(outcome, _Failure):
+            raise outcome.error from _RemoteError(f"\n{outcome.trace}")
+        results, seconds = outcome
+        self._seconds = max(seconds / len(results), 1e-6)
+        return results
+
+
+class _Job(NamedTuple):
+    """What all tasks of one call have in common; one object of Ray's store."""
+
+    function: Callable[[Any, Any], Any]
+    shared: Any
+    versions: dict[str, str]
+
+
+class _Failure(NamedTuple):
+    """What a function raised, and where."""
+
+    error: Exception
+    trace: str
+
+
+class _RemoteError(Exception):
+    """Shows where an error was raised on the worker, above the error itself."""
+
+
+# The job at hand: its arrays lie in Ray's store, but the rest of it would be unpickled per task.
+_held: tuple[str, _Job] | None = None
+
+
+def _run_chunks(reference: list[Any], chunks: list[Any]) -> tuple[list[Any], float] | _Failure:
+    """Run the function of a job over chunks, and return the results and the seconds they took.
+
+    This runs on a worker; `reference` holds the job's place in the store.
+    """
+    try:
+        job = _load(reference[0])
+        started = time.perf_counter()
+        results = [job.function(chunk, job.shared) for chunk in chunks]
+    except Exception as error:
+        trace = "".join(traceback.format_exception(error))
+        try:
+            pickle.loads(pickle.dumps(error))
+        except Exception:  # it cannot be sent: keep what it says
+            return _Failure(EngineError(f"{type(error).__name__}: {error}"), trace)
+        return _Failure(error, trace)
+    return results, time.perf_counter() - started
+
+
+def _load(reference: Any) -> _Job:
+    global _held
+    if _held is None or _held[0] != reference.hex():
+        import ray
+
+        _held = None  # two jobs in memory at once may be too much
+        try:
+            job: _Job = ray.get(reference)
+        except ray.exceptions.RaySystemError as error:
+            reason = str(error).partition("\n")[0].removeprefix("System error: ")
+            raise EngineError(
+                f"A worker of the Ray cluster cannot load what it was sent: {reason}. Install the "
+                "modules of your own classifiers and functions on every node."
+            ) from error
+        here = versions_here()
+        for name, wanted in job.versions.items():  # results of others would silently differ
+            if here.get(name) != wanted:
+                raise EngineError(
+                    f"A node of the Ray cluster has {name} {here.get(name)}, and this process has "
+                    f"{wanted}; install the same version on all nodes, because fits and decisions "
+                    "may depend on it."
+                )
+        _held = reference.hex(), job
+    return _held[1]
+
+
+def versions_here() -> dict[str, str]:
+    """List the versions that results depend on: Python's, and those of some packages."""
+    found = {"Python": ".".join(map(str, sys.version_info[:2]))}
+    for name in _COMPARED:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:  # run from its source tree, without being installed
+            found[name] = "not installed"
+    return found

@@ -124,7 +124,7 @@ def decide_dataset(
 
     Returns
     -------
-    Scored
+    ScoringResult
         How many rows were decided, and how many had been before.
 
     Examples

@@ -88,7 +88,3 @@ class ColumnReader:
         """Raise an error that names row and column of the first value that cannot be judged."""
         values = self.plain(values)
         refuse_invalid(values, name, missing_seen=self.missing_seen, rows=rows, raw=raw)
-
-    def refuse_unjudged(self, column: Column, name: str) -> None:
-        """Raise such an error for a column as it was given."""
-        refuse_invalid(plain(column), name, missing_seen=self.missing_seen, raw=column)

@@ -185,12 +185,9 @@ class Blocks:
         batches = [batch for some in taken for batch in some]
         table = pa.Table.from_batches(batches).combine_chunks()
         (batch,) = table.to_batches() or [None]
-        labels = read_labels(batch.column(self.roles.label), self.roles.label, self._texts)
+        texts = TEXT_LABELS if self._label_dtype is object else None
+        labels = read_labels(batch.column(self.roles.label), self.roles.label, texts)
         return DatasetSample(table.select(list(names)), labels, self.roles.read_weight(batch, 0))
-
-    @property
-    def _texts(self) -> NDArray[Any] | None:
-        return TEXT_LABELS if self._label_dtype is object else None
 
     def readers(self, names: Sequence[str]) -> dict[str, ColumnReader]:
         """Learn how columns are read and encoded."""

@@ -13,7 +13,7 @@ import os
 import secrets
 import threading
 from base64 import b64decode, b64encode
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -80,30 +80,17 @@ class Ledger:
             pass  # they are read when they are locked
 
     @contextmanager
-    def open(self) -> Iterator[Page]:
-        """Read all entries, and lock the ledger until the page is closed."""
+    def open(self) -> Iterator[Callable[[Sequence[Entry]], None]]:
+        """Read all entries, and lock the ledger for the block; what it gets records entries."""
         with _LOCK, _locked(self._paths) as files:
-            yield Page(self, files)
 
+            def record(entries: Sequence[Entry]) -> None:
+                lines = b"".join(map(_line, entries))
+                for file in files:
+                    _append(file, lines)
+                _ENTRIES.extend(entries)
 
-@dataclass
-class Page:
-    """An open ledger, to which no other process can write."""
-
-    _ledger: Ledger
-    _files: list[Any]
-
-    @property
-    def entries(self) -> tuple[Entry, ...]:
-        """The entries so far."""
-        return self._ledger.entries
-
-    def append(self, entries: Sequence[Entry]) -> None:
-        """Record entries, first in the files."""
-        lines = b"".join(map(_line, entries))
-        for file in self._files:
-            _append(file, lines)
-        _ENTRIES.extend(entries)
+            yield record
 
 
 _ENTRIES: list[Entry] = []  # of all models

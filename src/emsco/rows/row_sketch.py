@@ -1,6 +1,6 @@
 """A sketch of rows, by which they are recognised after a change of their columns.
 
-The hashes of `known` belong to the columns of one model. A sketch needs no model and no names. It
+Hashes of fitted rows belong to the columns of one model. A sketch needs no model and no names. It
 has two kinds of hashes. *Values*: each row over neighbouring columns, in windows of 3, 6, 12, ...
 and of all columns. They recognise rows in any order, also some of them, where some neighbouring
 columns are as they were. *Order*: along the rows of each column, where its value rises, falls or
@@ -8,8 +8,8 @@ stays, together with where the label changes. They recognise rows in their order
 columns were renamed, standardised or rounded, and by their labels alone. They say nothing about
 any value.
 
-As in `known`, equal hashes alone prove nothing: how many of them chance explains is estimated by
-how often they repeat within each of the two tables.
+As there, equal hashes alone prove nothing: how many of them chance explains is estimated by how
+often they repeat within each of the two tables.
 """
 
 from __future__ import annotations

@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
-from emsco._utils.feature_names import generated_names
 from emsco.core.validation import read_given_labels
 from emsco.exceptions import ColumnsError
 from emsco.rows.columns import (
@@ -104,7 +103,8 @@ class Layout:
             if not X.shape[0] or not X.shape[1]:
                 raise ColumnsError(f"X must have rows and columns, its shape is {X.shape}.")
         known_names = getattr(owner, "feature_names_in_", None)
-        names = generated_names(X.shape[1]) if known_names is None else known_names.tolist()
+        numbered = [f"x{i}" for i in range(X.shape[1])]  # as scikit-learn names columns
+        names = numbered if known_names is None else known_names.tolist()
         is_labelled = known_names is None and container != "array"
         labels = tuple(map(str, X.columns)) if is_labelled else ()
         refuse_twice(labels)

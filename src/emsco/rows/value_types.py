@@ -66,12 +66,6 @@ def usual_spelling(value: Any) -> Any:
 
     A column of codes is written as `7.0` to CSV if pandas held it as floats, because one of them
     was missing. The same category must come of it as of the number 7.
-
-    Examples
-    --------
-    >>> from emsco.rows.value_types import usual_spelling
-    >>> [usual_spelling(text) for text in ("7.0", "007", "7.50", "True", "B2")]
-    ['7', '007', '7.50', 'true', 'B2']
     """
     if not isinstance(value, str):
         return value

@@ -25,6 +25,7 @@ from emsco.core.validation import (
 from emsco.exceptions import ClassesError, LabelsWarning, Parameter, warn
 from emsco.learners.final_model import predict_labels
 from emsco.learners.training import Training
+from emsco.rows.columns import plain, refuse_invalid
 from emsco.rows.ledger import Entry, ledger_of
 from emsco.rows.row_sketch import Sketch
 from emsco.search._problem_spec import evaluate_afresh
@@ -111,7 +112,8 @@ def _evaluations(
         rows = found.layout.read(search, X, found.layout.used, by_name=True)
         _check_lengths(len(rows), len(truth))
         for name in found.layout.used:
-            found.stages.reader(name).refuse_unjudged(rows.columns[name], name)
+            column, missing_seen = rows.columns[name], found.stages.reader(name).missing_seen
+            refuse_invalid(plain(column), name, missing_seen=missing_seen, raw=column)
         answers = None if found.final is None else predict_labels(found.final, X, len(rows))
         return evaluate_afresh(
             found.front, stages, rows.columns, truth, answers, spec.engine, spec.n_jobs
@@ -175,8 +177,8 @@ def _record_figures(
         sketch=Sketch.of(known.columns, truth),
         figures=3 + 3 * len(search.classes_),
     )
-    with ledger_of(fitted.digest).open() as page:
-        page.append([entry])
+    with ledger_of(fitted.digest).open() as record:
+        record([entry])
 
 
 def _check_lengths(n_rows: int, n_labels: int) -> None:

@@ -89,16 +89,26 @@ def measure_luck(
     `parts` are the rows that each repeated search leaves out, and `n_designs` is the number of
     designs that the search evaluated at a threshold; None: all, so that all sets are fitted.
     """
-    if n_designs is not None and not _sees_enough(problem):
-        return None
+    did = (0, 0)
+    if n_designs is not None:
+        every, needed = count_sets(problem), _SETS_A_SOURCE * problem.n_sources
+        needed = needed if every is None else min(every, needed)
+        if problem.n_sources > _MOST_SOURCES or len(problem.table) < needed:
+            return None
+        did = n_designs, n_designs * problem.n_thresholds
     rng = np.random.default_rng(0)  # separate, so that measuring luck changes nothing else
-    evaluations = _effort(n_designs, problem.n_thresholds)
+    at_threshold, own = (
+        min(max(each // _SHARE, least), most)
+        for each, least, most in zip(did, _LEAST, _MOST, strict=True)
+    )
     gained = errors = 0.0
     for part in parts:
         if not part.any() or part.all():
             continue
         outside = replace(problem, table=TableView(problem.table, ~part))
-        rows = _search(outside, evaluations, rng, by_stage=by_stage)
+        rows = _search(outside, at_threshold, rng)
+        if by_stage and problem.max_stages > 1:
+            rows = descend_by_stage(outside, rows, rng, designs=True, evaluations=own)
         if not len(rows):
             continue
         which = rows[:, problem.n_sources :].astype(np.int64)
@@ -113,30 +123,9 @@ def measure_luck(
     return float(gained / errors) if errors else None
 
 
-def _sees_enough(problem: Problem) -> bool:
-    """Return whether enough sets are fitted to repeat the search among them."""
-    every = count_sets(problem)
-    needed = _SETS_A_SOURCE * problem.n_sources
-    needed = needed if every is None else min(every, needed)
-    return problem.n_sources <= _MOST_SOURCES and len(problem.table) >= needed
-
-
-def _effort(n_designs: int | None, n_thresholds: int) -> tuple[int, int]:
-    """Return how many designs a repeated search may evaluate: a share of what the search did."""
-    did = (0, 0) if n_designs is None else (n_designs, n_designs * n_thresholds)
-    at_threshold, own = (
-        min(max(each // _SHARE, least), most)
-        for each, least, most in zip(did, _LEAST, _MOST, strict=True)
-    )
-    return at_threshold, own
-
-
-def _search(
-    problem: Problem, evaluations: tuple[int, int], rng: np.random.Generator, *, by_stage: bool
-) -> NDArray[np.int8]:
+def _search(problem: Problem, evaluations: int, rng: np.random.Generator) -> NDArray[np.int8]:
     """Run a short search; a row is a design, followed by the position of each stage's threshold."""
-    at_threshold, own = evaluations
-    local = LocalSearch(at_threshold, fits=0)
+    local = LocalSearch(evaluations, fits=0)
     first, shares = local.begin(problem)
     starts, found = first, []
     for threshold in range(problem.n_thresholds):
@@ -144,10 +133,7 @@ def _search(
         which = np.full((len(designs), problem.max_stages), threshold, dtype=np.int8)
         found.append(np.hstack([designs, which]))
         starts = np.vstack([first, designs])
-    together = np.vstack(found)
-    if not by_stage or problem.max_stages == 1:
-        return together
-    return descend_by_stage(problem, together, rng, designs=True, evaluations=own)
+    return np.vstack(found)
 
 
 def _choices(

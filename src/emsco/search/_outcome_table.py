@@ -119,8 +119,6 @@ class OutcomeTable:
         What runs the fits. None: this process alone.
     memory : int, default=2**30
         Bytes of confidences and labels kept.
-    on_fit : callable, default=None
-        Called with the number of fitted sets whenever it has grown.
     """
 
     def __init__(
@@ -132,7 +130,6 @@ class OutcomeTable:
         *,
         engine: Engine | None = None,
         memory: int = MEMORY,
-        on_fit: Callable[[int], None] | None = None,
     ) -> None:
         self.fitter = fitter
         self.truth = truth
@@ -140,7 +137,7 @@ class OutcomeTable:
         self.thresholds = np.atleast_2d(thresholds)
         self.engine = engine or LocalEngine()
         self.memory = memory
-        self._on_fit = on_fit
+        self._watchers: list[Callable[[int], None]] = []
         n_words = -(-len(truth) // 64)
         self.everyone = pack(np.ones((1, len(truth)), dtype=np.bool_))[0]
         self.class_masks = pack(np.arange(self.thresholds.shape[1])[:, None] == truth)
@@ -189,15 +186,8 @@ class OutcomeTable:
         return self._labels[:, : len(self)]
 
     def watch(self, on_fit: Callable[[int], None]) -> None:
-        """Also call this function with the number of fitted sets, before those added earlier."""
-        before = self._on_fit
-
-        def both(n_sets: int) -> None:
-            on_fit(n_sets)
-            if before is not None:
-                before(n_sets)
-
-        self._on_fit = both
+        """Call this function with the number of fitted sets, before those added earlier."""
+        self._watchers.insert(0, on_fit)
 
     def resume(self, past: FitRecord) -> None:
         """Use the fits of an earlier run, as long as the same sets are needed in the same order."""
@@ -305,7 +295,11 @@ class OutcomeTable:
             at_once = max(min(most, self._tasks * n_workers), 1) * size
             part, began = sets[start : start + at_once], time.monotonic()
             confidence, label = self._fit(part)
-            self._pack(confidence, label)
+            places = slice(len(self), len(self) + len(part))
+            for i, (accepted, right) in enumerate(self._bits(confidence, label)):
+                self._accepted[i, places] = accepted
+                self._right[i, places] = right
+            self._labels[:, places] = self._code_bits(label)
             room = max(self.memory // (9 * self.n_rows) - len(self), 0)
             outcomes = zip(confidence[:room], label[:room], strict=True)
             self._outcomes.update(enumerate(outcomes, start=len(self)))
@@ -352,8 +346,8 @@ class OutcomeTable:
         self._sets[first : first + len(sets)] = pack(sets)
         self._index.add(keys, first)
         self._n_sets += len(sets)  # last, so that an interruption leaves no incomplete set
-        if self._on_fit is not None:
-            self._on_fit(self._n_sets)
+        for on_fit in self._watchers:
+            on_fit(self._n_sets)
 
     def _reserve(self, n_sets: int) -> None:
         """Make room for `n_sets` sets; at least double the room, so that growing stays cheap."""
@@ -366,13 +360,6 @@ class OutcomeTable:
         self._right = np.pad(self._right, grown)
         self._labels = np.pad(self._labels, grown)
         self._sets = np.pad(self._sets, grown[1:])
-
-    def _pack(self, confidence: NDArray[np.float64], label: NDArray[np.uint8]) -> None:
-        places = slice(self._n_sets, self._n_sets + len(confidence))
-        for i, (accepted, right) in enumerate(self._bits(confidence, label)):
-            self._accepted[i, places] = accepted
-            self._right[i, places] = right
-        self._labels[:, places] = self._code_bits(label)
 
     def _code_bits(self, label: NDArray[Any]) -> Words:
         """Pack the bits of label codes, the lowest bit first, as many as the table keeps."""

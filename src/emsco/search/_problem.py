@@ -302,11 +302,20 @@ class Problem:
         by_label = self._count_labels(assignments, threshold)
         which = np.broadcast_to(threshold, (len(assignments), self.max_stages))
         class_rows = self._by_label(self.class_rows)
+        takes_time = any(source.latency for source in self.costs.sources)
         made = []
         for i, assignment in enumerate(assignments):
             design = StageDesign(assignment.astype(np.int64), self.costs.names)
             reached = counted.reached[counted.begins[i] : counted.begins[i + 1]]
-            latencies = self._latencies(design)
+            latencies = np.zeros(design.n_stages)
+            if takes_time:
+                latencies = np.array([self.costs.latency_of(stage) for stage in design.stages])
+            compared = {}
+            if reference is not None:
+                compared = {
+                    "class_reference": self._by_label(counted.class_accepted[i, n_classes:]),
+                    "class_both": self._by_label(counted.class_right[i, n_classes:]),
+                }
             evaluation = Evaluation(
                 rows=self.n_rows,
                 accepted=int(counted.accepted[i]),
@@ -318,29 +327,12 @@ class Problem:
                 waited=float(reached @ latencies),
                 worst_latency=float(latencies[reached > 0].sum()),
                 label_accepted=None if by_label is None else self._by_label(by_label[i]),
-                **self._comparison(counted, i) if reference is not None else {},
+                **compared,
             )
             own = tuple(self.thresholds[t] for t in which[i, : design.n_stages])
             shared = len(set(own)) == 1
             made.append(Candidate(design, own[0] if shared else own, evaluation))
         return made
-
-    @cached_property
-    def _takes_time(self) -> bool:
-        return any(source.latency for source in self.costs.sources)
-
-    def _latencies(self, design: StageDesign) -> NDArray[np.float64]:
-        """Return the latency of each stage."""
-        if not self._takes_time:
-            return np.zeros(design.n_stages)
-        return np.array([self.costs.latency_of(stage) for stage in design.stages])
-
-    def _comparison(self, counted: _KernelCounts, design: int) -> dict[str, Any]:
-        n_classes = len(self.classes)
-        return {
-            "class_reference": self._by_label(counted.class_accepted[design, n_classes:]),
-            "class_both": self._by_label(counted.class_right[design, n_classes:]),
-        }
 
     def _count_labels(self, assignments: Assignments, threshold: Which) -> NDArray[np.int64] | None:
         """Count accepted rows under each label; None with two classes, where others imply it."""

@@ -7,8 +7,7 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any
 
-from emsco._utils.progress import Pace
-from emsco._utils.progress_display import ProgressBar, minutes, open_display
+from emsco._utils.progress import Pace, ProgressBar, minutes, open_display
 
 State = dict[str, Any]
 
@@ -136,11 +135,11 @@ class Progress:
         self._last = now
         if self._display is not None and (always or now >= self._due):
             self._due = now + self._display.every
-            head = _head(self._state(now))
+            head, done = f"emsco: {self._phase}", self._pace.done
             if self._phase == "done":
                 self._display.end(head, self._details)
             else:
-                self._display.show(head, self._pace.done, self._details)
+                self._display.show(f"{head} {done:.0%}" if done else head, done, self._details)
         if self._callback is not None:
             self._callback(self._state(now))
 
@@ -161,8 +160,3 @@ class Progress:
                 break
             parts.pop(part, None)
         return ", ".join(parts.values())
-
-
-def _head(state: State) -> str:
-    share = f" {state['done']:.0%}" if state["done"] and state["phase"] != "done" else ""
-    return f"emsco: {state['phase']}{share}"

@@ -23,19 +23,7 @@ _MAX_STAGES = 32  # most stages of a design in a message
 def check_designs(
     proposed: Any, names: Sequence[str], max_stages: int, *, allow_unused: bool
 ) -> NDArray[np.int8]:
-    """Return proposed designs as small integers; raise an error about the first invalid one.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from emsco.exceptions import SearchError
-    >>> from emsco.search._proposal_checks import check_designs
-    >>> try:
-    ...     check_designs(np.array([[0, 1], [0, 2]]), ["age", "lab"], 3, allow_unused=True)
-    ... except SearchError as error:
-    ...     print(error)
-    The search proposed [0, 2], which buys nothing in stage 1; stages are 0, 1, ... without gaps.
-    """
+    """Return proposed designs as small integers; raise an error about the first invalid one."""
     designs = np.asarray(proposed)
     if designs.dtype.kind not in "iu":
         raise SearchError(

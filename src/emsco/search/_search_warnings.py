@@ -46,39 +46,21 @@ def expected_seconds(problem: Problem, search: Search) -> float | None:
         return None
     n_rows, size = len(fitter.folds[0].train.columns.T), fitter.n_unknowns / 2
     fit = _STEPS * (n_rows * size**2 + size**3 / 3) / _A_SECOND
-    return fit * len(fitter.folds) * _n_sets(problem, search) / problem.table.engine.n_workers
-
-
-def _n_sets(problem: Problem, search: Search) -> float:
-    """Return the number of source sets that a search may fit."""
-    every = count_sets(problem) or 2.0**problem.n_sources - 1
-    if isinstance(search, Exhaustive):
-        return every
-    local = search.local if isinstance(search, Hybrid) else search
-    return min(every, getattr(local, "fits", None) or FITS)
+    n_sets = count_sets(problem) or 2.0**problem.n_sources - 1  # that the search may fit
+    if not isinstance(search, Exhaustive):
+        local = search.local if isinstance(search, Hybrid) else search
+        n_sets = min(n_sets, getattr(local, "fits", None) or FITS)
+    return fit * len(fitter.folds) * n_sets / problem.table.engine.n_workers
 
 
 def warn_overconfident(learner: Learner, problem: Problem) -> None:
-    """Warn if accepted rows are right less often than the threshold promises."""
-    found = None if learner.is_calibrated else overconfidence(problem)
-    if found is not None:
-        threshold, share = found
-        warn(
-            f"{type(learner.estimator).__name__} is overconfident: of the rows with a confidence "
-            f"of at least {threshold:.0%}, {share:.0%} were right. Wrap it in "
-            "CalibratedClassifierCV(estimator, method='sigmoid', ensemble=False), so that "
-            "thresholds are meaningful.",
-            CalibrationWarning,
-        )
-
-
-def overconfidence(problem: Problem) -> tuple[float, float] | None:
-    """Find the threshold that accepted rows miss most; None if any miss may be due to chance.
+    """Warn if accepted rows are right less often than the threshold promises, beyond chance.
 
     It compares with the truth all sources together and every single source fitted so far, because
-    many estimators are most overconfident on few columns. Returns the threshold and the share of
-    rows accepted at it that are right.
+    many estimators are most overconfident on few columns, and names the threshold missed most.
     """
+    if learner.is_calibrated:
+        return
     single = np.vstack([np.ones(problem.n_sources), np.eye(problem.n_sources)]).astype(np.bool_)
     single = single[problem.exist(single)]
     single = single[problem.table.has(single)]
@@ -99,4 +81,11 @@ def overconfidence(problem: Problem) -> tuple[float, float] | None:
         share = float(right.sum() / accepted.sum())
         if worst is None or threshold - share > worst[0] - worst[1]:
             worst = float(threshold), share
-    return worst
+    if worst is not None:
+        warn(
+            f"{type(learner.estimator).__name__} is overconfident: of the rows with a confidence "
+            f"of at least {worst[0]:.0%}, {worst[1]:.0%} were right. Wrap it in "
+            "CalibratedClassifierCV(estimator, method='sigmoid', ensemble=False), so that "
+            "thresholds are meaningful.",
+            CalibrationWarning,
+        )

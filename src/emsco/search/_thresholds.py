@@ -11,7 +11,7 @@ from emsco._utils.progress import tell
 from emsco.core.front import ParetoFront
 from emsco.core.threshold import StageThreshold, freeze_stage, lowest
 from emsco.exceptions import ThresholdError
-from emsco.search._problem import Counts, Problem
+from emsco.search._problem import Problem
 from emsco.search.strategies._archive import Archive
 from emsco.search.strategies._neighbours import neighbours
 from emsco.search.strategies._operators import row_keys
@@ -32,12 +32,6 @@ def alternatives(threshold: Any, n_classes: int, *, final: bool = False) -> list
     """List the thresholds to search at: one, those given, or a grid for "auto".
 
     The grid starts where every row is accepted, so that cascades that reject none are found too.
-
-    Examples
-    --------
-    >>> from emsco.search._thresholds import alternatives
-    >>> alternatives([0.9, 0.75], 2)
-    [0.9, 0.75]
     """
     if isinstance(threshold, str):
         if threshold != AUTO:
@@ -123,17 +117,14 @@ def descend_by_stage(
         seen.update(listed)
         rows = around[fresh][np.unique(keys[fresh], return_index=True)[1]]
         if len(rows):
-            archive.add(rows, np.arange(len(rows)), _evaluate(problem, rows))
+            which = rows[:, problem.n_sources :].astype(np.int64)
+            counts = problem.evaluate(rows[:, : problem.n_sources], which)
+            archive.add(rows, np.arange(len(rows)), counts)
         centres = archive.pick_unexplored(_AT_ONCE, rng)
         around = _other_thresholds(problem, centres)
         if designs and len(centres):
             around = np.vstack([around, _other_designs(problem, centres, rng)])
     return archive.rows
-
-
-def _evaluate(problem: Problem, rows: NDArray[np.int8]) -> Counts:
-    which = rows[:, problem.n_sources :].astype(np.int64)
-    return problem.evaluate(rows[:, : problem.n_sources], which)
 
 
 def _other_designs(

@@ -71,20 +71,6 @@ class Checkpoint:
     logger `emsco` gets a debug message each time.
     The previous file has the same name with the suffix `.previous`; it is read, with a warning, if
     the last one is damaged.
-
-    Examples
-    --------
-    >>> from pathlib import Path
-    >>> from tempfile import TemporaryDirectory
-    >>> from emsco import CascadeSearchCV
-    >>> from emsco.datasets import make_costly_classification
-    >>> X, y, costs = make_costly_classification(600, n_sources=3, random_state=0)
-    >>> with TemporaryDirectory() as folder:
-    ...     search = CascadeSearchCV(costs=costs, checkpoint=f"{folder}/run.checkpoint")
-    ...     front = search.fit(X, y).front_
-    ...     again = search.fit(X, y).front_  # fits nothing but the chosen stages
-    >>> list(front) == list(again)
-    True
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -127,7 +113,13 @@ class Checkpoint:
             self._written = len(past.sets)
             self._found = None
         self._began, self._write_seconds = time.monotonic(), 0.0  # so the first step is written
-        table.watch(lambda _: self._write_if_due(table))
+
+        def write_if_due(n_sets: int) -> None:
+            allowed = _SHARE * (time.monotonic() - self._began)
+            if n_sets > self._written and self._write_seconds <= allowed:
+                self._write(table)
+
+        table.watch(write_if_due)
         try:
             yield self._written
         except CheckpointError:
@@ -140,11 +132,6 @@ class Checkpoint:
         else:
             if self._is_damaged or len(table) > self._written:
                 self._write(table)
-
-    def _write_if_due(self, table: OutcomeTable) -> None:
-        allowed = _SHARE * (time.monotonic() - self._began)
-        if len(table) > self._written and self._write_seconds <= allowed:
-            self._write(table)
 
     def _write(self, table: OutcomeTable) -> None:
         started = time.monotonic()
@@ -162,8 +149,11 @@ class Checkpoint:
         ]
         # Keep the last one as previous, unless it is damaged: then the previous one stays.
         keep = None if self._is_damaged else self._path + PREVIOUS
+        seal = sha256()
+        for part in parts:
+            seal.update(part)
         try:
-            write_whole(self._path, _sealed(parts), keep=keep)
+            write_whole(self._path, [*parts, seal.digest()], keep=keep)
         except ArtifactError as error:
             raise CheckpointError(f"The checkpoint {error}") from error
         self._is_damaged = False
@@ -291,14 +281,6 @@ def _arrays_of(record: FitRecord) -> list[NDArray[Any]]:
 def _bytes_of(array: NDArray[Any]) -> memoryview:
     little = array.astype(array.dtype.newbyteorder("<"), copy=False)
     return np.ascontiguousarray(little).reshape(-1).view(np.uint8).data
-
-
-def _sealed(parts: list[bytes | memoryview]) -> Iterator[bytes | memoryview]:
-    seal = sha256()
-    for part in parts:
-        seal.update(part)
-        yield part
-    yield seal.digest()
 
 
 def _checked(path: str) -> _File:

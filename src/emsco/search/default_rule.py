@@ -147,48 +147,31 @@ def better_by(
     """
     labels = reference.class_rows
     known = figures.class_both.keys() >= labels.keys()
-    u = {c: figures.class_reference[c] if known else None for c in labels}
-    x = {c: figures.class_both[c] if known else None for c in labels}
-    every = _paired(
-        figures.accepted,
-        figures.right,
-        reference.rows,
-        reference.right,
-        sum(u.values()) if known else None,
-        sum(x.values()) if known else None,
-        z,
-        repeats,
-    )
+    u: dict[Any, Any] = {c: figures.class_reference[c] if known else None for c in labels}
+    x: dict[Any, Any] = {c: figures.class_both[c] if known else None for c in labels}
+
+    def paired(m: Shares, r: Shares, n: float, right: float, u: Any, x: Any) -> NDArray[np.bool_]:
+        """Compare the share right (`r`) of `m` accepted rows with a reference on all `n` rows.
+
+        Of the accepted rows, the reference gets `u` right, and both get `x` right.
+        """
+        m, n = m / repeats, n / repeats
+        a, b = shares_of(r / repeats, m), right / repeats / n if n else 0.0
+        shared = 0.0 if u is None else (x - a * u) / repeats
+        rows = np.maximum(m, 1e-300)
+        variance = a * (1 - a) / rows + (b * (1 - b) - 2 * shared / rows) / max(n, 1e-300)
+        error = np.sqrt(np.maximum(variance, 1 / (n + 2) ** 2))
+        better: NDArray[np.bool_] = (m > 0) & (a - b >= z * error)
+        return better
+
+    both = (sum(u.values()), sum(x.values())) if known else (None, None)
+    every = paired(figures.accepted, figures.right, reference.rows, reference.right, *both)
     for c in labels:
-        as_good = _paired(
-            figures.class_accepted[c],
-            figures.class_right[c],
-            reference.class_rows[c],
-            reference.class_right[c],
-            u[c],
-            x[c],
-            z,
-            repeats,
-        )
+        accepted, right = figures.class_accepted[c], figures.class_right[c]
+        rows, right_there = reference.class_rows[c], reference.class_right[c]
+        as_good = paired(accepted, right, rows, right_there, u[c], x[c])
         every &= as_good | (x[c] == u[c]) if known else as_good
     return every
-
-
-def _paired(
-    m: Shares, r: Shares, n: float, right: float, u: Any, x: Any, z: float, repeats: float
-) -> NDArray[np.bool_]:
-    """Compare the share right (`r`) of `m` accepted rows with that of a reference on all `n` rows.
-
-    Of the accepted rows, the reference gets `u` right, and both get `x` right.
-    """
-    m, n = m / repeats, n / repeats
-    a, b = shares_of(r / repeats, m), right / repeats / n if n else 0.0
-    shared = 0.0 if u is None else (x - a * u) / repeats
-    rows = np.maximum(m, 1e-300)
-    variance = a * (1 - a) / rows + (b * (1 - b) - 2 * shared / rows) / max(n, 1e-300)
-    error = np.sqrt(np.maximum(variance, 1 / (n + 2) ** 2))
-    better: NDArray[np.bool_] = (m > 0) & (a - b >= z * error)
-    return better
 
 
 def turns_away(figures: Figures, label: Any) -> NDArray[np.bool_]:
@@ -203,20 +186,15 @@ def turns_away(figures: Figures, label: Any) -> NDArray[np.bool_]:
     return away
 
 
-class CheapestAsGood(NamedTuple):
-    """The cheapest candidate that is as good as a reference, and the classes it turns away."""
-
-    candidate: Candidate
-    turned_away: list[Any]
-
-
-def cheapest_as_good(front: ParetoFront, reference: Candidate, z: float) -> CheapestAsGood | None:
+def cheapest_as_good(
+    front: ParetoFront, reference: Candidate, z: float
+) -> tuple[Candidate, list[Any]] | None:
     """Choose the cheapest candidate that accepts most rows and beats the reference.
 
     It must have a coverage of at least 0.8, reject no class more than twice as often as all rows,
     and exceed the accuracy and the recall of every class of the reference by `z` standard errors.
-    If every such candidate turns a class away, this is allowed, with a warning. None: no candidate
-    beats the reference.
+    If every such candidate turns a class away, this is allowed, with a warning. Returns it and the
+    classes that it turns away; None: no candidate beats the reference.
     """
     if not len(front):
         return None
@@ -243,7 +221,7 @@ def cheapest_as_good(front: ParetoFront, reference: Candidate, z: float) -> Chea
             + " to limit it.",
             SelectionWarning,
         )
-    return CheapestAsGood(front[place], turned_away)
+    return front[place], turned_away
 
 
 def select_by_agreement(
@@ -283,7 +261,7 @@ def select_by_default(
         )
     chosen = cheapest_as_good(front, all_sources, z)
     if chosen is not None:
-        return Selection(chosen.candidate, f"{_rule(front, z, chosen.turned_away)}.", {})
+        return Selection(chosen[0], f"{_rule(front, z, chosen[1])}.", {})
     rule = _rule(front, z)
     if limits and z:
         chosen = cheapest_as_good(front, all_sources, 0.0)
@@ -296,7 +274,7 @@ def select_by_default(
                 SelectionWarning,
             )
             rule = f"{rule}; no candidate meets it, so the margin was dropped."
-            return Selection(chosen.candidate, rule, {})
+            return Selection(chosen[0], rule, {})
     if limits:
         raise SelectionError(
             "No design within "

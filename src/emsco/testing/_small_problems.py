@@ -117,7 +117,6 @@ class SmallProblem:
             )
         except _StopSearch as stop:
             problem = stop.args[0]
-        problem.table.on_fit = None  # nobody looks on
         return LoggedProblem(*(getattr(problem, each.name) for each in fields(Problem)))
 
 

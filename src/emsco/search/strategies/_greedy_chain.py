@@ -50,7 +50,9 @@ def _grow(problem: Problem, most_sets: int) -> NDArray[np.intp]:
     least = _LEAST_PRICE * problem.total
     needs = _closure(problem)
     now = np.zeros(n_sources, dtype=np.bool_)
-    value, price = _ignorance(problem), 0
+    # Buying nothing is worth a prediction by the shares of the classes.
+    shares = np.bincount(problem.table.truth, minlength=1) / problem.n_rows
+    value, price = float((shares * np.log(np.maximum(shares, 1e-6))).sum()), 0
     worth = np.full(n_sources, np.inf)  # gain for the price of each source when last tried
     ranks = np.zeros(n_sources, dtype=np.intp)
     limit = len(problem.table) + most_sets
@@ -96,9 +98,3 @@ def _values(problem: Problem, sets: Sets) -> NDArray[np.float64]:
     probability = np.where(label == problem.table.truth, confidence, others)
     values: NDArray[np.float64] = np.log(np.maximum(probability, 1e-6)).mean(axis=1)
     return values
-
-
-def _ignorance(problem: Problem) -> float:
-    """Return the value of buying nothing: a prediction by the shares of the classes."""
-    shares = np.bincount(problem.table.truth, minlength=1) / problem.n_rows
-    return float((shares * np.log(np.maximum(shares, 1e-6))).sum())

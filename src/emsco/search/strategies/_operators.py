@@ -16,15 +16,7 @@ Floats = NDArray[np.float64]
 
 
 def compress(assignments: NDArray[np.integer]) -> Assignments:
-    """Renumber the stages in use as 0, 1, ... in every design; -1 stays unused.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from emsco.search.strategies._operators import compress
-    >>> compress(np.array([[0, 0, 2, 3], [5, -1, 5, 1]])).tolist()
-    [[0, 0, 1, 2], [1, -1, 1, 0]]
-    """
+    """Renumber the stages in use as 0, 1, ... in every design; -1 stays unused."""
     size = len(assignments)
     rows = np.arange(size)[:, None]
     width = int(assignments.max(initial=-1)) + 1
@@ -73,15 +65,7 @@ def transfer(
     parent_stages: NDArray[np.integer] | int,
     child_stages: NDArray[np.integer] | int,
 ) -> Assignments:
-    """Carry stages of a parent over to a child: max(round((a + 1) / |R| x |C|) - 1, 0).
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from emsco.search.strategies._operators import transfer
-    >>> transfer(np.array([0, 1, 2, 3, -1]), 4, 2).tolist()
-    [0, 0, 1, 1, -1]
-    """
+    """Carry stages of a parent over to a child: max(round((a + 1) / |R| x |C|) - 1, 0)."""
     # Multiplied before it is divided, so that halves are exact and rint rounds them as the paper.
     scaled = np.rint((stages + 1.0) * child_stages / parent_stages) - 1
     return np.where(stages < 0, -1, np.maximum(scaled, 0)).astype(np.int8)
@@ -112,12 +96,6 @@ def mutation_probabilities(n_stages: int, beta: float) -> Floats:
 
     The beta-binomial with alpha = 1, C(|Q|, j) B(j + 1, |Q| - j + beta) / B(1, beta): it starts at
     beta / (|Q| + beta), and each term is the one before times (|Q| - j) / (|Q| - j - 1 + beta).
-
-    Examples
-    --------
-    >>> from emsco.search.strategies._operators import mutation_probabilities
-    >>> mutation_probabilities(2, 2.0).round(4).tolist()
-    [0.5, 0.3333, 0.1667]
     """
     left = np.arange(n_stages, 0.0, -1.0)
     return np.cumprod(np.append(beta / (n_stages + beta), left / (left - 1 + beta)))
@@ -186,13 +164,6 @@ def log_fitness(ranks: NDArray[np.integer], norms: Floats, epsilon: float) -> Fl
     """
     gamma = norms.max() / norms.min() + epsilon
     logs: Floats = ranks * np.log(gamma) + np.log(norms)
-    return logs
-
-
-def log_selection_probabilities(fitness: Floats) -> Floats:
-    """Return the log of each design's probability on the roulette wheel, from its log fitness."""
-    relative = fitness - fitness.max()
-    logs: Floats = relative - np.log(np.exp(relative).sum())
     return logs
 
 

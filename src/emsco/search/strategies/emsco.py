@@ -178,12 +178,24 @@ class EMSCO:
         """
         for generation in self.evolve(problem, rng, threshold):
             share = 1.0 if generation.halted else generation.number / self.generations
+            places = np.flatnonzero(generation.front & generation.evaluations)
+            stages = np.bincount(operators.stage_counts(generation.assignments), minlength=2)
             history.append(
                 {
                     "threshold": problem.thresholds[threshold],
                     "done": span[0] + (span[1] - span[0]) * share,
                     "source_sets": len(problem.table),
-                    **_summary(generation, problem),
+                    "generation": generation.number,
+                    "population": len(generation.assignments),
+                    "front": len(places),
+                    "evaluations": int(generation.evaluations.sum()),
+                    "elite": len(generation.elite),
+                    "best": generation.assignments[0].tolist(),
+                    "log_fitness": float(generation.log_fitness[0]),
+                    "hypervolume": problem.hypervolume(generation.counts.take(places)),
+                    "stages": stages[1:].tolist(),
+                    "designs": generation.evaluated,
+                    "halted": generation.halted,
                 }
             )
         return generation
@@ -243,17 +255,14 @@ class EMSCO:
                 evaluated=previous.evaluated + len(assignments) - len(previous.elite),
                 unchanged=previous.unchanged + 1 if same and front[0] else 0,
             )
-        return generation._replace(halted=self._converged(generation))
-
-    def _converged(self, generation: Generation) -> str | None:
-        """Name the halting condition that holds, if one does."""
+        halted = None
         if generation.number >= self.generations:
-            return "generations"
-        if self.patience is not None and generation.unchanged >= self.patience:
-            return "patience"
-        if self.growth == 0 and len(generation.elite) == len(generation.assignments):
-            return "elite"
-        return None
+            halted = "generations"
+        elif self.patience is not None and generation.unchanged >= self.patience:
+            halted = "patience"
+        elif self.growth == 0 and len(generation.elite) == len(generation.assignments):
+            halted = "elite"
+        return generation._replace(halted=halted)
 
     def _resized(self, size: int, elite_size: int) -> int:
         """Grow a population that its elite fills; shrink it again when there is room."""
@@ -305,22 +314,3 @@ def _judged(counts: Counts, problem: Problem) -> tuple[NDArray[np.int64], Floats
     norms[:] = norm.min()
     norms[counts.feasible] = norm
     return ranks, norms
-
-
-def _summary(generation: Generation, problem: Problem) -> dict[str, Any]:
-    """Return a generation as an entry of the history."""
-    places = np.flatnonzero(generation.front & generation.evaluations)
-    stages = np.bincount(operators.stage_counts(generation.assignments), minlength=2)
-    return {
-        "generation": generation.number,
-        "population": len(generation.assignments),
-        "front": len(places),
-        "evaluations": int(generation.evaluations.sum()),
-        "elite": len(generation.elite),
-        "best": generation.assignments[0].tolist(),
-        "log_fitness": float(generation.log_fitness[0]),
-        "hypervolume": problem.hypervolume(generation.counts.take(places)),
-        "stages": stages[1:].tolist(),
-        "designs": generation.evaluated,
-        "halted": generation.halted,
-    }

@@ -60,7 +60,15 @@ class Exhaustive:
         callback: Callback = None,
     ) -> SearchResult:
         """Fit every source set, evaluate every design and keep the front."""
-        self._refuse_too_many(problem)
+        n_sources, words = problem.n_sources, -(-problem.n_rows // 64)
+        designs = problem.n_designs
+        if n_sources > MOST_SOURCES or designs * words * problem.n_thresholds > self.most:
+            raise SearchError(
+                f"An exhaustive search of {n_sources} sources in up to {problem.max_stages} stages "
+                f"has {designs:.3g} designs in {2.0**n_sources:.3g} source sets over "
+                f"{problem.n_rows} rows; use Hybrid(), fewer stages, or fewer sources "
+                f"(at most {MOST_SOURCES})."
+            )
         walk = _Walk.prepare(problem)
         history: list[dict[str, Any]] = []
         candidates = []
@@ -80,17 +88,6 @@ class Exhaustive:
             candidates += problem.candidates(best.assignments(problem.n_sources), threshold)
             history.append(entry)
         return SearchResult(problem.front(candidates), history)
-
-    def _refuse_too_many(self, problem: Problem) -> None:
-        n_sources, words = problem.n_sources, -(-problem.n_rows // 64)
-        designs = problem.n_designs
-        if n_sources > MOST_SOURCES or designs * words * problem.n_thresholds > self.most:
-            raise SearchError(
-                f"An exhaustive search of {n_sources} sources in up to {problem.max_stages} stages "
-                f"has {designs:.3g} designs in {2.0**n_sources:.3g} source sets over "
-                f"{problem.n_rows} rows; use Hybrid(), fewer stages, or fewer sources "
-                f"(at most {MOST_SOURCES})."
-            )
 
 
 class _ExactDesigns(NamedTuple):
@@ -113,11 +110,6 @@ class _ExactDesigns(NamedTuple):
         accepted, wrong = np.divmod(reached, int(np.sqrt(len(least))))
         ties, stages = cells[reached].T
         return cls(accepted, accepted - wrong, least[reached], ties, stages, keys[reached])
-
-    @classmethod
-    def of_list(cls, cells: NDArray[np.int64], keys: NDArray[np.uint64]) -> _ExactDesigns:
-        paid, accepted, right, stages = cells.T
-        return cls(accepted, right, paid, np.ones_like(paid), stages, keys)
 
     @classmethod
     def joined(cls, parts: list[_ExactDesigns]) -> _ExactDesigns:
@@ -195,7 +187,8 @@ class _Walk:
         firsts = np.flatnonzero(self.exists)
         # Sets of the same size take the same time, so dealing them out in turn balances the work.
         firsts = firsts[np.argsort(self.sets[firsts].sum(axis=1), kind="stable")]
-        n_parts = self._n_parts()
+        words = self.problem.n_designs * len(table.everyone)
+        n_parts = int(np.clip(words / _PART, 1, min(_MOST_PARTS, self.exists.sum())))
         fronts: list[_ExactDesigns] = []
         walked = 0
         for part in range(n_parts):
@@ -205,11 +198,6 @@ class _Walk:
             fronts = [_ExactDesigns.joined([*fronts, *(front for front, _ in found)]).front()]
             walked += sum(designs for _, designs in found)
             yield fronts[0], walked, (part + 1) / n_parts
-
-    def _n_parts(self) -> int:
-        problem = self.problem
-        words = problem.n_designs * len(problem.table.everyone)
-        return int(np.clip(words / _PART, 1, min(_MOST_PARTS, self.exists.sum())))
 
     def _limited(self, most: NDArray[np.int64]) -> tuple[Words, NDArray[np.int64]]:
         """Return the masks of the classes with a limit, and their maximum numbers of rows."""
@@ -252,19 +240,18 @@ class _Walk:
             if dense:
                 found = [_ExactDesigns.of_cells(least, cells, keys)]
             else:
-                listed = _ExactDesigns.of_list(cells[: state[3]].copy(), keys[: state[3]].copy())
+                paid, got, good, stages = cells[: state[3]].T.copy()
+                own = keys[: state[3]].copy()
+                listed = _ExactDesigns(got, good, paid, np.ones_like(paid), stages, own)
                 found = [_ExactDesigns.joined([*found, listed]).front()]
-                _fill_sieve(least.reshape(width, width), step, found[0])
+                # Each place gets the lowest cost of designs that accept as many, as few wrongly.
+                sieve = least.reshape(width, width)
+                wrong = found[0].accepted - found[0].right
+                np.minimum.at(sieve, (found[0].accepted // step, wrong // step), found[0].paid)
+                best = np.minimum.accumulate(sieve[::-1], axis=0)[::-1]
+                sieve[:] = np.minimum.accumulate(best, axis=1)
                 state[3] = 0
         return found[0], int(state[2])
-
-
-def _fill_sieve(sieve: NDArray[np.int64], step: int, found: _ExactDesigns) -> None:
-    """Set each place to the lowest cost of designs that accept as many rows with as few errors."""
-    wrong = found.accepted - found.right
-    np.minimum.at(sieve, (found.accepted // step, wrong // step), found.paid)
-    best = np.minimum.accumulate(sieve[::-1], axis=0)[::-1]
-    sieve[:] = np.minimum.accumulate(best, axis=1)
 
 
 def count_sets(problem: Problem) -> int | None:

@@ -106,31 +106,29 @@ class LocalSearch:
         return descent.archive.rows
 
 
+@dataclass
 class _Descent:
     """One local search at one threshold, with its budget."""
 
-    def __init__(
-        self,
-        search: LocalSearch,
-        problem: Problem,
-        rng: np.random.Generator,
-        threshold: int,
-        starts: Assignments,
-        most_sets: int,
-        span: tuple[float, float],
-        evaluated: int,
-    ) -> None:
-        self.search, self.problem, self.rng, self.threshold = search, problem, rng, threshold
-        self.starts = starts
+    search: LocalSearch
+    problem: Problem
+    rng: np.random.Generator
+    threshold: int
+    starts: Assignments
+    most_sets: int
+    span: tuple[float, float]
+    evaluated: int
+
+    def __post_init__(self) -> None:
+        problem, seconds = self.problem, self.search.seconds
         self.archive = Archive(problem.n_sources)
         self.seen: set[Any] = set()
-        self.evaluated = evaluated
-        self.most = max(search.evaluations, evaluated + len(starts))
-        self.recorded = evaluated  # designs evaluated at the last entry of the history
+        self.most = max(self.search.evaluations, self.evaluated + len(self.starts))
+        self.recorded = self.evaluated  # designs evaluated at the last entry of the history
         self.idle = 0  # rounds without a new design
-        self.deadline = np.inf if search.seconds is None else time.monotonic() + search.seconds
-        self.most_sets, self.sets_before, self.span = most_sets, len(problem.table), span
-        self.is_frugal = 2.0**problem.n_sources > most_sets
+        self.deadline = np.inf if seconds is None else time.monotonic() + seconds
+        self.sets_before = len(problem.table)
+        self.is_frugal = 2.0**problem.n_sources > self.most_sets
         self.walkers: Assignments = np.empty((0, problem.n_sources), dtype=np.int8)
         self.scores = np.empty(0)
         self.weights = np.empty((0, 3))
@@ -144,12 +142,6 @@ class _Descent:
             or time.monotonic() > self.deadline
             or self.idle >= (20 if self.search.fits != 0 else 3)
         )
-
-    def _used_share(self) -> float:
-        """Return the share of the budget that is used up: of designs or of fits, the larger one."""
-        fits = max(self.most_sets - self.sets_before, 1)
-        share = (len(self.problem.table) - self.sets_before) / fits if self.is_frugal else 0.0
-        return min(max(self.evaluated / self.most, share), 1.0)
 
     def evaluate(self, designs: Assignments) -> tuple[NDArray[np.intp], Counts]:
         """Evaluate the designs that are new, and return which they are."""
@@ -233,10 +225,14 @@ class _Descent:
             return
         self.recorded = self.evaluated
         begin, end = self.span
+        # The share of the budget that is used up: of designs or of fits, the larger one.
+        fits = max(self.most_sets - self.sets_before, 1)
+        share = (len(self.problem.table) - self.sets_before) / fits if self.is_frugal else 0.0
+        used = min(max(self.evaluated / self.most, share), 1.0)
         history.append(
             {
                 "threshold": self.problem.thresholds[self.threshold],
-                "done": end if always else begin + (end - begin) * self._used_share(),
+                "done": end if always else begin + (end - begin) * used,
                 "designs": self.evaluated,
                 "source_sets": len(self.problem.table),
                 "front": len(self.archive.rows),
