@@ -105,13 +105,13 @@ def _reading(path: Path, *, private: bool = False) -> Iterator[None]:
         ragged = _RAGGED.search(str(error))
         if ragged:
             row, wanted, got, text = ragged.groups()
-            shown = ""
+            excerpt = ""
             if not private:
                 text = text.splitlines()[0]
-                shown = f", {text if len(text) <= _EXCERPT else f'{text[:_EXCERPT]}...'!r}"
+                excerpt = f", {text if len(text) <= _EXCERPT else f'{text[:_EXCERPT]}...'!r}"
             raise ArtifactError(
                 f"{path} has {wanted} columns, but row {int(row) - 1} (line {int(row) + 1}) has "
-                f"{got} cells{shown}. Put cells that contain the "
+                f"{got} cells{excerpt}. Put cells that contain the "
                 "separator in double quotes; an unclosed quote joins lines."
             ) from error
         if "new-line character" in str(error):
