@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from emsco._utils.public_names import PUBLIC, lazy
+from importlib import import_module
+from typing import Any
+
+from emsco._utils.public_names import PUBLIC
 from emsco.search._outcome_table import OutcomeTable
 from emsco.search._problem import Counts, Problem, Search, SearchResult
 from emsco.search._search_cv import CascadeSearchCV
@@ -20,10 +23,15 @@ __all__ = [
     "thresholds_by_stage",
 ]
 
-_PLACES = {name: place for name, place in PUBLIC.items() if place.startswith("search.strategies.")}
-__getattr__, __dir__ = lazy(__name__, _PLACES)
-
 
 def strategies() -> dict[str, type]:
     """Return every strategy of the package, by name."""
-    return {name: __getattr__(name) for name in _PLACES}
+    here = [name for name, place in PUBLIC.items() if place.startswith("search.strategies.")]
+    return {name: getattr(import_module(f"emsco.{PUBLIC[name]}"), name) for name in here}
+
+
+def __getattr__(name: str) -> Any:
+    known = strategies()
+    if name in known:
+        return known[name]
+    raise AttributeError(f"module 'emsco.search' has no attribute {name!r}")
