@@ -241,7 +241,7 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
         decisions = decider.decide(rows)
         if not factors:
             return decisions
-        return decisions.explained(decider.factors(rows.columns, decisions))
+        return decisions.beside(factors=decider.factors(rows.columns, decisions))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Predict a label for every row, by the last stage bought, even if it rejects the row."""

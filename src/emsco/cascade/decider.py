@@ -146,7 +146,7 @@ class Decider:
     def decide(self, rows: Rows) -> Decisions:
         """Decide rows that were read; the decisions keep the index of their frame."""
         decided = Decisions.concatenate([self._decide(block) for block in self._blocks(rows)])
-        return decided if rows.index is None else decided.indexed(rows.index)
+        return decided if rows.index is None else decided.beside(index=rows.index)
 
     def probability(self, rows: Rows) -> NDArray[np.float64]:
         """Return the probabilities of the last stage bought, with one column per class."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from html import escape
 from typing import Any
 
@@ -18,7 +18,6 @@ from emsco.certify._certified_candidate import (
 from emsco.certify._serialization import (
     expect,
     expect_keys,
-    names_of,
     number,
     shortfall_from,
     targets_from,
@@ -253,10 +252,10 @@ class Certificate:
         >>> Certificate.from_data(certificate.to_data()) == certificate
         True
         """
-        fields = {name: getattr(self, name) for name in names_of(Certificate)}
+        own = {field.name: getattr(self, field.name) for field in fields(self)}
         known = [c.candidate.design.names for c in (*self.candidates, self.chosen) if c is not None]
         names = known[0] if known else None
-        return fields | {
+        return own | {
             "targets": self.targets.to_dict(),
             "sources": None if names is None else list(names),
             "candidates": [candidate.to_data() for candidate in self.candidates],
@@ -278,7 +277,7 @@ class Certificate:
 
     @classmethod
     def _from_data(cls, data: Any) -> Certificate:
-        expect_keys(data, [*names_of(Certificate), "sources"])
+        expect_keys(data, [*(field.name for field in fields(cls)), "sources"])
         chosen = data["chosen"]
         check_between("confidence", number(data["confidence"], "confidence"))
         sources = data["sources"]
@@ -293,8 +292,8 @@ class Certificate:
             rows_given=rows_given,
             tried=whole(data["tried"], "number of candidates"),
             candidates=tuple(
-                CertifiedCandidate.from_data(fields, names)
-                for fields in expect(data["candidates"], list, "candidates")
+                CertifiedCandidate.from_data(one, names)
+                for one in expect(data["candidates"], list, "candidates")
             ),
             shortfalls=tuple(map(shortfall_from, expect(data["shortfalls"], list, "shortfalls"))),
             rows_fingerprint=expect(data["rows_fingerprint"], str, "fingerprint of rows"),

@@ -213,19 +213,8 @@ class Decisions:
             latency=optional("latency"),
         )
 
-    def indexed(self, index: Any) -> Decisions:
-        """Return the same decisions with an index of their rows."""
-        return self._with(index=index)
-
-    def receipted(self, receipts: Sequence[Any]) -> Decisions:
-        """Return the same decisions with a receipt per row."""
-        return self._with(receipts=receipts)
-
-    def explained(self, factors: Sequence[Any]) -> Decisions:
-        """Return the same decisions with the factors of each row."""
-        return self._with(factors=factors)
-
-    def _with(self, **fields: Any) -> Decisions:
+    def beside(self, **fields: Any) -> Decisions:
+        """Return the same decisions with an `index`, `receipts` or `factors` of their rows."""
         copy = Decisions.__new__(Decisions)
         copy.__dict__.update(self.__dict__, **fields)
         return copy
@@ -259,9 +248,9 @@ class Decisions:
             return taken
         places = np.arange(len(self))[rows]
         if self.receipts is not None:
-            taken = taken.receipted([self.receipts[place] for place in places])
+            taken = taken.beside(receipts=[self.receipts[place] for place in places])
         if self.factors is not None:
-            taken = taken.explained([self.factors[place] for place in places])
+            taken = taken.beside(factors=[self.factors[place] for place in places])
         return taken
 
     def __iter__(self) -> Iterator[Decision]:
@@ -277,7 +266,7 @@ class Decisions:
         accepted = np.zeros(len(self), dtype=np.bool_)
         reasons = np.where(self.accepted, reason, self.reason).astype(object)
         accepted.flags.writeable = reasons.flags.writeable = False
-        return self._with(accepted=accepted, reason=reasons)
+        return self.beside(accepted=accepted, reason=reasons)
 
     def _cells(self) -> tuple[list[str], list[list[object] | None]]:
         waited = bool(self.latency.any())

@@ -18,7 +18,6 @@ from emsco.io._core_values import (
     costs_from,
     costs_to,
     design_from,
-    design_to,
     encoding_from,
     encoding_to,
     expect,
@@ -66,7 +65,7 @@ def cascade_to(cascade: CascadeClassifier, writer: MemberWriter) -> Data:
     stages = _taken_apart(cascade)
     return final_to(writer, decider.final) | {
         "costs": costs_to(decider.costs),
-        "design": design_to(decider.design),
+        "design": [list(stage) for stage in decider.design.stages],
         "threshold": to_plain(_threshold_of(cascade), "`threshold`"),
         "rows": rows_to(writer, decider.layout, stages, cascade.fitted_rows_),
         "training": stages_to(writer, stages, decider.final),
@@ -134,7 +133,12 @@ def stages_to(writer: MemberWriter, stages: FittedStages, final: Any) -> Data:
             None if learner.encodes else writer.estimator(learner.estimator, "`estimator`")
         ),
         "guard": None if stages.guard is None else to_plain(stages.guard.to_data(), "the guard"),
-        "columns": {name: _column_to(reader, name) for name, reader in stages.readers.items()},
+        "columns": {
+            name: {"missing": reader.missing_seen, "kind": reader.kind}
+            if reader.encoding is None
+            else encoding_to(reader.encoding, name)
+            for name, reader in stages.readers.items()
+        },
         "stages": [],
     }
     if final is not None:
@@ -151,13 +155,6 @@ def stages_to(writer: MemberWriter, stages: FittedStages, final: Any) -> Data:
             stage["answers"] = answers(judge, len(stages.classes))
         data["stages"].append(stage)
     return data
-
-
-def _column_to(reader: ColumnReader, name: str) -> Data:
-    """Store how a column is read."""
-    if reader.encoding is not None:
-        return encoding_to(reader.encoding, name)
-    return {"missing": reader.missing_seen, "kind": reader.kind}
 
 
 def _column_from(data: Any) -> ColumnReader:

@@ -144,13 +144,8 @@ def _fields_to(value: Source | Review) -> Data:
     return {name: list(item) if isinstance(item, tuple) else item for name, item in items.items()}
 
 
-def design_to(design: StageDesign) -> list[list[str]]:
-    """Store which sources each stage buys."""
-    return [list(stage) for stage in design.stages]
-
-
 def design_from(data: Any, costs: Costs) -> StageDesign:
-    """Read the design back, over the sources of `costs`."""
+    """Read which sources each stage of a design buys, over the sources of `costs`."""
     stages = [expect_texts(stage) for stage in expect(data, list)]
     stage_of = {source: number for number, stage in enumerate(stages) for source in stage}
     if len(stage_of) != sum(map(len, stages)) or not stage_of.keys() <= set(costs.names):
