@@ -218,8 +218,8 @@ def _fit(found: CascadeSearchCV, X: Any, y: Any) -> None:
         within = Message(" and ").join(Keyword(name, most) for name, most in limits.items() if most)
         note(
             f"emsco: warning: No design within {in_shell(within)} accepts {LEAST_COVERAGE:.0%} of "
-            "the rows and is not worse than all sources at once; the candidate that accepts most rows "
-            "was chosen."
+            "the rows and is not worse than all sources at once; the candidate that accepts most "
+            "rows was chosen."
         )
         found.choose(by="coverage")
 
