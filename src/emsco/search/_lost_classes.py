@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from emsco.core.caution import shares_of
 from emsco.core.evaluation import Evaluation
-from emsco.core.population import share_of
+from emsco.core.measure import share_of
 from emsco.core.selection import Figures
 from emsco.exceptions import Keyword, Message, SelectionWarning, warn
 
