@@ -87,9 +87,9 @@ def search(
 
     Writes search.emsco, which holds the non-dominated candidates, each fitted on all rows, and
     model.emsco, the chosen one: the cheapest that accepts at least 80% of the rows, rejects no
-    class more than twice as often as all rows, and beats all sources at once by a margin
-    (--caution) in accuracy and in the recall of every class. After an interruption, run the same
-    command again to continue.
+    class more than twice as often as all rows, and is shown, with a margin (--caution), to be not
+    worse than all sources at once in accuracy and in the recall of every class. After an
+    interruption, run the same command again to continue.
     """
     from emsco import CascadeSearchCV, InputGuard, dump
     from emsco.cli._table_file import open_rows
@@ -218,8 +218,8 @@ def _fit(found: CascadeSearchCV, X: Any, y: Any) -> None:
         within = Message(" and ").join(Keyword(name, most) for name, most in limits.items() if most)
         note(
             f"emsco: warning: No design within {in_shell(within)} accepts {LEAST_COVERAGE:.0%} of "
-            "the rows and is as good as all sources at once; the candidate that accepts most rows "
-            "was chosen."
+            "the rows and is not worse than all sources at once; the candidate that accepts most "
+            "rows was chosen."
         )
         found.choose(by="coverage")
 

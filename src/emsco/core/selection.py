@@ -16,7 +16,7 @@ from emsco.core.costs import Costs
 from emsco.core.evaluation import Evaluation
 from emsco.core.measure import COUNTED, Measure
 from emsco.core.measures import MEASURES, boundable, optimisable
-from emsco.exceptions import Keyword, Message, Parameter, SelectionError, nearest
+from emsco.exceptions import Keyword, Message, Parameter, SelectionError, nearest, nearest_class
 
 
 class _ByLabel(Mapping[Any, Shares]):
@@ -91,7 +91,7 @@ class Bound(NamedTuple):
             raise SelectionError(
                 Parameter(measure.parameter)
                 + f" names {label!r}, which is not a class"
-                + nearest(label, [str(known) for known in figures.class_rows]),
+                + nearest_class(label, figures.class_rows),
                 value=label,
             )
         if measure.is_by_class and label not in measure.labels(figures):

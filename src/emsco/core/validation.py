@@ -14,12 +14,15 @@ from emsco._utils.missing_values import is_missing
 from emsco.core.costs import Costs
 from emsco.core.measure import share_of
 from emsco.exceptions import (
+    ClassesError,
     ColumnsError,
     DecisionsError,
     LabelsWarning,
     Parameter,
     ValuesError,
+    kind_of_label,
     nearest,
+    nearest_class,
     quoted,
     warn,
 )
@@ -141,7 +144,20 @@ def describe_unknown(unknown: dict[Any, int], classes: Iterable[Any]) -> str:
     """List unknown labels with their number of rows, and the class that the first resembles."""
     parts = [f"{label!r} ({count:,} rows)" for label, count in list(unknown.items())[:4]]
     more = [] if len(unknown) <= 4 else [f"{len(unknown) - 4} more"]
-    return ", ".join([*parts, *more]) + nearest(next(iter(unknown)), map(str, classes))
+    return ", ".join([*parts, *more]) + nearest_class(next(iter(unknown)), classes)
+
+
+def refuse_other_kind(truth: Iterable[Any], decided: Iterable[Any]) -> None:
+    """Refuse text as the truth of decisions that are numbers, and the other way round."""
+    given, known = list(truth), list(decided)
+    texts, others = ({isinstance(one, str) for one in labels} for labels in (given, known))
+    if not given or not known or texts & others:
+        return
+    raise ClassesError(
+        f"`y` must hold labels of the type that decisions hold; it holds {kind_of_label(given[0])} "
+        f"({given[0]!r}), and decisions hold {kind_of_label(known[0])} ({known[0]!r}), so no row "
+        "would be right; convert one of them."
+    )
 
 
 def warn_similar(truth: Iterable[Any], decided: Iterable[Any]) -> None:
