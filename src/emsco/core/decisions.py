@@ -115,6 +115,7 @@ class Decisions:
     index: Any = None  # of pandas; a row on its way through a live cascade has no time to set it
     receipts: Sequence[Any] | None = None  # one per row, where rows were decided live
     factors: Sequence[Any] | None = None  # one per row, where they were asked for
+    library: str = "pandas"  # of the frame that `to_frame` returns
 
     def __init__(
         self,
@@ -217,6 +218,12 @@ class Decisions:
         """Return the same decisions with an index of their rows."""
         return self._with(index=index)
 
+    def for_library(self, library: str) -> Decisions:
+        """Return the same decisions, whose frame is of a library: "pandas" or "polars"."""
+        framed = Decisions.__new__(Decisions)
+        framed.__dict__.update(self.__dict__, library=library)
+        return framed
+
     def receipted(self, receipts: Sequence[Any]) -> Decisions:
         """Return the same decisions with a receipt per row."""
         return self._with(receipts=receipts)
@@ -268,8 +275,14 @@ class Decisions:
         return (self[row] for row in range(len(self)))
 
     def to_frame(self) -> Any:
-        """Return a pandas DataFrame with one row per decision and the index of the rows."""
+        """Return a frame with one row per decision: polars if the rows were, otherwise pandas.
+
+        A pandas frame has the index of the rows.
+        """
         fields = {name: getattr(self, name) for name in FIELDS}
+        if self.library == "polars":
+            lists = {name: values.tolist() for name, values in fields.items()}
+            return require("polars").DataFrame(lists)
         return require("pandas").DataFrame(fields, index=self.index)
 
     def rejected(self, reason: str) -> Decisions:
