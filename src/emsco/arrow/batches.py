@@ -238,7 +238,8 @@ class _Driver:
         reader = self._decider.readers.get(name)
         if reader is None:
             return read_labels(column, name, self._decider.classes)
-        if self._decider.final is None and isinstance(reader.encoding, Category):
+        is_plain = self._decider.final is None and reader.type is None
+        if is_plain and isinstance(reader.encoding, Category):
             words, places = TextColumn.read(column, reader.encoding.levels)
             bad = reader.invalid(words)  # a word that the block may have in no row
             if bad is not None and bad[places].any():

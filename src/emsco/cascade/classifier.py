@@ -181,7 +181,7 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
         self, dataset: Any, y: Any, sample_weight: Any, engine: Any, params: dict[str, Any]
     ) -> Self:
         """Fit to a data set, block by block; a sample of its rows is remembered."""
-        from emsco.learners.block_newton import BlockTraining, check_learner
+        from emsco.learners.block_newton import BlockTraining, check_learner, check_types
         from emsco.rows.dataset_blocks import Blocks
 
         learner = learner_of(self.estimator)
@@ -191,6 +191,7 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
         sample = blocks.sample(MOST_REMEMBERED, 0, blocks.names)
         layout, rows, _ = Layout.learn(self, sample.table.to_pandas(), sample.labels)
         costs = resolve_costs(self.costs, rows.names)
+        check_types(costs.types, blocks.schema)
         layout, rows = layout.using(rows, costs.features)
         training = BlockTraining(learner, blocks, rows.names, rows.container)
         return self._fit_design(training, layout, rows, costs)

@@ -70,6 +70,9 @@ def _parts(decider: Decider, seen: dict[int, Pickled]) -> list[Any]:
     ]
     if decider.layout.labels:
         parts.append(list(decider.layout.labels))
+    types = {name: reader.type for name, reader in readers.items() if reader.type is not None}
+    if types:
+        parts.append(types)
     for stage in decider.plan.stages:
         fitted = stage.judge.fitted
         if isinstance(fitted, LinearFit):
@@ -137,7 +140,9 @@ def _spelled(value: Any) -> Iterator[bytes]:
     elif is_dataclass(value):
         yield type(value).__name__.encode()
         for each in fields(value):
-            yield from _spelled(getattr(value, each.name))
+            own = getattr(value, each.name)
+            if not each.metadata.get("later") or own != each.default:
+                yield from _spelled(own)
     elif isinstance(value, float):
         yield value.hex().encode()
     elif isinstance(value, bytes):

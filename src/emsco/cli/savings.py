@@ -179,7 +179,7 @@ def _read(
         prices = load_costs(costs)
         names = priced(rows, answers, prices, costs)
         if model is None:
-            X, labels = read_labelled(rows, str(answers), names)
+            X, labels = read_labelled(rows, str(answers), names, types=prices.types)
             return LoggedAnswers(str(answers)), X.assign(**{str(answers): labels}), prices
         final = load_final(model, trusted=trust or ())
         known = list(getattr(final, "feature_names_in_", names))
@@ -188,7 +188,7 @@ def _read(
             raise ModelError(
                 f"{model} and {costs} must name the same columns; {odd} are in only one of them."
             )
-        return final, read_features(rows, known), prices
+        return final, read_features(rows, known, types=prices.types), prices
 
 
 def _refuse_others(**options: Any) -> None:

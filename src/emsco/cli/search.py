@@ -45,7 +45,8 @@ def _limits() -> dict[str, Measure]:
 
 @options(
     measures=_limits(),
-    costs="A file of prices, as written by `emsco costs init`. Without it, every column costs 1.",
+    costs="A file of prices, as written by `emsco costs init`, or a price list in CSV, a column "
+    "and its price on each line. Without it, every column costs 1.",
     out="The folder to write.",
     max_stages=typer.Option(min=1, help="The maximum number of stages."),
     threshold="The confidence needed to accept; can be repeated. Without it, thresholds are "
@@ -92,6 +93,7 @@ def search(
     interruption, run the same command again to continue.
     """
     from emsco import CascadeSearchCV, InputGuard, dump
+    from emsco.cli._findings import note_copies, used_columns
     from emsco.cli._table_file import open_rows
     from emsco.search.checkpoint import is_there, remove
 
@@ -106,6 +108,7 @@ def search(
     careful = read_caution(caution)
     rows = open_rows(data, newlines_in_cells=newlines_in_cells)
     X, y, prices = _read(rows, label, costs)
+    X, prices = used_columns(X, y, prices)
     _check_folds(y, cv)
     max_shares = limits(set(y.tolist()))
     try:  # before the search, so that a failure costs no time
@@ -144,6 +147,7 @@ def search(
             )
         raise
     remove(checkpoint_file)
+    note_copies(found.fitted_rows_)
     if as_json:
         print_json(_data(found, n_front, out))
     else:
@@ -162,20 +166,22 @@ def _read(rows: TableFile, label: str, costs: Path | None) -> tuple[Any, Any, An
         )
         return *read_labelled(rows, label), None
     prices = load_costs(costs)
-    return *read_labelled(rows, label, priced(rows, label, prices, costs)), prices
+    names = priced(rows, label, prices, costs)
+    return *read_labelled(rows, label, names, types=prices.types), prices
 
 
 def priced(rows: TableFile, label: str | None, prices: Costs, costs: Path) -> list[str]:
     """Return the columns of a file that have a price, in file order; the label must have none."""
     from emsco.cli._table_file import check_columns
 
-    features = {f: None for source in prices.sources for f in source.features}  # in their order
+    features = dict.fromkeys(prices.features)
     if label in features:
         raise ColumnsError(
             f"{costs} has a price for {label!r}, which is the label; delete that line."
         )
     check_columns(rows, [*features] if label is None else [*features, label])
-    unpriced = [name for name in rows.names if name != label and name not in features]
+    left_out = {label, *prices.skipped}
+    unpriced = [name for name in rows.names if name not in left_out and name not in features]
     if unpriced:
         note(f"emsco: not used, because {costs} has no price for them: {quoted(unpriced)}.")
     return [name for name in rows.names if name in features]
@@ -183,10 +189,10 @@ def priced(rows: TableFile, label: str | None, prices: Costs, costs: Path) -> li
 
 def load_costs(path: Path) -> Any:
     """Read a file of prices."""
-    from emsco import Costs
+    from emsco.core.validation import read_costs
 
     try:
-        return Costs.from_toml(path)
+        return read_costs(path)
     except OSError as error:
         raise CostsError(
             f"{path} cannot be read: {error.strerror}; `emsco costs init` creates such a file."

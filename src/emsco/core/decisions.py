@@ -115,6 +115,7 @@ class Decisions:
     index: Any = None  # of pandas; a row on its way through a live cascade has no time to set it
     receipts: Sequence[Any] | None = None  # one per row, where rows were decided live
     factors: Sequence[Any] | None = None  # one per row, where they were asked for
+    library: str = "pandas"  # of the frame that `to_frame` returns
 
     def __init__(
         self,
@@ -214,7 +215,7 @@ class Decisions:
         )
 
     def beside(self, **fields: Any) -> Decisions:
-        """Return the same decisions with an `index`, `receipts` or `factors` of their rows."""
+        """Return the same decisions with an `index`, `library`, `receipts` or `factors`."""
         copy = Decisions.__new__(Decisions)
         copy.__dict__.update(self.__dict__, **fields)
         return copy
@@ -257,8 +258,14 @@ class Decisions:
         return (self[row] for row in range(len(self)))
 
     def to_frame(self) -> Any:
-        """Return a pandas DataFrame with one row per decision and the index of the rows."""
+        """Return a frame with one row per decision: polars if the rows were, otherwise pandas.
+
+        A pandas frame has the index of the rows.
+        """
         fields = {name: getattr(self, name) for name in FIELDS}
+        if self.library == "polars":
+            lists = {name: values.tolist() for name, values in fields.items()}
+            return require("polars").DataFrame(lists)
         return require("pandas").DataFrame(fields, index=self.index)
 
     def rejected(self, reason: str) -> Decisions:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -77,7 +78,7 @@ def cascade_from(data: Data, reader: MemberReader) -> CascadeClassifier:
     expect_keys(data, "costs", "design", "threshold", "rows", "training", *FINAL & data.keys())
     costs = costs_from(data["costs"])
     final = final_from(reader, data)
-    stages = stages_from(reader, data["training"], data["rows"], final)
+    stages = stages_from(reader, data["training"], data["rows"], final, costs.types)
     guard = None if stages.guard is None else clone(stages.guard)
     threshold = from_plain(data["threshold"])
     rows = expect_rows(data["rows"])
@@ -165,8 +166,13 @@ def _column_from(data: Any) -> ColumnReader:
     return ColumnReader(kind, missing)
 
 
-def stages_from(reader: MemberReader, data: Data, rows: Data, final: Any) -> FittedStages:
-    """Read the stages back; `rows` describes the rows they were fitted on."""
+def stages_from(
+    reader: MemberReader, data: Data, rows: Data, final: Any, types: Mapping[str, str]
+) -> FittedStages:
+    """Read the stages back; `rows` describes the rows they were fitted on.
+
+    `types` are those that the costs declare for columns.
+    """
     keys = ("container", "estimator", "guard", "columns", "stages")
     expect_keys(data, *keys, *(() if final is None else FINAL))
     classes, names = labels_from(rows["classes"]), expect_texts(rows["columns"])
@@ -212,7 +218,7 @@ def stages_from(reader: MemberReader, data: Data, rows: Data, final: Any) -> Fit
         classes=classes,
         most_frequent=most_frequent,
         names=[name for name in names if name not in unused],
-        readers=readers,
+        readers={name: one.declared(types.get(name)) for name, one in readers.items()},
         fitted=fitted,
         guard=guard,
     )

@@ -126,7 +126,7 @@ def search_from(data: Data, reader: MemberReader) -> CascadeSearchCV:
     if isinstance(search.select, Mapping):
         check_names(search.select)
     layout, fitted_rows = layout_from(rows, final), known_from(reader, rows["known"])
-    stages = stages_from(reader, data["training"], rows, final)
+    stages = stages_from(reader, data["training"], rows, final, costs.types)
     evaluated = data["evaluated"]
     n_splits, n_rows = (expect(rows[name], int) for name in ("n_splits", "n_selected_on"))
     if n_splits < 1 or n_rows < 1:
@@ -145,7 +145,9 @@ def search_from(data: Data, reader: MemberReader) -> CascadeSearchCV:
         reference=reference,
         all_sources=candidates[n_front],
         stages=stages,
-        evaluated=None if evaluated is None else stages_from(reader, evaluated, rows, final),
+        evaluated=None
+        if evaluated is None
+        else stages_from(reader, evaluated, rows, final, costs.types),
         layout=layout,
         rows=fitted_rows,
         n_splits=n_splits,

@@ -33,11 +33,12 @@ from emsco.rows.columns import (
     plain,
     refuse_invalid,
 )
+from emsco.rows.declared_types import declare_columns
 from emsco.rows.encoding import Array, ColumnEncoding, learn, read
 from emsco.rows.guard import InputGuard
 from emsco.rows.rows import Layout, Rows
 
-_MOST_CLASSES = 256  # a code must fit into one byte
+MOST_CLASSES = 256  # a code must fit into one byte
 
 
 def read_given(
@@ -61,7 +62,17 @@ def read_given(
     layout, rows = layout.using(rows, resolved.features)
     refuse_unused(layout.unused, final)
     sources = [resolved.columns(name) for name in resolved.names]
-    training = Training(learner, rows.container, rows.columns, labels, dict(params), sources)
+    columns = declare_columns(rows.columns, resolved.types)
+    training = Training(
+        learner,
+        rows.container,
+        columns,
+        labels,
+        dict(params),
+        sources,
+        types=resolved.types,
+        raw=rows.columns,
+    )
     return layout, rows, resolved, training, table
 
 
@@ -86,11 +97,13 @@ class Training:
 
     learner: Learner
     container: str  # in which the user's own classifiers get their columns
-    columns: Columns  # every column, in the order of X
+    columns: Columns  # every column, in the order of X, read as its declared type
     labels: NDArray[Any]
     params: dict[str, Any]  # passed to the `fit` of every estimator
     sources: Sequence[Sequence[str]] = ()  # for a classifier that predicts for every set
     may_be_missing: Set[str] = frozenset()  # columns with missing values that these rows lack
+    types: Mapping[str, str] = FrozenMapping()  # of columns, declared by the costs
+    raw: Columns | None = None  # columns as X had them, if some types are declared
 
     fitted: dict[tuple[str, ...], Any] = field(init=False, default_factory=dict)
     shared: dict[str, Any] = field(init=False, default_factory=dict)  # fitted for several sets
@@ -148,8 +161,8 @@ class Training:
     def refuse_missing_class(self, folds: Sequence[Fold]) -> None:
         """Refuse folds from which a classifier cannot learn every class."""
         n_classes = len(self.classes)
-        if n_classes > _MOST_CLASSES:
-            raise ClassesError(f"`y` may have at most {_MOST_CLASSES} classes, got {n_classes}.")
+        if n_classes > MOST_CLASSES:
+            raise ClassesError(f"`y` may have at most {MOST_CLASSES} classes, got {n_classes}.")
         for number, fold in enumerate(folds):
             rows = fold.train[self._weight[fold.train] > 0]
             counts = np.bincount(self.codes[rows], minlength=n_classes)
@@ -176,10 +189,11 @@ class Training:
             kind = kind_of(self.columns[name], values)
             if self.learner.encodes:
                 encoding = self.encoding(name)
-                self._readers[name] = ColumnReader(kind, encoding.missing_seen, encoding)
+                reader = ColumnReader(kind, encoding.missing_seen, encoding)
             else:
                 missing_seen = name in self.may_be_missing or has_missing(values)
-                self._readers[name] = ColumnReader(kind, missing_seen)
+                reader = ColumnReader(kind, missing_seen)
+            self._readers[name] = reader.declared(self.types.get(name))
         return self._readers[name]
 
     def encoding(self, name: str) -> ColumnEncoding:

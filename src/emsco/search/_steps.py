@@ -11,7 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn import get_config
-from sklearn.model_selection import check_cv
+from sklearn.model_selection import (
+    GroupKFold,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+    check_cv,
+)
 from sklearn.utils import check_random_state, resample
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.metadata_routing import process_routing
@@ -22,11 +27,11 @@ from emsco.core.front import Candidate, ParetoFront
 from emsco.core.selection import check_names
 from emsco.core.validation import read_groups
 from emsco.engine import resolve_engine
-from emsco.exceptions import ClassesError, ColumnsError, Parameter, SearchError
+from emsco.exceptions import ClassesError, ColumnsError, Keyword, Parameter, SearchError
 from emsco.learners import learner_of
 from emsco.learners.final_model import check_final, predict_labels
 from emsco.learners.protocol import Fold, Stages
-from emsco.learners.training import Training, read_given
+from emsco.learners.training import MOST_CLASSES, Training, read_given
 from emsco.rows.columns import is_dataset
 from emsco.rows.fitted_rows import FittedRows
 from emsco.rows.rows import Layout, Rows
@@ -129,8 +134,9 @@ def read_input(search: Any, X: Any, y: Any, params: dict[str, Any], seeds: Any) 
         training.values(name)  # before any fit: infinity raises an error
     all_rows = None
     if blocks is not None:
-        from emsco.learners.block_newton import BlockTraining
+        from emsco.learners.block_newton import BlockTraining, check_types
 
+        check_types(costs.types, blocks.schema)
         all_rows = BlockTraining(learner, blocks, rows.names)
     return SearchInput(
         layout,
@@ -195,6 +201,7 @@ def _make_folds(
     splitter, max_rows = check_cv(search.cv, labels, classifier=True), search.max_rows
     if params.get(_GROUPS) is not None:
         params = {**params, _GROUPS: read_groups(params[_GROUPS], len(labels))}
+    _refuse_few_rows(splitter, labels, params.get(_GROUPS))
     parts = [
         (np.asarray(train, dtype=np.intp), np.asarray(test, dtype=np.intp))
         for train, test in splitter.split(table, labels, **params)
@@ -206,6 +213,29 @@ def _make_folds(
     if not folds:
         raise SearchError(Parameter("cv") + " leaves no rows to evaluate designs on.")
     return folds
+
+
+def _refuse_few_rows(splitter: Any, labels: NDArray[Any], groups: NDArray[Any] | None) -> None:
+    """Refuse rows that cannot be divided into folds."""
+    counts = np.unique(labels, return_counts=True)[1]
+    if len(counts) > MOST_CLASSES:
+        raise ClassesError(
+            f"`y` may have at most {MOST_CLASSES} classes, got {len(counts)}; merge rare classes, "
+            "or divide a number into ranges."
+        )
+    n_splits = getattr(splitter, "n_splits", 0)
+    if isinstance(splitter, StratifiedKFold | StratifiedGroupKFold) and counts.max() < n_splits:
+        raise ClassesError(
+            Keyword("cv", n_splits)
+            + f" needs {n_splits} rows of a class, but the largest of {len(counts)} classes has "
+            f"{counts.max()}; add rows, merge classes, or use fewer folds."
+        )
+    n_groups = n_splits if groups is None else len(np.unique(groups))
+    if isinstance(splitter, GroupKFold | StratifiedGroupKFold) and n_groups < n_splits:
+        raise SearchError(
+            Keyword("cv", n_splits)
+            + f" needs {n_splits} groups, but there are {n_groups}; use fewer folds."
+        )
 
 
 def _draw_rows(labels: NDArray[Any], n_rows: int, seeds: Any) -> NDArray[np.bool_]:

@@ -102,7 +102,9 @@ class FittedSearch:
         known = self.stages if self.searched is None else self.searched
         if isinstance(stages, FittedStages) or not isinstance(known, Training):
             return self.rows
-        return self.rows.using(known.columns, tuple(decider.readers))
+        # Hashes are of columns as X had them, because those of fresh rows are, too.
+        columns = known.columns if known.raw is None else known.raw
+        return self.rows.using(columns, tuple(decider.readers))
 
     def separate(self, design: StageDesign, *, by_stage: bool) -> FittedSearch:
         """Evaluate a design with separately fitted stages, on the same folds."""
