@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing, check_random_state
 
+from emsco._utils.progress import followed
 from emsco.certify import Certificate, CertifiedCandidate, Targets, certify_together
 from emsco.exceptions import CertificateError
 from emsco.search import CascadeSearchCV
@@ -147,6 +148,6 @@ def savings(
     )
     each = tuple(
         Saving.of(search, target, certificate, fresh, answers, certified)
-        for target, certificate in zip(targets, certificates, strict=True)
+        for target, certificate in followed([*zip(targets, certificates, strict=True)], "savings")
     )
     return Savings(search, searched, certified, float(confidence), each)
