@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing, check_random_state
 
+from emsco._utils.progress import followed
 from emsco.certify import Certificate, CertifiedCandidate, Targets, certify_together
 from emsco.exceptions import CertificateError
 from emsco.search import CascadeSearchCV
@@ -137,5 +138,8 @@ def savings(
             after=decisions.label[differ],
         )
 
-    each = tuple(map(saving, targets, certificates))
+    each = tuple(
+        saving(target, certificate)
+        for target, certificate in followed([*zip(targets, certificates, strict=True)], "savings")
+    )
     return Savings(search, searched, certified, float(confidence), each)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from emsco._utils.progress import followed
 from emsco.cli._errors import note
 from emsco.cli._options import options
 from emsco.cli._output_files import check_outputs
@@ -40,7 +41,7 @@ def example(
         )
     files = [(out / file, content) for file, content in _EXAMPLES[name]()]
     check_outputs([path for path, _ in files], [], force=force)
-    for path, content in files:
+    for path, content in followed(files, f"make the example {name}"):
         write_whole(path, [content()])
     note(f"Written: {', '.join(str(path) for path, _ in files)}")
 

@@ -35,7 +35,12 @@ class BatchedLogistic:
         """
         if self.is_slow:
             return FAMILY // 2
-        return FAMILY if is_wide(self.folds[0].train) else 256
+        return FAMILY if self.is_wide else 256
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether each set is fitted on its own columns only, because it has many."""
+        return is_wide(self.folds[0].train)
 
     @property
     def is_slow(self) -> bool:

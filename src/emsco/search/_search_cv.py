@@ -71,8 +71,9 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
     cv : int, splitter or iterable, default=5
         As in scikit-learn. A row in no test fold does not count; a row in two counts twice.
     max_rows : int, default=None
-        The maximum number of rows for the search, drawn with stratification. None: all rows, but
-        200,000 of an Arrow data set. The refit always uses all rows.
+        The maximum number of rows for the search, drawn with stratification. None: all rows (of an
+        Arrow data set 200,000), but fewer, with a warning, if fits would take over four minutes of
+        one core: never below 10,000, or 300 of any class. The refit always uses all rows.
     select : mapping or callable, default=None
         How to choose: keywords of `ParetoFront.select`, or a function that takes the front and
         returns a candidate. None: the cheapest candidate with a coverage of at least 0.8 that

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from numbers import Integral, Real
 from os import PathLike
 from typing import Any, NamedTuple
@@ -35,10 +36,12 @@ from emsco.learners.training import MOST_CLASSES, Training, read_given
 from emsco.rows.columns import is_dataset
 from emsco.rows.fitted_rows import FittedRows
 from emsco.rows.rows import Layout, Rows
+from emsco.search._expected_work import expected_seconds, workload_of
 from emsco.search._luck import measure_luck, parts_of
 from emsco.search._problem import Problem, Search, SearchResult
 from emsco.search._problem_spec import ProblemSpec, compared
 from emsco.search._progress import Progress
+from emsco.search._sampling import fewer_fits, fewer_rows, warn_sampled
 from emsco.search._search_warnings import warn_overconfident, warn_slow
 from emsco.search._thresholds import AUTO, thresholds_by_stage
 from emsco.search.checkpoint import Checkpoint, describe_run
@@ -277,11 +280,12 @@ def run_search(
 ) -> FittedSearch:
     """Find the front, compare it with all sources at once, and measure its luck."""
     training, by_stage = data.training, search.threshold == AUTO
-    problem = spec.problem(training)
-    rng = np.random.default_rng(seeds.randint(2**31))
-    strategy = default_search(problem) if search.search is None else search.search
-    warn_slow(problem, strategy)
-    progress.begin_fits(count_sets(problem))
+    seed = seeds.randint(2**31)
+    rng = np.random.default_rng(seed)
+    spec, problem, strategy = _size_up(search, training, spec, seed)
+    work = workload_of(problem, strategy, by_stage=by_stage, luck=search.luck)
+    most = count_sets(problem) if work is None else int(work.n_sets)
+    progress.begin_fits(most, work, lambda: problem.table.seconds)
     problem.table.watch(progress.fitted)
     restored: Any = nullcontext(0)
     if checkpoint is not None:
@@ -300,7 +304,8 @@ def run_search(
         walked = isinstance(strategy, Exhaustive)
         n_designs = None if walked else max(e.get("designs", 0) for e in [{}, *found.history])
         parts = parts_of(spec.folds, training.labels, data.split_groups)
-        luck = measure_luck(problem, parts, n_designs, by_stage=by_stage)
+        with watching(progress.advanced, alone=True):
+            luck = measure_luck(problem, parts, n_designs, by_stage=by_stage)
     tested = np.concatenate([fold.test for fold in spec.folds])
     n_rows, n_splits = len(np.unique(tested)), len(spec.folds)
     note = measured_on(n_rows, n_splits, spec.needs_labels)
@@ -323,6 +328,27 @@ def run_search(
     )
 
 
+def _size_up(
+    search: Any, training: Training, spec: ProblemSpec, seed: int
+) -> tuple[ProblemSpec, Problem, Search]:
+    """Pose the problem and choose the search; if it would take long, on a sample of the rows."""
+    problem = spec.problem(training)
+    strategy = default_search(problem) if search.search is None else search.search
+    folds = None
+    if search.max_rows is None:
+        folds = fewer_rows(problem, strategy, training.labels, spec.folds, seed)
+    if folds is None:
+        warn_slow(problem, strategy)
+        return spec, problem, strategy
+    seconds = expected_seconds(problem, strategy) or 0.0
+    before, spec = spec.folds, replace(spec, folds=folds)
+    problem = spec.problem(training)
+    if search.search is None:
+        strategy = fewer_fits(problem, default_search(problem))
+    warn_sampled(before, folds, seconds, problem, strategy)
+    return spec, problem, strategy
+
+
 def _find_front(
     problem: Problem,
     strategy: Search,
@@ -337,7 +363,7 @@ def _find_front(
     progress.phase("thresholds")
     # If every design was evaluated, only thresholds are left to be found.
     walked = isinstance(strategy, Exhaustive)
-    with watching(lambda _, done: progress.searched({"done": done})):
+    with watching(progress.advanced, alone=True):
         front = thresholds_by_stage(problem, result.front, rng, designs=not walked)
     hypervolume = front.hypervolume()
     progress.searched({"front": len(front), "hypervolume": hypervolume, "done": 1.0})
