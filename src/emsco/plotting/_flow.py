@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from emsco.core.costs import Costs
 from emsco.core.decisions import Decisions, kind_of
 from emsco.core.evaluation import Evaluation, evaluate
+from emsco.core.expense import expense_of
 from emsco.exceptions import DecisionsError, quoted
 from emsco.plotting._style import (
     BLUE,
@@ -23,8 +24,8 @@ from emsco.plotting._style import (
     RED,
     axes,
     class_lines,
+    coverage_lines,
     money,
-    money_of,
     named,
     plain,
 )
@@ -248,16 +249,16 @@ class FlowDisplay:
     def _title(self) -> str:
         """Return the title: rows, coverage and cost, and each class if the truth is known."""
         total = sum(way.rows for way in self.exits)
-        coverage = sum(way.rows for way in self.exits if way.accepted) / total
-        cost = sum(way.rows * way.cost for way in self.exits) / total
-        review = 0.0 if self.costs.review is None else self.costs.review.cost
-        paid = money_of(cost, coverage, self.costs.unit, review)
-        evaluation, first = self.evaluation, f"{total:,} rows, coverage {coverage:.3f}"
+        accepted = sum(way.rows for way in self.exits if way.accepted)
+        paid = sum(way.rows * way.cost for way in self.exits)
+        counted = Evaluation(total, accepted, 0, paid)
+        expense = expense_of(counted, self.costs.review)
+        cost = expense.text(self.costs.unit) or f"cost {money(counted.cost, self.costs.unit)}"
+        evaluation, first = self.evaluation, f"{total:,} rows, coverage {counted.coverage:.3f}"
         if evaluation is not None:
             first += f", accuracy {evaluation.accuracy:.3f}"
-        elif not review:
-            return f"{first}, cost {paid}"
-        return "\n".join([first, f"cost {paid}", *(class_lines(evaluation) if evaluation else [])])
+        by_class = [] if evaluation is None else class_lines(evaluation, 1.0)
+        return "\n".join([first, cost, *coverage_lines(counted), *by_class])
 
     def _annotate(self, title: str, end: float) -> None:
         n_stages = len(self.stages)
