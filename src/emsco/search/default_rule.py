@@ -31,6 +31,7 @@ from emsco.search._problem import Problem
 LEAST_COVERAGE = 0.8
 LEAST_AGREEMENT = 0.99  # with a final model
 FEW_ROWS = 500
+GIVEN = "Rule: this candidate was given."
 
 
 @dataclass(frozen=True)
@@ -117,7 +118,7 @@ def select_as_asked(
             + "; allow larger shares, or search other thresholds."
         )
     if isinstance(select, Candidate):
-        return Selection(select, "Rule: this candidate was given.", {})
+        return Selection(select, GIVEN, {})
     if callable(select):
         candidate = select(front)
         if not isinstance(candidate, Candidate):
