@@ -339,9 +339,9 @@ def test_errors_have_one_price_or_one_by_class(reviewed, given, error_cost):
     assert called.code == 0, called.err
     review = expected.costs_.review
     loss = expected.best_candidate_.evaluation.loss(review=review, error_cost=error_cost)
-    assert f"its loss is {loss:.4g} EUR per row" in called.out
+    assert f" = loss {loss:.4g} EUR." in called.out
     assert "best candidate of a front that was searched without prices of errors" in called.out
-    assert "for sources + " in called.out
+    assert "; per row: cost " in called.out
 
 
 def test_review_has_a_column_of_its_own(reviewed):

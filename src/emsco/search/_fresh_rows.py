@@ -53,9 +53,15 @@ def describe(search: Any, X: Any, y: ArrayLike | None, population: Population) -
     """Describe the choice; on fresh rows, also how it differs there from the selected figures."""
     check_chosen(search)
     choice, front = search.choice_, search.front_
-    chosen, all_sources = choice.candidate, search.all_sources_
+    chosen = choice.candidate
     summary = sentences_of_choice(
-        chosen, all_sources, front, search.classes_, choice.rule, choice.bounds
+        chosen,
+        search.all_sources_,
+        front,
+        search.classes_,
+        choice.rule,
+        choice.bounds,
+        search.all_sources_at(chosen.evaluation.coverage),
     )
     if X is None:
         if y is not None or population is not None:

@@ -36,6 +36,7 @@ FEW_ROWS = 500
 SLACK = 0.005
 CLASS_SLACK = 0.02
 ENOUGH_ROWS = 100
+GIVEN = "Rule: this candidate was given."
 
 
 @dataclass(frozen=True)
@@ -144,6 +145,8 @@ def _selected(
             + within
             + "; allow larger shares, or search other thresholds."
         )
+    if isinstance(select, Candidate):
+        return Selection(select, GIVEN, {})
     if callable(select):
         candidate = select(front)
         if not isinstance(candidate, Candidate):

@@ -218,6 +218,8 @@ def choose(
             candidate = _most_alike(found.front, select)
         else:
             candidate, rule, bounds = selected(found)
+    if isinstance(select, Mapping) and not bounds:
+        bounds = dict(select)  # the caution of the default choice
     cascade = None
     if refit or found.evaluated is not None:
         cascade = found.cascade(candidate, refit, search.guard)
