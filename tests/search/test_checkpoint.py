@@ -95,7 +95,8 @@ def test_batches_are_taken_whole(tmp_path):
     with pytest.raises(StopError):
         CascadeSearchCV(**params, callback=stop_at(4096)).fit(table, y)
     stopped = _head(params["checkpoint"])["sets"]
-    assert 4096 <= stopped < 8191 and not stopped % 256  # batches of 256
+    assert 4096 <= stopped < 8191
+    assert not stopped % 256  # whole batches
     assert_same(CascadeSearchCV(**params, n_jobs=2).fit(table, y), whole)
 
 
@@ -118,7 +119,8 @@ def test_a_run_that_goes_on_says_so(tmp_path, capsys):
     fitted = _head(tmp_path / "checkpoint")["sets"]
     search.set_params(callback=None).fit(SEVEN, LABELS)
     line = f"emsco: goes on from a checkpoint with {fitted} source sets\n"
-    assert 64 <= fitted < 127 and line in capsys.readouterr().err
+    assert 64 <= fitted < 127
+    assert line in capsys.readouterr().err
 
 
 def test_a_seed_that_was_left_open_is_kept(tmp_path):
