@@ -289,10 +289,10 @@ def test_a_ledger_comes_back_from_its_file(tmp_path):
     ledger_of("rows").keep_in(path)
     ledger_of("others").keep_in(path)
     asked, shown = entry(), entry("shown", 0.0, 40, seed=1)
-    with ledger_of("rows").open() as page:
-        page.append([asked, shown])
-    with ledger_of("others").open() as page:
-        page.append([entry("third")])
+    with ledger_of("rows").open() as record:
+        record([asked, shown])
+    with ledger_of("others").open() as record:
+        record([entry("third")])
     forget_all()
     again = ledger_of("rows")
     again.keep_in(path)
@@ -310,15 +310,15 @@ def test_a_ledger_comes_back_from_its_file(tmp_path):
 def test_a_line_that_a_dying_process_left_half_is_no_question(tmp_path):
     path = tmp_path / "ledger.jsonl"
     ledger_of("rows").keep_in(path)
-    with ledger_of("rows").open() as page:
-        page.append([entry("first"), entry("second", seed=1)])
+    with ledger_of("rows").open() as record:
+        record([entry("first"), entry("second", seed=1)])
     whole = path.read_bytes()
     path.write_bytes(whole[:-100])
     forget_all()
     ledger_of("rows").keep_in(path)
-    with ledger_of("rows").open() as page:
-        assert [e.question for e in page.entries] == ["first"]
-        page.append([entry("third", seed=2)])
+    with ledger_of("rows").open() as record:
+        assert [e.question for e in ledger_of("rows").entries] == ["first"]
+        record([entry("third", seed=2)])
     lines = path.read_text().splitlines()
     assert [json.loads(line)["question"] for line in lines] == ["first", "third"]
 
@@ -326,8 +326,8 @@ def test_a_line_that_a_dying_process_left_half_is_no_question(tmp_path):
 def test_a_sketch_without_hashes_is_damage(tmp_path):
     path = tmp_path / "ledger.jsonl"
     ledger_of("rows").keep_in(path)
-    with ledger_of("rows").open() as page:
-        page.append([entry()])
+    with ledger_of("rows").open() as record:
+        record([entry()])
     path.write_text(json.dumps(json.loads(path.read_text()) | {"sketch": {"3": ["", 5, 1]}}) + "\n")
     forget_all()
     ledger_of("rows").keep_in(path)

@@ -187,6 +187,9 @@ async def opening(together, number, address, *, tell):  # noqa: ARG001
 async def working(address, *, tell):
     """Decide requests until the process is killed, and report what the state has confirmed."""
     async with opened(address) as state:
+        with asked_by("held", "shop"):  # never answered, wherever the others are in the end
+            await state.claim("held", "body", LEASE)
+            tell(("claimed", "held"))
         await asyncio.gather(*(_decide_for_ever(state, n, tell) for n in range(8)))
 
 
