@@ -135,14 +135,14 @@ def search(
     named = {"groups": groups, "sample_weight": sample_weight}
     roles = {parameter: column for parameter, column in named.items() if column is not None}
     X, y, prices, more = _read(rows, label, costs, roles)
-    X, prices = used_columns(X, y, prices)
     _check_folds(y, cv)
-    learner = estimator_of(estimator, X, random_state)
     max_shares = limits(set(y.tolist()))
     try:  # before the search, so that a failure costs no time
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ArtifactError(f"{out} cannot be a folder: {error.strerror}.") from error
+    X, prices = used_columns(X, y, prices)
+    learner = estimator_of(estimator, X, random_state)
     found = CascadeSearchCV(
         learner,
         costs=prices,
