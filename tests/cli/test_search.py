@@ -129,7 +129,8 @@ def test_the_guard_of_a_search_pools_text_of_many_values_and_says_so(tmp_path):
     frame = frame.assign(place=[f"place {i}" for i in range(300)], town=frame.state.str[:1])
     write_csv(frame, tmp_path / "rows.csv")
     (tmp_path / "costs.toml").write_text(
-        "[sources]\nall = { cost = 3, features = ['place', 'town', 'scan'] }\n"
+        "[sources]\nall = { cost = 3, features = ['place', 'town', 'scan'], "
+        "type = { place = 'text' } }\n"
     )
     called = searched(tmp_path, tmp_path / "run")
     assert called.err.count("a value of 'place' that was not seen in training: the co") == 1

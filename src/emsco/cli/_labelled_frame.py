@@ -108,7 +108,11 @@ def _values(
         return as_given(column, reader, respell)
     if kind is not None and kind != NUMBER_TYPE:
         return as_objects(column)
-    if is_text(column) and pc.any(pc.match_substring_regex(column, _ZEROS)).as_py():
+    if (
+        kind is None
+        and is_text(column)
+        and pc.any(pc.match_substring_regex(column, _ZEROS)).as_py()
+    ):
         return as_objects(column)
     values = read_unknown(column)
     if values.dtype.kind == "O" and is_numeric(column):

@@ -50,7 +50,7 @@ def make_loans(n_rows: int = 24_000, *, year: int = 2023, random_state: int = 0)
     >>> from emsco.datasets import make_loans
     >>> X, y, costs = make_loans()
     >>> X.postcode[0], X.applied_on[0], f"{(y == 'yes').mean():.1%}"
-    ('10013', '2023-11-21', '0.8%')
+    ('10100', '2023-11-21', '0.8%')
     >>> costs.names
     ('form', 'account', 'bureau_score', 'bureau_file', 'documents', 'employer')
     """
@@ -91,7 +91,7 @@ def _applications(
         + _RISK_OF_REGION[region]
     )
     score = (610 - 60 * strain + 35 * rng.normal(size=n_rows)).round()
-    digits = rng.integers(0, 1000, n_rows)
+    digits = 100 * rng.integers(1, 9, n_rows)
     picked = (rng.integers(0, len(texts), n_rows) for texts in (_WANTS, _THINGS, _REMARKS))
     spoken = zip(*picked, amount, strict=True)
     columns = {

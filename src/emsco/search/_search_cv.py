@@ -274,7 +274,11 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
     def score(
         self, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> float:
-        """Return the share of rows that `predict` labels right.
+        """Return the share of all rows that `predict` labels right, as scikit-learn asks.
+
+        It counts rejected rows like accepted ones, and no cost. For `GridSearchCV` and the like,
+        `scoring` takes the scorers of `emsco.metrics`, which account for rejection:
+        `accepted_accuracy`, `coverage`, `aurc`, `negative(mean_cost)`, `negative(expected_loss)`.
 
         If the target is agreement, `y` is ignored as in `fit`, because scikit-learn passes it on.
         """
