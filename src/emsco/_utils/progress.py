@@ -190,7 +190,8 @@ class CommandLines(ProgressLines):
     def _watch(self) -> None:
         while not self._closed.wait(_SILENT / 8):
             with self._lock:
-                if self._state is not None and time.monotonic() - self._last >= _SILENT:
+                silent = time.monotonic() - self._last >= _SILENT
+                if self._state is not None and silent and not self._closed.is_set():
                     super().end(*self._state)
 
 

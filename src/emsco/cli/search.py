@@ -74,7 +74,9 @@ def _limits() -> dict[str, Measure]:
     ),
     cv=typer.Option(min=2, help="The number of folds."),
     max_rows=typer.Option(
-        min=2, help="The maximum number of rows for the search; the final fits use all rows."
+        min=2,
+        help="The maximum number of rows for the search; the final fits use all rows. Without it, "
+        "a search that would take long draws at least 10,000, with a warning.",
     ),
     max_candidates=typer.Option(min=1, help="The maximum number of fitted candidates to keep."),
     checkpoint="The file that holds the fitted models until the search is finished. Without it, "

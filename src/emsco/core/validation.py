@@ -189,13 +189,13 @@ def describe_unknown(unknown: dict[Any, int], classes: Iterable[Any]) -> str:
 
 def refuse_other_kind(truth: Iterable[Any], decided: Iterable[Any]) -> None:
     """Refuse text as the truth of decisions that are numbers, and the other way round."""
-    given, known = list(truth), list(decided)
-    texts, others = ({isinstance(one, str) for one in labels} for labels in (given, known))
-    if not given or not known or texts & others:
+    true, known = list(truth), list(decided)
+    texts, others = ({isinstance(one, str) for one in labels} for labels in (true, known))
+    if not true or not known or texts & others:
         return
     raise ClassesError(
-        f"`y` must hold labels of the type that decisions hold; it holds {kind_of_label(given[0])} "
-        f"({given[0]!r}), and decisions hold {kind_of_label(known[0])} ({known[0]!r}), so no row "
+        f"`y` must hold labels of the type that decisions hold; it holds {kind_of_label(true[0])} "
+        f"({true[0]!r}), and decisions hold {kind_of_label(known[0])} ({known[0]!r}), so no row "
         "would be right; convert one of them."
     )
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from emsco._utils.public_names import PUBLIC
 from emsco.core.measures import boundable
-from emsco.search.default_rule import GIVEN
+from emsco.search.default_rule import CHOSEN_BY_HAND
 
 _GUARD = "InputGuard(pool='auto')"  # that of `emsco search`
 _NUMBERS = ("max_stages", "cv", "max_rows", "random_state")  # options of `emsco search` too
@@ -75,7 +75,7 @@ def choice_lines(choice: Any) -> dict[str, str] | None:
 
     None if a candidate was given, because no rule repeats that.
     """
-    if choice.rule in ("", GIVEN):
+    if choice.rule in ("", CHOSEN_BY_HAND):
         return None
     bounds = {name: value for name, value in choice.bounds.items() if value is not None}
     python = [f"{name}={_plain(value)!r}" for name, value in bounds.items()]

@@ -37,9 +37,9 @@ def fewer_rows(
     n_rows = rows_needed(np.unique(labels[rows], return_counts=True)[1], seconds)
     if n_rows >= len(rows):
         return None
-    kept = np.zeros(len(labels), dtype=np.bool_)
-    kept[_drawn(labels, rows, n_rows / len(rows), seed)] = True
-    return [replace(f, train=f.train[kept[f.train]], test=f.test[kept[f.test]]) for f in folds]
+    drawn = np.zeros(len(labels), dtype=np.bool_)
+    drawn[_drawn(labels, rows, n_rows / len(rows), seed)] = True
+    return [replace(f, train=f.train[drawn[f.train]], test=f.test[drawn[f.test]]) for f in folds]
 
 
 def rows_in(folds: list[Fold]) -> NDArray[np.intp]:

@@ -36,7 +36,7 @@ FEW_ROWS = 500
 SLACK = 0.005
 CLASS_SLACK = 0.02
 ENOUGH_ROWS = 100
-GIVEN = "Rule: this candidate was given."
+CHOSEN_BY_HAND = "Rule: this candidate was given."
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ def _selected(
             + "; allow larger shares, or search other thresholds."
         )
     if isinstance(select, Candidate):
-        return Selection(select, GIVEN, {})
+        return Selection(select, CHOSEN_BY_HAND, {})
     if callable(select):
         candidate = select(front)
         if not isinstance(candidate, Candidate):
@@ -220,8 +220,8 @@ def _paired(
     rows = np.maximum(m, 1e-300)
     variance = a * (1 - a) / rows + (b * (1 - b) - 2 * shared / rows) / max(n, 1e-300)
     error = np.sqrt(np.maximum(variance, 1 / (n + 2) ** 2))
-    shown: NDArray[np.bool_] = (m > 0) & (a - b >= z * error - slack)
-    return shown
+    not_worse: NDArray[np.bool_] = (m > 0) & (a - b >= z * error - slack)
+    return not_worse
 
 
 def turns_away(figures: Figures, label: Any) -> NDArray[np.bool_]:
