@@ -64,8 +64,8 @@ def _instead(label: Any, reference: Evaluation) -> Message:
     recall = share_of(reference.class_right.get(label, 0), rows)
     if recall <= 1 - MOST_LOST:
         return Message(
-            f"All sources at once label {recall:.1%} of it right, because the most probable label is "
-            "hardly ever this one; give the costs prices of errors by class (`[errors]` in their "
+            f"All sources at once label {recall:.1%} of it right, because the most probable label "
+            "is hardly ever this one; give the costs prices of errors by class (`[errors]` in their "
             'file) or label_weights="balanced", and search again.'
         )
     return Message(
