@@ -65,7 +65,7 @@ def _instead(label: Any, reference: Evaluation) -> Message:
     if recall <= 1 - MOST_LOST:
         return Message(
             f"All sources at once label {recall:.1%} of it right, because the most probable label "
-            "is hardly ever this one; give the costs prices of errors by class (`[errors]` in their "
+            "is hardly ever this one; give the costs prices of errors by class (`[errors]` in the "
             'file) or label_weights="balanced", and search again.'
         )
     return Message(
