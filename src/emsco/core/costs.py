@@ -175,8 +175,7 @@ class Costs:
         object.__setattr__(self, "skipped", _names(self.skipped))
         errors = {c: _amount(p, f"error on {c!r}") for c, p in (self.errors or {}).items()}
         object.__setattr__(self, "errors", FrozenMapping(errors))
-        prices = self.setups or {}
-        setups = {name: _amount(price, f"cost of setup {name!r}") for name, price in prices.items()}
+        setups = {n: _amount(p, f"cost of setup {n!r}") for n, p in (self.setups or {}).items()}
         object.__setattr__(self, "setups", FrozenMapping(setups))
         if not self.sources:
             raise CostsError("Costs must have at least one source, got none.")
