@@ -263,7 +263,7 @@ def test_a_candidate_that_loses_a_class_is_never_the_default():
     assert chosen == whole
     said = [str(w.message) for w in caught]
     assert any("1 of 60 rows of class 'rare' right: it misses 98.3%" in one for one in said)
-    assert any("fit an estimator that weights classes" in one for one in said)
+    assert any('label_weights="balanced", and search again' in one for one in said)
 
 
 def test_a_choice_that_loses_a_class_says_which_and_what_to_ask_for():

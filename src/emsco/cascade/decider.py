@@ -16,6 +16,7 @@ from emsco.cascade.factors import Factors, factors_of
 from emsco.core.costs import Costs
 from emsco.core.decisions import ACCEPTED, INVALID_VALUE, Decisions, reason_for
 from emsco.core.design import StageDesign
+from emsco.core.label_rule import EQUAL, LabelRule
 from emsco.core.threshold import Threshold, resolve
 from emsco.exceptions import DesignError, ModelError, quoted
 from emsco.learners.final_model import FinalStage, logged
@@ -101,6 +102,19 @@ class Decider:
     def classes(self) -> NDArray[Any]:
         """The labels."""
         return self.plan.classes
+
+    @property
+    def label_weights(self) -> dict[Any, float] | None:
+        """The weight of each label, as a parameter of a cascade; None if all are equal.
+
+        None, too, if they are the prices of errors, which such a cascade takes as its weights.
+        """
+        rule, errors = self.plan.rule, self.costs.errors
+        prices = LabelRule.of(list(errors.values())) if errors else EQUAL
+        if rule == prices:
+            return None
+        weights = rule.weights or (1.0,) * len(self.classes)
+        return dict(zip(self.classes.tolist(), weights, strict=True))
 
     @cached_property
     def columns_read(self) -> list[str]:
@@ -310,7 +324,7 @@ def make_decider(
         for i, (sources, needed) in enumerate(zip(design.stages, thresholds, strict=True))
     )
     return Decider(
-        plan=Plan(planned, stages.classes, default=stages.most_frequent),
+        plan=Plan(planned, stages.classes, default=stages.most_frequent, rule=stages.rule),
         design=design,
         costs=costs,
         thresholds=thresholds,

@@ -68,6 +68,8 @@ def _parts(decider: Decider, seen: dict[int, Pickled]) -> list[Any]:
         {name: r.encoding for name, r in readers.items() if r.encoding is not None},
         decider.plan.default,
     ]
+    if not decider.plan.rule.is_equal:
+        parts.append(["label weights", list(decider.plan.rule.weights)])
     if decider.layout.labels:
         parts.append(list(decider.layout.labels))
     types = {name: reader.type for name, reader in readers.items() if reader.type is not None}

@@ -10,6 +10,7 @@ from decimal import Decimal
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from math import isfinite
+from typing import Any
 
 from emsco._utils.frozen_mapping import FrozenMapping
 from emsco._utils.toml_writer import fields_beside
@@ -131,6 +132,11 @@ class Costs:
         Costs shared by the sources that name them, paid once per row, with the first of them.
     review : Review, default=None
         The review of rejected rows.
+    errors : mapping of label to float, default=None
+        The price of a wrong label, for each true class; numbers may be named by their text. They
+        are label weights: a row gets the label with the least expected price of an error.
+    errors : mapping of label to float, default=None
+        The price of a wrong label, for each true class; these are label weights.
     unit : str, default=""
         The unit of every price, for tables and plots.
     skipped : sequence of str, default=()
@@ -162,12 +168,14 @@ class Costs:
     review: Review | None = None
     unit: str = ""
     skipped: Sequence[str] = field(default=(), metadata=LATER)
+    errors: Mapping[Any, float] = field(default=FrozenMapping(), metadata=LATER)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sources", tuple(self.sources))
         object.__setattr__(self, "skipped", _names(self.skipped))
-        prices = self.setups or {}
-        setups = {name: _amount(price, f"cost of setup {name!r}") for name, price in prices.items()}
+        errors = {c: _amount(p, f"error on {c!r}") for c, p in (self.errors or {}).items()}
+        object.__setattr__(self, "errors", FrozenMapping(errors))
+        setups = {n: _amount(p, f"cost of setup {n!r}") for n, p in (self.setups or {}).items()}
         object.__setattr__(self, "setups", FrozenMapping(setups))
         if not self.sources:
             raise CostsError("Costs must have at least one source, got none.")
@@ -197,7 +205,7 @@ class Costs:
             raise CostsError(f"No source names the setup {quoted(sorted(idle))}; remove it.")
 
     def __repr__(self) -> str:
-        names = ("setups", "review", "unit", "skipped")
+        names = ("setups", "review", "unit", "skipped", "errors")
         fields = {name: getattr(self, name) for name in names}
         more = "".join(f", {name}={value!r}" for name, value in fields.items() if value)
         return f"Costs({list(self.sources)!r}{more})"

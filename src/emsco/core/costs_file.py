@@ -15,7 +15,7 @@ from emsco.core.value_type import SKIP
 from emsco.exceptions import CostsError, refuse_unknown_keys
 
 CSV_ENDING = ".csv"
-_PARTS = ("sources", "setups", "review", "unit")  # of a TOML file
+_PARTS = ("sources", "setups", "review", "errors", "unit")  # of a TOML file
 _SEPARATORS = "\t;|,"  # the first wins a tie, because 1,5 may be a price
 
 
@@ -86,6 +86,9 @@ def write_toml(costs: Any, path: str | os.PathLike[str] | None) -> str:
         )
         lines += ["", "[review]"]
         lines += [f"{name} = {toml_value(value)}" for name, value in fields.items()]
+    if costs.errors:
+        lines += ["", "[errors]"]
+        lines += [f"{toml_key(str(c))} = {toml_value(price)}" for c, price in costs.errors.items()]
     if path is not None:
         Path(path).write_text("\n".join([*lines, ""]), encoding="utf-8")
     return "\n".join([*lines, ""])

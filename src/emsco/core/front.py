@@ -263,7 +263,8 @@ class ParetoFront(Sequence[Candidate]):
             sqrt(accuracy^2 + coverage^2 + (1 - cost / total)^2), or the lowest loss: cost, review
             and errors.
         error_cost : float or mapping of label to float, default=None
-            For "loss": the price of an error, one for all or one per true class.
+            For "loss": the price of an error, one for all or one per true class. None: those of the
+            costs, if any, and otherwise 0.
         caution : "auto" or float, default="auto"
             The margin, in standard errors, with which bounds on accuracy and on shares by class
             (Wilson's bounds) must be met; it is also used with by="accuracy". "auto": `luck`, or 1
@@ -276,6 +277,8 @@ class ParetoFront(Sequence[Candidate]):
             If no candidate meets the bounds. The message says how far each bound can be met, which
             candidate is closest, and what `caution=0` would give.
         """
+        if by == "loss" and error_cost is None:
+            error_cost = self._costs.errors or None
         within = Bounds(by=by, error_cost=error_cost, **bounds)
         z = standard_errors(caution, self._luck)
         if not self._candidates:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from emsco.cascade import CascadeClassifier
 from emsco.cascade.decider import make_decider
+from emsco.core.label_rule import EQUAL, LabelRule
 from emsco.core.threshold import resolve
 from emsco.exceptions import ArtifactError, ThresholdError, require
 from emsco.io._core_values import (
@@ -102,6 +104,7 @@ def rows_to(writer: MemberWriter, layout: Layout, stages: Stages, fitted_rows: F
         "columns": list(layout.names),
         **({"unused": list(layout.unused)} if layout.unused else {}),
         **({"labels": list(layout.labels)} if layout.labels else {}),
+        **({} if stages.rule.is_equal else {"label_weights": list(stages.rule.weights)}),
         "named": layout.named,
         "classes": labels_to(stages.classes),
         "most_frequent": stages.most_frequent,
@@ -120,7 +123,7 @@ def layout_from(rows: Data, final: Any) -> Layout:
 
 def expect_rows(rows: Any, *others: str) -> Data:
     """Return what is known about rows; it must be complete."""
-    optional = {"unused", "labels"} & expect(rows, dict).keys()
+    optional = {"unused", "labels", "label_weights"} & expect(rows, dict).keys()
     keys = ("columns", "named", "classes", "most_frequent", "known")
     return expect_keys(rows, *keys, *optional, *others)
 
@@ -221,10 +224,23 @@ def stages_from(
         readers={name: one.declared(types.get(name)) for name, one in readers.items()},
         fitted=fitted,
         guard=guard,
+        rule=_rule_from(rows.get("label_weights"), len(classes)),
     )
     if final is not None:
         check_final_stage(data["final"], _final_stage(stages, final))
     return stages
+
+
+def _rule_from(weights: Any, n_classes: int) -> LabelRule:
+    """Read by which weights stages label rows; None: equal ones."""
+    if weights is None:
+        return EQUAL
+    numbers = [expect(weight, float) for weight in expect(weights, list)]
+    rule = LabelRule(tuple(numbers))
+    is_valid = len(numbers) == n_classes and all(0 < weight < inf for weight in numbers)
+    if not is_valid or rule != LabelRule.of(numbers):
+        raise ArtifactError("it must have a label weight for each class, of which the least is 1")
+    return rule
 
 
 def _final_stage(stages: FittedStages, final: Any) -> FinalStage:
@@ -281,6 +297,7 @@ def _taken_apart(cascade: CascadeClassifier) -> FittedStages:
         readers=decider.readers,
         fitted=dict(zip(features, judged, strict=False)),
         guard=guard,
+        rule=decider.plan.rule,
     )
 
 

@@ -120,14 +120,16 @@ def costs_to(costs: Costs) -> Data:
         "review": None if costs.review is None else _fields_to(costs.review),
         "unit": costs.unit,
         **({"skipped": list(costs.skipped)} if costs.skipped else {}),
+        **({"errors": to_plain(dict(costs.errors), "`errors`")} if costs.errors else {}),
     }
 
 
 def costs_from(data: Data) -> Costs:
     """Read the prices back."""
-    skipped = {"skipped": list} if "skipped" in expect(data, dict) else {}
-    sources, setups, review, unit, *more = values_of(
-        data, sources=list, setups=dict, review=object, unit=str, **skipped
+    later = {"skipped": list, "errors": dict}
+    own = {name: kind for name, kind in later.items() if name in expect(data, dict)}
+    sources, setups, review, unit, *_ = values_of(
+        data, sources=list, setups=dict, review=object, unit=str, **own
     )
     review = None if review is None else Review(**expect_fields(review, Review))
     return Costs(
@@ -135,7 +137,8 @@ def costs_from(data: Data) -> Costs:
         setups=setups,
         review=review,
         unit=unit,
-        skipped=expect_texts(more[0]) if more else (),
+        skipped=expect_texts(data.get("skipped", [])),
+        errors=expect(from_plain(data.get("errors", {"dict": {}})), dict),
     )
 
 

@@ -18,6 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from emsco.core.label_rule import EQUAL, LabelRule
 from emsco.core.value_type import NUMBER_TYPE, TEXT_TYPE
 from emsco.exceptions import ColumnsError
 from emsco.learners._logistic_loss import Loss, TrainingRows, class_base, make_rows
@@ -160,6 +161,7 @@ class BlockTraining:
         self, learner: Learner, blocks: Blocks, names: Sequence[str], container: str = "pandas"
     ) -> None:
         self.learner = learner
+        self.rule: LabelRule = EQUAL
         self.container = container
         self.names = list(names)
         self.fitted: dict[Features, LinearFit] = {}
@@ -175,6 +177,16 @@ class BlockTraining:
     def most_frequent(self) -> int:
         """The position of the most frequent class."""
         return int(np.argmax(list(self._blocks.counts.values())))
+
+    @property
+    def class_shares(self) -> list[float]:
+        """The share of rows that each class has."""
+        return [count / self._blocks.n_rows for count in self._blocks.counts.values()]
+
+    def judged_by(self, rule: LabelRule) -> BlockTraining:
+        """Return the same rows, labelled by another rule."""
+        self.rule = rule
+        return self
 
     def reader(self, name: str) -> ColumnReader:
         """Learn how a column is read."""

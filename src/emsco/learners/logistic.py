@@ -222,6 +222,7 @@ class LogisticLearner:
     block_rows = 2**14  # few enough to stay in cache: a stage is plain arithmetic
     is_one_model = False
     is_calibrated = True
+    takes_label_weights = True
 
     def tags(self, tags: Tags) -> Tags:
         """Set scikit-learn's tags: text and missing values are allowed."""

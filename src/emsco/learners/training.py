@@ -20,6 +20,7 @@ from sklearn.utils.validation import (
 
 from emsco._utils.frozen_mapping import FrozenMapping
 from emsco.core.costs import Costs
+from emsco.core.label_rule import EQUAL, LabelRule
 from emsco.core.validation import read_given_labels, resolve_costs
 from emsco.exceptions import ArtifactError, ClassesError, ColumnsError, ValuesError, quoted
 from emsco.learners.final_model import logged, refuse_unused
@@ -76,6 +77,20 @@ def read_given(
     return layout, rows, resolved, training, table
 
 
+def _check_takes_rule(learner: Learner, rule: LabelRule) -> None:
+    """Refuse label weights for a learner that would ignore them."""
+    kinds = type(learner).__mro__
+    said = next((i for i, kind in enumerate(kinds) if "takes_label_weights" in vars(kind)), None)
+    # What a class says is about its own `fits`, not about that of a subclass.
+    own = next((i for i, kind in enumerate(kinds) if "fits" in vars(kind)), 0)
+    takes = said is not None and said <= own and vars(kinds[said])["takes_label_weights"]
+    if not rule.is_equal and not takes:
+        raise ClassesError(
+            f"{type(learner).__name__} does not take label weights: its outcomes must come from "
+            "`training.rule.judge(probability)`, and it must say `takes_label_weights = True`."
+        )
+
+
 def _check_labels(y: ArrayLike | None, n_rows: int) -> NDArray[Any]:
     """Check the labels of training rows: one per row, and at least two classes."""
     labels: NDArray[Any] = column_or_1d(read_given_labels(y), warn=True)
@@ -104,6 +119,7 @@ class Training:
     may_be_missing: Set[str] = frozenset()  # columns with missing values that these rows lack
     types: Mapping[str, str] = FrozenMapping()  # of columns, declared by the costs
     raw: Columns | None = None  # columns as X had them, if some types are declared
+    rule: LabelRule = EQUAL  # how probabilities become labels
 
     fitted: dict[tuple[str, ...], Any] = field(init=False, default_factory=dict)
     shared: dict[str, Any] = field(init=False, default_factory=dict)  # fitted for several sets
@@ -153,6 +169,20 @@ class Training:
             params=_check_method_params(self.labels, self.params, indices=rows),
             may_be_missing={name for name in self.columns if has_missing(self.values(name))},
         )
+
+    def judged_by(self, rule: LabelRule) -> Training:
+        """Return the same rows, labelled by another rule, with everything learned."""
+        _check_takes_rule(self.learner, rule)
+        changed = replace(self, rule=rule)
+        for name in ("fitted", "shared", "_values", "_readers", "_encodings", "_blocks"):
+            setattr(changed, name, getattr(self, name))
+        return changed
+
+    @property
+    def class_shares(self) -> list[float]:
+        """The share of rows, or of their weights, that each class has."""
+        shares: list[float] = (np.bincount(self.codes, self._weight) / self._weight.sum()).tolist()
+        return shares
 
     def by(self, learner: Learner) -> Training:
         """Return the same rows for another learner, without anything learned."""
@@ -242,6 +272,7 @@ class FittedStages:
     readers: Mapping[str, ColumnReader]  # of each column that a stage sees
     fitted: Mapping[tuple[str, ...], Any]
     guard: InputGuard | None = None  # has learned all these columns
+    rule: LabelRule = EQUAL  # how probabilities become labels
 
     def reader(self, name: str) -> ColumnReader:
         """Return how a column is read."""

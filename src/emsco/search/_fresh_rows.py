@@ -62,6 +62,7 @@ def describe(search: Any, X: Any, y: ArrayLike | None, population: Population) -
         choice.rule,
         choice.bounds,
         search.all_sources_at(chosen.evaluation.coverage),
+        search.found_.stages.rule,
     )
     if X is None:
         if y is not None or population is not None:

@@ -42,9 +42,9 @@ from emsco.search.fitted_search import (
 class CascadeSearchCV(ClassifierMixin, BaseEstimator):
     """Search which sources to buy in which order, choose one cascade, and decide with it.
 
-    Every design is evaluated on rows that its classifiers were not fitted on: the test folds of
-    `cv`. The result is the whole trade-off between accuracy on accepted rows, coverage and cost
-    (`front_`), and one point of it, chosen by `select` and fitted on all rows (`best_cascade_`).
+    Designs are evaluated on rows that their classifiers were not fitted on, the test folds of `cv`.
+    The result is the trade-off between accuracy on accepted rows, coverage and cost (`front_`), and
+    one point of it, chosen by `select` and fitted on all rows (`best_cascade_`).
 
     Parameters
     ----------
@@ -60,6 +60,8 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
     threshold : float, mapping, list of those, or "auto", default="auto"
         The confidence needed to accept. A list holds alternatives, which share the same fits; each
         candidate has its own. "auto" searches a grid, and then separate thresholds per stage.
+    label_weights : mapping of label to float or "balanced", default=None
+        As in `CascadeClassifier`. With an estimator that is not calibrated they are scaled.
     max_stages : int, default=4
         The maximum number of stages; it is limited to the number of sources.
     allow_unused : bool, default=True
@@ -76,12 +78,10 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         one core: never below 10,000, or 300 of any class. The refit always uses all rows.
     select : mapping or callable, default=None
         How to choose: keywords of `ParetoFront.select`, or a function that takes the front and
-        returns a candidate. None: the cheapest candidate with a coverage of at least 0.8 that
-        labels over a tenth of each class right, rejects none more than twice as often as all rows,
-        and is shown, with a margin (see `caution` of `ParetoFront.select`), to be not worse on
-        accepted rows than all sources at once answering every row: by at most half a point of
-        accuracy, and 2 points of recall in a class of 100 rows (0 in a smaller one). If there is
-        none, all sources at once are chosen, with a warning.
+        returns a candidate. None: the least loss, if errors and review have prices; otherwise the
+        cheapest candidate that accepts 80% of the rows, loses no class, and is shown to be not
+        worse than all sources at once answering every row, overall and in every class; if there is
+        none, all sources at once, with a warning. The user guide has the exact rule.
     luck : bool, default=True
         Whether to repeat the search without parts of the rows, without new fits, to measure how
         much of the result is luck (`front_.luck`); `select` requires a margin of that size.
@@ -127,10 +127,8 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         Its fitted cascade.
     all_sources_ : Candidate
         All sources bought at once and answering every row, on the same rows and folds.
-    history_ : list of dict
-        The progress of the search.
-    search_ : Search
-        The search that was run.
+    history_, search_ : list of dict, Search
+        The progress of the search, and the search that was run.
     costs_, classes_, n_splits_ : Costs, ndarray, int
         Prices, labels and number of folds.
     found_ : FittedSearch
@@ -158,6 +156,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         costs: Any = None,
         search: Any = None,
         threshold: StageThreshold | list[StageThreshold] | str = AUTO,
+        label_weights: Mapping[Any, float] | str | None = None,
         max_stages: int = 4,
         allow_unused: bool = True,
         max_missed: Mapping[Any, float] | None = None,
@@ -181,6 +180,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         self.costs = costs
         self.search = search
         self.threshold = threshold
+        self.label_weights = label_weights
         self.max_stages = max_stages
         self.allow_unused = allow_unused
         self.max_missed = max_missed
@@ -314,10 +314,9 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : numpy array, pandas or polars frame, default=None
-            Fresh rows. The summary then also describes the chosen cascade on these rows, and lists
-            the figures that differ by more than two standard errors from the selected ones. For
-            certificates, these rows then count as having shown the whole front, because a user who
-            has seen the figures of one candidate may choose another because of them.
+            Fresh rows. The summary then also describes the chosen cascade on these rows, and the
+            figures that differ by more than two standard errors. For certificates, these rows then
+            count as having shown the whole front, because another choice may follow from them.
         y : array, default=None
             The labels of X; None if the target is agreement.
         population : mapping of label to float, default=None

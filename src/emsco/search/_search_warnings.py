@@ -32,13 +32,15 @@ def warn_slow(problem: Problem, search: Search) -> None:
     )
 
 
-def warn_overconfident(learner: Learner, problem: Problem) -> None:
+def warn_overconfident(learner: Learner, problem: Problem, *, is_weighted: bool = False) -> None:
     """Warn if accepted rows are right less often than the threshold promises, beyond chance.
+
+    A threshold for shares by label weights promises nothing.
 
     It compares with the truth all sources together and every single source fitted so far, because
     many estimators are most overconfident on few columns, and names the threshold missed most.
     """
-    if learner.is_calibrated:
+    if learner.is_calibrated or is_weighted:
         return
     single = np.vstack([np.ones(problem.n_sources), np.eye(problem.n_sources)]).astype(np.bool_)
     single = single[problem.exist(single)]

@@ -25,12 +25,14 @@ from sklearn.utils.metadata_routing import process_routing
 from emsco._utils.progress import watching
 from emsco.core.costs import Costs
 from emsco.core.front import Candidate, ParetoFront
+from emsco.core.label_rule import BALANCED
 from emsco.core.selection import check_names
 from emsco.core.validation import read_groups
 from emsco.engine import resolve_engine
 from emsco.exceptions import ClassesError, ColumnsError, Keyword, Parameter, SearchError
 from emsco.learners import learner_of
 from emsco.learners.final_model import check_final, predict_labels
+from emsco.learners.label_weights import fitted_to, weigh
 from emsco.learners.protocol import Fold, Stages
 from emsco.learners.training import MOST_CLASSES, Training, read_given
 from emsco.rows.columns import is_dataset
@@ -60,6 +62,7 @@ PARAMETERS: dict[str, list[Any]] = {
     "costs": [Costs, Mapping, "array-like", str, PathLike, None],
     "search": [HasMethods(["run"]), None],
     "threshold": [Real, Mapping, list, str],
+    "label_weights": [Mapping, StrOptions({BALANCED}), None],
     "max_stages": [Interval(Integral, 1, None, closed="left")],
     "allow_unused": ["boolean"],
     "max_missed": [Mapping, None],
@@ -133,6 +136,14 @@ def read_input(search: Any, X: Any, y: Any, params: dict[str, Any], seeds: Any) 
         final=search.final,
         params=fit_params,
     )
+    if not search.needs_labels and (search.label_weights is not None or costs.errors):
+        raise SearchError(
+            "target='agreement' needs equal label weights, because what is right is what the final "
+            "model answers; leave out "
+            + Parameter("label_weights")
+            + " and the prices of errors in `costs`."
+        )
+    training, costs = weigh(training, costs, search.label_weights)
     for name in rows.names:
         training.values(name)  # before any fit: infinity raises an error
     all_rows = None
@@ -140,14 +151,15 @@ def read_input(search: Any, X: Any, y: Any, params: dict[str, Any], seeds: Any) 
         from emsco.learners.block_newton import BlockTraining, check_types
 
         check_types(costs.types, blocks.schema)
-        all_rows = BlockTraining(learner, blocks, rows.names)
+        all_rows = BlockTraining(learner, blocks, rows.names).judged_by(training.rule)
+    folds = _make_folds(search, table, training.labels, split_params, seeds)
     return SearchInput(
         layout,
         rows,
         costs,
-        training,
+        fitted_to(training, folds),
         answers,
-        _make_folds(search, table, training.labels, split_params, seeds),
+        folds,
         split_params.get(_GROUPS),
         params.get(_GROUPS),
         all_rows,
@@ -297,7 +309,7 @@ def run_search(
         found = _find_front(problem, strategy, rng, progress, by_stage)
         reference = AllSources.of(problem)
         front = compared(problem, found.front)
-        warn_overconfident(training.learner, problem)
+        warn_overconfident(training.learner, problem, is_weighted=not training.rule.is_equal)
     luck = None
     if search.luck:
         progress.phase("luck")

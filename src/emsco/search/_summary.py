@@ -14,6 +14,7 @@ from emsco.core.evaluation import Evaluation
 from emsco.core.expense import ErrorCost, error_cost_of, expense_of
 from emsco.core.front import Candidate, ParetoFront
 from emsco.core.interval import few_rows_text, interval_text
+from emsco.core.label_rule import EQUAL, LabelRule
 from emsco.core.scored_front import FreshDifference
 from emsco.core.selection import margin_text
 from emsco.core.threshold import resolve
@@ -29,6 +30,7 @@ def sentences_of_choice(
     rule: str = "",
     bounds: Mapping[str, Any] | None = None,
     as_many: Evaluation | None = None,
+    label_rule: LabelRule = EQUAL,
 ) -> str:
     """Describe the stages, the rule, the cost, and the figures by class of what was chosen.
 
@@ -38,7 +40,8 @@ def sentences_of_choice(
     costs, repeats = front.costs, front.repeats
     errors = error_cost_of(bounds or {})
     lines = [f"Chosen from {len(front):,} candidates on the front:"]
-    lines += _stages(chosen, costs, classes)
+    lines += _stages(chosen, costs, classes, label_rule)
+    lines += _weights(label_rule, costs, classes)
     lines += [rule] if rule else []
     lines += _figures(chosen.evaluation, costs, "It", errors, repeats)
     if as_many is not None and as_many.accepted < as_many.rows:
@@ -47,7 +50,7 @@ def sentences_of_choice(
     subject = "Buying all sources at once and answering every row"
     lines += [
         *_figures(reference.evaluation, costs, subject, errors, repeats),
-        *_error_prices(errors, costs),
+        *_error_prices(errors, costs, label_rule),
         *_luck(front.luck),
         front.measured_on,
     ]
@@ -85,7 +88,10 @@ def sentences_of_fresh(
     return "\n".join(lines)
 
 
-def _stages(chosen: Candidate, costs: Costs, classes: NDArray[Any]) -> list[str]:
+def _stages(
+    chosen: Candidate, costs: Costs, classes: NDArray[Any], label_rule: LabelRule
+) -> list[str]:
+    figure = "confidence" if label_rule.is_equal else "share"
     thresholds = resolve(chosen.threshold, classes.tolist(), chosen.design.n_stages)
     lines = []
     for i, sources in enumerate(chosen.design.stages):
@@ -94,11 +100,24 @@ def _stages(chosen: Candidate, costs: Costs, classes: NDArray[Any]) -> list[str]
         least = sorted({float(f"{t:.4g}") for t in thresholds[i]})
         sure = " to ".join(cell(value) for value in {least[0]: 0, least[-1]: 0})
         lines.append(
-            f"  stage {i}: buy {', '.join(sources)} for {price}; accept at confidence >= {sure}"
+            f"  stage {i}: buy {', '.join(sources)} for {price}; accept at {figure} >= {sure}"
         )
     if chosen.design.unused:
         lines.append(f"  never bought: {', '.join(chosen.design.unused)}")
     return lines
+
+
+def _weights(label_rule: LabelRule, costs: Costs, classes: NDArray[Any]) -> list[str]:
+    """Say by which weights rows are labelled."""
+    if label_rule.is_equal:
+        return []
+    pairs = zip(classes.tolist(), label_rule.weights, strict=True)
+    weights = ", ".join(f"{label!r} {cell(weight)}" for label, weight in pairs)
+    by = "prices of errors" if costs.errors else "label weights"
+    return [
+        f"Labels are given by {by}: {weights}. A row gets the label with the largest weighted share"
+        " of its probabilities, and is accepted if that share reaches the threshold."
+    ]
 
 
 def _money(price: float, costs: Costs) -> str:
@@ -141,7 +160,7 @@ def _by_class(evaluation: Evaluation, repeats: float | None) -> list[str]:
     return lines
 
 
-def _error_prices(errors: ErrorCost, costs: Costs) -> list[str]:
+def _error_prices(errors: ErrorCost, costs: Costs, label_rule: LabelRule) -> list[str]:
     """Describe the prices of errors, if a choice was made by loss."""
     if errors is None:
         return []
@@ -151,9 +170,12 @@ def _error_prices(errors: ErrorCost, costs: Costs) -> list[str]:
         prices = f"an error costs {' and '.join(each)}"
     elif errors:
         prices = f"an error costs {_money(errors, costs)}"
+    searched = "The choice is the best candidate of a front that was searched without such prices."
+    if not label_rule.is_equal:
+        same = costs.errors and errors == dict(costs.errors)
+        searched = f"Labels were given by {'these prices' if same else 'other weights, see above'}."
     return [
-        f"The loss is what a row costs for sources, review and errors, where {prices}. The choice "
-        "is the best candidate of a front that was searched without prices of errors."
+        f"The loss is what a row costs for sources, review and errors, where {prices}. {searched}"
     ]
 
 

@@ -26,8 +26,8 @@ from emsco.exceptions import (
     quoted,
     warn,
 )
-from emsco.search._lost_classes import loses, warn_of_lost_classes
 from emsco.search._problem import Problem
+from emsco.search.lost_classes import loses, warn_of_lost_classes
 
 LEAST_COVERAGE = 0.8
 LEAST_AGREEMENT = 0.99  # with a final model
@@ -96,6 +96,7 @@ class Selection(NamedTuple):
     candidate: Candidate
     rule: str
     bounds: Mapping[str, Any]
+    is_default: bool = False
 
 
 def select_as_asked(
@@ -153,10 +154,18 @@ def _selected(
             raise SelectionError(f"`select` must return a Candidate, got {candidate!r}.")
         return Selection(candidate, "Rule: chosen by the function given as `select`.", {})
     options = dict(select or {})
-    if select is None or options.keys() == {"caution"}:
+    errors = dict(front.costs.errors)
+    is_default = not options.keys() - {"caution"}
+    if is_default and not agreement and errors and front.costs.review is not None and len(front):
+        options |= {"by": "loss"}
+        is_default = False
+    if options.get("by") == "loss" and errors:
+        options.setdefault("error_cost", errors)
+    if is_default:
         z = standard_errors(options.get("caution", AUTO), front.luck)
         if not agreement:
-            return select_by_default(front, all_sources, n_rows, within, z)
+            chosen = select_by_default(front, all_sources, n_rows, within, z)
+            return chosen._replace(is_default=True)
         return select_by_agreement(front, all_sources, options, z)
     candidate = front.select(**options)
     bounds = {name: value for name, value in options.items() if name != "caution"}

@@ -143,6 +143,7 @@ class Choice:
     is_refitted: bool = True  # on all rows; otherwise it is the cascade that was evaluated
     rule: str = ""  # a sentence
     bounds: Mapping[str, Any] = field(default_factory=dict)  # as keywords of `ParetoFront.select`
+    is_default: bool = False  # whether it was made by the default rule, which has no bounds
 
 
 def part_of_result(name: str, meaning: str) -> Any:
@@ -211,13 +212,16 @@ def choose(
             agreement=not search.needs_labels,
         )
 
-    candidate, rule, bounds = selected(found)
+    selection = selected(found)
+    candidate = selection.candidate
     if refit == STAGES and found.stages.learner.is_one_model:
         found = found.separate(candidate.design, by_stage=search.threshold == AUTO)
         if isinstance(select, Candidate):
             candidate = _most_alike(found.front, select)
         else:
-            candidate, rule, bounds = selected(found)
+            selection = selected(found)
+            candidate = selection.candidate
+    bounds = selection.bounds
     if isinstance(select, Mapping) and not bounds:
         bounds = dict(select)  # the caution of the default choice
     cascade = None
@@ -228,8 +232,9 @@ def choose(
         cascade,
         None if cascade is None else cascade.decider_,
         is_refitted=bool(refit) or found.evaluated is None,
-        rule=rule,
+        rule=selection.rule,
         bounds=bounds,
+        is_default=selection.is_default,
     )
 
 

@@ -64,8 +64,9 @@ def _instead(label: Any, reference: Evaluation) -> Message:
     recall = share_of(reference.class_right.get(label, 0), rows)
     if recall <= 1 - MOST_LOST:
         return Message(
-            f"All sources at once label {recall:.1%} of it right, because each label is the most "
-            "probable one; fit an estimator that weights classes, and search again."
+            f"All sources at once label {recall:.1%} of it right, because the most probable label "
+            "is hardly ever this one; give the costs prices of errors by class (`[errors]` in the "
+            'file) or label_weights="balanced", and search again.'
         )
     return Message(
         f"All sources at once label {recall:.1%} of it right; choose with ",
