@@ -47,10 +47,11 @@ def report(
 
     The page shows the front, with sliders for the maximum cost, the minimum coverage and accuracy,
     and, per class, the shares missed and rejected and the precision. Bounds must be met with a
-    margin, as in `ParetoFront.select`, whose width is set by the caution. The cheapest candidate
-    within the bounds is drawn stage by stage, with its figures, also per class, beside those of all
-    sources. Below are the lines that choose it in Python and on the command line. The page works
-    offline: it loads nothing.
+    margin, as in `ParetoFront.select`, whose width is set by the caution. The choice of the search,
+    and then the cheapest candidate within the bounds, is drawn stage by stage, with its figures,
+    also per class, beside those of all sources. With fresh rows, their flow through the choice of
+    the search is drawn. Below are the lines that choose the candidate in Python and on the command
+    line. The page works offline: it loads nothing.
 
     Parameters
     ----------

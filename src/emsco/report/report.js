@@ -323,6 +323,8 @@
     ];
     if (labels.length) tiles.push(...classTiles(p, fresh, asMany));
     byId("tiles").classList.toggle("none", none);
+    byId("tiles").classList.toggle("two", fresh !== null && labels.length === 2);
+    byId("tiles").classList.toggle("three", fresh !== null && labels.length === 3);
     byId("tiles").replaceChildren(...tiles);
   }
   function classTiles(p, fresh, asMany) {
