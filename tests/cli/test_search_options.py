@@ -11,6 +11,11 @@ from commands import call
 
 from emsco import CascadeSearchCV, load
 
+TRUSTED = (
+    "sklearn.compose._column_transformer.make_column_selector",
+    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
+    "sklearn.tree._tree.Tree",
+)
 LEARNER = """
 from sklearn.naive_bayes import GaussianNB
 
@@ -30,9 +35,9 @@ def folder(tmp_path_factory):
     """Write rows of patients who come four times, with a weight, and prices for their values."""
     folder = tmp_path_factory.mktemp("options")
     rng = np.random.default_rng(0)
-    sick = rng.random(120) < 0.4
-    person = np.repeat(np.arange(120), 4)
-    level = np.repeat(rng.normal(size=120), 4)  # tells who it is
+    sick = rng.random(150) < 0.4
+    person = np.repeat(np.arange(150), 4)
+    level = np.repeat(rng.normal(size=150), 4)  # tells who it is
     y = sick[person]
     rows = pd.DataFrame(
         {
@@ -61,10 +66,10 @@ def test_rows_of_a_group_are_in_one_fold_and_groups_are_no_feature(folder, tmp_p
     assert called.code == 0, called.err
     assert "not used" in called.err
     assert "'person'" not in called.err.partition("not used")[2].partition("\n")[0]
-    grouped = load(tmp_path / "run" / "search.emsco", trusted=["sklearn.tree._tree.Tree"])
+    grouped = load(tmp_path / "run" / "search.emsco", trusted=TRUSTED)
     assert grouped.costs_.names == ("level", "test", "town")
     called = search(folder, tmp_path / "alone", "--estimator", "forest")
-    alone = load(tmp_path / "alone" / "search.emsco", trusted=["sklearn.tree._tree.Tree"])
+    alone = load(tmp_path / "alone" / "search.emsco", trusted=TRUSTED)
     # A forest knows persons by their level, unless all of their rows are held out together.
     known = [one.all_sources_.evaluation.accuracy for one in (alone, grouped)]
     assert known[0] > known[1] + 0.1
@@ -88,10 +93,10 @@ def test_weights_are_used_in_fits(folder, tmp_path):
 def test_trees_take_text_and_their_files_are_loaded(folder, tmp_path, name):
     called = search(folder, tmp_path / "run", "--estimator", name)
     assert called.code == 0, called.err
-    trust = ["--trust", "sklearn.tree._tree.Tree"] if name == "forest" else []
+    trust = [word for named in TRUSTED for word in ("--trust", named)]
     decided = call("decide", tmp_path / "run", folder / "rows.csv", *trust)
     assert decided.code == 0, decided.err
-    assert len(decided.out.splitlines()) == 481
+    assert len(decided.out.splitlines()) == 601
 
 
 def test_a_class_of_ones_own_is_imported(folder, tmp_path, monkeypatch):
