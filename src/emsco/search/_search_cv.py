@@ -274,13 +274,11 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
     def score(
         self, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> float:
-        """Return the share of all rows that `predict` labels right, as scikit-learn asks.
+        """Return the share of all rows that `predict` labels right, rejected ones included.
 
-        It counts rejected rows like accepted ones, and no cost. For `GridSearchCV` and the like,
-        `scoring` takes the scorers of `emsco.metrics`, which account for rejection:
-        `accepted_accuracy`, `coverage`, `aurc`, `negative(mean_cost)`, `negative(expected_loss)`.
-
-        If the target is agreement, `y` is ignored as in `fit`, because scikit-learn passes it on.
+        As `scoring` of `GridSearchCV`, take a scorer that accounts for rejection: `coverage`,
+        `accepted_accuracy`, `aurc`, `missed`, `negative(expected_loss)` of `emsco.metrics`. If the
+        target is agreement, `y` is ignored as in `fit`, because scikit-learn passes it on.
         """
         truth = self.truth(X, y if self.needs_labels else None)
         return float(accuracy_score(truth, self.predict(X), sample_weight=sample_weight))
@@ -363,7 +361,6 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
 
     found_: FittedSearch
     choice_: Choice
-
     front_: ParetoFront = part_of_result("front", "The non-dominated candidates.")
     all_sources_: Candidate = part_of_result(
         "all_sources", "All sources at once answering every row."
