@@ -30,8 +30,13 @@ from emsco.search._problem import Search
 from emsco.search._progress import Progress
 from emsco.search._thresholds import AUTO
 from emsco.search.fitted_search import (
-    Choice, FittedSearch, choose, choose_again, chosen_cascade, part_of_result,
-)  # fmt: skip
+    Choice,
+    FittedSearch,
+    choose,
+    choose_again,
+    chosen_cascade,
+    part_of_result,
+)
 
 
 class CascadeSearchCV(ClassifierMixin, BaseEstimator):
@@ -121,10 +126,8 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         Its fitted cascade.
     all_sources_ : Candidate
         All sources bought at once and answering every row, on the same rows and folds.
-    history_, search_ : list of dict, Search
-        The progress of the search, and the search that was run.
-    costs_, classes_, n_splits_ : Costs, ndarray, int
-        Prices, labels and number of folds.
+    history_, search_, costs_, classes_, n_splits_ : list, Search, Costs, ndarray, int
+        The progress of the search and what was run, prices, labels and number of folds.
     found_ : FittedSearch
         The whole result, frozen. The attributes above are parts of it and of the choice;
         `n_features_in_` and `feature_names_in_` are as in scikit-learn.
