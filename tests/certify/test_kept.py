@@ -58,7 +58,7 @@ def test_only_what_meets_the_conditions_of_the_default_choice_replaces_it(found)
     assert again == certificate
     lost = [c for c in certificate.candidates if not c.keeps]
     assert lost, "many candidates reach 90% by saying that every row is common"
-    if certificate.kept:
+    if certificate.suitable:
         assert certificate.select(min_coverage=0).keeps
     else:
         with pytest.raises(CertificateError, match="none keeps what the choice kept"):
@@ -79,7 +79,7 @@ def test_after_a_choice_by_bounds_a_replacement_loses_no_class(found):
 
     chosen = Figures([own.best_candidate_.evaluation])
     held = [c for c in ("common", "rare") if not loses(chosen, c)[0]]
-    for one in certificate.kept:
+    for one in certificate.suitable:
         figures = Figures([one.candidate.evaluation])
         assert not any(loses(figures, c)[0] for c in held)
     own.choose()

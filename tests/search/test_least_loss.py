@@ -11,15 +11,16 @@ from emsco.core.label_rule import LabelRule
 from emsco.learners import learner_of
 from emsco.learners.protocol import Fold
 from emsco.learners.training import Training
+from emsco.search._least_loss import with_least_loss
 from emsco.search._problem_spec import ProblemSpec
 from emsco.search.strategies.exhaustive import Exhaustive
 
-N_SOURCES, N_ROWS = 4, 400
+N_SOURCES, N_ROWS = 4, 600
 THRESHOLDS = [0.55, 0.7, 0.8, 0.9, 0.95]
 # The number of classes, the share of the rare ones, prices of errors, and of review.
 PROBLEMS = [
     (2, 0.1, (5, 100), 12),
-    (2, 0.05, (5, 20), 4),
+    (2, 0.05, (20, 200), 10),
     (2, 0.3, (10, 15), 2),
     (3, 0.2, (10, 40, 60), 3),
     (3, 0.1, (5, 100, 150), 12),
@@ -61,7 +62,8 @@ def test_the_least_loss_of_all_designs_is_in_the_front(seed):
         n_jobs=None,
     )
     problem = spec.problem(training)
-    front = Exhaustive().run(problem).front
+    searched = Exhaustive().run(problem).front
+    front = with_least_loss(problem, searched, rng, by_stage=False)
     designs = np.array([design.assignment for design in every_design(problem)], dtype=np.int8)
     every = [c for place in range(len(THRESHOLDS)) for c in problem.candidates(designs, place)]
     assert len(every) == len(THRESHOLDS) * problem.n_designs

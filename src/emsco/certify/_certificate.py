@@ -137,14 +137,14 @@ class Certificate:
         return next((c for c in self.candidates if c.candidate == own), None)
 
     @property
-    def kept(self) -> list[CertifiedCandidate]:
+    def suitable(self) -> list[CertifiedCandidate]:
         """The certified candidates that keep, on the searched rows, what the choice kept."""
         return [one for one in self.candidates if one.keeps]
 
     @property
     def why_not_kept(self) -> str:
         """Say what could be certified, if none of it keeps what the choice kept; else ""."""
-        if self.kept or not self.candidates:
+        if self.suitable or not self.candidates:
             return ""
         listed = [f"{c.candidate.design}: {c.candidate.evaluation}" for c in self.candidates[:5]]
         return (
@@ -207,13 +207,13 @@ class Certificate:
         if not self.candidates:
             raise CertificateError(self.sentence)
         least = self.least_coverage if min_coverage is None else min_coverage
-        if not self.kept:
+        if not self.suitable:
             raise CertificateError(self.why_not_kept)
-        covering = [c for c in self.kept if c.evaluation.coverage >= least]
+        covering = [c for c in self.suitable if c.evaluation.coverage >= least]
         if not covering:
-            most = max(c.evaluation.coverage for c in self.kept)
+            most = max(c.evaluation.coverage for c in self.suitable)
             raise CertificateError(
-                f"None of the {len(self.kept):,} certified candidates accepts at least "
+                f"None of the {len(self.suitable):,} certified candidates accepts at least "
                 f"{percent(least)} of the calibration rows; the most that one accepts is "
                 f"{percent(most)}. Use select(..., min_coverage=0) to choose among them anyway."
             )

@@ -155,9 +155,9 @@ class Family(NamedTuple):
             held = shares(len(ordered), len(front))
             if any(c is chosen for c in ordered):
                 why_not = ""  # none meets the targets, and it comes closest
-        kept = [c is chosen or keeps(c) for c in ordered]
+        replacing = [c is chosen or keeps(c) for c in ordered]
         off_front = sum(c not in front for c in first)
-        return cls(ordered, held, floors, chosen, why_not, off_front, kept)
+        return cls(ordered, held, floors, chosen, why_not, off_front, replacing)
 
     def digested(self) -> list[Any]:
         """List the values that distinguish one order from another."""

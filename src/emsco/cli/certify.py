@@ -144,7 +144,7 @@ def _questions(targets: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _taken(certificate: Certificate, by: str | None) -> CertifiedCandidate | None:
     """Return the chosen candidate if it is certified and `by` is not set, otherwise the best."""
-    if not certificate.kept:
+    if not certificate.suitable:
         return None
     if by is None and certificate.chosen_one is not None:
         return certificate.chosen_one
@@ -156,7 +156,7 @@ def _taken(certificate: Certificate, by: str | None) -> CertifiedCandidate | Non
 def _accept_enough(certificate: Certificate) -> bool:
     """Return whether any certified candidate reaches the minimum coverage."""
     least = certificate.least_coverage
-    return any(c.evaluation.coverage >= least for c in certificate.kept)
+    return any(c.evaluation.coverage >= least for c in certificate.suitable)
 
 
 def _lines(certificate: Certificate, best: CertifiedCandidate | None) -> list[str]:
@@ -201,7 +201,7 @@ def _data(
         "tried": certificate.tried,
         "needed_rows": certificate.needed_rows,
         "candidates": len(certificate.candidates),
-        "kept": len(certificate.kept),
+        "suitable": len(certificate.suitable),
         "filters": list(certificate.filters),
         "choice": chosen
         and candidate_data(chosen.candidate, review)

@@ -54,9 +54,8 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
     costs : Costs, mapping, sequence or path of a TOML file, default=None
         The prices; a mapping or a sequence prices features, by name or position. None: 1 each.
     search : object with run(problem, rng, callback), default=None
-        `Exhaustive()`, `EMSCO()`, `LocalSearch()` or `Hybrid()`. None: exhaustive search if there
-        are few enough designs, otherwise local search, with at most 1,024 source sets if these are
-        fitted one by one. `search_` is the search that was used.
+        `Exhaustive()`, `EMSCO()`, `LocalSearch()` or `Hybrid()`. None: exhaustive for few designs,
+        otherwise local, with at most 1,024 source sets if these are fitted one by one.
     threshold : float, mapping, list of those, or "auto", default="auto"
         The confidence needed to accept. A list holds alternatives, which share the same fits; each
         candidate has its own. "auto" searches a grid, and then separate thresholds per stage.
@@ -127,14 +126,11 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         Its fitted cascade.
     all_sources_ : Candidate
         All sources bought at once and answering every row, on the same rows and folds.
-    history_, search_ : list of dict, Search
-        The progress of the search, and the search that was run.
-    costs_, classes_, n_splits_ : Costs, ndarray, int
-        Prices, labels and number of folds.
+    history_, search_, costs_, classes_, n_splits_ : list, Search, Costs, ndarray, int
+        The progress of the search and what was run, prices, labels and number of folds.
     found_ : FittedSearch
-        The whole result, frozen. The attributes above are parts of it and of the choice.
-    n_features_in_, feature_names_in_ : int, ndarray of str
-        The columns seen in `fit`, as in scikit-learn.
+        The whole result, frozen. The attributes above are parts of it and of the choice;
+        `n_features_in_` and `feature_names_in_` are as in scikit-learn.
 
     Examples
     --------

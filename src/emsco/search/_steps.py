@@ -39,6 +39,7 @@ from emsco.rows.columns import is_dataset
 from emsco.rows.fitted_rows import FittedRows
 from emsco.rows.rows import Layout, Rows
 from emsco.search._expected_work import expected_seconds, workload_of
+from emsco.search._least_loss import with_least_loss
 from emsco.search._luck import measure_luck, parts_of
 from emsco.search._problem import Problem, Search, SearchResult
 from emsco.search._problem_spec import ProblemSpec, compared
@@ -368,15 +369,19 @@ def _find_front(
     progress: Progress,
     by_stage: bool,
 ) -> SearchResult:
-    """Search designs; with `by_stage`, then a threshold for every stage of each."""
+    """Search designs; with `by_stage`, then a threshold for every stage; last, the least loss."""
     result = strategy.run(problem, rng, progress.searched)
-    if not by_stage or problem.max_stages == 1:
+    by_stage = by_stage and problem.max_stages > 1
+    if not by_stage and not problem.costs.errors:
         return result
     progress.phase("thresholds")
     # If every design was evaluated, only thresholds are left to be found.
     walked = isinstance(strategy, Exhaustive)
+    front = result.front
     with watching(progress.advanced, alone=True):
-        front = thresholds_by_stage(problem, result.front, rng, designs=not walked)
+        if by_stage:
+            front = thresholds_by_stage(problem, front, rng, designs=not walked)
+        front = with_least_loss(problem, front, rng, by_stage=by_stage)
     hypervolume = front.hypervolume()
     progress.searched({"front": len(front), "hypervolume": hypervolume, "done": 1.0})
     return SearchResult(front, result.history)
