@@ -196,12 +196,12 @@ def _flow(search: Any, data: Mapping[str, Any], X: Any, y: ArrayLike | None) -> 
     """Draw how fresh rows flow through the cascade that the search chose."""
     if X is None or data["chosen"] is None or not hasattr(search, "best_cascade_"):
         return ""
-    require("matplotlib.pyplot", "report").switch_backend("agg")
+    pyplot = require("matplotlib.pyplot", "report")
     truth = search.truth(X, y)
     display = FlowDisplay.from_decisions(search.decide(X), search, y=truth)
     drawn = io.BytesIO()
     display.figure_.savefig(drawn, format="svg", metadata={"Date": None})
-    require("matplotlib.pyplot", "report").close(display.figure_)
+    pyplot.close(display.figure_)
     image = base64.b64encode(drawn.getvalue()).decode()
     texts = "; ".join(" ".join(text.get_text().split()) for text in display.texts_)
     return (
@@ -227,10 +227,12 @@ def _loss(search: Any, data: Mapping[str, Any]) -> str:
         else ", ".join(f"{cell(e)} for {c}" for c, e in zip(data["labels"], errors, strict=True))
     )
     unit = f" {search.costs_.unit}".rstrip()
-    note = (
-        f"loss: mean paid per row for sources, review and errors, which cost {priced}{unit}; the "
-        "best of a front that was searched without error prices"
-    )
+    searched = "the best of a front that was searched without error prices"
+    if not search.found_.stages.rule.is_equal:
+        prices = "these prices" if search.costs_.errors else "label weights"
+        searched = f"labels were given by {prices}"
+    note = f"loss: mean paid per row for sources, review and errors, which cost {priced}{unit}; "
+    note += searched
     return f'<p class="note">{escape(note)}</p>'
 
 

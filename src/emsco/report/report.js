@@ -330,8 +330,7 @@
   function classTiles(p, fresh, asMany) {
     const tile = (name, lines) => {
       const table = append(element("table"), append(element("tr"), element("th", ""),
-        element("th", "selected"), ...(fresh ? [element("th", "fresh")] : []), element("th", "all sources")));
-      table.rows[0].lastChild.title = "all sources, as many rows";
+        element("th", "selected"), ...(fresh ? [element("th", "fresh")] : []), element("th", "all sources, as many rows")));
       for (const [word, k, head] of lines) {
         table.append(append(element("tr"), element("th", head), element("td", percent(p[word][k]), "own"),
           ...(fresh ? [element("td", percent(fresh[word][k]))] : []), element("td", percent(asMany[word][k]), "besides")));

@@ -170,7 +170,9 @@ def _error_prices(errors: ErrorCost, costs: Costs, label_rule: LabelRule) -> lis
         prices = f"an error costs {' and '.join(each)}"
     elif errors:
         prices = f"an error costs {_money(errors, costs)}"
-    searched = "The choice is the best candidate of a front that was searched without such prices."
+    searched = (
+        "The choice is the best candidate of a front that was searched without prices of errors."
+    )
     if not label_rule.is_equal:
         same = costs.errors and errors == dict(costs.errors)
         searched = f"Labels were given by {'these prices' if same else 'other weights, see above'}."

@@ -116,7 +116,7 @@ def select_as_asked(
     class is warned of, unless the candidate itself was given.
     """
     if isinstance(select, Candidate):
-        return Selection(select, "Rule: this candidate was given.", {})
+        return Selection(select, CHOSEN_BY_HAND, {})
     selection = _selected(select, front, all_sources, n_rows, limits, agreement=agreement)
     warn_of_lost_classes(
         selection.candidate.evaluation,
@@ -146,8 +146,6 @@ def _selected(
             + within
             + "; allow larger shares, or search other thresholds."
         )
-    if isinstance(select, Candidate):
-        return Selection(select, CHOSEN_BY_HAND, {})
     if callable(select):
         candidate = select(front)
         if not isinstance(candidate, Candidate):
