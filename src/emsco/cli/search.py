@@ -16,6 +16,7 @@ from emsco.cli._options import (
     EngineName,
     options,
     read_caution,
+    read_label_weights,
     read_measures,
     refuse_address,
     workers_of,
@@ -54,6 +55,12 @@ def _limits() -> dict[str, Measure]:
     costs="A file of prices, as written by `emsco costs init`, or a price list in CSV, a column "
     "and its price on each line. Without it, every column costs 1.",
     out="The folder to write.",
+    label_weights=typer.Option(
+        metavar="balanced|LABEL=WEIGHT",
+        help="What labels weigh: a row gets the label of the largest weight times probability. "
+        "One per class (repeat the option), or balanced: one over the share of each class. Without "
+        "it, the prices of errors in the file of costs.",
+    ),
     max_stages=typer.Option(min=1, help="The maximum number of stages."),
     threshold="The confidence needed to accept; can be repeated. Without it, thresholds are "
     "searched too.",
@@ -89,6 +96,7 @@ def search(
     out: Path = Path("run"),
     max_stages: int = 4,
     threshold: list[float] | None = None,
+    label_weights: list[str] | None = None,
     *,
     measures: dict[str, Any],
     caution: str | None = None,
@@ -132,7 +140,7 @@ def search(
     outputs = [checkpoint_file, out / SEARCH, out / MODEL]
     check_outputs(outputs, [data, costs], force=force or is_there(checkpoint_file))
     limits = read_measures(_limits(), measures)
-    careful = read_caution(caution)
+    careful, weights = read_caution(caution), read_label_weights(label_weights)
     rows = open_rows(data, newlines_in_cells=newlines_in_cells)
     named = {"groups": groups, "sample_weight": sample_weight}
     roles = {parameter: column for parameter, column in named.items() if column is not None}
@@ -150,6 +158,7 @@ def search(
         costs=prices,
         max_stages=max_stages,
         threshold=[*threshold] if threshold else "auto",
+        label_weights=weights,
         select=None if careful is None else {"caution": careful},
         **max_shares,
         guard=InputGuard(pool="auto") if guard else None,

@@ -61,6 +61,9 @@ def _options(name: str, value: Any) -> Iterator[str]:
         thresholds = value if isinstance(value, list) else [value]
         if all(isinstance(threshold, float) for threshold in thresholds):
             yield from (word for number in thresholds for word in ("--threshold", str(number)))
+    elif name == "label_weights":
+        pairs = [f"{k}={w}" for k, w in value.items()] if isinstance(value, Mapping) else [value]
+        yield from (f"--label-weights={pair}" for pair in pairs)
     elif name in boundable():  # limits of the search itself
         flag = name.replace("_", "-")
         yield from (f"--{flag}={label}={share}" for label, share in value.items())
