@@ -111,8 +111,8 @@ def test_with_the_truth_every_exit_and_class_is_told(assert_legible):
     assert (
         f"cost 31.1 EUR\n95% interval of the coverage: {low:.3f} to {high:.3f}\n"
         "a: rejected 0.000, missed 0.000, recall 1.000, precision 0.833\n"
-        "b: rejected 0.400, missed 0.600, recall 0.000, precision \u2013"
-    ) in told
+        "b: rejected 0.400, missed 0.600, recall 0.000, precision \u2013\n"
+    ) in "".join(f"{text}\n" for text in told)
 
 
 def test_review_is_in_the_price_where_it_has_one(assert_legible):

@@ -26,7 +26,7 @@ MOST_CLASSES = 4  # that are shown separately, the worst ones
 _WIDTH = 18  # letters of a label
 _LETTERS = 70  # of a line of small text
 _APART = 8  # pixels between two labels
-LINE = 0.15  # inches that a line of small text takes
+LINE = 0.18  # inches that a line of small text takes
 
 
 def axes(ax: Any, width: float, height: float) -> tuple[Any, Any]:
