@@ -9,7 +9,7 @@ import sys
 
 NAMES = (
     "decide", "startup", "command_line", "choice", "search", "growth", "covtype", "live", "beside",
-    "serve", "arrow", "blocks", "ray",
+    "serve", "arrow", "blocks", "ray", "waits",
 )  # fmt: skip
 
 

@@ -8,7 +8,7 @@ import importlib
 NAMES = (
     "certificates", "headline", "missed", "optimism", "guard", "monitor", "masked", "savings",
     "paper", "example", "figures", "peers", "luck", "budget", "promise", "watched", "ray",
-    "scaling", "text", "copies", "peeking", "reuse",
+    "scaling", "text", "copies", "peeking", "reuse", "rare",
 )  # fmt: skip
 
 

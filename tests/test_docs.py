@@ -73,6 +73,19 @@ def test_the_commands_of_the_start_page_print_what_it_shows(tmp_path):
     assert (tmp_path / "report.html").stat().st_size > 100_000
 
 
+@pytest.mark.nightly
+def test_the_commands_of_the_messy_table_print_what_it_shows(tmp_path):
+    assert run_commands(None, tmp_path, DOCS / "messy.md") == 5
+    block = re.search(r"```toml\n(.*?)```", SITE["messy"], flags=re.DOTALL)[1]
+    assert (tmp_path / "loans-costs.toml").read_text() == block
+    lines = (tmp_path / "costs.toml").read_text().splitlines()
+    said = re.findall(r"^\| `(\w+)` \| (.*?) \|", SITE["messy"], flags=re.MULTILINE)
+    assert len(said) == 7
+    for column, words in said:
+        line = next(line for line in lines if line.split(" ")[0] == column)
+        assert all(part.strip() in line for part in words.split("...")), line
+
+
 def sections():
     """Split the examples of the API, by what they are about."""
     parts = re.split(r"^## (`.+`)\n", PAGES["api-examples"], flags=re.MULTILINE)[1:]

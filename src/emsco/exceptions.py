@@ -7,6 +7,7 @@ import importlib
 import sys
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
+from numbers import Number
 from types import ModuleType
 from typing import Any, Self
 
@@ -352,6 +353,23 @@ def nearest(name: object, known: Iterable[str]) -> str:
     match = [other for other in listed if other.casefold() == str(name).casefold()]
     match += difflib.get_close_matches(str(name), listed, n=1)
     return f"; did you mean {match[0]!r}?" if match else "."
+
+
+def nearest_class(label: object, classes: Iterable[object]) -> str:
+    """Suggest the class that a label resembles, as the end of a message."""
+    known = list(classes)
+    for own in known:
+        if isinstance(own, str) != isinstance(label, str) and str(own) == str(label).strip():
+            kinds = [f"{one!r} is {kind_of_label(one)}" for one in (label, own)]
+            return f"; {kinds[0]}, and the class {kinds[1]}."
+    return nearest(label, map(str, known))
+
+
+def kind_of_label(label: object) -> str:
+    """Describe what kind of label this is."""
+    if isinstance(label, str):
+        return "text"
+    return "a number" if isinstance(label, Number) else f"of type {type(label).__name__}"
 
 
 def refuse_unknown_keys(

@@ -893,7 +893,10 @@ def test_a_model_that_remembers_no_rows_says_so(data):
         ({"accuracy": 95}, "`accuracy` must be a number between 0 and 1, got 95."),
         ({"accuracy": True}, "`accuracy` must be a number"),
         ({"max_missed": {1: 0.0}}, "`max_missed of 1` must be a number between 0 and 1"),
-        ({"max_missed": {"1": 0.1}}, "names '1', which is not a class; did you mean '1'?"),
+        (
+            {"max_missed": {"1": 0.1}},
+            "names '1', which is not a class; '1' is text, and the class 1 is a number.",
+        ),
         ({"accuracy": 0.9, "confidence": 1}, "`confidence` must be a number between 0 and 1"),
         ({"accuracy": 0.9, "min_coverage": 1.5}, "`min_coverage` must be"),
         ({"accuracy": 0.9, "max_cost": -1}, "`max_cost` must be a number >= 0"),

@@ -36,7 +36,7 @@ from emsco.certify._hypothesis_family import (
 )
 from emsco.certify.savings import savings
 from emsco.datasets import make_costly_classification
-from emsco.exceptions import CertificateError, MonitorWarning
+from emsco.exceptions import CertificateError, MonitorWarning, SelectionWarning
 from emsco.monitor import CertificateMonitor
 from emsco.rows.ledger import forget_all
 
@@ -402,7 +402,8 @@ def test_the_cheapest_certified_accepts_more_than_nobody(rare):
     """Whoever accepts nobody misses nobody, and was certified and chosen for that."""
     X, y, costs = rare
     search = CascadeSearchCV(costs=costs, luck=False, select={"by": "coverage"}, random_state=0)
-    search.fit(X[:1500], y[:1500])
+    with pytest.warns(SelectionWarning, match="labels 0 of 148 rows of class 'fraud' right"):
+        search.fit(X[:1500], y[:1500])
     asked = {"max_missed": {"fraud": 0.2}}
     everything = certify(search, X[1500:], y[1500:], **asked, min_coverage=0)
     forget_all()
@@ -432,7 +433,12 @@ def test_what_was_said_of_coverage_is_what_candidates_are_left_out_by(search):
     assert (floors(search).coverage, floors(search).is_said) == (0.6, True)
     assert floors(search, min_coverage=0.7).coverage == 0.6
     assert floors(search, min_coverage=0).coverage == 0
-    assert floors(search.choose(min_coverage=0)).coverage == 0
+    with (
+        pytest.warns(SelectionWarning, match="labels 5 of 501 rows of class 0 right"),
+        pytest.warns(SelectionWarning, match="labels 1 of 499 rows of class 1 right"),
+    ):
+        search.choose(min_coverage=0)
+    assert floors(search).coverage == 0
     search.select = {"min_coverage": 0.7}
     search.choose(search.front_[0])
     assert (floors(search).coverage, floors(search).is_said) == (0.7, True)

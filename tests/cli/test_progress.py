@@ -8,6 +8,7 @@ import select
 import subprocess
 import sys
 import time
+from itertools import pairwise
 
 import pytest
 
@@ -76,6 +77,19 @@ def test_a_file_holds_no_line_of_progress(place):
         [*EMSCO, "show", "run"], cwd=place, capture_output=True, text=True, check=True
     )
     assert "\x1b" not in process.stdout + process.stderr
+
+
+def test_a_search_whose_lines_go_to_a_file_is_not_silent_for_five_seconds(place, tmp_path):
+    """From its first line to its last; before that, libraries are loaded."""
+    command = [*EMSCO, *COMMANDS[0], "--out", str(tmp_path / "run")]
+    process = subprocess.Popen(
+        command, cwd=place, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+    )
+    times = [time.monotonic() for _ in process.stderr]
+    assert process.wait() == 0
+    process.stderr.close()
+    assert len(times) > 3
+    assert max(later - earlier for earlier, later in pairwise(times)) < 5
 
 
 def test_a_quiet_search_shows_no_progress(place, tmp_path):

@@ -16,16 +16,17 @@ from emsco.cli import _print
 
 
 def test_prices_to_fill_in_are_valid_as_written(folder, tmp_path):
-    """Every column but the label has its line, priced 1, and a word on what it holds."""
+    """Every column but the label has its line, and a word on what it holds; the id is skipped."""
     out = tmp_path / "costs.toml"
     called = call("costs", "init", folder / "train.csv", "--label", "state", "--out", out)
     assert (called.code, called.out) == (0, "")
     assert "each with price 1" in called.err
     costs = Costs.from_toml(out)
-    assert costs.names == ("id", "age", "smoker", "town", "visits", "marker", "scan")
+    assert costs.skipped == ("id",)
+    assert costs.names == ("age", "smoker", "town", "visits", "marker", "scan")
     assert {source.cost for source in costs.sources} == {1.0}
     text = out.read_text()
-    assert "unique in every row, so maybe an id" in text.splitlines()[14]
+    assert "# ids such as '00000': a value a row" in text.splitlines()[16]
     assert "text, 3 values such as" in text
     assert "10% missing" in text or "9% missing" in text or "11% missing" in text
 
@@ -128,7 +129,8 @@ def test_the_guard_of_a_search_pools_text_of_many_values_and_says_so(tmp_path):
     frame = frame.assign(place=[f"place {i}" for i in range(300)], town=frame.state.str[:1])
     write_csv(frame, tmp_path / "rows.csv")
     (tmp_path / "costs.toml").write_text(
-        "[sources]\nall = { cost = 3, features = ['place', 'town', 'scan'] }\n"
+        "[sources]\nall = { cost = 3, features = ['place', 'town', 'scan'], "
+        "type = { place = 'text' } }\n"
     )
     called = searched(tmp_path, tmp_path / "run")
     assert called.err.count("a value of 'place' that was not seen in training: the co") == 1
@@ -295,7 +297,7 @@ def test_without_a_bound_the_search_chooses_as_by_default(folder):
         expected = search.choose(**bounds).best_candidate_
         data = json.loads(call("select", folder / "run", *arguments, "--json").out)
         assert data["cost"] == expected.evaluation.cost
-        assert "better than all sources at once" in data["rule"]
+        assert "not worse than all sources at once" in data["rule"]
     cheapest = json.loads(call("select", folder / "run", "--by", "cost", "--json").out)
     assert cheapest["cost"] == min(c.evaluation.cost for c in search.front_)
 
@@ -338,9 +340,9 @@ def test_errors_have_one_price_or_one_by_class(reviewed, given, error_cost):
     assert called.code == 0, called.err
     review = expected.costs_.review
     loss = expected.best_candidate_.evaluation.loss(review=review, error_cost=error_cost)
-    assert f"its loss is {loss:.4g} EUR per row" in called.out
+    assert f" = loss {loss:.4g} EUR." in called.out
     assert "best candidate of a front that was searched without prices of errors" in called.out
-    assert "for sources + " in called.out
+    assert "; per row: cost " in called.out
 
 
 def test_review_has_a_column_of_its_own(reviewed):
@@ -448,3 +450,37 @@ def test_where_the_usual_choice_cannot_be_had_the_run_is_kept(tmp_path):
     search = load(tmp_path / "run/search.emsco")
     most = max(candidate.evaluation.coverage for candidate in search.front_)
     assert search.best_candidate_.evaluation.coverage == most
+
+
+# Declared types, and price lists -----------------------------------------------------------------
+
+
+def test_a_search_of_loans_reads_declared_types_and_decides_later_rows_alike(tmp_path):
+    assert call("example", "loans", "--out", tmp_path).code == 0
+    called = call(
+        "search", tmp_path / "loans.csv", "--label", "defaulted", "--quiet", "--cv", 2,
+        "--costs", tmp_path / "loans-costs.toml", "--out", tmp_path / "run", "--max-rows", 6000,
+    )  # fmt: skip
+    assert called.code == 0, called.err
+    assert "not used" not in called.err
+    cascade = load(tmp_path / "run" / "model.emsco")
+    fresh = pd.read_csv(tmp_path / "loans-fresh.csv", dtype={"postcode": str})[:500]
+    fresh.to_csv(tmp_path / "some.csv", index=False)
+    decided = call("decide", tmp_path / "run", tmp_path / "some.csv")
+    assert decided.code == 0, decided.err
+    expected = cascade.decide(fresh)
+    found = pd.read_csv(io.StringIO(decided.out), keep_default_na=False)
+    assert found.confidence.tolist() == expected.confidence.tolist()
+    assert found.reason.tolist() == expected.reason.tolist()
+    assert not found.reason.str.contains("employed_since|applied_on|invalid").any()
+
+
+def test_a_price_list_in_csv_is_taken(folder, tmp_path):
+    prices = tmp_path / "prices.csv"
+    prices.write_text("column,price\nage,1\nvisits,2\nmarker,12\n")
+    called = call(
+        "search", folder / "train.csv", "--label", "state", "--costs", prices,
+        "--out", tmp_path / "run", "--cv", 2, "--quiet",
+    )  # fmt: skip
+    assert called.code == 0, called.err
+    assert load(tmp_path / "run" / "search.emsco").costs_.total == 15

@@ -291,3 +291,94 @@ def test_costs_are_frozen_hashable_and_picklable():
 def test_a_name_in_another_case_is_asked_back():
     with pytest.raises(ColumnsError, match="did you mean 'tsh'"):
         resolve_costs(Costs.per_feature({"TSH": 1}), ["tsh"])
+
+
+# Types, and price lists --------------------------------------------------------------------------
+
+
+def test_types_and_skipped_columns_survive_a_file(tmp_path):
+    costs = Costs(
+        [
+            Source("form", features=("town", "born"), cost=0, type={"born": "date"}),
+            Source("postcode", cost=1, type="text"),
+            Source("lab", cost=5),
+        ],
+        skipped=("id", "a note"),
+    )
+    costs.to_toml(tmp_path / "costs.toml")
+    assert Costs.from_toml(tmp_path / "costs.toml") == costs
+    assert dict(costs.types) == {"born": "date", "postcode": "text"}
+    assert eval(repr(costs)) == costs
+    assert hash(costs) == hash(Costs.from_toml(tmp_path / "costs.toml"))
+
+
+def test_columns_of_the_type_skip_are_left_out_of_a_file(tmp_path):
+    path = tmp_path / "costs.toml"
+    path.write_text(
+        '[sources]\nid = { type = "skip" }\nday = { cost = 3, type = "skip" }\nage = 1\n'
+        'form = { cost = 2, features = ["a", "b", "c"], type = { a = "skip", b = "text" } }\n'
+    )
+    costs = Costs.from_toml(path)
+    assert costs.names == ("age", "form")
+    assert costs.columns("form") == ("b", "c")
+    assert costs.skipped == ("id", "day", "a")
+    assert costs.total == 3
+
+
+@pytest.mark.parametrize(
+    ("entry", "message"),
+    [
+        ('age = { cost = 1, type = "texts" }', "did you mean 'text'?"),
+        ("age = { cost = 1, type = 3 }", "must be text, got 3"),
+        ('age = { cost = 1, type = { agee = "text" } }', "did you mean 'age'?"),
+        ('age = { cost = 1, kind = "text" }', "but not 'kind'"),
+    ],
+)
+def test_a_type_that_is_none_is_refused(tmp_path, entry, message):
+    path = tmp_path / "costs.toml"
+    path.write_text(f"[sources]\n{entry}\n")
+    with pytest.raises(CostsError) as error:
+        Costs.from_toml(path)
+    assert message in str(error.value)
+
+
+def test_skip_is_for_files():
+    with pytest.raises(CostsError, match="`skipped` of `Costs`"):
+        Source("id", cost=1, type="skip")
+    with pytest.raises(CostsError, match="repeated: 'age'"):
+        Costs([Source("age", cost=1)], skipped=["age"])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "column,price\nage,1.5\nblood test,20\n",
+        "age;1,5\r\nblood test;20\r\n",
+        '\ufeffage,1.5\n\n"blood test",20',
+        "column\tcost\nage\t1.5\nblood test\t20\n",
+    ],
+)
+def test_a_price_list_is_read_from_csv(tmp_path, text):
+    path = tmp_path / "prices.CSV"
+    path.write_text(text, encoding="utf-8")
+    expected = Costs.per_feature({"age": 1.5, "blood test": 20})
+    assert Costs.from_csv(path) == expected
+    assert resolve_costs(path, ["age", "blood test"]) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("column,price\nage,cheap\n", "got 'age,cheap'"),
+        ("column,price,unit\nage,1,EUR\n", "a column and its price on every line"),
+        ("age,1\nage,2\n", "two prices for 'age'"),
+        ("column,price\n", "has no prices"),
+        ("age,-1\n", "must be a number >= 0"),
+    ],
+)
+def test_a_list_that_is_no_price_list_is_refused(tmp_path, text, message):
+    path = tmp_path / "prices.csv"
+    path.write_text(text)
+    with pytest.raises(CostsError) as error:
+        Costs.from_csv(path)
+    assert message in str(error.value)

@@ -41,7 +41,7 @@ def test_fields_that_contradict_are_refused(changes, message):
 
 def test_one_row_is_a_decision_and_many_rows_are_decisions():
     decisions = make(2, latency=[0.0, 2.0, 1.0] * 2)
-    assert decisions[1] == ("b", False, 1, 0.6, 3.0, "low confidence", 2.0, None, None)
+    assert decisions[1] == ("b", False, 1, 0.6, 3.0, "low confidence", 2.0, None, None, None)
     assert [d.label for d in decisions[:3]] == ["a", "b", "a"]
     assert decisions[~decisions.accepted].latency.tolist() == [2.0, 2.0]
     assert len(decisions[np.array([0, 5])]) == 2

@@ -177,13 +177,25 @@ def test_fresh_figures_count_unknown_labels_as_classes_of_their_own(search):
         assert "Sick" in search.summary(FRESH, CAPITALS)
 
 
-@pytest.mark.parametrize(
-    ("decided", "truth"), [("sick", "Sick"), ("sick", "sick "), (1, "1"), ("1", 1)]
-)
+@pytest.mark.parametrize(("decided", "truth"), [("sick", "Sick"), ("sick", "sick "), ("1", "1 ")])
 def test_labels_that_differ_only_in_how_they_are_spelled_are_warned_of(decided, truth):
     decisions = Decisions([decided] * 2, [True] * 2, [0] * 2, [0.9] * 2, [1.0] * 2)
     with pytest.warns(LabelsWarning, match=f"`y` holds {truth!r}, and decisions hold {decided!r}"):
         assert evaluate(decisions, [truth] * 2).right == 0
+
+
+@pytest.mark.parametrize(("decided", "truth"), [(1, "1"), ("1", 1), (1.0, "1.0"), (True, "True")])
+def test_text_is_no_truth_of_numbers(decided, truth):
+    decisions = Decisions([decided] * 2, [True] * 2, [0] * 2, [0.9] * 2, [1.0] * 2)
+    with pytest.raises(ClassesError, match=r"must hold labels of the type.*convert one of them"):
+        evaluate(decisions, [truth] * 2)
+    assert evaluate(decisions, [decided] * 2).accuracy == 1
+
+
+def test_whole_numbers_and_truth_values_are_numbers():
+    decisions = Decisions([1, 0], [True] * 2, [0] * 2, [0.9] * 2, [1.0] * 2)
+    assert evaluate(decisions, [1.0, 0.0]).accuracy == 1
+    assert evaluate(decisions, [True, False]).accuracy == 1
 
 
 def test_a_class_that_is_never_decided_is_no_reason_to_warn(recwarn):

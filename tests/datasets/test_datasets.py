@@ -33,6 +33,7 @@ from emsco.datasets import (
     load_spambase,
     load_thyroid,
     make_costly_classification,
+    make_loans,
 )
 from emsco.exceptions import CostsError, DatasetError, EmscoError
 
@@ -369,3 +370,37 @@ def test_classes_further_apart_are_easier_to_tell():
 def test_a_problem_without_features_is_refused(none):
     with pytest.raises(CostsError, match="at least one"):
         make_costly_classification(**none)
+
+
+# The messy table ---------------------------------------------------------------------------------
+
+
+def test_loans_are_the_same_at_every_call_and_others_by_seed_and_year():
+    one, again = make_loans(3000), make_loans(3000)
+    assert one.X.equals(again.X)
+    assert one.y.tolist() == again.y.tolist()
+    assert not make_loans(3000, random_state=1).X.equals(one.X)
+    later = make_loans(3000, year=2024)
+    assert set(later.X.applied_on.str[:4]) == {"2024"}
+    assert later.X.drop(columns=["applied_on", "employed_since"]).equals(
+        one.X.drop(columns=["applied_on", "employed_since"])
+    )
+
+
+def test_loans_are_as_messy_as_their_docstring_says():
+    X, y, costs = make_loans()
+    assert X.shape == (24_000, 19)
+    assert (y == "yes").mean() == pytest.approx(0.008, abs=5e-4)
+    assert X.duplicated().sum() == 360
+    once = X.drop_duplicates()
+    assert once.loan_id.is_unique
+    assert X.currency.nunique() == 1
+    assert X.postcode.str.fullmatch(r"\d{5}").all()
+    assert 0.1 < X.postcode.str.startswith("0").mean() < 0.3
+    assert X.note.str.len().min() > 60
+    assert set(X.columns[X.isna().any()]) == {"income", "bureau_score"}
+    leak = np.where(X.collection_fees > 0, "yes", "no")
+    assert (leak[y == "yes"] == "yes").mean() > 0.95
+    assert (leak == y).mean() > 0.99
+    unpriced = X.columns.difference(costs.features)
+    assert set(unpriced) == {"loan_id", "applied_on", "currency", "note", "collection_fees"}

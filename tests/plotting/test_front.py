@@ -8,6 +8,7 @@ from matplotlib import pyplot as plt
 from sklearn.exceptions import NotFittedError
 
 from emsco import Candidate, CascadeSearchCV, Costs, Evaluation, ParetoFront, Review, StageDesign
+from emsco.core.interval import interval
 from emsco.datasets import load_phishing
 from emsco.exceptions import MissingExtraError, SelectionError
 from emsco.plotting import FrontDisplay
@@ -57,17 +58,20 @@ def test_the_choice_and_all_sources_are_marked_where_they_are(search):
         f"{name}: accuracy {e.accuracy:.3f}, coverage {e.coverage:.3f}, cost {e.cost:.4g} EUR"
         for name, e in [
             ("chosen", chosen),
-            ("all sources, every row", every_row),
             ("all sources, as many rows", as_many),
+            ("all sources, every row", every_row),
         ]
     ]
-    assert texts[0].splitlines()[1:] == [
-        f"{c}: rejected {chosen.rejected[c]:.3f}, missed {chosen.missed[c]:.3f}, "
-        f"recall {chosen.recall[c]:.3f}, precision {chosen.precision[c]:.3f}"
-        for c in (0, 1)
-    ]
+    low, high = interval(chosen.accepted, chosen.rows)
+    counted = [f"95% interval of the coverage: {low:.3f} to {high:.3f}"]
+    for text, e, before in zip(texts, (chosen, as_many), (counted, []), strict=False):
+        assert text.splitlines()[1:] == before + [
+            f"{c}: rejected {e.rejected[c]:.3f}, missed {e.missed[c]:.3f}, "
+            f"recall {e.recall[c]:.3f}, precision {e.precision[c]:.3f}"
+            for c in (0, 1)
+        ]
     places = [tuple(handle.get_offsets()[0]) for handle in handles]
-    assert places == [(e.cost, e.accuracy) for e in (chosen, every_row, as_many)]
+    assert places == [(e.cost, e.accuracy) for e in (chosen, as_many, every_row)]
 
 
 def evaluation_of(class_rows, accepted=0.8, right=0.7):
@@ -92,10 +96,11 @@ def test_many_classes_are_told_from_the_worst_and_long_names_are_cut(assert_legi
     front = front_of([(0.9, 0.8, 5), (0.95, 0.8, 9)])
     display = FrontDisplay.from_front(front, chosen=chosen)
     _, (told,) = display.ax_.get_legend_handles_labels()
-    first, worst, second, *_, last = told.splitlines()
+    first, _, worst, counts, _, second, *_, last = told.splitlines()
     assert first.startswith("chosen: accuracy")
     # How many were accepted under each label is not known here.
     assert worst == "few: rejected 0.600, missed 0.000, recall 1.000, precision \u2013"
+    assert counts.startswith("    6 of 10 rejected (31 to 83%), 0 of 10 missed (0 to 28%)")
     assert second.startswith("a label of ...er 1: rejected 0.")
     assert last == "and 8 other classes"
     assert_legible(display.figure_)
@@ -108,8 +113,17 @@ def test_review_is_in_the_price_where_it_has_one(assert_legible):
         front, chosen=chosen, references={"all sources, as many rows": chosen}
     )
     _, texts = display.ax_.get_legend_handles_labels()
-    paid = "cost 5 for sources + 4 for review = 9 EUR"
-    assert [paid in text.splitlines() for text in texts] == [True, True]
+    assert ["cost 5 + review 4 = loss 9 EUR" in text.splitlines() for text in texts] == [True, True]
+    assert_legible(display.figure_)
+
+
+def test_the_loss_has_its_errors_where_the_choice_was_by_it(assert_legible):
+    front = front_of([(0.9, 0.8, 5), (0.95, 0.8, 9)], unit="EUR", review=Review(20.0))
+    chosen = evaluation_of({"sick": 40, "well": 60})
+    display = FrontDisplay.from_front(front, chosen=chosen, error_cost={"sick": 50.0})
+    _, (text,) = display.ax_.get_legend_handles_labels()
+    errors = 50 * (chosen.class_accepted["sick"] - chosen.class_right["sick"]) / 100
+    assert f"cost 5 + review 4 + errors {errors:g} = loss {9 + errors:g} EUR" in text.splitlines()
     assert_legible(display.figure_)
 
 

@@ -13,6 +13,7 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
 
 from emsco._utils.text_table import cell
+from emsco.core.interval import interval_text
 from emsco.exceptions import SelectionError
 
 WIDTHS = [1280, 390]
@@ -126,7 +127,9 @@ def test_the_choice_follows_the_sliders(opened_at_widths, search):
     for positions in ({}, {"min_accuracy": 0.2}, {"min_accuracy": 0.8, "min_coverage": 0.3}):
         move(browser, **positions)
         settle(browser)
-        candidate = search.front_.select(**bounds_of(browser))
+        candidate = search.best_candidate_  # at first, and then by bounds
+        if positions:
+            candidate = search.front_.select(**bounds_of(browser))
         evaluation = candidate.evaluation
         assert search.front_[chosen(browser)] == candidate
         assert star(browser) == [evaluation.cost, evaluation.accuracy]
@@ -134,7 +137,8 @@ def test_the_choice_follows_the_sliders(opened_at_widths, search):
         tiles = browser.execute_script(
             "return [...document.querySelectorAll('.tile strong')].map((t) => t.textContent)"
         )
-        assert tiles[0] == f"{cell(float(evaluation.cost))} {search.costs_.unit}"
+        loss = evaluation.cost + 25 * (1 - evaluation.coverage)
+        assert tiles[0] == f"{cell(loss)} {search.costs_.unit}"
         assert tiles[1:] == [f"{evaluation.coverage:.1%}", f"{evaluation.accuracy:.1%}"]
         assert f"accepts {evaluation.coverage:.1%} of the rows" in text(browser, "told")
     assert candidate != search.best_candidate_
@@ -151,7 +155,8 @@ def test_nothing_is_asked_for_and_nothing_goes_wrong(opened_at_widths, page):
         if event["method"] == "Network.requestWillBeSent"
     ]
     assert page.as_uri() in asked  # so the log does see requests
-    assert {url for url in asked if url != page.as_uri()} <= {"data:,"}
+    asked = [url for url in asked if url != page.as_uri()]
+    assert {url[:24] for url in asked} <= {"data:,", "data:image/svg+xml;base6"}
     assert [e for e in browser.get_log("browser") if e["level"] in ("SEVERE", "WARNING")] == []
 
 
@@ -219,15 +224,19 @@ def test_the_table_tells_the_chosen_beside_all_sources(opened, search, rows):
         table = figures(opened)
         assert table["accuracy"][:2] == [f"{own.accuracy:.1%}", f"{fresh.accuracy:.1%}"]
         assert table["coverage"][:2] == [f"{own.coverage:.1%}", f"{fresh.coverage:.1%}"]
-        assert table["accuracy"][2] == f"{whole.accuracy:.1%}"
-        assert table["accuracy"][4] == f"{as_many.accuracy:.1%}"
+        assert table["accuracy"][2] == f"{as_many.accuracy:.1%}"
+        assert table["accuracy"][3] == f"{whole.accuracy:.1%}"
+        assert table["its 95% interval"][:2] == [
+            interval_text(e.accepted, e.rows) if 0 < e.coverage < 1 else "\u2013"
+            for e in (own, fresh)
+        ]
         costs = next(values for name, values in table.items() if name.startswith("cost"))
         assert costs[:2] == [cell(float(own.cost)), cell(float(fresh.cost))]
-        review = {name: values for name, values in table.items() if name.startswith("for review")}
+        review = {name: values for name, values in table.items() if name.startswith("+ review")}
         assert [values[0] for values in review.values()] == [cell(25 * (1 - own.coverage))]
-        total = next(values for name, values in table.items() if name.startswith("total"))
-        assert total[1] == cell(fresh.cost + 25 * (1 - fresh.coverage))
-        assert total[2] == cell(float(whole.cost))
+        loss = next(values for name, values in table.items() if name.startswith("= loss"))
+        assert loss[1] == cell(fresh.cost + 25 * (1 - fresh.coverage))
+        assert loss[3] == cell(float(whole.cost))
 
 
 def test_the_cascade_is_drawn_stage_by_stage_with_its_prices(opened, search):
@@ -285,6 +294,33 @@ def test_sliders_have_labels_and_move_by_keys(opened, search):
     assert evaluation.cost == search.front_[0].evaluation.cost  # nothing asked for: the cheapest
 
 
+def test_it_opens_without_bounds_that_nobody_set(opened, search):
+    told = opened.execute_script(
+        "return [...document.querySelectorAll('.slider output')].map((o) => o.textContent)"
+    )
+    assert set(told) == {"no bound"}
+    grey, coloured = opened.execute_script(
+        "return document.getElementById('plot').data.slice(0, 2).map((t) => t.x.length)"
+    )
+    assert (grey, coloured) == (0, len(search.front_))
+    assert "search.choose()" in text(opened, "python")
+    assert "emsco select run/ --out model.emsco" in text(opened, "shell")
+
+
+def test_the_flow_of_fresh_rows_is_shown_for_the_choice_of_the_search(opened, search, rows):
+    flow = opened.find_element(By.ID, "flow")
+    assert flow.is_displayed()
+    assert "How 400 fresh rows flow through it" in flow.text
+    told = flow.find_element(By.TAG_NAME, "img").get_attribute("alt")
+    leaving = search.decide(rows[1][0])
+    first = int(((leaving.exit_stage == 0) & leaving.accepted).sum())
+    assert f"accepted at stage 0 {first:,} rows (" in told
+    tiles = opened.find_element(By.ID, "tiles")
+    assert tiles.location["y"] < flow.location["y"]
+    move(opened, max_cost=0.1)
+    assert not flow.is_displayed(), "it is about another cascade"
+
+
 def test_buttons_free_the_bounds_and_bring_the_choice_back(opened, search):
     opened.find_element(By.ID, "free").click()
     settle(opened)
@@ -326,7 +362,8 @@ def test_nothing_is_wider_than_the_window(opened_at_widths):
 
 def test_hostile_names_are_shown_as_they_are_written(opened, search):
     assert opened.title.startswith("A title </script><img")
-    assert opened.execute_script("return document.images.length") == 0
+    images = opened.execute_script("return [...document.images].map((image) => image.src)")
+    assert [source[:26] for source in images] == ["data:image/svg+xml;base64,"], "the flow of rows"
     assert (
         opened.execute_script("return document.querySelectorAll('main b, main i, hr').length") == 0
     )

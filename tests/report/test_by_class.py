@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import shlex
 import warnings
 from dataclasses import replace
 
@@ -12,6 +13,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 
 from emsco import Candidate, CascadeSearchCV, ParetoFront
 from emsco._utils.text_table import cell
+from emsco.core.interval import interval_text
 from emsco.datasets import make_costly_classification
 from emsco.exceptions import SelectionWarning
 from emsco.report import _data, report
@@ -32,7 +34,9 @@ def class_table(browser, identity="classes"):
     rows = browser.execute_script(
         "return [...document.querySelectorAll('#' + arguments[0] + ' tbody tr')].map((row) => ["
         "row.cells[0].firstChild.textContent, [...row.cells].slice(1).map("
-        "(cell) => [...cell.children].map((told) => told.textContent))])",
+        "(cell) => [...cell.children].map((told) => { const kept = told.cloneNode(true);"
+        "kept.querySelectorAll('.counts').forEach((counts) => counts.remove());"
+        "return kept.textContent }))])",
         identity,
     )
     return {label: dict(zip(WORDS, told, strict=True)) for label, told in rows}
@@ -121,14 +125,28 @@ def test_every_class_has_its_shares_beside_fresh_rows_and_all_sources(opened, th
                     for prefix, e in (
                         ("", chosen.evaluation),
                         ("fresh ", on_fresh),
-                        ("all sources ", whole),
                         ("as many rows ", as_many),
+                        ("all sources ", whole),
                     )
                 ]
                 assert told[word] == wanted
                 undefined += told[word][1] == "fresh \u2013"
         assert all(told[1] == "fresh \u2013" for told in list(table["it's <hypo>"].values())[:3])
     assert undefined >= 9
+
+
+def test_shares_of_few_rows_have_their_counts_and_intervals(opened, three, fresh):
+    chosen = candidate(opened, three)
+    e = three.score_front(*fresh)[three.front_.index(chosen)].fresh
+    told = opened.execute_script(
+        "return [...document.querySelectorAll('#classes .counts')].map((counts) => "
+        "[counts.parentElement.firstChild.textContent, counts.textContent])"
+    )
+    counted = [text for before, text in told if before == "fresh "]
+    for label in ("healthy", "hyper"):
+        part, whole = e.class_right[label], e.class_accepted[label]
+        line = f"{part} of {whole} ({interval_text(part, whole)})"
+        assert (line in counted) == (0 < whole < 100)
 
 
 def test_tiles_tell_classes_at_a_glance_and_the_sentence_tells_whom_it_rejects(opened, three):
@@ -153,15 +171,15 @@ def test_review_is_in_every_total(opened, three):
     evaluation = candidate(opened, three).evaluation
     review = 12 * (1 - evaluation.coverage)
     total = cell(evaluation.cost + review)
-    paid = f"{cell(evaluation.cost)} for sources + {cell(review)} for review = {total}"
-    assert f"costs {paid} per row (sources: " in text(opened, "told")
-    assert f"+ {cell(review)} for review" in text(opened, "tiles")
-    assert f"total: {total}" in text(opened, "tiles")
+    paid = f"cost {cell(evaluation.cost)} + review {cell(review)} = loss {total}"
+    assert f"; per row: {paid}." in text(opened, "told")
+    assert f"loss{total}" in text(opened, "tiles")
+    assert f"cost {cell(evaluation.cost)} + review {cell(review)}" in text(opened, "tiles")
     hover = opened.execute_script(
         "const plot = document.getElementById('plot');"
         "return plot.data.find((t) => t.name === 'chosen').hovertemplate"
     )
-    assert f"cost {paid}" in hover
+    assert paid in hover
     assert "rejected" in hover
 
 
@@ -249,14 +267,21 @@ def test_where_errors_have_prices_the_loss_is_told(browser, three, tmp_path):
         "return [...document.querySelectorAll('#figures tbody tr')]"
         ".map((row) => [...row.cells].map((cell) => cell.textContent))"
     )
-    loss = next(values for name, *values in rows if name.startswith("loss"))
+    loss = next(values for name, *values in rows if name.startswith("= loss"))
     evaluations = [
         search.best_candidate_.evaluation,
-        search.all_sources_.evaluation,
         search.all_sources_at(search.best_candidate_.evaluation.coverage),
+        search.all_sources_.evaluation,
     ]
     review = search.costs_.review
     assert loss == [cell(e.loss(review=review, error_cost=prices)) for e in evaluations]
+    assert text(browser, "told").startswith("The cascade that the search chose costs")
+    assert text(browser, "rule") == search.choice_.rule
+    repeated = f"search.choose(by='loss', error_cost={prices!r})"
+    assert repeated in text(browser, "python")
+    line = next(line for line in text(browser, "shell").splitlines() if "emsco select" in line)
+    flags = ["--by", "loss", "--error-cost", "healthy=20.0", "--error-cost", "it's <hypo>=500.0"]
+    assert shlex.split(line) == ["emsco", "select", "run/", *flags, "--out", "model.emsco"]
     assert "20 for healthy, 0 for hyper, 500 for it&#x27;s &lt;hypo&gt;" in page.read_text()
     assert "best of a front that was searched without error prices" in page.read_text()
     assert _data.page_data(chosen_by(three, by="loss", error_cost=7.0))["error_cost"] == 7.0
@@ -302,4 +327,4 @@ def test_precision_is_left_out_where_it_is_not_known(browser, three, tmp_path):
     assert not browser.find_elements(By.ID, "min_precision_0")
     assert browser.find_elements(By.ID, "max_rejected_0")
     assert text(browser, "luck") == "The luck in a choice is unknown, so auto is 1."
-    assert text(browser, "rule").startswith("Rule: the cheapest of")
+    assert text(browser, "rule") == ""

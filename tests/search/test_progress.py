@@ -12,19 +12,22 @@ import pytest
 from problems import problem_of
 
 from emsco import CascadeSearchCV
+from emsco._utils import progress as progress_module
 from emsco._utils.frozen_mapping import FrozenMapping
 from emsco._utils.progress import (
     COMPILE,
     ProgressBar,
-    command_bar,
+    command_progress,
     followed,
     held,
     hush,
+    part_of,
     tell,
     watching,
 )
 from emsco.exceptions import ValuesError
 from emsco.search._progress import Progress
+from emsco.search._workload import WorkDone, Workload, seconds_left
 from emsco.search.strategies.emsco import EMSCO
 from emsco.search.strategies.hybrid import Hybrid
 from emsco.search.strategies.local_search import LocalSearch
@@ -400,7 +403,7 @@ def test_a_callback_may_keep_and_change_what_it_is_told(capsys):
 def test_a_command_shows_what_it_does_after_a_moment_and_makes_room_for_text(monkeypatch):
     pytest.importorskip("rich")
     terminal = terminal_of(monkeypatch)
-    with command_bar():
+    with command_progress():
         with Progress(verbose=1) as progress:
             tell(COMPILE)
             time.sleep(2)
@@ -423,3 +426,86 @@ def test_a_command_shows_what_it_does_after_a_moment_and_makes_room_for_text(mon
     assert any(line.startswith("emsco: write 25% ━") for line in lines)
     assert "afterwards" not in written
     assert written.endswith("\x1b[2K")
+
+
+def test_a_command_in_a_file_writes_a_line_whenever_it_was_silent_for_long(monkeypatch):
+    """And none of what is over in a moment, none while text is printed, and none when hushed."""
+    file = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", file)
+    monkeypatch.setattr(sys, "__stderr__", file)
+    monkeypatch.setattr(progress_module, "_SILENT", 0.4)
+    with command_progress():
+        tell("read", 0.5)
+        time.sleep(0.1)
+        with Progress(verbose=1) as progress:
+            progress.searched({"designs": 10, "done": 0.5})
+            time.sleep(1.2)
+        tell("write", 0.25)
+        time.sleep(1.2)
+        with held():
+            before = file.getvalue()
+            time.sleep(0.8)
+            assert file.getvalue() == before
+        hush()
+        tell("afterwards")
+        time.sleep(0.8)
+    lines = file.getvalue().splitlines()
+    heads = [line.partition(":")[2].partition(":")[0].strip() for line in lines]
+    assert heads[:3] == ["search 50%", "search 50%", "search 50%"]
+    assert heads.count("write 25%") >= 2
+    assert set(heads) == {"search 50%", "done", "write 25%"}
+
+
+def test_a_command_called_by_a_program_writes_no_lines_of_its_own(monkeypatch):
+    """Where standard error is replaced, what is written there is that program's."""
+    file = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", file)
+    monkeypatch.setattr(progress_module, "_SILENT", 0.1)
+    with command_progress():
+        tell("read", 0.5)
+        time.sleep(0.5)
+    assert file.getvalue() == ""
+
+
+def test_parts_of_a_task_are_reported_as_its_shares_and_to_nobody_else():
+    whole, hidden = [], []
+    with watching(lambda *report: hidden.append(report)):
+        with watching(lambda *report: whole.append(report), alone=True):
+            with part_of("luck", 0.5, 1.0), part_of("inner", 0.5, 1.0):
+                tell("thresholds", 0.5)
+            tell(COMPILE)
+        tell("afterwards")
+    assert whole == [
+        ("luck", 0.5), ("luck", 0.75), ("luck", 0.875), (COMPILE, 0.0)
+    ]  # fmt: skip
+    assert hidden == [(COMPILE, 0.0), ("afterwards", 0.0)]
+
+
+def test_what_is_left_is_of_all_phases_by_the_speed_of_what_is_done(clock):
+    """Fits take twice as long as expected: then so will the rest, until it is known better."""
+    work, left, took = Workload(100, 50.0, 10.0, 5.0, 5.0), [], [0.0]
+    with Progress(lambda s: left.append(s["seconds_left"]), clock=clock) as progress:
+        progress.begin_fits(100, work, lambda: took[0])
+        assert left[-1] == 70  # as expected
+        clock.now, took[0] = clock.now + 50, 50.0
+        progress.fitted(50)
+        assert left[-1] == pytest.approx(50 + 2 * 20)
+        clock.now, took[0] = clock.now + 60, 100.0
+        progress.searched({"source_sets": 100, "done": 0.5})
+        slower = 110 / 55
+        assert left[-1] == pytest.approx(10 + slower * 10)
+        progress.phase("thresholds")
+        assert left[-1] == pytest.approx(slower * 10)
+        clock.now += 10
+        progress.searched({"done": 0.5})
+        assert left[-1] == pytest.approx(10 + slower * 5)
+        progress.phase("luck")
+        assert left[-1] == pytest.approx(slower * 5)
+        progress.phase("refit")
+        assert left[-1] is None
+
+
+def test_a_search_that_ends_before_it_used_its_fits_is_expected_to():
+    work = Workload(1000, 100.0, 10.0)
+    nearly = WorkDone(n_sets=100, fit=10.0, share=0.9, search=9.0)
+    assert seconds_left(work, nearly, "search", None) == pytest.approx(10 / 9 + 1)

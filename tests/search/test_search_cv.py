@@ -265,6 +265,27 @@ def test_every_stage_has_its_own_threshold_and_nothing_is_lost_by_that(found):
     assert all(t in grid for c in own if isinstance(c.threshold, tuple) for t in c.threshold)
 
 
+@pytest.mark.parametrize("base_rate", [0.5, 0.8, 0.84])
+def test_a_common_class_of_a_usual_size_leaves_the_grid_as_it_is(base_rate):
+    for classes in (2, 3):
+        assert alternatives("auto", classes, base_rate=base_rate) == alternatives("auto", classes)
+
+
+@pytest.mark.parametrize("base_rate", [0.93, 0.992, 0.9999])
+def test_a_rare_class_is_searched_above_the_share_of_the_common_one(base_rate):
+    plain, grid = alternatives("auto", 2), alternatives("auto", 2, base_rate=base_rate)
+    assert grid[: len(plain)] == plain
+    assert grid == sorted(set(grid))
+    assert grid[-1] == pytest.approx(1 - (1 - base_rate) / 16, abs=1e-4)
+    assert max(base_rate, 0.99) < grid[len(plain)] < grid[-1] < 1
+
+
+def test_a_search_takes_the_share_of_its_own_rows():
+    rare = np.where(np.arange(N) % 40 == 0, "sick", "well")
+    search = search_for(cv=2).fit(X, rare)
+    assert max(search.found_.spec.problem(search.found_.stages).thresholds) == 0.99844
+
+
 @pytest.mark.parametrize("threshold", [0.8, [0.6, 0.7, 0.8, 0.9], "auto"], ids=str)
 def test_thresholds_cost_no_fits(threshold):
     search = search_for(Counting(), threshold=threshold, refit=False)

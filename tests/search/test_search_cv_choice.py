@@ -48,7 +48,7 @@ from emsco import (
 )
 from emsco.datasets import make_costly_classification
 from emsco.exceptions import CalibrationWarning, SelectionError, SelectionWarning
-from emsco.search.default_rule import cheapest_as_good
+from emsco.search.default_rule import cheapest_as_good, select_as_asked
 
 pytestmark = pytest.mark.filterwarnings("ignore::emsco.exceptions.SelectionWarning")
 
@@ -132,28 +132,27 @@ def test_any_candidate_has_its_cascade(found):
         assert cascade.feature_names_in_.tolist() == ["s0", "s1", "s2"]
 
 
-def is_better(m, r, n, right, u, x, z):
-    """Compare shares on the same rows, as the study of the choice defines it."""
+def is_not_worse(m, r, n, right, u, x, z, slack):
+    """Compare shares on the same rows, as the rule of the choice defines it."""
     if not m:
         return False
     a, b = r / m, right / n
     variance = a * (1 - a) / m + b * (1 - b) / n - 2 * (x - a * u) / (m * n)
-    return a - b >= z * max(variance, (n + 2) ** -2) ** 0.5
+    return a - b >= z * max(variance, (n + 2) ** -2) ** 0.5 - slack
 
 
 def is_as_good(e, reference, z):
     """Say whether a candidate may be the default choice, one count at a time."""
-    every = (sum(e.class_reference.values()), sum(e.class_both.values()))
-    if e.coverage < 0.8 or not is_better(
-        e.accepted, e.right, reference.rows, reference.right, *every, z
-    ):
+    u, x = sum(e.class_reference.values()), sum(e.class_both.values())
+    overall = is_not_worse(e.accepted, e.right, reference.rows, reference.right, u, x, z, 0.005)
+    if e.coverage < 0.8 or not (overall or x == u):
         return False
     for c, n in reference.class_rows.items():
         u, x = e.class_reference[c], e.class_both[c]
-        better = is_better(
-            e.class_accepted[c], e.class_right[c], n, reference.class_right[c], u, x, z
-        )
-        if not better and x != u:
+        m, r, theirs = e.class_accepted[c], e.class_right[c], reference.class_right[c]
+        good = is_not_worse(m, r, n, theirs, u, x, z, 0.02 if n >= 100 else 0)
+        wherever = x == u and m >= n / 2 and m and r / m >= theirs / n
+        if r < n / 10 or not (good or wherever):
             return False
         away = n - e.class_accepted[c]
         p = (away + 1) / (n + 2)
@@ -216,6 +215,87 @@ def test_a_class_that_is_turned_away_is_not_chosen_unless_nothing_else_is_there(
         assert cheapest_as_good(alone, everything, 1.0) == (away, ["rare"])
     assert "rejects 90% of class 'rare' but 9% of all rows" in str(warned[0].message)
     assert "Set max_rejected={label: share} to limit it." in str(warned[0].message)
+
+
+PAIR = {"rare": 60, "usual": 540}
+
+
+def pair_candidate(accepted, right, paid, theirs=None, both=None, stage=0):
+    """Make a candidate of two sources for 60 rare and 540 usual rows."""
+    e = Evaluation(
+        600, sum(accepted.values()), sum(right.values()), paid, PAIR, accepted, right,
+        class_reference=theirs, class_both=both,
+    )  # fmt: skip
+    return Candidate(StageDesign([0, stage, -1], COSTS.names), 0.75, e)
+
+
+WHOLE = pair_candidate(PAIR, {"rare": 20, "usual": 535}, 4200.0)
+
+
+def test_rejecting_the_rows_that_all_sources_get_right_is_not_being_as_good():
+    """All sources get 20 of 60 right; of the 8 accepted rows, they get none right."""
+    accepted, right = {"rare": 8, "usual": 535}, {"rare": 0, "usual": 534}
+    theirs, both = {"rare": 0, "usual": 533}, {"rare": 0, "usual": 533}
+    avoids = pair_candidate(accepted, right, 600.0, theirs, both)
+    assert cheapest_as_good(ParetoFront([avoids], COSTS), WHOLE, 1.0) is None
+    # Half of the class is accepted, but with 4 of 30 right instead of 20 of 60.
+    accepted, right = {"rare": 30, "usual": 535}, {"rare": 4, "usual": 534}
+    theirs, both = {"rare": 4, "usual": 533}, {"rare": 4, "usual": 533}
+    worse = pair_candidate(accepted, right, 600.0, theirs, both)
+    assert cheapest_as_good(ParetoFront([worse], COSTS), WHOLE, 1.0) is None
+    # As many right as all sources have, with the same recall.
+    accepted, right = {"rare": 51, "usual": 535}, {"rare": 20, "usual": 534}
+    theirs, both = {"rare": 20, "usual": 533}, {"rare": 20, "usual": 533}
+    equal = pair_candidate(accepted, right, 600.0, theirs, both)
+    assert cheapest_as_good(ParetoFront([worse, equal], COSTS), WHOLE, 1.0)[0] == equal
+
+
+def test_a_candidate_that_loses_a_class_is_never_the_default():
+    """All sources lose the class too, and nothing is better than that."""
+    whole = pair_candidate(PAIR, {"rare": 1, "usual": 540}, 4200.0)
+    right = {"rare": 2, "usual": 540}
+    loses = pair_candidate(PAIR, right, 600.0, {"rare": 1, "usual": 540}, {"rare": 1, "usual": 540})
+    assert cheapest_as_good(ParetoFront([loses], COSTS), whole, 0.0) is None
+    with pytest.warns(SelectionWarning) as caught:
+        chosen = select_as_asked(
+            None, ParetoFront([loses], COSTS), whole, 600, {}, agreement=False
+        ).candidate
+    assert chosen == whole
+    said = [str(w.message) for w in caught]
+    assert any("1 of 60 rows of class 'rare' right: it misses 98.3%" in one for one in said)
+    assert any('label_weights="balanced", and search again' in one for one in said)
+
+
+def test_a_choice_that_loses_a_class_says_which_and_what_to_ask_for():
+    accepted, right = {"rare": 2, "usual": 540}, {"rare": 1, "usual": 540}
+    front = ParetoFront([pair_candidate(accepted, right, 600.0)], COSTS)
+
+    def chosen(**options):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            select_as_asked(options, front, WHOLE, 600, {}, agreement=False)
+        return [str(w.message) for w in caught]
+
+    (said,) = chosen(min_coverage=0.8, caution=0)
+    assert "labels 1 of 60 rows of class 'rare' right: it misses 1.7% and rejects 96.7%" in said
+    assert "All sources at once label 33.3% of it right" in said
+    assert "max_rejected={'rare': 0.5} and max_missed={'rare': 0.67}" in said
+    (said,) = chosen(max_missed={"rare": 0.1}, caution=0)
+    assert "max_missed={'rare': 0.1} is met by rejecting the class" in said
+    assert not chosen(by="accuracy", max_rejected={"rare": 0.99}, caution=0)[1:]
+
+
+def test_a_perfect_cheap_column_is_the_default():
+    """Both are always right: nothing can be shown to be better, and it costs a fraction."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(2, size=400)
+    noise = rng.normal(size=(400, 2))
+    table = pd.DataFrame({"leak": labels * 1.0, "a": noise[:, 0], "b": noise[:, 1]})
+    search = CascadeSearchCV(costs={"leak": 1, "a": 4, "b": 4}, cv=3, max_stages=2)
+    search.fit(table, labels)
+    assert search.best_candidate_.design.stages == (("leak",),)
+    assert search.best_candidate_.evaluation.cost == 1
+    assert "is not worse than all sources at once" in search.choice_.rule
 
 
 def test_where_nothing_is_as_good_all_sources_are_chosen_with_a_warning():

@@ -21,6 +21,7 @@ from emsco import (
     evaluate,
 )
 from emsco.certify import certify
+from emsco.core.interval import interval
 from emsco.datasets import make_costly_classification
 from emsco.exceptions import ClassesError, DecisionsError, LabelsWarning, SelectionWarning
 from emsco.rows.ledger import forget_all, ledger_of
@@ -77,6 +78,9 @@ def test_every_class_has_a_line_that_fits_a_terminal(n_classes):
     labels = [f"class {i}" for i in range(n_classes)]
     candidate = candidate_of(labels)
     lines = told(candidate).splitlines()
+    counts = [line for line in lines if line.startswith("    ")]
+    assert len(counts) == 2 * n_classes, "a class of few rows has its counts, too"
+    assert counts[0].startswith("    2 of 10 rejected (6 to 51%), 1 of 10 missed (2 to 40%), ")
     for label in labels:
         of_it = [line for line in lines if line.startswith(f"  of {label!r} ")]
         assert len(of_it) == 2, "of what was chosen, and of all sources"
@@ -105,11 +109,13 @@ def test_what_is_not_known_of_a_class_is_left_out():
 
 def test_a_summary_has_everything_in_its_order(searched):
     searched.choose(min_coverage=0.7, max_rejected={"sick": 0.5}, caution=0)
-    lines = searched.summary().splitlines()
+    lines = [line for line in searched.summary().splitlines() if not line.startswith("    ")]
     best = searched.best_candidate_
     starts = ["Chosen from", *[f"  stage {i}: buy" for i in range(best.design.n_stages)]]
     starts += ["  never bought"] * bool(best.design.unused)
     starts += ["Rule: the cheapest", "It costs", "  of 'sick'", "  of 'well'"]
+    starts += ["Buying all sources at once and accepting as many rows costs"]
+    starts += ["  of 'sick'", "  of 'well'"]
     starts += ["Buying all sources at once and answering every row costs"]
     starts += ["  of 'sick'", "  of 'well'", "Luck: ", "Selected on 300 held-out rows"]
     assert [line.startswith(s) for line, s in zip(lines, starts, strict=True)] == [True] * len(
@@ -142,10 +148,9 @@ def test_review_is_in_every_total(searched):
     for candidate in (searched.best_candidate_, searched.all_sources_):
         e = candidate.evaluation
         review = 30 * (1 - e.coverage)
-        total = f"{e.cost:.4g} for sources + {review:.4g} for review = {e.cost + review:.4g} EUR"
-        assert (
-            f"{total} per row (sources: {e.cost / COSTS.total:.1%} of the f" in searched.summary()
-        )
+        loss = f"cost {e.cost:.4g} + review {review:.4g} = loss {e.cost + review:.4g} EUR"
+        assert f"; per row: {loss}." in searched.summary()
+        assert f"EUR per row ({e.cost / COSTS.total:.1%} of the full price)" in searched.summary()
     plain = told(candidate_of("ab"))
     assert "review" not in plain
     assert f"costs {300 / 21:.4g} per row (" in plain
@@ -165,12 +170,13 @@ def test_the_loss_is_told_where_the_choice_was_by_it(searched, error_cost):
             evaluate(searched.decide(FRESH), TRUTH),
         )
     )
-    assert f"its loss is {own} per row (sources, review and errors)" in text
-    assert f"{everything} for all sources at once" in text
+    selected, _, _ = text.partition("Luck: ")
+    losses = re.findall(r"; per row: cost .* \+ errors .* = loss (.* EUR)\.", selected)
+    assert (losses[0], losses[-1]) == (own, everything)
     told = f"Its loss is {fresh} per row there, and {own} on the rows it was selected on."
     assert told in text
     searched.choose(min_coverage=0.7, caution=0)
-    assert "loss" not in searched.summary(FRESH, TRUTH)
+    assert "+ errors" not in searched.summary(FRESH, TRUTH)
 
 
 def test_without_a_price_for_review_the_fresh_loss_may_not_be_known():
@@ -187,8 +193,9 @@ def test_without_a_price_for_review_the_fresh_loss_may_not_be_known():
 
 def figures_of(e):
     return (
-        f"costs {e.cost:.4g} for sources + {30 * (1 - e.coverage):.4g} for review",
-        f"accepts {e.coverage:.1%} of the rows and is right on {e.accuracy:.1%} of those.",
+        f"; per row: cost {e.cost:.4g} + review {30 * (1 - e.coverage):.4g} = loss ",
+        f"accepts {e.coverage:.1%} of the rows",
+        f" and is right on {e.accuracy:.1%} of those",
     )
 
 
@@ -203,6 +210,22 @@ def test_fresh_figures_are_those_of_the_scored_front_in_the_same_sentence(search
     for label in ("sick", "well"):
         assert f"{scored.fresh.rejected[label]:.1%} rejected" in fresh
         assert f"{scored.fresh.precision[label]:.1%}" in fresh
+
+
+def test_coverage_has_an_interval_and_all_sources_stand_beside_it_at_the_same_coverage(searched):
+    searched.choose(min_coverage=0.7, caution=0)
+    e = searched.best_candidate_.evaluation
+    low, high = interval(e.accepted, e.rows)
+    assert low < e.coverage < high
+    text = searched.summary(FRESH, TRUTH)
+    told = f"accepts {e.coverage:.1%} of the rows (95% interval: {100 * low:.1f} to {high:.1%})"
+    assert f"{told} and is right" in text
+    as_many = searched.all_sources_at(e.coverage)
+    (line,) = re.findall("Buying all sources at once and accepting as many rows .*", text)
+    assert f"accepts {e.coverage:.1%} of the rows and is right on {as_many.accuracy:.1%}" in line
+    assert "95% interval" in text.partition("On 2,100 fresh rows")[2]
+    weighted = searched.summary(FRESH, TRUTH, population=POPULATION)
+    assert "95% interval" not in weighted.partition("On 2,100 fresh rows")[2], "weights, not counts"
 
 
 def test_what_differs_by_more_than_two_standard_errors_is_named(searched):

@@ -11,7 +11,7 @@ import pytest
 from emsco import CascadeSearchCV, LocalSearch
 from emsco.exceptions import SearchWarning
 from emsco.search import _steps
-from emsco.search._search_warnings import expected_seconds
+from emsco.search._expected_work import expected_seconds
 
 
 def _rows(n_columns, n_rows, n_classes):

@@ -1,7 +1,7 @@
 """Progress of long tasks: reported by what works, and shown on standard error if somebody asks.
 
 It is shown as a bar of rich where that is installed, otherwise as lines of text: of a command by
-`command_bar`, of a search by `verbose`.
+`command_progress`, of a search by `verbose`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import shutil
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any, TextIO, TypeVar
 
@@ -24,24 +24,36 @@ _KNOWN_FROM = (0.01, 0.5)  # share and seconds of a task before its end can be e
 _BAR_WIDTH = 12
 _BAR_EVERY = 0.1  # seconds between two updates of the bar
 _LINES_EVERY = 2.0
+_SILENT = 4.0  # seconds without a line after which a command writes one
 _MOMENT = 0.5  # seconds before the bar of a command appears
 _A_SECOND = 4  # updates of the bar of a command
 
 
 @contextmanager
-def watching(watcher: Watcher) -> Iterator[None]:
-    """Report the progress of all tasks inside the block to a watcher."""
-    _watchers.append(watcher)
+def watching(watcher: Watcher, *, alone: bool = False) -> Iterator[None]:
+    """Report all tasks inside the block to a watcher; `alone`: to no other, but for compiling."""
+    before = _watchers[:]
+
+    def inner(what: str, done: float) -> None:
+        if what == COMPILE:
+            _tell_all(before, what, done)
+        watcher(what, done)
+
+    _watchers[:] = [inner] if alone else [*before, watcher]
     try:
         yield
     finally:
-        _watchers.remove(watcher)
+        _watchers[:] = before
 
 
 def tell(what: str, done: float = 0.0) -> None:
     """Report the current task, and which share of it is done."""
-    for watcher in _watchers:
-        watcher(what, done)
+    _tell_all(_watchers, what, done)
+
+
+def _tell_all(watchers: Iterable[Watcher], *report: Any) -> None:
+    for watcher in watchers:
+        watcher(*report)
 
 
 def followed(items: Sequence[Item], what: str) -> Iterator[Item]:
@@ -51,6 +63,29 @@ def followed(items: Sequence[Item], what: str) -> Iterator[Item]:
         yield item
     if items:
         tell(what, 1.0)
+
+
+@contextmanager
+def part_of(what: str, begin: float, end: float) -> Iterator[None]:
+    """Report all tasks inside the block as a part of another one, from share to share.
+
+    Examples
+    --------
+    >>> from emsco._utils.progress import part_of, tell, watching
+    >>> with watching(lambda what, done: print(what, done)), part_of("luck", 0.5, 0.75):
+    ...     tell("thresholds", 0.5)
+    luck 0.5
+    luck 0.625
+    """
+    watchers = _watchers[:]
+
+    def whole(part: str, done: float) -> None:
+        if part != COMPILE:
+            _tell_all(watchers, what, begin + (end - begin) * done)
+
+    whole("", 0.0)
+    with watching(whole, alone=True):
+        yield
 
 
 class Pace:
@@ -92,7 +127,7 @@ class ProgressLines:
 
     def show(self, head: str, done: float, details: Details) -> None:  # noqa: ARG002
         """Write a line."""
-        self.end(head, details)
+        ProgressLines.end(self, head, details)
 
     def end(self, head: str, details: Details) -> None:
         """Write the last line."""
@@ -106,6 +141,58 @@ class ProgressLines:
 
     def release(self) -> None:
         """Leave the lines where they are."""
+
+
+class CommandLines(ProgressLines):
+    """Lines of a command whose standard error is a file: those of its search, and others.
+
+    Whenever it was silent for a few seconds, a thread writes what it is doing.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        super().__init__(stream, _LINES_EVERY)
+        self._state: tuple[str, Details] | None = None
+        self._lock = threading.RLock()
+        self._start = self._last = time.monotonic()  # of the command, and of the last line
+        self._closed = threading.Event()
+        threading.Thread(target=self._watch, daemon=True).start()
+
+    def follow(self, head: str, details: Details) -> None:
+        """Set what is done now, for the next line."""
+        with self._lock:
+            self._state = head, details
+
+    def show(self, head: str, done: float, details: Details) -> None:
+        """Write a line, unless progress is hidden."""
+        self.follow(head, details)
+        if not self._closed.is_set():
+            super().show(head, done, details)
+
+    def end(self, head: str, details: Details) -> None:
+        """Write the last line of a search; the command goes on."""
+        super().end(head, details)
+        self.follow("emsco: working", lambda _: minutes(time.monotonic() - self._start))
+
+    def say(self, text: str) -> None:
+        """Write a line about something else."""
+        with self._lock, suppress(OSError, ValueError):  # nobody reads on
+            super().say(text)
+            self._last = time.monotonic()
+
+    def held(self) -> AbstractContextManager[Any]:
+        """Write no line while something else is printed."""
+        return self._lock
+
+    def close(self) -> None:
+        """Write no more lines."""
+        self._closed.set()
+
+    def _watch(self) -> None:
+        while not self._closed.wait(_SILENT / 8):
+            with self._lock:
+                silent = time.monotonic() - self._last >= _SILENT
+                if self._state is not None and silent and not self._closed.is_set():
+                    super().end(*self._state)
 
 
 class ProgressBar:
@@ -236,28 +323,32 @@ def _console() -> Any:
 def open_display(verbose: int) -> ProgressLines | ProgressBar | None:
     """Return what shows progress: nothing for 0, a bar or a line at times for 1, all lines for 2.
 
-    While the bar of a command is there, it is used.
+    While a command shows its own progress, its bar or lines are used.
     """
     if verbose < 1 or sys.stderr is None:
         return None
-    if _bars:
-        return _bars[0]
+    if _displays and (verbose < 2 or isinstance(_displays[0], ProgressBar)):
+        return _displays[0]
     console = _console() if verbose < 2 and sys.stderr.isatty() else None
     if console is not None:
         return ProgressBar(console)
     return ProgressLines(sys.stderr, _LINES_EVERY if verbose < 2 else 0.0)
 
 
-_bars: list[ProgressBar] = []  # of the command that runs, if it has one
+_displays: list[ProgressBar | CommandLines] = []  # of the command that runs, if it has one
 
 
 @contextmanager
-def command_bar() -> Iterator[None]:
-    """Show all that is reported during a block, after a moment, if standard error is a terminal."""
-    if sys.stderr is None or not sys.stderr.isatty() or _bars:
+def command_progress() -> Iterator[None]:
+    """Show all that is reported during a block: on a terminal as a bar, after a moment.
+
+    Otherwise there is a line whenever nothing was written for a few seconds, but none if standard
+    error is replaced: then it is not the command that owns it.
+    """
+    if sys.stderr is None or _displays or not (sys.stderr.isatty() or sys.stderr is sys.__stderr__):
         yield
         return
-    bar = ProgressBar()
+    display = ProgressBar() if sys.stderr.isatty() else CommandLines(sys.stderr)
     task, since, pace = "", 0.0, Pace(0.0)
 
     def details(width: int | None) -> str:
@@ -272,29 +363,34 @@ def command_bar() -> Iterator[None]:
         if what != task:
             task, since, pace = what, now, Pace(now)
             if what == COMPILE:
-                bar.say(f"emsco: {COMPILE}")
+                display.say(f"emsco: {COMPILE}")
         pace.advance(done, now)
-        bar.show(f"emsco: {what}{f' {done:.0%}' if done else ''}", done, details)
+        head = f"emsco: {what}{f' {done:.0%}' if done else ''}"
+        if isinstance(display, ProgressBar):
+            display.show(head, done, details)
+        else:
+            display.follow(head, details)
 
-    _bars.append(bar)
+    _displays.append(display)
     try:
-        show("load libraries", 0.0)
+        if isinstance(display, ProgressBar):  # in a file it would be one more line
+            show("load libraries", 0.0)
         with watching(show):
             yield
     finally:
-        _bars.remove(bar)
-        bar.close()
+        _displays.remove(display)
+        display.close()
 
 
 def held() -> AbstractContextManager[None]:
-    """Remove the bar of a command while something else is printed."""
-    return _bars[0].held() if _bars else nullcontext()
+    """Make room while something else is printed."""
+    return _displays[0].held() if _displays else nullcontext()
 
 
-def hush() -> None:
-    """Show no more progress of this command."""
-    if _bars:
-        _bars[0].close()
+def hush(*, on_terminal: bool = True) -> None:
+    """Show no more progress of this command; with `on_terminal=False`, none in a file."""
+    if _displays and (on_terminal or isinstance(_displays[0], CommandLines)):
+        _displays[0].close()
 
 
 def minutes(seconds: float) -> str:

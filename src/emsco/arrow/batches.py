@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from emsco.cascade import Decider, decider_of
 from emsco.cascade.decision_loop import Answer, Ask, decide_rows, drive
-from emsco.core.decisions import ACCEPTED, LOW_CONFIDENCE, Decisions
+from emsco.core.decisions import ACCEPTED, LOW_CONFIDENCE, SHARE, Decisions
 from emsco.exceptions import ColumnsError, DecisionsError
 from emsco.rows.arrow_columns import Respell, TextColumn, python_values, read_column, read_labels
 from emsco.rows.column_reader import ColumnReader
@@ -147,6 +147,10 @@ def decision_schema(
     inputs = pa.schema([]) if schema is None else schema
     check_names(inputs.names, keep)
     fields = FIELDS | {"label": pa.array(decider.classes.tolist()).type}
+    if not decider.plan.rule.is_equal:
+        names = list(fields)
+        names.insert(names.index("confidence") + 1, SHARE)
+        fields = {name: fields.get(name, pa.float64()) for name in names}
     if decider.plan.latencies is not None:
         fields |= {"latency": pa.float64()}
     begin = {ROW: pa.int64()} if numbered else {}
@@ -238,7 +242,8 @@ class _Driver:
         reader = self._decider.readers.get(name)
         if reader is None:
             return read_labels(column, name, self._decider.classes)
-        if self._decider.final is None and isinstance(reader.encoding, Category):
+        is_plain = self._decider.final is None and reader.type is None
+        if is_plain and isinstance(reader.encoding, Category):
             words, places = TextColumn.read(column, reader.encoding.levels)
             bad = reader.invalid(words)  # a word that the block may have in no row
             if bad is not None and bad[places].any():

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassifierMixin, _fit_context
 from sklearn.utils import Tags
-from sklearn.utils._param_validation import HasMethods
+from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import check_is_fitted
 
@@ -20,11 +20,13 @@ from emsco.cascade.decider import Decider, Guard, make_decider
 from emsco.core.costs import Costs
 from emsco.core.decisions import Decisions
 from emsco.core.design import StageDesign
+from emsco.core.label_rule import BALANCED
 from emsco.core.threshold import Threshold
 from emsco.core.validation import resolve_costs
 from emsco.exceptions import ColumnsError
 from emsco.learners import learner_of
 from emsco.learners.final_model import check_final
+from emsco.learners.label_weights import weigh
 from emsco.learners.logistic import refuse_params
 from emsco.learners.protocol import Stages
 from emsco.learners.training import read_given
@@ -57,6 +59,11 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
         The confidence needed to accept, above 1 / number of classes: one number, one per class as
         {label: number}, or a tuple of those, one per stage. It is not an accuracy: raising it never
         raises coverage and never lowers cost, while accuracy may change in either direction.
+    label_weights : mapping of label to float or "balanced", default=None
+        What an error on each class weighs. Class c has the share w_c p_c / sum(w p) of a row; the
+        label is the class with the largest share, and a row is accepted if that reaches the
+        threshold. "balanced": one over the share of each class. None: the prices of errors in
+        `costs`, if any, and otherwise equal. A final model's answers are not weighted.
     guard : object with fit(columns) and reasons(columns), default=None
         Learns the training columns; rows for which it gives a reason, and rows with an invalid
         value, are rejected with that reason. None: an invalid value raises an error.
@@ -109,6 +116,7 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
         "design": [StageDesign, None],
         "costs": [Costs, Mapping, "array-like", str, PathLike, None],
         "threshold": [Real, Mapping, tuple],
+        "label_weights": [Mapping, StrOptions({BALANCED}), None],
         "guard": [HasMethods(["fit", "reasons"]), None],
         "final": [HasMethods(["predict"]), None],
     }
@@ -120,6 +128,7 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
         design: StageDesign | None = None,
         costs: Any = None,
         threshold: Threshold = 0.75,
+        label_weights: Mapping[Any, float] | str | None = None,
         guard: Guard | None = None,
         final: Any = None,
     ) -> None:
@@ -127,6 +136,7 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
         self.design = design
         self.costs = costs
         self.threshold = threshold
+        self.label_weights = label_weights
         self.guard = guard
         self.final = final
 
@@ -175,13 +185,13 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
             final=self.final,
             params=fit_params,
         )
-        return self._fit_design(training, layout, rows, costs)
+        return self._fit_design(*weigh(training, costs, self.label_weights), layout, rows)
 
     def _fit_blocks(
         self, dataset: Any, y: Any, sample_weight: Any, engine: Any, params: dict[str, Any]
     ) -> Self:
         """Fit to a data set, block by block; a sample of its rows is remembered."""
-        from emsco.learners.block_newton import BlockTraining, check_learner
+        from emsco.learners.block_newton import BlockTraining, check_learner, check_types
         from emsco.rows.dataset_blocks import Blocks
 
         learner = learner_of(self.estimator)
@@ -191,11 +201,12 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
         sample = blocks.sample(MOST_REMEMBERED, 0, blocks.names)
         layout, rows, _ = Layout.learn(self, sample.table.to_pandas(), sample.labels)
         costs = resolve_costs(self.costs, rows.names)
+        check_types(costs.types, blocks.schema)
         layout, rows = layout.using(rows, costs.features)
         training = BlockTraining(learner, blocks, rows.names, rows.container)
-        return self._fit_design(training, layout, rows, costs)
+        return self._fit_design(*weigh(training, costs, self.label_weights), layout, rows)
 
-    def _fit_design(self, stages: Stages, layout: Layout, rows: Rows, costs: Costs) -> Self:
+    def _fit_design(self, stages: Stages, costs: Costs, layout: Layout, rows: Rows) -> Self:
         """Fit the stages of the design, and remember the rows."""
         design = self.design or StageDesign(np.zeros(len(costs.names), dtype=np.int64))
         self.decider_ = make_decider(
@@ -220,6 +231,7 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
             design=decider.design,
             costs=decider.costs,
             threshold=threshold,
+            label_weights=decider.label_weights,
             guard=guard,
             final=decider.final,
         )
@@ -241,7 +253,7 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
         decisions = decider.decide(rows)
         if not factors:
             return decisions
-        return decisions.explained(decider.factors(rows.columns, decisions))
+        return decisions.beside(factors=decider.factors(rows.columns, decisions))
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Predict a label for every row, by the last stage bought, even if it rejects the row."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -16,10 +16,11 @@ from emsco.cascade.factors import Factors, factors_of
 from emsco.core.costs import Costs
 from emsco.core.decisions import ACCEPTED, INVALID_VALUE, Decisions, reason_for
 from emsco.core.design import StageDesign
+from emsco.core.label_rule import EQUAL, LabelRule
 from emsco.core.threshold import Threshold, resolve
 from emsco.exceptions import DesignError, ModelError, quoted
 from emsco.learners.final_model import FinalStage, logged
-from emsco.learners.logistic import SelfEncodingStage, encodings_of
+from emsco.learners.logistic import SelfEncodingStage
 from emsco.learners.protocol import Judge, Stages
 from emsco.rows.column_reader import ColumnReader
 from emsco.rows.columns import NUMERIC, Columns, all_finite, narrow, slice_columns, transpose_blocks
@@ -102,6 +103,19 @@ class Decider:
         """The labels."""
         return self.plan.classes
 
+    @property
+    def label_weights(self) -> dict[Any, float] | None:
+        """The weight of each label, as a parameter of a cascade; None if all are equal.
+
+        None, too, if they are the prices of errors, which such a cascade takes as its weights.
+        """
+        rule, errors = self.plan.rule, self.costs.errors
+        prices = LabelRule.of(list(errors.values())) if errors else EQUAL
+        if rule == prices:
+            return None
+        weights = rule.weights or (1.0,) * len(self.classes)
+        return dict(zip(self.classes.tolist(), weights, strict=True))
+
     @cached_property
     def columns_read(self) -> list[str]:
         """The columns that some stage reads, and the column of a final model's logged answers."""
@@ -144,9 +158,11 @@ class Decider:
         return Answer([taken[name] for name in columns], self.reasons(known))
 
     def decide(self, rows: Rows) -> Decisions:
-        """Decide rows that were read; the decisions keep the index of their frame."""
+        """Decide rows that were read; decisions keep the index and library of their frame."""
         decided = Decisions.concatenate([self._decide(block) for block in self._blocks(rows)])
-        return decided if rows.index is None else decided.indexed(rows.index)
+        if rows.container == "polars":
+            return decided.beside(library=rows.container)
+        return decided if rows.index is None else decided.beside(index=rows.index)
 
     def probability(self, rows: Rows) -> NDArray[np.float64]:
         """Return the probabilities of the last stage bought, with one column per class."""
@@ -222,7 +238,7 @@ class Decider:
     def _blocks(self, rows: Rows) -> Iterator[Columns]:
         """Return rows in blocks of columns that the stages can judge; refuse invalid values."""
         columns = rows.columns
-        if isinstance(columns, MatrixColumns) and columns.matrix.dtype.kind in NUMERIC:
+        if isinstance(columns, MatrixColumns) and self._takes_numbers(columns.matrix):
             return self._matrix_blocks(columns.matrix)
         raw = {name: columns[name] for name in self.readers}
         values = {name: reader.read(raw[name]) for name, reader in self.readers.items()}
@@ -247,6 +263,11 @@ class Decider:
     def reads_encodings(self) -> bool:
         """Whether the default classifier is used, which encodes its columns."""
         return any(reader.encoding is not None for reader in self.readers.values())
+
+    def _takes_numbers(self, matrix: NDArray[Any]) -> bool:
+        """Return whether every column is the numbers of a matrix as they are."""
+        declared = any(reader.type is not None for reader in self.readers.values())
+        return matrix.dtype.kind in NUMERIC and not declared
 
     def _refuse_invalid(self, values: Columns, raw: Columns, first_row: int = 0) -> None:
         """Refuse values that cannot be judged; with a guard, their rows are rejected instead."""
@@ -286,7 +307,7 @@ def make_decider(
     for name, reader in readers.items():
         levels = getattr(learned.get(name), "values", ())
         if levels:
-            readers[name] = ColumnReader(reader.kind, reader.missing_seen, reader.encoding, levels)
+            readers[name] = replace(reader, levels=levels)
     latencies = np.cumsum([costs.latency_of(sources) for sources in design.stages])
     column = logged(final)
     answers = () if column is None else (column,)
@@ -303,7 +324,7 @@ def make_decider(
         for i, (sources, needed) in enumerate(zip(design.stages, thresholds, strict=True))
     )
     return Decider(
-        plan=Plan(planned, stages.classes, default=stages.most_frequent),
+        plan=Plan(planned, stages.classes, default=stages.most_frequent, rule=stages.rule),
         design=design,
         costs=costs,
         thresholds=thresholds,
@@ -350,7 +371,7 @@ def _judge(
     if final is None or not stages.learner.encodes:
         return judge
     # A final model takes columns as given, so each stage before it encodes its own.
-    return SelfEncodingStage(encodings_of(features, stages), judge)
+    return SelfEncodingStage({name: stages.reader(name) for name in features}, judge)
 
 
 def _features(sources: Sequence[str], costs: Costs, names: Sequence[str]) -> tuple[str, ...]:

@@ -18,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emsco.core.decisions import ACCEPTED, LOW_CONFIDENCE, Decisions
+from emsco.core.label_rule import EQUAL, LabelRule
 from emsco.exceptions import DecisionsError
 from emsco.learners.protocol import Judge
 from emsco.rows.columns import Column, Columns
@@ -74,6 +75,7 @@ class Plan:
     stages: tuple[Stage, ...]
     classes: NDArray[Any]
     default: int = 0  # the class of a row that no stage could judge
+    rule: LabelRule = EQUAL  # how probabilities become labels
 
     @cached_property
     def costs(self) -> NDArray[np.float64]:
@@ -89,30 +91,33 @@ class Plan:
     def unknown(self, n_rows: int) -> Verdict:
         """Return the verdict on rows that no stage has judged."""
         nothing = np.zeros(n_rows)
-        return Verdict(np.full(n_rows, self.default), nothing, np.zeros(n_rows, dtype=np.bool_))
+        share = None if self.rule.is_equal else np.zeros(n_rows)
+        accepted = np.zeros(n_rows, dtype=np.bool_)
+        return Verdict(np.full(n_rows, self.default), nothing, accepted, share)
 
 
 class Verdict(NamedTuple):
-    """The most probable class of each row, its probability, and whether the row is accepted."""
+    """The label of each row, its probability, whether the row is accepted, and the label's share.
+
+    The share is None if labels have equal weights; it is the probability then.
+    """
 
     winner: NDArray[Any]
     confidence: NDArray[np.float64]
     accepted: NDArray[np.bool_]
+    share: NDArray[np.float64] | None = None
 
     @classmethod
     def of(
-        cls, probability: Sequence[NDArray[np.float64]], threshold: NDArray[np.float64]
+        cls,
+        probability: Sequence[NDArray[np.float64]],
+        threshold: NDArray[np.float64],
+        rule: LabelRule,
     ) -> Verdict:
-        """Judge by the probability of each class; if classes tie, the first one wins."""
-        winner: NDArray[Any]
-        if len(probability) == 2:
-            no, yes = probability
-            winner, confidence = yes > no, np.maximum(no, yes)
-        else:
-            stacked = np.array(probability)
-            winner, confidence = stacked.argmax(axis=0), stacked.max(axis=0)
+        """Judge rows by the probability of each class."""
+        winner, confidence, share = rule.judge(probability)
         needed = threshold if threshold.size == 1 else threshold.take(winner)
-        return cls(winner, confidence, confidence >= needed)
+        return cls(winner, confidence, share >= needed, None if rule.is_equal else share)
 
 
 def decide_rows(
@@ -146,13 +151,14 @@ def decide_rows(
         probabilities = stage.judge(held)
         if probability is not None:
             probability[rows] = np.column_stack(probabilities)
-        verdict = Verdict.of(probabilities, stage.threshold)
+        verdict = Verdict.of(probabilities, stage.threshold, plan.rule)
         if rows.size == n_rows:
             known = verdict
         else:
             known = known or plan.unknown(n_rows)
             for field, values in zip(known, verdict, strict=True):
-                field[rows] = values
+                if field is not None:
+                    field[rows] = values
         if number < last:
             rows, held = _keep(~verdict.accepted, rows, held)
     known = known or plan.unknown(n_rows)
@@ -172,6 +178,7 @@ def decide_rows(
         cost=spending.cost,
         reason=reason,
         latency=spending.latency,
+        share=known.share,
     )
 
 

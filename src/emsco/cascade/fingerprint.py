@@ -68,8 +68,13 @@ def _parts(decider: Decider, seen: dict[int, Pickled]) -> list[Any]:
         {name: r.encoding for name, r in readers.items() if r.encoding is not None},
         decider.plan.default,
     ]
+    if not decider.plan.rule.is_equal:
+        parts.append(["label weights", list(decider.plan.rule.weights)])
     if decider.layout.labels:
         parts.append(list(decider.layout.labels))
+    types = {name: reader.type for name, reader in readers.items() if reader.type is not None}
+    if types:
+        parts.append(types)
     for stage in decider.plan.stages:
         fitted = stage.judge.fitted
         if isinstance(fitted, LinearFit):
@@ -137,7 +142,9 @@ def _spelled(value: Any) -> Iterator[bytes]:
     elif is_dataclass(value):
         yield type(value).__name__.encode()
         for each in fields(value):
-            yield from _spelled(getattr(value, each.name))
+            own = getattr(value, each.name)
+            if not each.metadata.get("later") or own != each.default:
+                yield from _spelled(own)
     elif isinstance(value, float):
         yield value.hex().encode()
     elif isinstance(value, bytes):

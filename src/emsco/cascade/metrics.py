@@ -45,7 +45,7 @@ from sklearn.pipeline import Pipeline
 from emsco.core.costs import Review
 from emsco.core.decisions import Decisions
 from emsco.core.evaluation import Evaluation, evaluate
-from emsco.exceptions import DecisionsError, nearest
+from emsco.exceptions import DecisionsError, nearest_class
 
 Scorer: TypeAlias = Callable[..., float]
 
@@ -88,7 +88,7 @@ def missed(
         return max(shares.values(), default=0.0)
     if label not in shares:
         raise DecisionsError(
-            f"{label!r} is not a class of the rows scored" + nearest(label, map(str, shares))
+            f"{label!r} is not a class of the rows scored" + nearest_class(label, shares)
         )
     return shares[label]
 

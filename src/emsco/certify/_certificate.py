@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from html import escape
 from typing import Any
 
@@ -18,7 +18,6 @@ from emsco.certify._certified_candidate import (
 from emsco.certify._serialization import (
     expect,
     expect_keys,
-    names_of,
     number,
     shortfall_from,
     targets_from,
@@ -138,6 +137,24 @@ class Certificate:
         return next((c for c in self.candidates if c.candidate == own), None)
 
     @property
+    def suitable(self) -> list[CertifiedCandidate]:
+        """The certified candidates that keep, on the searched rows, what the choice kept."""
+        return [one for one in self.candidates if one.keeps]
+
+    @property
+    def why_not_kept(self) -> str:
+        """Say what could be certified, if none of it keeps what the choice kept; else ""."""
+        if self.suitable or not self.candidates:
+            return ""
+        listed = [f"{c.candidate.design}: {c.candidate.evaluation}" for c in self.candidates[:5]]
+        return (
+            f"{len(self.candidates):,} candidates could be certified, but on the searched rows "
+            "none keeps what the choice kept: every class, and the conditions of the default. As "
+            f"selected: {'; '.join(listed)}{', ...' * (len(self.candidates) > 5)}. To use one of "
+            "them, choose it and certify it on other rows."
+        )
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """Notes beside the promise: the chosen candidate, and which candidates were left out."""
         notes = []
@@ -164,9 +181,9 @@ class Certificate:
     def select(self, by: str = "cost", *, min_coverage: float | None = None) -> CertifiedCandidate:
         """Choose a certified candidate: the lowest cost, or the highest coverage or accuracy.
 
-        The promise holds for all of them at once, so you can choose freely. Candidates that accept
-        too few calibration rows are left out; if no other candidate is certified, this raises an
-        error instead of returning a cascade that accepts almost nothing.
+        The promise holds for all of them at once. Candidates that do not keep what the choice of
+        the search kept are left out, and those that accept too few calibration rows; if no other
+        candidate is certified, this raises an error. `candidates` lists all of them.
 
         Parameters
         ----------
@@ -178,7 +195,7 @@ class Certificate:
         Raises
         ------
         CertificateError
-            If no candidate is certified, or none of them accepts enough rows.
+            If no candidate is certified, or none of them keeps enough and accepts enough rows.
         """
         if by not in _BEST:
             raise CertificateError(
@@ -190,11 +207,13 @@ class Certificate:
         if not self.candidates:
             raise CertificateError(self.sentence)
         least = self.least_coverage if min_coverage is None else min_coverage
-        covering = [c for c in self.candidates if c.evaluation.coverage >= least]
+        if not self.suitable:
+            raise CertificateError(self.why_not_kept)
+        covering = [c for c in self.suitable if c.evaluation.coverage >= least]
         if not covering:
-            most = max(c.evaluation.coverage for c in self.candidates)
+            most = max(c.evaluation.coverage for c in self.suitable)
             raise CertificateError(
-                f"None of the {len(self.candidates):,} certified candidates accepts at least "
+                f"None of the {len(self.suitable):,} certified candidates accepts at least "
                 f"{percent(least)} of the calibration rows; the most that one accepts is "
                 f"{percent(most)}. Use select(..., min_coverage=0) to choose among them anyway."
             )
@@ -253,10 +272,10 @@ class Certificate:
         >>> Certificate.from_data(certificate.to_data()) == certificate
         True
         """
-        fields = {name: getattr(self, name) for name in names_of(Certificate)}
+        own = {field.name: getattr(self, field.name) for field in fields(self)}
         known = [c.candidate.design.names for c in (*self.candidates, self.chosen) if c is not None]
         names = known[0] if known else None
-        return fields | {
+        return own | {
             "targets": self.targets.to_dict(),
             "sources": None if names is None else list(names),
             "candidates": [candidate.to_data() for candidate in self.candidates],
@@ -278,7 +297,7 @@ class Certificate:
 
     @classmethod
     def _from_data(cls, data: Any) -> Certificate:
-        expect_keys(data, [*names_of(Certificate), "sources"])
+        expect_keys(data, [*(field.name for field in fields(cls)), "sources"])
         chosen = data["chosen"]
         check_between("confidence", number(data["confidence"], "confidence"))
         sources = data["sources"]
@@ -293,8 +312,8 @@ class Certificate:
             rows_given=rows_given,
             tried=whole(data["tried"], "number of candidates"),
             candidates=tuple(
-                CertifiedCandidate.from_data(fields, names)
-                for fields in expect(data["candidates"], list, "candidates")
+                CertifiedCandidate.from_data(one, names)
+                for one in expect(data["candidates"], list, "candidates")
             ),
             shortfalls=tuple(map(shortfall_from, expect(data["shortfalls"], list, "shortfalls"))),
             rows_fingerprint=expect(data["rows_fingerprint"], str, "fingerprint of rows"),

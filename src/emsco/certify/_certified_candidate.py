@@ -138,6 +138,9 @@ class CertifiedCandidate:
         Lower bound of accuracy, both bounds of coverage, upper bounds of cost and of the share
         missed per class; upper bounds of the share rejected and lower bounds of precision for the
         labels that were asked for.
+    keeps : bool, default=True
+        Whether it keeps, on the searched rows, what the choice of the search kept: the conditions
+        of the default choice, and every class. Others are listed, but not used in its place.
     """
 
     candidate: Candidate
@@ -147,6 +150,7 @@ class CertifiedCandidate:
     prices: tuple[float, ...]
     p_value: float
     bounds: CertifiedBounds
+    keeps: bool = True
 
     def to_data(self) -> dict[str, Any]:
         """Return the candidate as plain values and lists of them."""
@@ -166,13 +170,16 @@ class CertifiedCandidate:
         for name in dict.fromkeys([*_ALWAYS, *self.bounds.others]):
             bounds, (labels, limits) = getattr(self.bounds, name), _keys_of(name)
             data |= {labels: list(bounds), limits: list(bounds.values())}
-        return data
+        return data if self.keeps else data | {"keeps": False}
 
     @classmethod
     def from_data(cls, data: Any, names: tuple[str, ...] | None) -> CertifiedCandidate:
         """Rebuild it from the values of `to_data`; `names` are the names of the sources."""
         others = [name for name in MEASURES if name in _ALWAYS or _keys_of(name)[0] in data]
-        expect_keys(data, [*_KEYS, *(key for name in others for key in _keys_of(name))])
+        more = {"keeps"} & data.keys() if isinstance(data, dict) else ()
+        expect_keys(data, [*_KEYS, *more, *(key for name in others for key in _keys_of(name))])
+        if "keeps" in data and data["keeps"] is not False:
+            raise CertificateError("A certificate says `keeps` only of a candidate that does not.")
         candidate = candidate_from(data, names)
         evaluation = evaluation_from(data, "fresh")
         reached = tuple(
@@ -211,6 +218,7 @@ class CertifiedCandidate:
                 missed=missed,
                 others=FrozenMapping({name: bounds for name, bounds in own.items() if bounds}),
             ),
+            keeps="keeps" not in data,
         )
 
 

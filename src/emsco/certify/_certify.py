@@ -311,6 +311,7 @@ def _deciding(model: CascadeSearchCV | CascadeClassifier) -> list[Any]:
         model.costs_,
         model.classes_,
         model.refit,
+        *([] if model.found_.stages.rule.is_equal else [model.found_.stages.rule]),
         [None if other is None else Pickled(other) for other in others],
     ]
 

@@ -41,6 +41,8 @@ from emsco.core.measures import boundable
 from emsco.core.selection import Bound, Bounds, Figures
 from emsco.exceptions import CertificateError, Keyword
 from emsco.search import CascadeSearchCV
+from emsco.search.default_rule import may_be_default
+from emsco.search.lost_classes import loses
 
 UNSAID = 0.5  # the coverage if neither the search nor the question states one
 _LEAST = 0.5
@@ -109,6 +111,7 @@ class Family(NamedTuple):
     chosen: Candidate | None = None
     why_not: str = ""  # why the chosen candidate is not tested
     off_front: int = 0  # tested candidates that are not on the front
+    keeps: Sequence[bool] = ()  # whether each keeps what the choice kept; (): all of them
 
     @classmethod
     def of(
@@ -118,8 +121,9 @@ class Family(NamedTuple):
         floors: Floors,
         targets: Targets,
         costs: Costs,
+        keeps: Callable[[Candidate], bool] = lambda _: True,
     ) -> Family:
-        """Put the chosen candidate first, and the others in their order.
+        """Put the chosen candidate first, then those that keep what it kept, then the others.
 
         Candidates whose selected figures miss a target or a floor are left out. If none meets the
         targets, only the closest one is tested.
@@ -143,14 +147,17 @@ class Family(NamedTuple):
             )
         if first:
             met = [c for c in others if targets.met_by(c.evaluation)]
-            ordered = [*first, *(in_order(met, targets, costs) if met else [])]
+            met = in_order(met, targets, costs) if met else []
+            ordered = [*first, *sorted(met, key=lambda c: not keeps(c))]
             held = shares_with_chosen(len(ordered) - 1, len(front))
         else:
-            ordered = in_order(others, targets, costs)
+            ordered = sorted(in_order(others, targets, costs), key=lambda c: not keeps(c))
             held = shares(len(ordered), len(front))
             if any(c is chosen for c in ordered):
                 why_not = ""  # none meets the targets, and it comes closest
-        return cls(ordered, held, floors, chosen, why_not, sum(c not in front for c in first))
+        replacing = [c is chosen or keeps(c) for c in ordered]
+        off_front = sum(c not in front for c in first)
+        return cls(ordered, held, floors, chosen, why_not, off_front, replacing)
 
     def digested(self) -> list[Any]:
         """List the values that distinguish one order from another."""
@@ -178,7 +185,32 @@ def family_of(
     if not chosen_first:
         return Family.of(front, None, Floors(), targets, model.costs_)
     chosen = getattr(model, "best_candidate_", None)
-    return Family.of(front, chosen, Floors.of(model, targets), targets, model.costs_)
+    floors = Floors.of(model, targets)
+    return Family.of(front, chosen, floors, targets, model.costs_, _kept_by(model, chosen))
+
+
+def _kept_by(model: CascadeSearchCV, chosen: Candidate | None) -> Callable[[Candidate], bool]:
+    """Return which candidates keep what the choice kept, by their selected figures as counted.
+
+    They lose no class that the chosen one does not lose; after a default choice, they meet its
+    conditions. Bounds of the choice are floors, which every tested candidate meets.
+    """
+    if chosen is None:
+        return lambda _: True
+    choice = model.__dict__.get("choice_")
+    reference, repeats = model.all_sources_.evaluation, model.front_.repeats
+    figures = Figures([chosen.evaluation])
+    held = [c for c in chosen.evaluation.class_rows if not loses(figures, c)[0]]
+
+    def keeps(candidate: Candidate) -> bool:
+        own = Figures([candidate.evaluation])
+        if any(loses(own, c)[0] for c in held):
+            return False
+        if choice is None or not choice.is_default:
+            return True
+        return bool(may_be_default(own, reference, 0.0, repeats)[0])
+
+    return keeps
 
 
 def shares_with_chosen(n_others: int, among: int) -> NDArray[np.float64]:

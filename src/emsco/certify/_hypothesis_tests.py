@@ -82,7 +82,13 @@ def answer(
     # each, so that all bounds hold at once.
     digests = fingerprints(tested[place].cascade for place in places)
     listed = [
-        tested[place].certified(targets, p_values[place], level / tried, own)
+        tested[place].certified(
+            targets,
+            p_values[place],
+            level / tried,
+            own,
+            keeps=not family.keeps or family.keeps[place],
+        )
         for place, own in zip(places, digests, strict=True)
     ]
     return TestedFamily(tried, tuple(listed), () if places else lacking(tested), chosen)
@@ -118,7 +124,7 @@ class CandidateCounts(NamedTuple):
         return targets.p_value(self.evaluation, cost)
 
     def certified(
-        self, targets: Targets, p_value: float, level: float, own: str
+        self, targets: Targets, p_value: float, level: float, own: str, *, keeps: bool
     ) -> CertifiedCandidate:
         """Return the certified candidate; any of its bounds is false with at most `level`.
 
@@ -129,4 +135,6 @@ class CandidateCounts(NamedTuple):
             candidate = Candidate(candidate.design, candidate.threshold, evaluation)
         prices, labels = self.prices, cascade.classes_.tolist()
         bounds = CertifiedBounds.of(evaluation, reached, prices, labels, targets, level)
-        return CertifiedCandidate(candidate, own, evaluation, reached, prices, p_value, bounds)
+        return CertifiedCandidate(
+            candidate, own, evaluation, reached, prices, p_value, bounds, keeps=keeps
+        )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from math import inf, isfinite
 from numbers import Integral, Real
 from typing import Any, TypeVar
@@ -31,11 +30,6 @@ def expect_keys(data: Any, names: Sequence[str]) -> Mapping[str, Any]:
     if set(fields) != set(names):
         raise CertificateError(f"A certificate must have {sorted(names)}, got {data!r:.80}.")
     return fields
-
-
-def names_of(kind: Any) -> list[str]:
-    """List the names of the fields of a dataclass."""
-    return [field.name for field in fields(kind)]
 
 
 def number(value: Any, what: str, least: float = 0.0, most: float = inf) -> Any:

@@ -21,7 +21,7 @@ from emsco.exceptions import (
     ColumnsError,
     Keyword,
     Parameter,
-    nearest,
+    nearest_class,
     quoted,
 )
 from emsco.learners.final_model import predict_labels
@@ -114,7 +114,7 @@ def check_model(model: CascadeSearchCV | CascadeClassifier, questions: Sequence[
     classes = model.classes_.tolist()
     for name, label in (named for question in questions for named in question.labels()):
         if label not in classes:
-            known = nearest(label, map(str, classes))
+            known = nearest_class(label, classes)
             raise CertificateError(
                 Parameter(name) + f" names {label!r}, which is not a class{known}", value=label
             )

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing, check_random_state
 
+from emsco._utils.progress import followed
 from emsco.certify import Certificate, CertifiedCandidate, Targets, certify_together
 from emsco.exceptions import CertificateError
 from emsco.search import CascadeSearchCV
@@ -47,34 +48,6 @@ class Saving:
     changed: NDArray[np.intp]
     before: NDArray[Any]
     after: NDArray[Any]
-
-    @classmethod
-    def of(
-        cls,
-        search: CascadeSearchCV,
-        agreement: float,
-        certificate: Certificate,
-        X: Any,
-        answers: NDArray[Any],
-        rows: NDArray[np.intp],
-    ) -> Saving:
-        """Decide the calibration rows with the cheapest certified candidate, if there is one."""
-        if not certificate.certified:
-            none = answers[:0]
-            return cls(agreement, certificate, None, search.costs_.total, 0.0, rows[:0], none, none)
-        best = certificate.select(by="cost")
-        decisions = search.cascade(best.candidate).decide(X)
-        differ = np.flatnonzero(decisions.label != answers)
-        return cls(
-            agreement=agreement,
-            certificate=certificate,
-            best=best,
-            cost=float(decisions.cost.mean()),
-            early=float((decisions.exit_stage < best.candidate.design.n_stages - 1).mean()),
-            changed=rows[differ],
-            before=answers[differ],
-            after=decisions.label[differ],
-        )
 
 
 @dataclass(frozen=True)
@@ -145,8 +118,28 @@ def savings(
     certificates = certify_together(
         search, fresh, None, questions, confidence=confidence, allow=allow, chosen_first=False
     )
+
+    def saving(target: float, certificate: Certificate) -> Saving:
+        """Decide the calibration rows with the cheapest certified candidate, if there is one."""
+        if not certificate.certified:
+            none, total = answers[:0], search.costs_.total
+            return Saving(target, certificate, None, total, 0.0, certified[:0], none, none)
+        best = certificate.select(by="cost")
+        decisions = search.cascade(best.candidate).decide(fresh)
+        differ = np.flatnonzero(decisions.label != answers)
+        return Saving(
+            agreement=target,
+            certificate=certificate,
+            best=best,
+            cost=float(decisions.cost.mean()),
+            early=float((decisions.exit_stage < best.candidate.design.n_stages - 1).mean()),
+            changed=certified[differ],
+            before=answers[differ],
+            after=decisions.label[differ],
+        )
+
     each = tuple(
-        Saving.of(search, target, certificate, fresh, answers, certified)
-        for target, certificate in zip(targets, certificates, strict=True)
+        saving(target, certificate)
+        for target, certificate in followed([*zip(targets, certificates, strict=True)], "savings")
     )
     return Savings(search, searched, certified, float(confidence), each)

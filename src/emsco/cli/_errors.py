@@ -20,7 +20,7 @@ from typing import Any, NoReturn, ParamSpec
 
 import typer
 
-from emsco._utils.progress import command_bar, held
+from emsco._utils.progress import command_progress, held
 from emsco.exceptions import (
     ArtifactError,
     Code,
@@ -134,7 +134,7 @@ def explained(command: Callable[P, None]) -> Callable[P, None]:
             warnings.simplefilter("default")
             warnings.showwarning = _show_warning
             try:
-                with command_bar():
+                with command_progress():
                     command(*args, **kwargs)
                 _flush()
             except (typer.Exit, typer.BadParameter):

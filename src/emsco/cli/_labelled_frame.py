@@ -8,18 +8,22 @@ from functools import partial
 from typing import Any, TypeAlias
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from emsco._utils.frozen_mapping import FrozenMapping
 from emsco._utils.progress import followed
 from emsco.cli._decimal_comma import DecimalCommas, is_numeric
 from emsco.cli._errors import note
 from emsco.cli._table_file import TableFile, check_columns, report_rows
+from emsco.core.value_type import NUMBER_TYPE
 from emsco.exceptions import ArtifactError, quoted, require
 from emsco.rows.arrow_columns import (
     Respell,
     as_given,
     as_objects,
     is_number,
+    is_text,
     read_labels,
     read_unknown,
 )
@@ -27,6 +31,8 @@ from emsco.rows.column_reader import ColumnReader
 
 Readers: TypeAlias = Mapping[str, ColumnReader] | None
 
+NO_TYPES: Mapping[str, str] = FrozenMapping()
+_ZEROS = r"^\s*0\d+\s*$"  # a number would lose its zero
 _FEW = 0.1  # share of cells that are not numbers, up to which a column was likely meant as numbers
 
 
@@ -37,27 +43,41 @@ def read_labelled(
     *,
     readers: Readers = None,
     classes: NDArray[Any] | None = None,
+    types: Mapping[str, str] = NO_TYPES,
 ) -> tuple[Any, NDArray[Any]]:
     """Read features as a pandas frame and labels, with the types of a fitted model if there is one.
 
     Without `features`, all columns but the label are read. `readers` and `classes` are what the
-    model knows of columns and labels; without them, types are inferred.
+    model knows of columns and labels; `types` are those that costs declare; without either, types
+    are inferred.
     """
     check_columns(rows, [label])
     names = [n for n in rows.names if n and n != label] if features is None else list(features)
     check_columns(rows, names)
     table = rows.table([*names, label])
     labels = read_labels(table.column(label).combine_chunks(), label, classes)
-    return _frame(rows, table, names, readers), labels
+    return _frame(rows, table, names, readers, types), labels
 
 
-def read_features(rows: TableFile, names: Sequence[str], *, readers: Readers = None) -> Any:
+def read_features(
+    rows: TableFile,
+    names: Sequence[str],
+    *,
+    readers: Readers = None,
+    types: Mapping[str, str] = NO_TYPES,
+) -> Any:
     """Read columns as a pandas frame."""
     check_columns(rows, names)
-    return _frame(rows, rows.table(names), names, readers)
+    return _frame(rows, rows.table(names), names, readers, types)
 
 
-def _frame(rows: TableFile, table: pa.Table, names: Sequence[str], readers: Readers) -> Any:
+def _frame(
+    rows: TableFile,
+    table: pa.Table,
+    names: Sequence[str],
+    readers: Readers,
+    types: Mapping[str, str],
+) -> Any:
     if not table.num_rows:
         raise ArtifactError(f"{rows.path} has no rows.")
     report_rows(rows.path, table.num_rows)
@@ -66,7 +86,8 @@ def _frame(rows: TableFile, table: pa.Table, names: Sequence[str], readers: Read
     values = {}
     for name, column in followed(list(columns.items()), f"read {rows.path}"):
         respell = partial(commas.respelled, name=name, others=columns.values)
-        values[name] = _values(column, name, (readers or {}).get(name), respell)
+        reader, kind = (readers or {}).get(name), types.get(name)
+        values[name] = _values(column, name, reader, respell, kind)
     return require("pandas").DataFrame(values)
 
 
@@ -77,11 +98,22 @@ def read_names(rows: TableFile, column: str) -> NDArray[Any]:
 
 
 def _values(
-    column: pa.Array, name: str, reader: ColumnReader | None, respell: Respell
+    column: pa.Array, name: str, reader: ColumnReader | None, respell: Respell, kind: str | None
 ) -> NDArray[Any]:
-    """Read a column with the type that the model knows, or else as numbers if all cells are."""
+    """Read a column with the type that the model knows, or else as numbers if all cells are.
+
+    With a declared type, cells that are not numbers are left as they are: the library reads them.
+    """
     if reader is not None:
         return as_given(column, reader, respell)
+    if kind is not None and kind != NUMBER_TYPE:
+        return as_objects(column)
+    if (
+        kind is None
+        and is_text(column)
+        and pc.any(pc.match_substring_regex(column, _ZEROS)).as_py()
+    ):
+        return as_objects(column)
     values = read_unknown(column)
     if values.dtype.kind == "O" and is_numeric(column):
         return read_unknown(respell(column))

@@ -221,6 +221,15 @@ def read_error_cost(options: Sequence[str] | None) -> float | dict[str, float] |
     return price
 
 
+def read_label_weights(options: Sequence[str] | None) -> str | dict[str, float] | None:
+    """Parse `balanced`, or a weight for each label."""
+    if not options:
+        return None
+    if [*options] == ["balanced"]:
+        return "balanced"
+    return shares_by_label(options, "--label-weights", "WEIGHT", "sick=20")
+
+
 def shares_by_label(
     options: Sequence[str] | None, flag: str, what: str = "SHARE", example: str = "sick=0.02"
 ) -> dict[str, float]:

@@ -78,7 +78,9 @@ def certify(
     model before it is answered, and further questions on the same rows are refused, whichever model
     they are about. To ask several questions, repeat --accuracy or --agreement.
 
-    The exit code is 0 if there is a certified model for every question, and 1 otherwise.
+    What replaces the chosen candidate keeps what the choice kept on the searched rows: its bounds,
+    and no class is lost. The exit code is 0 if there is such a certified model for every question,
+    and 1 otherwise; what else could be certified is then listed.
     """
     from emsco import CascadeClassifier, dump
     from emsco.certify import Targets, certify_together
@@ -142,7 +144,7 @@ def _questions(targets: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _taken(certificate: Certificate, by: str | None) -> CertifiedCandidate | None:
     """Return the chosen candidate if it is certified and `by` is not set, otherwise the best."""
-    if not certificate.certified:
+    if not certificate.suitable:
         return None
     if by is None and certificate.chosen_one is not None:
         return certificate.chosen_one
@@ -154,14 +156,14 @@ def _taken(certificate: Certificate, by: str | None) -> CertifiedCandidate | Non
 def _accept_enough(certificate: Certificate) -> bool:
     """Return whether any certified candidate reaches the minimum coverage."""
     least = certificate.least_coverage
-    return any(c.evaluation.coverage >= least for c in certificate.candidates)
+    return any(c.evaluation.coverage >= least for c in certificate.suitable)
 
 
 def _lines(certificate: Certificate, best: CertifiedCandidate | None) -> list[str]:
 
     lines = [certificate.sentence, *map(in_shell, certificate.notes)]
     if best is None:
-        return lines
+        return [*lines, *([certificate.why_not_kept] if certificate.certified else [])]
     design, counted = best.candidate.design, best.evaluation
     lines.append(
         f"Certified: {len(certificate.candidates)} of {certificate.tried} candidates. Used: "
@@ -199,6 +201,7 @@ def _data(
         "tried": certificate.tried,
         "needed_rows": certificate.needed_rows,
         "candidates": len(certificate.candidates),
+        "suitable": len(certificate.suitable),
         "filters": list(certificate.filters),
         "choice": chosen
         and candidate_data(chosen.candidate, review)

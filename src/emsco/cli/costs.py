@@ -14,6 +14,7 @@ from emsco.cli._print import print_text
 
 if TYPE_CHECKING:
     from emsco.live.latencies import LatencyMeasurement
+    from emsco.rows.column_findings import ColumnFinding
 
 _HEAD = """\
 # The cost of each source per row. Every price is 1 until you change it.
@@ -25,7 +26,9 @@ _HEAD = """\
 #
 # The shared cost, paid once per row, goes under [setups]. `latency` is how long a source takes, and
 # `requires` lists sources that must be bought before it or in the same stage, where it waits for
-# them. Delete the line of a column that must not be used, such as an id.
+# them. `type` says what columns hold, if their values mislead: "text" (04300 keeps its zero),
+# "number", "category", "date" (the days since 1970-01-01), or "skip" for a column that must not be
+# used, such as an id.
 
 unit = ""  # of every price, such as "EUR"
 
@@ -53,22 +56,59 @@ def init(
     """Write a file of prices to fill in: one source per column, each with cost 1."""
     from emsco._utils.atomic_write import write_whole
     from emsco._utils.toml_writer import toml_key
+    from emsco.cli._findings import inspect_columns, leaks_of
     from emsco.cli._labelled_frame import read_labelled
     from emsco.cli._table_file import open_rows
+    from emsco.exceptions import quoted
+    from emsco.rows.column_findings import count_copies
 
     check_outputs([out], [data], force=force)
-    X, _ = read_labelled(open_rows(data, newlines_in_cells=newlines_in_cells), label)
+    X, y = read_labelled(open_rows(data, newlines_in_cells=newlines_in_cells), label)
+    findings = inspect_columns(X, {})
+    leaks = leaks_of(X, y, findings)
     keys = [toml_key(name) for name in X.columns]
     width = max(map(len, keys), default=0)
     lines = [
-        f"{key:<{width}} = 1  # {_contents(column.to_numpy())}\n"
-        for key, (_, column) in zip(keys, X.items(), strict=True)
+        f"{key:<{width}} = {_entry(findings.get(name))}  # "
+        f"{_remark(column.to_numpy(), findings.get(name), leaks.get(name))}\n"
+        for key, (name, column) in zip(keys, X.items(), strict=True)
     ]
     write_whole(out, [(_HEAD + "".join(lines) + _TAIL).encode()])
+    skipped = [name for name, finding in findings.items() if finding.is_left_out]
     note(
-        f"{out} lists {len(lines)} sources, each with price 1. Fill in the real prices: the "
-        "search relies on them."
+        f"{out} lists {len(lines) - len(skipped)} sources, each with price 1. Fill in the real "
+        "prices: the search relies on them."
     )
+    if skipped:
+        note(f'It skips columns of no use as they are (type = "skip"): {quoted(skipped)}.')
+    for name in leaks:
+        note(
+            f"emsco: warning: {name!r} alone tells the classes apart; is it known only when the "
+            "label is? Then skip it."
+        )
+    n_copies = count_copies(X, y)
+    if n_copies:
+        note(f"emsco: warning: {n_copies:,} rows are copies of other rows; leave copies out.")
+
+
+def _entry(finding: ColumnFinding | None) -> str:
+    """Write what a column costs, and its type if its values mislead."""
+    if finding is None:
+        return "1"
+    return (
+        '{ type = "skip" }' if finding.is_left_out else f'{{ cost = 1, type = "{finding.type}" }}'
+    )
+
+
+def _remark(column: Any, finding: ColumnFinding | None, leak: float | None) -> str:
+    """Describe a column, to help with filling in its price."""
+    if finding is None:
+        alone = "" if leak is None else f"; a leak? It tells {leak:.1%} of each class alone"
+        return _contents(column) + alone
+    from emsco.rows.column_findings import DATES
+
+    hint = '; type = "date" if later dates lie in the same range'
+    return finding.text + (hint if finding.kind == DATES else "")
 
 
 def _is_text(value: object) -> bool:
@@ -81,15 +121,14 @@ def _contents(column: Any) -> str:
     present: Any = column[column == column] if is_number else [t for t in column if _is_text(t)]
     share = 1 - len(present) / len(column)
     missing = f", {share:.0%} missing" if len(present) < len(column) else ""
-    if not len(present):
-        return "every cell is empty"
     n_values = len(set(present))
     if is_number:
         summary = f"numbers from {present.min():g} to {present.max():g}"
     else:
         summary = f"text, {n_values} values such as {present[0][:30]!r}"
-    is_id = n_values == len(column) and (not is_number or bool((present == present.round()).all()))
-    return summary + missing + ("; unique in every row, so maybe an id" if is_id else "")
+    is_whole = is_number and bool((present == present.round()).all())
+    own = "; unique in every row, so maybe an id" if is_whole and n_values == len(column) else ""
+    return summary + missing + own
 
 
 @options(

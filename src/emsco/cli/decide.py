@@ -47,10 +47,12 @@ def decide(
     same command again to decide the missing rows.
     """
     from emsco._utils.atomic_write import write_whole
+    from emsco._utils.progress import hush
     from emsco.arrow import is_url
     from emsco.cli._decision_stream import DecisionCounter, csv_parts, decided, parts_for, schema_of
     from emsco.cli._table_file import open_rows
 
+    hush(on_terminal=False)  # it writes rows all the time, perhaps for another program
     refuse_address(engine, address)
     here = None if is_url(rows) else Path(rows)
     columns = list(dict.fromkeys(name for names in keep or () for name in names.split(",")))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from emsco._utils.progress import followed
 from emsco.cli._errors import note
 from emsco.cli._options import options
 from emsco.cli._output_files import check_outputs
@@ -15,7 +16,7 @@ _MODEL_ROWS = 3_000  # rows on which the example model is fitted
 
 
 @options(
-    name="The example: cleveland or savings.",
+    name="The example: cleveland, loans or savings.",
     out="The folder to write to.",
 )
 def example(
@@ -23,21 +24,24 @@ def example(
     out: Path = Path(),
     force: bool = False,
 ) -> None:
-    """Write a public table with prices, to try the other commands on.
+    """Write a table with prices, to try the other commands on.
 
     `cleveland` writes heart.csv, with 303 patients and the label in the column `disease`, and
-    heart-costs.toml, with the prices published by Turney in 1995. `savings` writes log.csv, with
-    8,430 web pages, model.skops, a model fitted on 3,000 other pages, and log-costs.toml.
+    heart-costs.toml, with the prices published by Turney in 1995. `loans` writes loans.csv, a made
+    table of 24,000 loans with dates, ids, copies and a leak, of which 0.8% defaulted,
+    loans-fresh.csv, with 12,000 loans of the next year, and loans-costs.toml. `savings` writes
+    log.csv, with 8,430 web pages, model.skops, a model fitted on 3,000 other pages, and
+    log-costs.toml.
     """
     from emsco._utils.atomic_write import write_whole
 
     if name not in _EXAMPLES:
         raise DatasetError(
-            f"The examples are {' and '.join(_EXAMPLES)}; got {name!r}{nearest(name, _EXAMPLES)}"
+            f"The examples are {', '.join(_EXAMPLES)}; got {name!r}{nearest(name, _EXAMPLES)}"
         )
     files = [(out / file, content) for file, content in _EXAMPLES[name]()]
     check_outputs([path for path, _ in files], [], force=force)
-    for path, content in files:
+    for path, content in followed(files, f"make the example {name}"):
         write_whole(path, [content()])
     note(f"Written: {', '.join(str(path) for path, _ in files)}")
 
@@ -48,6 +52,18 @@ def _cleveland() -> Files:
     X, y, costs = load_cleveland()
     yield "heart.csv", lambda: X.assign(disease=y).to_csv(index=False).encode()
     yield "heart-costs.toml", lambda: costs.to_toml().encode()
+
+
+def _loans() -> Files:
+    from emsco.datasets import make_loans
+
+    def table(n_rows: int, year: int) -> bytes:
+        X, y, _ = make_loans(n_rows, year=year, random_state=year)
+        return bytes(X.assign(defaulted=y).to_csv(index=False).encode())
+
+    yield "loans.csv", lambda: table(24_000, 2023)
+    yield "loans-fresh.csv", lambda: table(12_000, 2024)
+    yield "loans-costs.toml", lambda: make_loans(1_000).costs.to_toml().encode()
 
 
 def _savings() -> Files:
@@ -74,4 +90,8 @@ def _savings() -> Files:
     yield "log-costs.toml", lambda: costs.to_toml().encode()
 
 
-_EXAMPLES: dict[str, Callable[[], Files]] = {"cleveland": _cleveland, "savings": _savings}
+_EXAMPLES: dict[str, Callable[[], Files]] = {
+    "cleveland": _cleveland,
+    "loans": _loans,
+    "savings": _savings,
+}

@@ -205,10 +205,10 @@ def _schema(decider: Any, read: KeyFile) -> pa.Schema:
     """Return the schema of the decisions; the key comes first."""
     import pyarrow as pa
 
-    from emsco.arrow import FIELDS
+    from emsco.arrow import decision_schema
 
-    labels = pa.array(decider.classes.tolist()).type
-    fields = FIELDS | {"label": labels, "latency": pa.float64()}
+    fields = {field.name: field.type for field in decision_schema(decider)}
+    fields |= {"latency": pa.float64()}
     if read.column in fields:
         raise ColumnsError(
             f"--key-column {read.column}: decisions already have a column with that name; rename "

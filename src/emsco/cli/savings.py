@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from emsco.cli._errors import note
+from emsco.cli._estimators import estimator_of
 from emsco.cli._options import options, read_allow
 from emsco.cli._output_files import check_outputs
 from emsco.cli._print import candidate_data, print_json, print_text
@@ -105,7 +106,7 @@ def savings(
         return
     final, X, prices = _read(log, shadow, costs, model, answers, trust, newlines_in_cells)
     search = CascadeSearchCV(
-        _estimator(stages, X, random_state),
+        estimator_of(stages.value, X, random_state),
         costs=prices,
         final=final,
         target="agreement",
@@ -179,7 +180,7 @@ def _read(
         prices = load_costs(costs)
         names = priced(rows, answers, prices, costs)
         if model is None:
-            X, labels = read_labelled(rows, str(answers), names)
+            X, labels = read_labelled(rows, str(answers), names, types=prices.types)
             return LoggedAnswers(str(answers)), X.assign(**{str(answers): labels}), prices
         final = load_final(model, trusted=trust or ())
         known = list(getattr(final, "feature_names_in_", names))
@@ -188,7 +189,7 @@ def _read(
             raise ModelError(
                 f"{model} and {costs} must name the same columns; {odd} are in only one of them."
             )
-        return final, read_features(rows, known), prices
+        return final, read_features(rows, known, types=prices.types), prices
 
 
 def _refuse_others(**options: Any) -> None:
@@ -200,30 +201,6 @@ def _refuse_others(**options: Any) -> None:
                 f"--log takes {argument} only together with --costs, which searches for stages; "
                 "without them, it shows what the cascade in shadow would have saved."
             )
-
-
-def _estimator(stages: StageKind, X: Any, random_state: int) -> Any:
-    """Make what the stages are clones of; trees take text as the number of its category."""
-    if stages is StageKind.LOGISTIC:
-        return None
-    import numpy as np
-    from sklearn.compose import make_column_selector, make_column_transformer
-    from sklearn.ensemble import HistGradientBoostingClassifier
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import OrdinalEncoder
-
-    boosted = HistGradientBoostingClassifier(
-        max_iter=50, max_leaf_nodes=15, random_state=random_state
-    )
-    text = make_column_selector(dtype_exclude="number")
-    if not text(X):
-        return boosted
-    numbered = OrdinalEncoder(
-        handle_unknown="use_encoded_value", unknown_value=np.nan, encoded_missing_value=np.nan
-    )
-    return make_pipeline(
-        make_column_transformer((numbered, text), remainder="passthrough"), boosted
-    )
 
 
 def _lines(found: Savings, n_rows: int) -> list[str]:

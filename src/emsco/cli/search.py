@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,11 +10,13 @@ import typer
 
 from emsco._utils.progress import hush, tell
 from emsco.cli._errors import in_shell, note
+from emsco.cli._estimators import LOGISTIC, estimator_of
 from emsco.cli._model_file import MODEL, SEARCH
 from emsco.cli._options import (
     EngineName,
     options,
     read_caution,
+    read_label_weights,
     read_measures,
     refuse_address,
     workers_of,
@@ -22,6 +25,7 @@ from emsco.cli._output_files import check_outputs
 from emsco.cli._print import candidate_data, evenly, print_json, print_text
 from emsco.core.measure import Measure
 from emsco.core.measures import boundable
+from emsco.core.value_type import NUMBER_TYPE, TEXT_TYPE
 from emsco.exceptions import (
     ArtifactError,
     ClassesError,
@@ -30,12 +34,15 @@ from emsco.exceptions import (
     Keyword,
     Message,
     SelectionError,
+    ValuesError,
     quoted,
 )
 
 if TYPE_CHECKING:
     from emsco import CascadeSearchCV, Costs
     from emsco.cli._table_file import TableFile
+
+_TYPES = {"groups": TEXT_TYPE, "sample_weight": NUMBER_TYPE}  # of columns that are no features
 
 
 def _limits() -> dict[str, Measure]:
@@ -45,15 +52,38 @@ def _limits() -> dict[str, Measure]:
 
 @options(
     measures=_limits(),
-    costs="A file of prices, as written by `emsco costs init`. Without it, every column costs 1.",
+    costs="A file of prices, as written by `emsco costs init`, or a price list in CSV, a column "
+    "and its price on each line. Without it, every column costs 1.",
     out="The folder to write.",
+    label_weights=typer.Option(
+        metavar="balanced|LABEL=WEIGHT",
+        help="What labels weigh: a row gets the label of the largest weight times probability. "
+        "One per class (repeat the option), or balanced: one over the share of each class. Without "
+        "it, the prices of errors in the file of costs.",
+    ),
     max_stages=typer.Option(min=1, help="The maximum number of stages."),
     threshold="The confidence needed to accept; can be repeated. Without it, thresholds are "
     "searched too.",
     guard="Reject rows with values unlike those seen in training, and give the reason.",
+    estimator=typer.Option(
+        metavar="logistic|boosted|forest|module:Class",
+        help="The classifier of a stage: logistic regression, boosted trees, a random forest, or a "
+        "class of yours with fit and predict_proba. All but the first take longer.",
+    ),
+    groups=typer.Option(
+        metavar="COLUMN",
+        help="The column that says which rows belong together, such as a patient: all rows of a "
+        "group are in one fold.",
+    ),
+    sample_weight=typer.Option(
+        metavar="COLUMN",
+        help="The column that says how much a row counts in fits; the search counts rows.",
+    ),
     cv=typer.Option(min=2, help="The number of folds."),
     max_rows=typer.Option(
-        min=2, help="The maximum number of rows for the search; the final fits use all rows."
+        min=2,
+        help="The maximum number of rows for the search; the final fits use all rows. Without it, "
+        "a search that would take long draws at least 10,000, with a warning.",
     ),
     max_candidates=typer.Option(min=1, help="The maximum number of fitted candidates to keep."),
     checkpoint="The file that holds the fitted models until the search is finished. Without it, "
@@ -66,10 +96,14 @@ def search(
     out: Path = Path("run"),
     max_stages: int = 4,
     threshold: list[float] | None = None,
+    label_weights: list[str] | None = None,
     *,
     measures: dict[str, Any],
     caution: str | None = None,
     guard: bool = True,
+    estimator: str = LOGISTIC,
+    groups: str | None = None,
+    sample_weight: str | None = None,
     cv: int = 5,
     max_rows: int | None = None,
     max_candidates: int = 1000,
@@ -87,11 +121,14 @@ def search(
 
     Writes search.emsco, which holds the non-dominated candidates, each fitted on all rows, and
     model.emsco, the chosen one: the cheapest that accepts at least 80% of the rows, rejects no
-    class more than twice as often as all rows, and beats all sources at once by a margin
-    (--caution) in accuracy and in the recall of every class. After an interruption, run the same
-    command again to continue.
+    class more than twice as often as all rows, and is shown, with a margin (--caution), to be not
+    worse than all sources at once in accuracy and in the recall of every class. After an
+    interruption, run the same command again to continue.
     """
+    from sklearn.model_selection import StratifiedGroupKFold
+
     from emsco import CascadeSearchCV, InputGuard, dump
+    from emsco.cli._findings import note_copies, used_columns
     from emsco.cli._table_file import open_rows
     from emsco.search.checkpoint import is_there, remove
 
@@ -103,23 +140,29 @@ def search(
     outputs = [checkpoint_file, out / SEARCH, out / MODEL]
     check_outputs(outputs, [data, costs], force=force or is_there(checkpoint_file))
     limits = read_measures(_limits(), measures)
-    careful = read_caution(caution)
+    careful, weights = read_caution(caution), read_label_weights(label_weights)
     rows = open_rows(data, newlines_in_cells=newlines_in_cells)
-    X, y, prices = _read(rows, label, costs)
+    named = {"groups": groups, "sample_weight": sample_weight}
+    roles = {parameter: column for parameter, column in named.items() if column is not None}
+    X, y, prices, more = _read(rows, label, costs, roles)
     _check_folds(y, cv)
     max_shares = limits(set(y.tolist()))
     try:  # before the search, so that a failure costs no time
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ArtifactError(f"{out} cannot be a folder: {error.strerror}.") from error
+    X, prices = used_columns(X, y, prices)
+    learner = estimator_of(estimator, X, random_state)
     found = CascadeSearchCV(
+        learner,
         costs=prices,
         max_stages=max_stages,
         threshold=[*threshold] if threshold else "auto",
+        label_weights=weights,
         select=None if careful is None else {"caution": careful},
         **max_shares,
         guard=InputGuard(pool="auto") if guard else None,
-        cv=cv,
+        cv=cv if groups is None else StratifiedGroupKFold(cv),
         max_rows=max_rows,
         checkpoint=checkpoint_file,
         n_jobs=n_jobs,
@@ -129,7 +172,7 @@ def search(
     try:
         with workers_of(engine, address, n_jobs) as workers:
             found.engine = workers
-            _fit(found, X, y)
+            _fit(found, X, y, more)
         found.engine = None
         n_front = len(found.front_)
         _fit_candidates(found, max_candidates)
@@ -144,6 +187,8 @@ def search(
             )
         raise
     remove(checkpoint_file)
+    if groups is None:
+        note_copies(found.fitted_rows_)
     if as_json:
         print_json(_data(found, n_front, out))
     else:
@@ -151,31 +196,72 @@ def search(
     note(f"Written: {out / SEARCH}, the search, and {out / MODEL}, the chosen cascade.")
 
 
-def _read(rows: TableFile, label: str, costs: Path | None) -> tuple[Any, Any, Any]:
-    """Read the columns that have a price, or all columns without a file of prices."""
+def _read(
+    rows: TableFile, label: str, costs: Path | None, roles: dict[str, str]
+) -> tuple[Any, Any, Any, dict[str, Any]]:
+    """Read the columns that have a price, or all columns without a file of prices.
+
+    `roles` are columns with groups or weights: they are no features, and returned by themselves.
+    """
     from emsco.cli._labelled_frame import read_labelled
+    from emsco.cli._table_file import check_columns
+
+    check_columns(rows, [label, *roles.values()])
+    types = {column: _TYPES[parameter] for parameter, column in roles.items()}
 
     if costs is None:
         note(
             "emsco: no --costs given, so every column costs 1; `emsco costs init` writes a file of "
             "prices to fill in."
         )
-        return *read_labelled(rows, label), None
-    prices = load_costs(costs)
-    return *read_labelled(rows, label, priced(rows, label, prices, costs)), prices
+        X, y = read_labelled(rows, label, types=types)
+        prices = None
+    else:
+        prices = load_costs(costs)
+        names = priced(rows, label, prices, costs, roles.values())
+        X, y = read_labelled(rows, label, [*names, *types], types={**prices.types, **types})
+    more = {parameter: X.pop(column).to_numpy() for parameter, column in roles.items()}
+    if "sample_weight" in more:
+        _check_weight(more["sample_weight"], roles["sample_weight"])
+    return X, y, prices, more
 
 
-def priced(rows: TableFile, label: str | None, prices: Costs, costs: Path) -> list[str]:
-    """Return the columns of a file that have a price, in file order; the label must have none."""
+def _check_weight(weight: Any, column: str) -> None:
+    import numpy as np
+
+    numbers = weight if weight.dtype.kind in "fiub" else np.full(len(weight), np.nan)
+    bad = ~(np.isfinite(numbers) & (numbers >= 0))
+    if bad.any():
+        row = int(np.argmax(bad))
+        raise ValuesError(
+            f"Weights must be numbers of 0 or more; in {column!r}, row {row} is {weight[row]!r}.",
+            row=row,
+            column=column,
+        )
+
+
+def priced(
+    rows: TableFile, label: str | None, prices: Costs, costs: Path, roles: Iterable[str] = ()
+) -> list[str]:
+    """Return the columns of a file that have a price, in file order.
+
+    The label must have none, nor the columns of other roles, which are groups and weights.
+    """
     from emsco.cli._table_file import check_columns
 
-    features = {f: None for source in prices.sources for f in source.features}  # in their order
+    features = dict.fromkeys(prices.features)
     if label in features:
         raise ColumnsError(
             f"{costs} has a price for {label!r}, which is the label; delete that line."
         )
+    both = [name for name in roles if name in features]
+    if both:
+        raise ColumnsError(
+            f"{costs} has a price for {both[0]!r}, which holds groups or weights; delete that line."
+        )
     check_columns(rows, [*features] if label is None else [*features, label])
-    unpriced = [name for name in rows.names if name != label and name not in features]
+    left_out = {label, *prices.skipped, *roles}
+    unpriced = [name for name in rows.names if name not in left_out and name not in features]
     if unpriced:
         note(f"emsco: not used, because {costs} has no price for them: {quoted(unpriced)}.")
     return [name for name in rows.names if name in features]
@@ -183,10 +269,10 @@ def priced(rows: TableFile, label: str | None, prices: Costs, costs: Path) -> li
 
 def load_costs(path: Path) -> Any:
     """Read a file of prices."""
-    from emsco import Costs
+    from emsco.core.validation import read_costs
 
     try:
-        return Costs.from_toml(path)
+        return read_costs(path)
     except OSError as error:
         raise CostsError(
             f"{path} cannot be read: {error.strerror}; `emsco costs init` creates such a file."
@@ -205,12 +291,12 @@ def _check_folds(y: Any, cv: int) -> None:
         )
 
 
-def _fit(found: CascadeSearchCV, X: Any, y: Any) -> None:
+def _fit(found: CascadeSearchCV, X: Any, y: Any, more: dict[str, Any]) -> None:
     """Search; if the default rule finds no candidate, choose the one with most coverage."""
     from emsco.search.default_rule import LEAST_COVERAGE
 
     try:
-        found.fit(X, y)
+        found.fit(X, y, **more)
     except SelectionError:
         if not len(getattr(found, "front_", ())):
             raise
@@ -218,8 +304,8 @@ def _fit(found: CascadeSearchCV, X: Any, y: Any) -> None:
         within = Message(" and ").join(Keyword(name, most) for name, most in limits.items() if most)
         note(
             f"emsco: warning: No design within {in_shell(within)} accepts {LEAST_COVERAGE:.0%} of "
-            "the rows and is as good as all sources at once; the candidate that accepts most rows "
-            "was chosen."
+            "the rows and is not worse than all sources at once; the candidate that accepts most "
+            "rows was chosen."
         )
         found.choose(by="coverage")
 

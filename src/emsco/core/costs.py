@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import KW_ONLY, dataclass, field
 from decimal import Decimal
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from math import isfinite
-from pathlib import Path
 from typing import Any
 
 from emsco._utils.frozen_mapping import FrozenMapping
-from emsco._utils.toml_writer import fields_beside, toml_key, toml_value
-from emsco.exceptions import ColumnsError, CostsError, nearest, quoted, refuse_unknown_keys
+from emsco._utils.toml_writer import fields_beside
+from emsco.core.costs_file import read_csv, read_toml, unreadable, write_toml
+from emsco.core.value_type import check_types, types_by_feature
+from emsco.exceptions import ColumnsError, CostsError, nearest, quoted
 
-_PARTS = ("sources", "setups", "review", "unit")  # of a TOML file
+# Fields that came later: files and fingerprints have them only where they are set.
+LATER = {"later": True}
 
 
 def _amount(value: object, what: str) -> float:
@@ -56,6 +57,10 @@ class Source:
     requires : sequence of str, default=()
         Sources that must be bought before this one, or in the same stage. No source may require
         itself, directly or through others.
+    type : str or mapping of feature to str, default=None
+        What its columns hold: "text" (04300 keeps its zero), "number", "category" (7, 7.0 and 07
+        are the same) or "date" (becomes the days since 1970-01-01); one type for all of its
+        columns, or one for each of some. None: what the values of training show.
 
     Examples
     --------
@@ -71,6 +76,7 @@ class Source:
     latency: float = 0.0
     setup: str | None = None
     requires: Sequence[str] = ()
+    type: str | Mapping[str, str] | None = field(default=None, metadata=LATER)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
@@ -81,6 +87,7 @@ class Source:
         set_field = object.__setattr__  # the one way to normalise a frozen value
         set_field(self, "features", features)
         set_field(self, "requires", _names(self.requires))
+        set_field(self, "type", check_types(self.type, features, self.name))
         set_field(self, "cost", _amount(self.cost, f"cost of source {self.name!r}"))
         set_field(self, "latency", _amount(self.latency, f"latency of source {self.name!r}"))
 
@@ -125,8 +132,16 @@ class Costs:
         Costs shared by the sources that name them, paid once per row, with the first of them.
     review : Review, default=None
         The review of rejected rows.
+    errors : mapping of label to float, default=None
+        The price of a wrong label, for each true class; numbers may be named by their text. They
+        are label weights: a row gets the label with the least expected price of an error.
+    errors : mapping of label to float, default=None
+        The price of a wrong label, for each true class; these are label weights.
     unit : str, default=""
         The unit of every price, for tables and plots.
+    skipped : sequence of str, default=()
+        Columns that are left out on purpose, so that no warning names them; in a file, those of
+        `type = "skip"`.
 
     Examples
     --------
@@ -152,11 +167,15 @@ class Costs:
     setups: Mapping[str, float] = None  # type: ignore[assignment]  # None until __post_init__
     review: Review | None = None
     unit: str = ""
+    skipped: Sequence[str] = field(default=(), metadata=LATER)
+    errors: Mapping[Any, float] = field(default=FrozenMapping(), metadata=LATER)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sources", tuple(self.sources))
-        prices = self.setups or {}
-        setups = {name: _amount(price, f"cost of setup {name!r}") for name, price in prices.items()}
+        object.__setattr__(self, "skipped", _names(self.skipped))
+        errors = {c: _amount(p, f"error on {c!r}") for c, p in (self.errors or {}).items()}
+        object.__setattr__(self, "errors", FrozenMapping(errors))
+        setups = {n: _amount(p, f"cost of setup {n!r}") for n, p in (self.setups or {}).items()}
         object.__setattr__(self, "setups", FrozenMapping(setups))
         if not self.sources:
             raise CostsError("Costs must have at least one source, got none.")
@@ -164,7 +183,7 @@ class Costs:
             if not isinstance(source, Source):
                 raise CostsError(f"`sources` must be Source objects, got {source!r}.")
         self._refuse_twice("source", self.names)
-        self._refuse_twice("feature", [f for source in self.sources for f in self.columns(source)])
+        self._refuse_twice("feature", [*self.features, *self.skipped])
         for source in self.sources:
             for name in source.requires:
                 if name not in self._by_name:
@@ -186,7 +205,8 @@ class Costs:
             raise CostsError(f"No source names the setup {quoted(sorted(idle))}; remove it.")
 
     def __repr__(self) -> str:
-        fields = {"setups": self.setups, "review": self.review, "unit": self.unit}
+        names = ("setups", "review", "unit", "skipped", "errors")
+        fields = {name: getattr(self, name) for name in names}
         more = "".join(f", {name}={value!r}" for name, value in fields.items() if value)
         return f"Costs({list(self.sources)!r}{more})"
 
@@ -317,6 +337,14 @@ class Costs:
         """Every feature that a source yields."""
         return tuple(feature for source in self.sources for feature in source.features)
 
+    @cached_property
+    def types(self) -> Mapping[str, str]:
+        """The declared type of each feature that has one."""
+        found: dict[str, str] = {}
+        for source in self.sources:
+            found |= types_by_feature(source.type, source.features)
+        return FrozenMapping(found)
+
     def unmet(self, sources: Iterable[str]) -> tuple[tuple[str, str], ...]:
         """List (source, what it requires) for every requirement that a set leaves out."""
         known = self._known(sources)
@@ -344,55 +372,29 @@ class Costs:
 
             [review]
             cost = 25.0
+
+        Columns of ``type = "skip"`` need no price: they are left out.
         """
-        with open(path, "rb") as file:
-            try:
-                data = tomllib.load(file)
-            except tomllib.TOMLDecodeError as error:
-                hint = '; quote names with a space: "blood test" = 3' * (
-                    "after a key" in str(error)
-                )
-                raise CostsError(f"{os.fspath(path)} is not valid TOML: {error}{hint}.") from error
-        refuse_unknown_keys(data, _PARTS, os.fspath(path), CostsError)
-        refuse_unknown_keys(
-            data.get("review", ()), [*Review.__dataclass_fields__], "[review]", CostsError
-        )
+        fields = [*Source.__dataclass_fields__][1:]
+        data = read_toml(path, fields, [*Review.__dataclass_fields__])
+        sources, review = data.pop("sources"), data.pop("review", None)
         try:
             return cls(
-                tuple(_source_from(name, entry) for name, entry in data["sources"].items()),
-                setups=data.get("setups", {}),
-                review=Review(**data["review"]) if "review" in data else None,
-                unit=data.get("unit", ""),
+                [Source(name, **entry) for name, entry in sources.items()],
+                review=None if review is None else Review(**review),
+                **data,
             )
         except (TypeError, KeyError, AttributeError) as error:
-            raise CostsError(f"{os.fspath(path)} does not describe costs: {error}.") from error
+            raise unreadable(path, error) from error
+
+    @classmethod
+    def from_csv(cls, path: str | os.PathLike[str]) -> Costs:
+        """Read a price list from a CSV file: a column and its price on each line.
+
+        The first line may name the two, as in `column,price`. Every column is its own source.
+        """
+        return cls.per_feature(read_csv(path))
 
     def to_toml(self, path: str | os.PathLike[str] | None = None) -> str:
         """Return the costs as TOML text for `from_toml`, and write it if a path is given."""
-        lines = [f"unit = {toml_value(self.unit)}", ""] if self.unit else []
-        lines.append("[sources]")
-        for source in self.sources:
-            plain = Source(source.name, cost=source.cost)
-            fields = {"cost": source.cost} | fields_beside(source, plain)
-            entry = fields if len(fields) > 1 else source.cost
-            lines.append(f"{toml_key(source.name)} = {toml_value(entry)}")
-        if self.setups:
-            lines += ["", "[setups]"]
-            lines += [f"{toml_key(name)} = {toml_value(p)}" for name, p in self.setups.items()]
-        if self.review is not None:
-            usual = Review(self.review.cost)
-            fields = {"cost": usual.cost} | fields_beside(self.review, usual)
-            lines += ["", "[review]"]
-            lines += [f"{name} = {toml_value(value)}" for name, value in fields.items()]
-        if path is not None:
-            Path(path).write_text("\n".join([*lines, ""]), encoding="utf-8")
-        return "\n".join([*lines, ""])
-
-
-def _source_from(name: str, entry: Any) -> Source:
-    if not isinstance(entry, dict):
-        return Source(name, cost=entry)
-    refuse_unknown_keys(
-        entry, [*Source.__dataclass_fields__][1:], f"The source {name!r}", CostsError
-    )
-    return Source(name, **entry)
+        return write_toml(self, path)

@@ -58,9 +58,12 @@ class Decision(NamedTuple):
     latency: float
     receipt: Any = None  # what was fetched, paid and waited; None where nothing was fetched live
     factors: Any = None  # what each feature contributed; None unless it was asked for
+    share: float | None = None  # of the label, by label weights; None if these are equal
 
 
-FIELDS = Decision._fields[:-2]  # of every row, offline and live
+FIELDS = Decision._fields[:7]  # of every row, offline and live
+SHARE = "share"  # a field only if labels have weights
+_OWN_SHARE = "_share"  # where it is then
 _STORED = FIELDS[:-2]  # of every row; a reason and a latency may follow from the others
 
 
@@ -76,7 +79,7 @@ class Decisions:
     exit_stage : array of int
         The last stage bought, counted from 0.
     confidence : array of float
-        The largest probability of that stage.
+        That stage's probability of the label; the largest one, unless labels have weights.
     cost : array of float
         What was paid for the row.
     reason : array of str, default=None
@@ -86,6 +89,9 @@ class Decisions:
         How long the row waited for its sources. None: no row waited.
     index : pandas Index, default=None
         The index of the rows, if they came in a pandas frame; `to_frame` keeps it.
+    share : array of float, default=None
+        That stage's share of the label, by label weights, which is compared with the threshold.
+        None: labels have equal weights, and the share is the confidence.
 
     Examples
     --------
@@ -115,6 +121,7 @@ class Decisions:
     index: Any = None  # of pandas; a row on its way through a live cascade has no time to set it
     receipts: Sequence[Any] | None = None  # one per row, where rows were decided live
     factors: Sequence[Any] | None = None  # one per row, where they were asked for
+    library: str = "pandas"  # of the frame that `to_frame` returns
 
     def __init__(
         self,
@@ -126,6 +133,7 @@ class Decisions:
         reason: ArrayLike | None = None,
         latency: ArrayLike | None = None,
         index: Any = None,
+        share: ArrayLike | None = None,
     ) -> None:
         n_rows = np.shape(accepted)[0]
         if index is not None and len(index) != n_rows:
@@ -141,6 +149,8 @@ class Decisions:
         }
         if latency is not None:
             fields["latency"] = np.asarray(latency, dtype=np.float64)
+        if share is not None:
+            fields["_share"] = np.asarray(share, dtype=np.float64)
         if reason is not None:
             fields["reason"] = np.asarray(reason, dtype=object)
             if not np.array_equal(fields["reason"] == ACCEPTED, fields["accepted"]):
@@ -161,6 +171,7 @@ class Decisions:
         *,
         reason: NDArray[np.object_] | None,
         latency: NDArray[np.float64] | None,
+        share: NDArray[np.float64] | None = None,
         **fields: NDArray[Any],
     ) -> Decisions:
         """Create decisions from new arrays that are known to be valid, without checking them.
@@ -173,6 +184,8 @@ class Decisions:
             fields["reason"] = reason
         if latency is not None:
             fields["latency"] = latency
+        if share is not None:
+            fields["_share"] = share
         for values in fields.values():
             values.setflags(write=False)
         decisions.__dict__.update(fields)
@@ -191,6 +204,19 @@ class Decisions:
         waited = np.zeros(len(self))
         waited.flags.writeable = False
         return waited
+
+    @property
+    def share(self) -> NDArray[np.float64]:
+        """The share of each row's label; its confidence, if labels have equal weights."""
+        share: NDArray[np.float64] | None = self._stored(_OWN_SHARE)
+        return self.confidence if share is None else share
+
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The fields that these decisions have: with `share` only if labels have weights."""
+        place = FIELDS.index("confidence") + 1
+        more = () if self._stored(_OWN_SHARE) is None else (SHARE,)
+        return (*FIELDS[:place], *more, *FIELDS[place:])
 
     def _stored(self, name: str) -> Any:
         """Return a field that may be left out; None if it follows from the others."""
@@ -211,21 +237,11 @@ class Decisions:
             **{n: np.concatenate([getattr(part, n) for part in parts]) for n in _STORED},
             reason=optional("reason"),
             latency=optional("latency"),
+            share=optional(_OWN_SHARE),
         )
 
-    def indexed(self, index: Any) -> Decisions:
-        """Return the same decisions with an index of their rows."""
-        return self._with(index=index)
-
-    def receipted(self, receipts: Sequence[Any]) -> Decisions:
-        """Return the same decisions with a receipt per row."""
-        return self._with(receipts=receipts)
-
-    def explained(self, factors: Sequence[Any]) -> Decisions:
-        """Return the same decisions with the factors of each row."""
-        return self._with(factors=factors)
-
-    def _with(self, **fields: Any) -> Decisions:
+    def beside(self, **fields: Any) -> Decisions:
+        """Return the same decisions with an `index`, `library`, `receipts` or `factors`."""
         copy = Decisions.__new__(Decisions)
         copy.__dict__.update(self.__dict__, **fields)
         return copy
@@ -248,28 +264,36 @@ class Decisions:
             held = [getattr(self, name)[row] for name in FIELDS]
             plain = [value.item() if isinstance(value, np.generic) else value for value in held]
             beside = (None if one is None else one[row] for one in (self.receipts, self.factors))
-            return Decision._make([*plain, *beside])
+            share = None if self._stored(_OWN_SHARE) is None else self.share[row].item()
+            return Decision._make([*plain, *beside, share])
         taken = Decisions(
             **{name: getattr(self, name)[rows] for name in _STORED},
             reason=None if self._stored("reason") is None else self.reason[rows],
             latency=None if self._stored("latency") is None else self.latency[rows],
             index=None if self.index is None else self.index[rows],
+            share=None if self._stored(_OWN_SHARE) is None else self.share[rows],
         )
         if self.receipts is None and self.factors is None:
             return taken
         places = np.arange(len(self))[rows]
         if self.receipts is not None:
-            taken = taken.receipted([self.receipts[place] for place in places])
+            taken = taken.beside(receipts=[self.receipts[place] for place in places])
         if self.factors is not None:
-            taken = taken.explained([self.factors[place] for place in places])
+            taken = taken.beside(factors=[self.factors[place] for place in places])
         return taken
 
     def __iter__(self) -> Iterator[Decision]:
         return (self[row] for row in range(len(self)))
 
     def to_frame(self) -> Any:
-        """Return a pandas DataFrame with one row per decision and the index of the rows."""
-        fields = {name: getattr(self, name) for name in FIELDS}
+        """Return a frame with one row per decision: polars if the rows were, otherwise pandas.
+
+        A pandas frame has the index of the rows.
+        """
+        fields = {name: getattr(self, name) for name in self.fields}
+        if self.library == "polars":
+            lists = {name: values.tolist() for name, values in fields.items()}
+            return require("polars").DataFrame(lists)
         return require("pandas").DataFrame(fields, index=self.index)
 
     def rejected(self, reason: str) -> Decisions:
@@ -277,13 +301,13 @@ class Decisions:
         accepted = np.zeros(len(self), dtype=np.bool_)
         reasons = np.where(self.accepted, reason, self.reason).astype(object)
         accepted.flags.writeable = reasons.flags.writeable = False
-        return self._with(accepted=accepted, reason=reasons)
+        return self.beside(accepted=accepted, reason=reasons)
 
     def _cells(self) -> tuple[list[str], list[list[object] | None]]:
         waited = bool(self.latency.any())
-        header = ["row", *(name for name in FIELDS if waited or name != "latency")]
+        header = ["row", *(name for name in self.fields if waited or name != "latency")]
         rows: list[list[object] | None] = [
-            None if row is None else [row, *self[row][: len(header) - 1]]
+            None if row is None else [row, *(getattr(self[row], name) for name in header[1:])]
             for row in row_positions(len(self))
         ]
         return header, rows

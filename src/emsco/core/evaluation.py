@@ -17,7 +17,12 @@ from emsco.core.costs import Review
 from emsco.core.decisions import Decisions
 from emsco.core.measure import share_of
 from emsco.core.measures import LOSS, MEASURES, columns
-from emsco.core.validation import read_given_labels, warn_similar, weights_of
+from emsco.core.validation import (
+    read_given_labels,
+    refuse_other_kind,
+    warn_similar,
+    weights_of,
+)
 from emsco.exceptions import DecisionsError
 
 
@@ -245,7 +250,9 @@ def evaluate(
     0.9
     """
     truth = np.asarray(read_given_labels(y))
-    warn_similar(np.unique(truth).tolist(), np.unique(decisions.label).tolist())
+    known, decided = np.unique(truth).tolist(), np.unique(decisions.label).tolist()
+    refuse_other_kind(known, decided)
+    warn_similar(known, decided)
     return evaluate_known(decisions, truth, sample_weight=sample_weight, population=population)
 
 

@@ -74,7 +74,8 @@ class ParetoFront(Sequence[Candidate]):
     Parameters
     ----------
     candidates : iterable of Candidate
-        Any candidates; dominated ones are left out.
+        Any candidates; dominated ones are left out. What errors cost is an objective, too, if the
+        costs have prices of errors.
     costs : Costs
         The prices that the candidates were evaluated with.
     measured_on : str, default=""
@@ -122,16 +123,17 @@ class ParetoFront(Sequence[Candidate]):
             raise SelectionError(f"`luck` must be a number or None, got {luck!r}.")
         if not 1 <= repeats < inf:
             raise SelectionError(f"`repeats` must be a number >= 1, got {repeats!r}.")
-        best: dict[tuple[float, float, float], Candidate] = {}
+        best: dict[tuple[float, ...], Candidate] = {}
         for candidate in candidates:
             if not candidate.evaluation.accepted:
                 continue
             aligned = candidate.design.align(costs)
             if aligned is not candidate.design:
                 candidate = Candidate(aligned, candidate.threshold, candidate.evaluation)
-            known = best.get(candidate.objectives)
+            objectives = (*candidate.objectives, *_priced_errors(candidate.evaluation, costs))
+            known = best.get(objectives)
             if known is None or candidate._rank < known._rank:
-                best[candidate.objectives] = candidate
+                best[objectives] = candidate
         self._costs = costs
         self._measured_on = measured_on
         self._luck = luck
@@ -140,7 +142,8 @@ class ParetoFront(Sequence[Candidate]):
         self._candidates: tuple[Candidate, ...] = ()
         if best:
             points = np.array(list(best))
-            mask = _moocore().is_nondominated(points, maximise=_MAXIMISE)
+            goals = _MAXIMISE + [False] * (points.shape[1] - len(_MAXIMISE))
+            mask = _moocore().is_nondominated(points, maximise=goals)
             undominated = [c for c, keep in zip(best.values(), mask, strict=True) if keep]
             self._candidates = tuple(
                 sorted(undominated, key=lambda c: (c.evaluation.cost, c.objectives))
@@ -263,7 +266,8 @@ class ParetoFront(Sequence[Candidate]):
             sqrt(accuracy^2 + coverage^2 + (1 - cost / total)^2), or the lowest loss: cost, review
             and errors.
         error_cost : float or mapping of label to float, default=None
-            For "loss": the price of an error, one for all or one per true class.
+            For "loss": the price of an error, one for all or one per true class. None: those of the
+            costs, if any, and otherwise 0.
         caution : "auto" or float, default="auto"
             The margin, in standard errors, with which bounds on accuracy and on shares by class
             (Wilson's bounds) must be met; it is also used with by="accuracy". "auto": `luck`, or 1
@@ -276,6 +280,8 @@ class ParetoFront(Sequence[Candidate]):
             If no candidate meets the bounds. The message says how far each bound can be met, which
             candidate is closest, and what `caution=0` would give.
         """
+        if by == "loss" and error_cost is None:
+            error_cost = self._costs.errors or None
         within = Bounds(by=by, error_cost=error_cost, **bounds)
         z = standard_errors(caution, self._luck)
         if not self._candidates:
@@ -317,6 +323,21 @@ class ParetoFront(Sequence[Candidate]):
 
     def _repr_html_(self) -> str:
         return html_table(*numbered_rows(self._columns()), self._measured_on)
+
+
+def _priced_errors(evaluation: Evaluation, costs: Costs) -> list[float]:
+    """Return what errors cost a row, those of reviews too, if they have prices by class.
+
+    It is then an objective, because accuracy counts all errors alike.
+    """
+    if not costs.errors:
+        return []
+    errs = 0.0 if costs.review is None else 1 - costs.review.accuracy
+    missed, rejected = evaluation.missed, evaluation.rejected
+    paid = 0.0
+    for label, rows in evaluation.class_rows.items():
+        paid += costs.errors.get(label, 0.0) * rows * (missed[label] + errs * rejected[label])
+    return [paid / evaluation.rows]
 
 
 def _moocore() -> Any:

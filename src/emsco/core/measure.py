@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from emsco._utils.frozen_mapping import FrozenMapping
-from emsco.exceptions import DecisionsError, SelectionError, nearest, quoted
+from emsco.exceptions import DecisionsError, SelectionError, nearest, nearest_class, quoted
 
 if TYPE_CHECKING:  # the command line has an option for each measure, and starts without numpy
     import numpy as np
@@ -283,8 +283,9 @@ def total_loss(counts: Any, review: Review | None, error_cost: float | Mapping[A
     if isinstance(error_cost, Mapping):
         for label in error_cost:
             if label not in counts.class_rows:
-                known = [str(known) for known in counts.class_rows]
-                raise DecisionsError(f"{label!r} is not a class" + nearest(label, known))
+                raise DecisionsError(
+                    f"{label!r} is not a class" + nearest_class(label, counts.class_rows)
+                )
         errors = sum(
             price
             * (

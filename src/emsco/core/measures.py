@@ -71,16 +71,13 @@ def optimisable() -> dict[str, Measure]:
 def columns(*, by_class: bool) -> list[Measure]:
     """Return the measures that tables show, whole or by class, except latencies."""
     listed = [m for m in MEASURES.values() if m.in_tables and m.unit != "seconds"]
-    return sorted((m for m in listed if m.is_by_class == by_class), key=_place)
+    of_kind = [m for m in listed if m.is_by_class == by_class]
+    return sorted(of_kind, key=lambda m: (*_COLUMNS, m.name).index(m.name))
 
 
 def latencies() -> list[Measure]:
     """Return the measures that tables show only if anything takes time."""
     return [m for m in MEASURES.values() if m.in_tables and m.unit == "seconds"]
-
-
-def _place(measure: Measure) -> int:
-    return _COLUMNS.index(measure.name) if measure.name in _COLUMNS else len(_COLUMNS)
 
 
 LOSS = LossMeasure(

@@ -16,7 +16,7 @@ from emsco.core.costs import Costs
 from emsco.core.evaluation import Evaluation
 from emsco.core.measure import COUNTED, Measure
 from emsco.core.measures import MEASURES, boundable, optimisable
-from emsco.exceptions import Keyword, Message, Parameter, SelectionError, nearest
+from emsco.exceptions import Keyword, Message, Parameter, SelectionError, nearest, nearest_class
 
 
 class _ByLabel(Mapping[Any, Shares]):
@@ -91,7 +91,7 @@ class Bound(NamedTuple):
             raise SelectionError(
                 Parameter(measure.parameter)
                 + f" names {label!r}, which is not a class"
-                + nearest(label, [str(known) for known in figures.class_rows]),
+                + nearest_class(label, figures.class_rows),
                 value=label,
             )
         if measure.is_by_class and label not in measure.labels(figures):
@@ -147,7 +147,7 @@ class Bounds:
             if measure.is_by_class:
                 self.limits += [Bound(measure, *own) for own in _shares(name, limit)]
             elif limit is not None:
-                _check_number(name, limit)
+                _check_number(name, limit, is_share=measure.is_share)
                 self.limits.append(Bound(measure, limit))
 
     def choose(self, figures: Figures, costs: Costs, z: float, repeats: float) -> int | None:
@@ -244,13 +244,21 @@ def _shares(name: str, shares: object) -> list[tuple[float, Any]]:
             Parameter(name) + f" must be a mapping of label to share, got {shares!r}.", value=shares
         )
     for label, share in shares.items():
-        _check_number(f"{name} of {label!r}", share)
+        _check_number(name, share, is_share=True, label=label)
     return [(share, label) for label, share in shares.items()]
 
 
-def _check_number(name: str, value: object) -> None:
+def _check_number(name: str, value: object, *, is_share: bool, label: Any = None) -> None:
+    about = "" if label is None else f" of {label!r}"
     if not isinstance(value, Real) or isnan(value):
-        raise SelectionError(f"`{name}` must be a number, got {value!r}.")
+        raise SelectionError(Parameter(name) + f"{about} must be a number, got {value!r}.")
+    number = float(value)
+    if is_share and not 0 <= number <= 1:
+        percent = f"; {number:g}% is {number / 100:g}" if 1 < number <= 100 else ""
+        raise SelectionError(
+            Parameter(name) + f"{about} is a share from 0 to 1, got {value!r}{percent}.",
+            value=value,
+        )
 
 
 def _all_of(met: Sequence[NDArray[np.bool_]], n_candidates: int) -> NDArray[np.bool_]:

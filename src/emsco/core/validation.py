@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from numbers import Real
 from typing import Any
 
@@ -12,14 +13,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from emsco._utils.missing_values import is_missing
 from emsco.core.costs import Costs
+from emsco.core.costs_file import CSV_ENDING
 from emsco.core.measure import share_of
 from emsco.exceptions import (
+    ClassesError,
     ColumnsError,
     DecisionsError,
     LabelsWarning,
     Parameter,
     ValuesError,
+    kind_of_label,
     nearest,
+    nearest_class,
     quoted,
     warn,
 )
@@ -32,23 +37,24 @@ def resolve_costs(
     """Turn any of the ways to state costs into `Costs` that own columns of X, each once.
 
     A sequence matches the columns by position, everything else by name; None prices every feature
-    at 1, and a path names a TOML file. Columns that nothing prices belong to no source: a warning
-    names them.
+    at 1, and a path names a TOML file, or a price list in CSV. Columns that nothing prices belong
+    to no source: a warning names them, unless `Costs` skip them.
     """
     if costs is None:
         return Costs.per_feature([1.0] * len(feature_names), feature_names)
     if isinstance(costs, str | os.PathLike):
-        costs = Costs.from_toml(costs)
+        costs = read_costs(costs)
     elif not isinstance(costs, Costs | Mapping):
         return Costs.per_feature(np.asarray(costs).tolist(), feature_names)
     owned = list(costs) if isinstance(costs, Mapping) else costs.features
     yielded, known = set(owned), set(feature_names)
     lost = [feature for feature in owned if feature not in known]
-    unowned = [name for name in feature_names if name not in yielded]
+    skipped = costs.skipped if isinstance(costs, Costs) else ()
+    unowned = [name for name in feature_names if name not in yielded and name not in skipped]
     if lost:
         raise ColumnsError(
             f"`costs` names {len(owned)} features but X has {len(feature_names)}; "
-            f"not in X: {quoted(lost)}" + nearest(lost[0], unowned)
+            f"not in X: {quoted(lost)}" + nearest(lost[0], unowned) + _hint(feature_names)
         )
     if not owned:
         raise ColumnsError(f"`costs` has no price for any column of X: {quoted(unowned)}.")
@@ -61,6 +67,43 @@ def resolve_costs(
     if isinstance(costs, Mapping):
         return Costs.per_feature(costs, [name for name in feature_names if name in yielded])
     return costs
+
+
+def _hint(feature_names: Sequence[str]) -> str:
+    """Say what to do if X has no names at all, as behind most steps of a pipeline."""
+    if list(feature_names) != [f"x{place}" for place in range(len(feature_names))]:
+        return ""
+    return (
+        " X has no column names: give a frame; in a Pipeline, steps before keep names after "
+        "pipeline.set_output(transform='pandas')."
+    )
+
+
+def leave_out(costs: Costs, features: Iterable[str]) -> Costs:
+    """Return costs that skip some features; a source without any other is no longer one.
+
+    A source that another one requires stays as it is.
+    """
+    out = set(features)
+    required = {name for source in costs.sources for name in source.requires}
+    sources = []
+    for source in costs.sources:
+        used = tuple(f for f in source.features if f not in out or source.name in required)
+        out -= set(used)
+        if used:
+            kinds = {f: kind for f, kind in costs.types.items() if f in used}
+            one = source if used == source.features else replace(source, features=used, type=kinds)
+            sources.append(one)
+    named = {source.setup for source in sources}
+    setups = {name: price for name, price in costs.setups.items() if name in named}
+    skipped = (*costs.skipped, *(f for f in costs.features if f in out))
+    return replace(costs, sources=sources, setups=setups, skipped=skipped)
+
+
+def read_costs(path: str | os.PathLike[str]) -> Costs:
+    """Read a file of prices: a price list if its name ends in .csv, otherwise TOML."""
+    is_list = os.fspath(path).lower().endswith(CSV_ENDING)
+    return Costs.from_csv(path) if is_list else Costs.from_toml(path)
 
 
 def weighted_as(population: Mapping[Any, float] | None) -> str:
@@ -141,7 +184,20 @@ def describe_unknown(unknown: dict[Any, int], classes: Iterable[Any]) -> str:
     """List unknown labels with their number of rows, and the class that the first resembles."""
     parts = [f"{label!r} ({count:,} rows)" for label, count in list(unknown.items())[:4]]
     more = [] if len(unknown) <= 4 else [f"{len(unknown) - 4} more"]
-    return ", ".join([*parts, *more]) + nearest(next(iter(unknown)), map(str, classes))
+    return ", ".join([*parts, *more]) + nearest_class(next(iter(unknown)), classes)
+
+
+def refuse_other_kind(truth: Iterable[Any], decided: Iterable[Any]) -> None:
+    """Refuse text as the truth of decisions that are numbers, and the other way round."""
+    true, known = list(truth), list(decided)
+    texts, others = ({isinstance(one, str) for one in labels} for labels in (true, known))
+    if not true or not known or texts & others:
+        return
+    raise ClassesError(
+        f"`y` must hold labels of the type that decisions hold; it holds {kind_of_label(true[0])} "
+        f"({true[0]!r}), and decisions hold {kind_of_label(known[0])} ({known[0]!r}), so no row "
+        "would be right; convert one of them."
+    )
 
 
 def warn_similar(truth: Iterable[Any], decided: Iterable[Any]) -> None:

@@ -1,4 +1,4 @@
-"""Data sets with costs: public tables with prices for their columns, and a synthetic problem.
+"""Data sets with costs: public tables with prices for their columns, and two made ones.
 
 The small tables are part of the package. The large ones (`load_kdd`, `load_nslkdd` and
 `load_covtype`) are read from a folder, given by the argument `folder` or the environment variable
@@ -12,6 +12,7 @@ The origin of each table and its licence are given in the docstring of its loade
 NOTICE.
 """
 
+from emsco.datasets._loans import make_loans
 from emsco.datasets._public_tables import (
     load_cleveland,
     load_covtype,
@@ -46,4 +47,5 @@ __all__ = [
     "load_spambase",
     "load_thyroid",
     "make_costly_classification",
+    "make_loans",
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from emsco.cascade import CascadeClassifier
 from emsco.cascade.decider import make_decider
+from emsco.core.label_rule import EQUAL, LabelRule
 from emsco.core.threshold import resolve
 from emsco.exceptions import ArtifactError, ThresholdError, require
 from emsco.io._core_values import (
@@ -18,7 +21,6 @@ from emsco.io._core_values import (
     costs_from,
     costs_to,
     design_from,
-    design_to,
     encoding_from,
     encoding_to,
     expect,
@@ -66,7 +68,7 @@ def cascade_to(cascade: CascadeClassifier, writer: MemberWriter) -> Data:
     stages = _taken_apart(cascade)
     return final_to(writer, decider.final) | {
         "costs": costs_to(decider.costs),
-        "design": design_to(decider.design),
+        "design": [list(stage) for stage in decider.design.stages],
         "threshold": to_plain(_threshold_of(cascade), "`threshold`"),
         "rows": rows_to(writer, decider.layout, stages, cascade.fitted_rows_),
         "training": stages_to(writer, stages, decider.final),
@@ -78,7 +80,7 @@ def cascade_from(data: Data, reader: MemberReader) -> CascadeClassifier:
     expect_keys(data, "costs", "design", "threshold", "rows", "training", *FINAL & data.keys())
     costs = costs_from(data["costs"])
     final = final_from(reader, data)
-    stages = stages_from(reader, data["training"], data["rows"], final)
+    stages = stages_from(reader, data["training"], data["rows"], final, costs.types)
     guard = None if stages.guard is None else clone(stages.guard)
     threshold = from_plain(data["threshold"])
     rows = expect_rows(data["rows"])
@@ -102,6 +104,7 @@ def rows_to(writer: MemberWriter, layout: Layout, stages: Stages, fitted_rows: F
         "columns": list(layout.names),
         **({"unused": list(layout.unused)} if layout.unused else {}),
         **({"labels": list(layout.labels)} if layout.labels else {}),
+        **({} if stages.rule.is_equal else {"label_weights": list(stages.rule.weights)}),
         "named": layout.named,
         "classes": labels_to(stages.classes),
         "most_frequent": stages.most_frequent,
@@ -120,7 +123,7 @@ def layout_from(rows: Data, final: Any) -> Layout:
 
 def expect_rows(rows: Any, *others: str) -> Data:
     """Return what is known about rows; it must be complete."""
-    optional = {"unused", "labels"} & expect(rows, dict).keys()
+    optional = {"unused", "labels", "label_weights"} & expect(rows, dict).keys()
     keys = ("columns", "named", "classes", "most_frequent", "known")
     return expect_keys(rows, *keys, *optional, *others)
 
@@ -134,7 +137,12 @@ def stages_to(writer: MemberWriter, stages: FittedStages, final: Any) -> Data:
             None if learner.encodes else writer.estimator(learner.estimator, "`estimator`")
         ),
         "guard": None if stages.guard is None else to_plain(stages.guard.to_data(), "the guard"),
-        "columns": {name: _column_to(reader, name) for name, reader in stages.readers.items()},
+        "columns": {
+            name: {"missing": reader.missing_seen, "kind": reader.kind}
+            if reader.encoding is None
+            else encoding_to(reader.encoding, name)
+            for name, reader in stages.readers.items()
+        },
         "stages": [],
     }
     if final is not None:
@@ -153,13 +161,6 @@ def stages_to(writer: MemberWriter, stages: FittedStages, final: Any) -> Data:
     return data
 
 
-def _column_to(reader: ColumnReader, name: str) -> Data:
-    """Store how a column is read."""
-    if reader.encoding is not None:
-        return encoding_to(reader.encoding, name)
-    return {"missing": reader.missing_seen, "kind": reader.kind}
-
-
 def _column_from(data: Any) -> ColumnReader:
     """Read how a column is passed to an estimator of the user's own."""
     missing, kind = values_of(data, missing=bool, kind=str)
@@ -168,8 +169,13 @@ def _column_from(data: Any) -> ColumnReader:
     return ColumnReader(kind, missing)
 
 
-def stages_from(reader: MemberReader, data: Data, rows: Data, final: Any) -> FittedStages:
-    """Read the stages back; `rows` describes the rows they were fitted on."""
+def stages_from(
+    reader: MemberReader, data: Data, rows: Data, final: Any, types: Mapping[str, str]
+) -> FittedStages:
+    """Read the stages back; `rows` describes the rows they were fitted on.
+
+    `types` are those that the costs declare for columns.
+    """
     keys = ("container", "estimator", "guard", "columns", "stages")
     expect_keys(data, *keys, *(() if final is None else FINAL))
     classes, names = labels_from(rows["classes"]), expect_texts(rows["columns"])
@@ -215,13 +221,26 @@ def stages_from(reader: MemberReader, data: Data, rows: Data, final: Any) -> Fit
         classes=classes,
         most_frequent=most_frequent,
         names=[name for name in names if name not in unused],
-        readers=readers,
+        readers={name: one.declared(types.get(name)) for name, one in readers.items()},
         fitted=fitted,
         guard=guard,
+        rule=_rule_from(rows.get("label_weights"), len(classes)),
     )
     if final is not None:
         check_final_stage(data["final"], _final_stage(stages, final))
     return stages
+
+
+def _rule_from(weights: Any, n_classes: int) -> LabelRule:
+    """Read by which weights stages label rows; None: equal ones."""
+    if weights is None:
+        return EQUAL
+    numbers = [expect(weight, float) for weight in expect(weights, list)]
+    rule = LabelRule(tuple(numbers))
+    is_valid = len(numbers) == n_classes and all(0 < weight < inf for weight in numbers)
+    if not is_valid or rule != LabelRule.of(numbers):
+        raise ArtifactError("it must have a label weight for each class, of which the least is 1")
+    return rule
 
 
 def _final_stage(stages: FittedStages, final: Any) -> FinalStage:
@@ -278,6 +297,7 @@ def _taken_apart(cascade: CascadeClassifier) -> FittedStages:
         readers=decider.readers,
         fitted=dict(zip(features, judged, strict=False)),
         guard=guard,
+        rule=decider.plan.rule,
     )
 
 

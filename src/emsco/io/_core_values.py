@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from dataclasses import Field, fields
 from math import inf, isfinite
 from typing import Any, TypeVar
 
@@ -119,20 +119,32 @@ def costs_to(costs: Costs) -> Data:
         "setups": dict(costs.setups),
         "review": None if costs.review is None else _fields_to(costs.review),
         "unit": costs.unit,
+        **({"skipped": list(costs.skipped)} if costs.skipped else {}),
+        **({"errors": to_plain(dict(costs.errors), "`errors`")} if costs.errors else {}),
     }
 
 
 def costs_from(data: Data) -> Costs:
     """Read the prices back."""
-    sources, setups, review, unit = values_of(
-        data, sources=list, setups=dict, review=object, unit=str
+    later = {"skipped": list, "errors": dict}
+    own = {name: kind for name, kind in later.items() if name in expect(data, dict)}
+    sources, setups, review, unit, *_ = values_of(
+        data, sources=list, setups=dict, review=object, unit=str, **own
     )
     review = None if review is None else Review(**expect_fields(review, Review))
-    return Costs([_source_from(s) for s in sources], setups=setups, review=review, unit=unit)
+    return Costs(
+        [_source_from(s) for s in sources],
+        setups=setups,
+        review=review,
+        unit=unit,
+        skipped=expect_texts(data.get("skipped", [])),
+        errors=expect(from_plain(data.get("errors", {"dict": {}})), dict),
+    )
 
 
 def _source_from(data: Any) -> Source:
-    expect_texts(expect_fields(data, Source)["features"])
+    names = [f.name for f in fields(Source) if f.name in expect(data, dict) or not _is_later(f)]
+    expect_texts(expect_keys(data, *names)["features"])
     expect_texts(data["requires"])
     if data["setup"] is not None:
         expect(data["setup"], str)
@@ -140,17 +152,28 @@ def _source_from(data: Any) -> Source:
 
 
 def _fields_to(value: Source | Review) -> Data:
-    items = {field.name: getattr(value, field.name) for field in fields(value)}
-    return {name: list(item) if isinstance(item, tuple) else item for name, item in items.items()}
+    items = {
+        field.name: getattr(value, field.name)
+        for field in fields(value)
+        if not _is_later(field) or getattr(value, field.name) != field.default
+    }
+    return {name: _plain(item) for name, item in items.items()}
 
 
-def design_to(design: StageDesign) -> list[list[str]]:
-    """Store which sources each stage buys."""
-    return [list(stage) for stage in design.stages]
+def _plain(item: Any) -> Any:
+    """Return what JSON can hold."""
+    if isinstance(item, tuple):
+        return list(item)
+    return dict(item) if isinstance(item, Mapping) else item
+
+
+def _is_later(field: Field[Any]) -> bool:
+    """Return whether early files lack a field; later ones have it only if it is set."""
+    return bool(field.metadata.get("later"))
 
 
 def design_from(data: Any, costs: Costs) -> StageDesign:
-    """Read the design back, over the sources of `costs`."""
+    """Read which sources each stage of a design buys, over the sources of `costs`."""
     stages = [expect_texts(stage) for stage in expect(data, list)]
     stage_of = {source: number for number, stage in enumerate(stages) for source in stage}
     if len(stage_of) != sum(map(len, stages)) or not stage_of.keys() <= set(costs.names):

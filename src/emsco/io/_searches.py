@@ -56,9 +56,10 @@ from emsco.search.fitted_search import Choice, FittedSearch
 
 # Parameters that are stored if they are plain values. `engine`, `callback` and `checkpoint` belong
 # to the machine that ran the search and are never stored.
+_IF_ANY = ("label_weights",)  # not stored if None
 _PLAIN = (
     "threshold", "max_stages", "allow_unused", "max_missed", "max_rejected", "cv", "max_rows",
-    "select", "luck", "refit", "target", "n_jobs", "random_state", "verbose",
+    "select", "luck", "refit", "target", "n_jobs", "random_state", "verbose", *_IF_ANY,
 )  # fmt: skip
 _CHOICE = {"rule", "asked"}  # keys only if there is a choice
 _KEYS = (
@@ -110,7 +111,7 @@ def search_to(search: CascadeSearchCV, writer: MemberWriter) -> Data:
 
 def search_from(data: Data, reader: MemberReader) -> CascadeSearchCV:
     """Read the search back; it can do everything that needs no training rows."""
-    chosen = _CHOICE if data.get("best") is not None else set()
+    chosen = _CHOICE | {"default"} & data.keys() if data.get("best") is not None else set()
     expect_keys(data, *_KEYS, *MEASURED, *chosen, *FINAL & data.keys())
     final = final_from(reader, data)
     costs = costs_from(data["costs"])
@@ -126,7 +127,7 @@ def search_from(data: Data, reader: MemberReader) -> CascadeSearchCV:
     if isinstance(search.select, Mapping):
         check_names(search.select)
     layout, fitted_rows = layout_from(rows, final), known_from(reader, rows["known"])
-    stages = stages_from(reader, data["training"], rows, final)
+    stages = stages_from(reader, data["training"], rows, final, costs.types)
     evaluated = data["evaluated"]
     n_splits, n_rows = (expect(rows[name], int) for name in ("n_splits", "n_selected_on"))
     if n_splits < 1 or n_rows < 1:
@@ -145,7 +146,9 @@ def search_from(data: Data, reader: MemberReader) -> CascadeSearchCV:
         reference=reference,
         all_sources=candidates[n_front],
         stages=stages,
-        evaluated=None if evaluated is None else stages_from(reader, evaluated, rows, final),
+        evaluated=None
+        if evaluated is None
+        else stages_from(reader, evaluated, rows, final, costs.types),
         layout=layout,
         rows=fitted_rows,
         n_splits=n_splits,
@@ -173,6 +176,7 @@ def _choose(search: CascadeSearchCV, data: Data, others: Sequence[Candidate]) ->
     bounds = from_plain(data["asked"])
     check_names(expect(bounds, dict))
     rule: Data = {"rule": expect(data["rule"], str), "bounds": bounds}
+    rule["is_default"] = expect(data.get("default", False), bool)
     if data["chosen"] is None:
         search.choice_ = Choice(best, **rule)
         return
@@ -195,7 +199,8 @@ def _choice_to(search: CascadeSearchCV) -> Data:
             )
         chosen = "training" if choice.is_refitted else "evaluated"
     bounds = to_plain(dict(choice.bounds), "the bounds of the choice")
-    return {"chosen": chosen, "rule": choice.rule, "asked": bounds}
+    default = {"default": True} if choice.is_default else {}
+    return {"chosen": chosen, "rule": choice.rule, "asked": bounds, **default}
 
 
 def _check_candidates(candidates: Sequence[Candidate], classes: list[Any]) -> None:
@@ -212,6 +217,8 @@ def _parameters_to(search: CascadeSearchCV) -> Data:
     others = {name: getattr(search, name) for name in ("engine", "callback", "checkpoint")}
     for name in _PLAIN:
         value = getattr(search, name)
+        if value is None and name in _IF_ANY:
+            continue
         try:
             plain[name] = to_plain(value)
         except ArtifactError:
@@ -309,4 +316,5 @@ def _pruned(search: CascadeSearchCV, stages: Stages) -> FittedStages:
         readers={name: stages.reader(name) for name in used},
         fitted=stages.fitted,
         guard=guard,
+        rule=stages.rule,
     )

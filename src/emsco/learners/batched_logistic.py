@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from emsco.core.label_rule import LabelRule
 from emsco.learners._logistic_loss import TrainingRows, class_base, make_rows, pull_of, softmax
 from emsco.learners._newton import BATCH, FAMILY, fit_sets, is_wide, one_thread
 from emsco.learners.protocol import Fold, Outcomes
@@ -35,7 +35,12 @@ class BatchedLogistic:
         """
         if self.is_slow:
             return FAMILY // 2
-        return FAMILY if is_wide(self.folds[0].train) else 256
+        return FAMILY if self.is_wide else 256
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether each set is fitted on its own columns only, because it has many."""
+        return is_wide(self.folds[0].train)
 
     @property
     def is_slow(self) -> bool:
@@ -78,6 +83,7 @@ class _EncodedFold:
     train: TrainingRows
     test: Array  # columns x rows
     source: NDArray[np.intp]  # of each column
+    rule: LabelRule
 
     @classmethod
     def learn(cls, training: Training, fold: Fold) -> _EncodedFold:
@@ -95,6 +101,7 @@ class _EncodedFold:
             make_rows(_stacked([train.encoded(f).T for f in features]), train.codes, train.weight),
             _stacked(test),
             np.repeat(np.arange(len(widths)), widths),
+            training.rule,
         )
 
     def judge(self, sets: NDArray[np.bool_], confidence: Array, label: NDArray[np.uint8]) -> None:
@@ -108,7 +115,7 @@ class _EncodedFold:
                 rows = slice(start, start + _ROWS_AT_ONCE // len(own))
                 scores = own[:, :, 1:] @ self.test[:, rows]
                 scores += own[:, :, :1]
-                sure, said = _answers(scores)
+                said, _, sure = self.rule.judge(_probabilities(scores))
                 confidence[places, rows], label[places, rows] = sure, said
 
     def _order(self, sets: NDArray[np.bool_]) -> NDArray[np.intp]:
@@ -125,20 +132,18 @@ class _EncodedFold:
         return order
 
 
-def _answers(scores: Array) -> tuple[Array, NDArray[Any]]:
-    """Return confidence and code of the most probable class; overwrites scores x sets x rows."""
+def _probabilities(scores: Array) -> Sequence[Array]:
+    """Return the probability of each class; overwrites scores x sets x rows."""
     if len(scores) > 1:
-        probability = softmax(np.tensordot(class_base(len(scores) + 1), scores, axes=1))
-        return probability.max(axis=0), probability.argmax(axis=0)
+        probability: Array = softmax(np.tensordot(class_base(len(scores) + 1), scores, axes=1))
+        return list(probability)
     yes = scores[0]  # as a linear stage computes it
     np.maximum(yes, -700.0, out=yes)
     np.negative(yes, out=yes)
     np.exp(yes, out=yes)
     yes += 1.0
     np.divide(1.0, yes, out=yes)
-    no = 1.0 - yes
-    said = yes > no
-    return np.maximum(yes, no, out=no), said
+    return 1.0 - yes, yes
 
 
 def _stacked(blocks: list[Array]) -> Array:

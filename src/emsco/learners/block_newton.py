@@ -8,7 +8,7 @@ All sets of features are fitted in the same passes over the data.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -18,12 +18,21 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from emsco.core.label_rule import EQUAL, LabelRule
+from emsco.core.value_type import NUMBER_TYPE, TEXT_TYPE
 from emsco.exceptions import ColumnsError
 from emsco.learners._logistic_loss import Loss, TrainingRows, class_base, make_rows
 from emsco.learners._newton import Trial, descend, descend_in_memory, full_penalty
 from emsco.learners.logistic import LinearFit, LogisticLearner
 from emsco.learners.protocol import Encodings, Learner
-from emsco.rows.arrow_columns import Labels, TextColumn, as_numbers
+from emsco.rows.arrow_columns import (
+    Labels,
+    TextColumn,
+    as_numbers,
+    is_number_type,
+    is_text_type,
+    value_type,
+)
 from emsco.rows.column_reader import ColumnReader
 from emsco.rows.dataset_blocks import Blocks, Chunk, ColumnRoles, batches_of
 from emsco.rows.encoding import Array, Category, Codes, ColumnEncoding
@@ -49,6 +58,21 @@ def check_learner(learner: Learner, guard: Any, final: Any) -> None:
         raise ColumnsError(f"The guard {type(guard).__name__} {advice}, or use guard=None.")
     if final is not None:
         raise ColumnsError(f"The final model {type(final).__name__} {advice}, or use final=None.")
+
+
+def check_types(types: Mapping[str, str], schema: pa.Schema) -> None:
+    """Refuse declared types that the columns of a data set do not have already."""
+    for name, kind in types.items():
+        held = value_type(schema.field(name).type)
+        if kind == TEXT_TYPE and is_text_type(held):
+            continue
+        if kind == NUMBER_TYPE and is_number_type(held):
+            continue
+        raise ColumnsError(
+            f"The costs declare {name!r} to be of the type {kind}, but the data set holds {held}; "
+            "convert the column, or fit on rows in memory, such as those of "
+            "emsco.arrow.sample_rows(dataset, y, max_rows)."
+        )
 
 
 @dataclass(frozen=True)
@@ -137,6 +161,7 @@ class BlockTraining:
         self, learner: Learner, blocks: Blocks, names: Sequence[str], container: str = "pandas"
     ) -> None:
         self.learner = learner
+        self.rule: LabelRule = EQUAL
         self.container = container
         self.names = list(names)
         self.fitted: dict[Features, LinearFit] = {}
@@ -152,6 +177,16 @@ class BlockTraining:
     def most_frequent(self) -> int:
         """The position of the most frequent class."""
         return int(np.argmax(list(self._blocks.counts.values())))
+
+    @property
+    def class_shares(self) -> list[float]:
+        """The share of rows that each class has."""
+        return [count / self._blocks.n_rows for count in self._blocks.counts.values()]
+
+    def judged_by(self, rule: LabelRule) -> BlockTraining:
+        """Return the same rows, labelled by another rule."""
+        self.rule = rule
+        return self
 
     def reader(self, name: str) -> ColumnReader:
         """Learn how a column is read."""

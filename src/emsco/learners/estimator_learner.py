@@ -102,6 +102,7 @@ class EstimatorLearner:
     encodes = False
     block_rows = 2**17  # many, because every call of an estimator takes some time
     is_one_model = False
+    takes_label_weights = True
 
     @property
     def is_calibrated(self) -> bool:
@@ -181,13 +182,15 @@ class EstimatorFits:
         confidence = np.empty((len(sets), self.n_rows))
         label = np.empty((len(sets), self.n_rows), dtype=np.uint8)
         for i, members in enumerate(sets):
-            bought = [self.training.sources[source] for source in np.flatnonzero(members).tolist()]
-            chosen = {feature for source in bought for feature in source}
-            features = tuple(name for name in self.training.columns if name in chosen)
-            probability = np.concatenate([self._probability(features, f) for f in self.folds])
-            confidence[i] = probability.max(axis=1)
-            label[i] = probability.argmax(axis=1)
+            label[i], _, confidence[i] = self.training.rule.judge(list(self.probability(members).T))
         return confidence, label
+
+    def probability(self, members: NDArray[np.bool_]) -> NDArray[np.float64]:
+        """Return the probabilities that one set gives to the evaluation rows, rows x classes."""
+        bought = [self.training.sources[source] for source in np.flatnonzero(members).tolist()]
+        chosen = {feature for source in bought for feature in source}
+        features = tuple(name for name in self.training.columns if name in chosen)
+        return np.concatenate([self._probability(features, fold) for fold in self.folds])
 
     def _probability(self, features: tuple[str, ...], fold: Fold) -> NDArray[np.float64]:
         """Fit one set on a fold and return the probabilities of its test rows, rows x classes."""

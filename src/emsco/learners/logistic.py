@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import isnan
@@ -20,8 +20,9 @@ from emsco.learners._newton import fit_alone, one_thread
 from emsco.learners.batched_logistic import BatchedLogistic
 from emsco.learners.protocol import Encodings, Fold, Judge, SetFits, Stages
 from emsco.learners.training import Training
+from emsco.rows.column_reader import ColumnReader
 from emsco.rows.columns import Columns, all_finite
-from emsco.rows.encoding import Array, Number, Term, read
+from emsco.rows.encoding import Array, Number, Term
 
 # exp(700) still fits a double; a score beyond it changes no probability.
 _LOWEST_SCORE = -700.0
@@ -194,7 +195,7 @@ def _softmax(score: Array) -> Sequence[Array]:
 class SelfEncodingStage:
     """A stage that encodes its columns itself, because another stage needs them as given."""
 
-    encodings: Encodings
+    readers: Mapping[str, ColumnReader]
     stage: Judge
 
     @property
@@ -209,7 +210,7 @@ class SelfEncodingStage:
 
     def __call__(self, columns: Columns) -> Sequence[Array]:
         """Return the probability of each class, one value per row."""
-        return self.stage({f: read(own, columns[f]) for f, own in self.encodings.items()})
+        return self.stage({f: reader.read(columns[f]) for f, reader in self.readers.items()})
 
 
 @dataclass(frozen=True)
@@ -221,6 +222,7 @@ class LogisticLearner:
     block_rows = 2**14  # few enough to stay in cache: a stage is plain arithmetic
     is_one_model = False
     is_calibrated = True
+    takes_label_weights = True
 
     def tags(self, tags: Tags) -> Tags:
         """Set scikit-learn's tags: text and missing values are allowed."""

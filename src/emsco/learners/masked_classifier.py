@@ -20,12 +20,9 @@ from sklearn.utils._param_validation import HasMethods, Interval
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
+from emsco.core.label_rule import EQUAL, LabelRule
 from emsco.exceptions import ClassesError, ColumnsError
-from emsco.learners.estimator_learner import (
-    EstimatorLearner,
-    EstimatorStage,
-    read_probabilities,
-)
+from emsco.learners.estimator_learner import EstimatorLearner, EstimatorStage, read_probabilities
 from emsco.learners.protocol import Fold, Learner, Outcomes, SetFits
 from emsco.learners.training import Training
 from emsco.rows.columns import assemble
@@ -284,6 +281,7 @@ class MaskedLearner(EstimatorLearner):
 
     is_one_model = True
     is_calibrated = True
+    takes_label_weights = True
 
     def fit(self, training: Training, features: tuple[str, ...], number: int | None = None) -> Any:
         """Return the model, fitted once, for rows that have these columns."""
@@ -299,7 +297,7 @@ class MaskedLearner(EstimatorLearner):
         fitted = tuple(_fit_one(training.take(fold.train)) for fold in folds)
         tested = [fold.tested(training.columns, names) for fold in folds]
         tables = tuple(assemble(training.container, names, rows) for rows in tested)
-        return MaskedFits(fitted, tables, sum(len(fold.test) for fold in folds))
+        return MaskedFits(fitted, tables, sum(len(f.test) for f in folds), training.rule)
 
     def separate(self) -> Learner:
         """Return a learner that fits a calibrated classifier of the same kind for each set."""
@@ -324,6 +322,7 @@ class MaskedFits:
     fitted: tuple[Any, ...]  # a `MaskedClassifier` a fold
     test: tuple[Any, ...]  # rows with all columns, one table per fold
     n_rows: int
+    rule: LabelRule = EQUAL
 
     chunk = 256  # sets per task: enough to share a walk through the trees, few enough for workers
     is_slow = False
@@ -332,13 +331,14 @@ class MaskedFits:
     def parts(self) -> tuple[MaskedFits, ...]:
         """One for each fold."""
         folds = zip(self.fitted, self.test, strict=True)
-        return tuple(MaskedFits((masked,), (rows,), len(rows)) for masked, rows in folds)
+        return tuple(MaskedFits((masked,), (rows,), len(rows), self.rule) for masked, rows in folds)
 
     def outcomes(self, sets: NDArray[np.bool_]) -> Outcomes:
         """Return confidences and label codes, sets x evaluation rows."""
         folds = zip(self.fitted, self.test, strict=True)
         probability = np.concatenate([own.predict_proba_of(rows, sets) for own, rows in folds], 1)
-        return probability.max(axis=2), probability.argmax(axis=2).astype(np.uint8)
+        winner, _, share = self.rule.judge(list(np.moveaxis(probability, 2, 0)))
+        return share, winner.astype(np.uint8)
 
 
 def _source_of_columns(sources: Sequence[Sequence[int]] | None, n_columns: int) -> NDArray[np.intp]:

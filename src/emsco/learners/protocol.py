@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from emsco.core.label_rule import LabelRule
 from emsco.rows.column_reader import ColumnReader
 from emsco.rows.columns import Column, Columns
 from emsco.rows.encoding import ColumnEncoding
@@ -72,9 +73,10 @@ class SetFits(Protocol):
         """Whether fits take so long that progress is shown after every task."""
 
     def outcomes(self, sets: NDArray[np.bool_]) -> Outcomes:
-        """Return confidences and label codes, sets x evaluation rows.
+        """Return confidences and label codes, sets x evaluation rows, as `training.rule` judges.
 
-        `sets` holds the sources of each set, at least one.
+        If labels have weights, the label's share stands for the confidence. `sets` holds the
+        sources of each set, at least one.
         """
 
 
@@ -107,6 +109,10 @@ class Stages(Protocol):
         """The position of the most frequent label."""
 
     @property
+    def rule(self) -> LabelRule:
+        """How probabilities become labels."""
+
+    @property
     def fitted(self) -> Mapping[tuple[str, ...], Any]:
         """The classifiers fitted so far, by the columns they see."""
 
@@ -125,7 +131,8 @@ class Learner(Protocol):
 
     A user's estimator may provide its own learner by a method `emsco_learner()`; subclass
     `EstimatorLearner` if the estimator takes its columns in their container.
-    `emsco.testing.check_learner` checks what is stated here.
+    `emsco.testing.check_learner` checks what is stated here. A learner whose outcomes come from
+    `training.rule` says so by `takes_label_weights = True`; others are refused with label weights.
     """
 
     @property

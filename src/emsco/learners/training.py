@@ -20,6 +20,7 @@ from sklearn.utils.validation import (
 
 from emsco._utils.frozen_mapping import FrozenMapping
 from emsco.core.costs import Costs
+from emsco.core.label_rule import EQUAL, LabelRule
 from emsco.core.validation import read_given_labels, resolve_costs
 from emsco.exceptions import ArtifactError, ClassesError, ColumnsError, ValuesError, quoted
 from emsco.learners.final_model import logged, refuse_unused
@@ -33,11 +34,12 @@ from emsco.rows.columns import (
     plain,
     refuse_invalid,
 )
+from emsco.rows.declared_types import declare_columns
 from emsco.rows.encoding import Array, ColumnEncoding, learn, read
 from emsco.rows.guard import InputGuard
 from emsco.rows.rows import Layout, Rows
 
-_MOST_CLASSES = 256  # a code must fit into one byte
+MOST_CLASSES = 256  # a code must fit into one byte
 
 
 def read_given(
@@ -61,8 +63,32 @@ def read_given(
     layout, rows = layout.using(rows, resolved.features)
     refuse_unused(layout.unused, final)
     sources = [resolved.columns(name) for name in resolved.names]
-    training = Training(learner, rows.container, rows.columns, labels, dict(params), sources)
+    columns = declare_columns(rows.columns, resolved.types)
+    training = Training(
+        learner,
+        rows.container,
+        columns,
+        labels,
+        dict(params),
+        sources,
+        types=resolved.types,
+        raw=rows.columns,
+    )
     return layout, rows, resolved, training, table
+
+
+def _check_takes_rule(learner: Learner, rule: LabelRule) -> None:
+    """Refuse label weights for a learner that would ignore them."""
+    kinds = type(learner).__mro__
+    said = next((i for i, kind in enumerate(kinds) if "takes_label_weights" in vars(kind)), None)
+    # What a class says is about its own `fits`, not about that of a subclass.
+    own = next((i for i, kind in enumerate(kinds) if "fits" in vars(kind)), 0)
+    takes = said is not None and said <= own and vars(kinds[said])["takes_label_weights"]
+    if not rule.is_equal and not takes:
+        raise ClassesError(
+            f"{type(learner).__name__} does not take label weights: its outcomes must come from "
+            "`training.rule.judge(probability)`, and it must say `takes_label_weights = True`."
+        )
 
 
 def _check_labels(y: ArrayLike | None, n_rows: int) -> NDArray[Any]:
@@ -86,11 +112,14 @@ class Training:
 
     learner: Learner
     container: str  # in which the user's own classifiers get their columns
-    columns: Columns  # every column, in the order of X
+    columns: Columns  # every column, in the order of X, read as its declared type
     labels: NDArray[Any]
     params: dict[str, Any]  # passed to the `fit` of every estimator
     sources: Sequence[Sequence[str]] = ()  # for a classifier that predicts for every set
     may_be_missing: Set[str] = frozenset()  # columns with missing values that these rows lack
+    types: Mapping[str, str] = FrozenMapping()  # of columns, declared by the costs
+    raw: Columns | None = None  # columns as X had them, if some types are declared
+    rule: LabelRule = EQUAL  # how probabilities become labels
 
     fitted: dict[tuple[str, ...], Any] = field(init=False, default_factory=dict)
     shared: dict[str, Any] = field(init=False, default_factory=dict)  # fitted for several sets
@@ -141,6 +170,20 @@ class Training:
             may_be_missing={name for name in self.columns if has_missing(self.values(name))},
         )
 
+    def judged_by(self, rule: LabelRule) -> Training:
+        """Return the same rows, labelled by another rule, with everything learned."""
+        _check_takes_rule(self.learner, rule)
+        changed = replace(self, rule=rule)
+        for name in ("fitted", "shared", "_values", "_readers", "_encodings", "_blocks"):
+            setattr(changed, name, getattr(self, name))
+        return changed
+
+    @property
+    def class_shares(self) -> list[float]:
+        """The share of rows, or of their weights, that each class has."""
+        shares: list[float] = (np.bincount(self.codes, self._weight) / self._weight.sum()).tolist()
+        return shares
+
     def by(self, learner: Learner) -> Training:
         """Return the same rows for another learner, without anything learned."""
         return replace(self, learner=learner)
@@ -148,8 +191,8 @@ class Training:
     def refuse_missing_class(self, folds: Sequence[Fold]) -> None:
         """Refuse folds from which a classifier cannot learn every class."""
         n_classes = len(self.classes)
-        if n_classes > _MOST_CLASSES:
-            raise ClassesError(f"`y` may have at most {_MOST_CLASSES} classes, got {n_classes}.")
+        if n_classes > MOST_CLASSES:
+            raise ClassesError(f"`y` may have at most {MOST_CLASSES} classes, got {n_classes}.")
         for number, fold in enumerate(folds):
             rows = fold.train[self._weight[fold.train] > 0]
             counts = np.bincount(self.codes[rows], minlength=n_classes)
@@ -176,10 +219,11 @@ class Training:
             kind = kind_of(self.columns[name], values)
             if self.learner.encodes:
                 encoding = self.encoding(name)
-                self._readers[name] = ColumnReader(kind, encoding.missing_seen, encoding)
+                reader = ColumnReader(kind, encoding.missing_seen, encoding)
             else:
                 missing_seen = name in self.may_be_missing or has_missing(values)
-                self._readers[name] = ColumnReader(kind, missing_seen)
+                reader = ColumnReader(kind, missing_seen)
+            self._readers[name] = reader.declared(self.types.get(name))
         return self._readers[name]
 
     def encoding(self, name: str) -> ColumnEncoding:
@@ -228,6 +272,7 @@ class FittedStages:
     readers: Mapping[str, ColumnReader]  # of each column that a stage sees
     fitted: Mapping[tuple[str, ...], Any]
     guard: InputGuard | None = None  # has learned all these columns
+    rule: LabelRule = EQUAL  # how probabilities become labels
 
     def reader(self, name: str) -> ColumnReader:
         """Return how a column is read."""

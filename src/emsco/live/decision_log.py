@@ -26,7 +26,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from emsco.core.decisions import ERROR, FIELDS, Decisions, reason_for
+from emsco.core.decisions import ERROR, Decisions, reason_for
 from emsco.exceptions import SourcesError
 from emsco.live.fetch_result import Key, key_text
 from emsco.live.source import long_secret
@@ -161,7 +161,7 @@ class DecisionLog:
             receipt = asdict(decision.receipt)
             entry = {"id": receipt.pop("id"), "time": now.isoformat()}
             entry |= {"key": self.hidden(decisions.index[i])}
-            entry |= {name: getattr(decision, name) for name in FIELDS}
+            entry |= {name: getattr(decision, name) for name in decisions.fields}
             entry |= {"model": receipt.pop("model"), "receipt": receipt}
             if values is not None:
                 entry["values"] = {  # without the numbers that JSON does not have

@@ -235,10 +235,10 @@ class LiveCascade:
             decisions = await drive_async(decide_rows(terms.decider.plan, len(keys)), answer)
             index = np.empty(len(keys), dtype=object)
             index[:] = keys
-            decisions = decisions.indexed(index).receipted(receipts)
+            decisions = decisions.beside(index=index, receipts=receipts)
             if factors:
                 contributions = terms.decider.factors(made.columns(), decisions)
-                decisions = decisions.explained(contributions)
+                decisions = decisions.beside(factors=contributions)
             if values is not None:
                 values += made.values()
             if self._log is None or refused == NO_LOG:

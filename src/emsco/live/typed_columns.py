@@ -11,8 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emsco._utils.missing_values import is_missing
+from emsco.core.value_type import CATEGORY_TYPE, DATE_TYPE
 from emsco.live.fetch_result import as_text
 from emsco.rows.column_reader import NUMBER, NUMERIC_CATEGORY, TEXT, ColumnReader
+from emsco.rows.columns import object_array
 from emsco.rows.value_types import is_number
 
 _NUMBERS = (float, int, np.floating, np.integer, np.bool_)
@@ -26,6 +28,8 @@ def to_column(
 
     `spelled`: the source gives numbers as text. If not, text is not accepted as a number.
     """
+    if reader is not None and reader.type in (CATEGORY_TYPE, DATE_TYPE):
+        return object_array([as_text(value) for value in values]), []
     of_number = reader is not None and reader.is_number
     booleans: list[int] = []
     if reader is not None and reader.kind in (NUMBER, NUMERIC_CATEGORY):

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from emsco.core.costs import Costs
 from emsco.core.decisions import Decisions, kind_of
 from emsco.core.evaluation import Evaluation, evaluate
+from emsco.core.expense import ErrorCost, Expense, error_cost_of, expense_of
 from emsco.exceptions import DecisionsError, quoted
 from emsco.plotting._style import (
     BLUE,
@@ -23,8 +24,8 @@ from emsco.plotting._style import (
     RED,
     axes,
     class_lines,
+    coverage_lines,
     money,
-    money_of,
     named,
     plain,
 )
@@ -72,6 +73,8 @@ class FlowDisplay:
         Their prices.
     evaluation : Evaluation, default=None
         The decisions compared with the truth, if that is known.
+    error_cost : float or mapping of label to float, default=None
+        The price of an error, if the choice was made by loss.
 
     Attributes
     ----------
@@ -101,11 +104,13 @@ class FlowDisplay:
         stages: Sequence[Sequence[str]],
         costs: Costs,
         evaluation: Evaluation | None = None,
+        error_cost: ErrorCost = None,
     ) -> None:
         self.exits = list(exits)
         self.stages = [tuple(stage) for stage in stages]
         self.costs = costs
         self.evaluation = evaluation
+        self.error_cost = error_cost
 
     @classmethod
     def from_decisions(
@@ -125,6 +130,8 @@ class FlowDisplay:
             The axes to draw on. None: a new figure.
         """
         check_is_fitted(cascade)
+        choice = getattr(cascade, "choice_", None)
+        error_cost = None if choice is None else error_cost_of(choice.bounds)
         cascade = getattr(cascade, "best_cascade_", cascade)
         if not len(decisions):
             raise DecisionsError("A flow needs at least one decided row, got none.")
@@ -143,9 +150,13 @@ class FlowDisplay:
                 # An empty exit is shown too if rows could leave there.
                 if rows.any() or accepted:
                     exits.append(_exit(decisions, stage, accepted, rows, y))
-        return cls(exits, stages=cascade.stages_, costs=cascade.costs_, evaluation=evaluation).plot(
-            ax
-        )
+        return cls(
+            exits,
+            stages=cascade.stages_,
+            costs=cascade.costs_,
+            evaluation=evaluation,
+            error_cost=error_cost,
+        ).plot(ax)
 
     def plot(self, ax: Any = None) -> Self:
         """Draw the plot.
@@ -248,16 +259,18 @@ class FlowDisplay:
     def _title(self) -> str:
         """Return the title: rows, coverage and cost, and each class if the truth is known."""
         total = sum(way.rows for way in self.exits)
-        coverage = sum(way.rows for way in self.exits if way.accepted) / total
-        cost = sum(way.rows * way.cost for way in self.exits) / total
-        review = 0.0 if self.costs.review is None else self.costs.review.cost
-        paid = money_of(cost, coverage, self.costs.unit, review)
-        evaluation, first = self.evaluation, f"{total:,} rows, coverage {coverage:.3f}"
+        accepted = sum(way.rows for way in self.exits if way.accepted)
+        paid = sum(way.rows * way.cost for way in self.exits)
+        counted = Evaluation(total, accepted, 0, paid)
+        expense = Expense(counted.cost)
+        if self.evaluation is not None or self.error_cost is None:  # else errors are not known
+            expense = expense_of(self.evaluation or counted, self.costs.review, self.error_cost)
+        cost = expense.text(self.costs.unit) or f"cost {money(counted.cost, self.costs.unit)}"
+        evaluation, first = self.evaluation, f"{total:,} rows, coverage {counted.coverage:.3f}"
         if evaluation is not None:
             first += f", accuracy {evaluation.accuracy:.3f}"
-        elif not review:
-            return f"{first}, cost {paid}"
-        return "\n".join([first, f"cost {paid}", *(class_lines(evaluation) if evaluation else [])])
+        by_class = [] if evaluation is None else class_lines(evaluation, 1.0)
+        return "\n".join([first, cost, *coverage_lines(counted), *by_class])
 
     def _annotate(self, title: str, end: float) -> None:
         n_stages = len(self.stages)

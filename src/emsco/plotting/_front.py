@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from emsco.core.costs import Review
 from emsco.core.evaluation import Evaluation
+from emsco.core.expense import ErrorCost, error_cost_of, expense_of
 from emsco.core.front import ParetoFront
 from emsco.exceptions import SelectionError, require
 from emsco.plotting._style import (
@@ -21,10 +23,12 @@ from emsco.plotting._style import (
     bare,
     class_lines,
     cost_label,
-    money_of,
+    coverage_lines,
+    money,
     plain,
 )
 
+AS_MANY = "all sources, as many rows"  # the reference at the coverage of the choice
 # Where coverage changes colour: finer close to 1, where differences matter more.
 LEVELS = (0.0, 0.5, 0.8, 0.9, 0.95, 0.99, 1.0)
 _MANY = 300  # more candidates than this are drawn as small points
@@ -36,7 +40,8 @@ class FrontDisplay:
     """The candidates of a front: cost against accuracy, coloured by coverage.
 
     For each coverage at which the colour changes, a line shows the best accuracy available at or
-    below each cost. For the chosen candidate, figures per class are shown too. Create it with
+    below each cost. For the chosen candidate, and for all sources accepting as many rows, figures
+    per class are shown too. If a review or errors have a price, the loss is shown. Create it with
     `from_search` or `from_front`.
 
     Parameters
@@ -49,8 +54,12 @@ class FrontDisplay:
         Evaluations to compare the front with, by the name to show.
     unit : str, default=""
         The unit of costs.
-    review : float, default=0.0
-        The cost of reviewing a rejected row.
+    review : Review, default=None
+        The review of a rejected row.
+    error_cost : float or mapping of label to float, default=None
+        The price of an error, if the choice was made by loss.
+    repeats : float, default=1.0
+        How many times each row was counted, for intervals.
 
     Attributes
     ----------
@@ -82,7 +91,9 @@ class FrontDisplay:
         chosen: Evaluation | None = None,
         references: Mapping[str, Evaluation] | None = None,
         unit: str = "",
-        review: float = 0.0,
+        review: Review | None = None,
+        error_cost: ErrorCost = None,
+        repeats: float = 1.0,
     ) -> None:
         self.cost = cost
         self.accuracy = accuracy
@@ -91,6 +102,8 @@ class FrontDisplay:
         self.references = dict(references or {})
         self.unit = unit
         self.review = review
+        self.error_cost = error_cost
+        self.repeats = repeats
 
     @classmethod
     def from_search(cls, search: Any, *, ax: Any = None, scale: str | None = None) -> Self:
@@ -109,15 +122,16 @@ class FrontDisplay:
             The scale of the cost axis. None: as in `plot`.
         """
         check_is_fitted(search, "front_")
-        references = {"all sources, every row": search.all_sources_.evaluation}
+        references = {}
         chosen = getattr(search, "best_candidate_", None)
         if chosen is not None and chosen.evaluation.coverage < 1:
-            as_many = search.all_sources_at(chosen.evaluation.coverage)
-            references["all sources, as many rows"] = as_many
+            references[AS_MANY] = search.all_sources_at(chosen.evaluation.coverage)
+        references["all sources, every row"] = search.all_sources_.evaluation
         return cls.from_front(
             search.front_,
             chosen=None if chosen is None else chosen.evaluation,
             references=references,
+            error_cost=None if chosen is None else error_cost_of(search.choice_.bounds),
             ax=ax,
             scale=scale,
         )
@@ -129,6 +143,7 @@ class FrontDisplay:
         *,
         chosen: Evaluation | None = None,
         references: Mapping[str, Evaluation] | None = None,
+        error_cost: ErrorCost = None,
         ax: Any = None,
         scale: str | None = None,
     ) -> Self:
@@ -138,7 +153,7 @@ class FrontDisplay:
         ----------
         front : ParetoFront
             The front.
-        chosen, references
+        chosen, references, error_cost
             As for the class.
         ax : matplotlib Axes, default=None
             The axes to draw on. None: a new figure.
@@ -153,7 +168,9 @@ class FrontDisplay:
             chosen=chosen,
             references=references,
             unit=front.costs.unit,
-            review=0.0 if front.costs.review is None else front.costs.review.cost,
+            review=front.costs.review,
+            error_cost=error_cost,
+            repeats=front.repeats,
         )
         return display.plot(ax, scale=scale)
 
@@ -220,18 +237,23 @@ class FrontDisplay:
         marked = []
         if self.chosen is not None:
             star = {"marker": "*", "s": 260, "c": RED, "linewidths": 1.0}
-            text = "\n".join([self._figures("chosen", self.chosen), *class_lines(self.chosen)])
+            lines = coverage_lines(self.chosen, self.repeats)
+            lines += class_lines(self.chosen, self.repeats)
+            text = "\n".join([self._figures("chosen", self.chosen), *lines])
             marked.append((text, self.chosen, star))
         for (name, evaluation), marker in zip(self.references.items(), cycle("sDv^"), strict=False):
             hollow = {"marker": marker, "s": 60, "c": "white", "linewidths": 1.6}
-            marked.append((self._figures(name, evaluation), evaluation, hollow))
+            by_class = class_lines(evaluation) if name == AS_MANY else []
+            text = "\n".join([self._figures(name, evaluation), *by_class])
+            marked.append((text, evaluation, hollow))
         return marked
 
     def _figures(self, name: str, evaluation: Evaluation) -> str:
-        accuracy, coverage = evaluation.accuracy, evaluation.coverage
-        paid = money_of(evaluation.cost, coverage, self.unit, self.review)
-        text = f"{name}: accuracy {accuracy:.3f}, coverage {coverage:.3f}"
-        return f"{text}, cost {paid}" if not self.review else f"{text}\ncost {paid}"
+        text = f"{name}: accuracy {evaluation.accuracy:.3f}, coverage {evaluation.coverage:.3f}"
+        expense = expense_of(evaluation, self.review, self.error_cost).text(self.unit)
+        return (
+            f"{text}\n{expense}" if expense else f"{text}, cost {money(evaluation.cost, self.unit)}"
+        )
 
     def _mark(self, marked: list[tuple[str, Evaluation, dict[str, Any]]]) -> None:
         """Mark the chosen candidate and the references, and show their figures above the axes."""

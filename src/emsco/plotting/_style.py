@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
@@ -10,6 +11,7 @@ import numpy as np
 
 from emsco._utils.text_table import cell
 from emsco.core.evaluation import Evaluation
+from emsco.core.interval import few_rows_text, interval
 from emsco.core.measure import Measure
 from emsco.core.measures import columns
 from emsco.exceptions import require
@@ -22,6 +24,7 @@ PALE = "#D0D0D0"
 
 MOST_CLASSES = 4  # that are shown separately, the worst ones
 _WIDTH = 18  # letters of a label
+_LETTERS = 70  # of a line of small text
 _APART = 8  # pixels between two labels
 LINE = 0.18  # inches that a line of small text takes
 
@@ -73,19 +76,19 @@ def money(amount: float, unit: str) -> str:
     return f"{cell(float(amount))} {unit}".rstrip()
 
 
-def money_of(cost: float, coverage: float, unit: str, review: float) -> str:
-    """Return the mean cost of a row as text, with its review if that has a price."""
-    if not review:
-        return money(cost, unit)
-    reviewed = review * (1 - coverage)
-    parts = f"{cell(float(cost))} for sources + {cell(reviewed)} for review"
-    return f"{parts} = {money(cost + reviewed, unit)}"
+def coverage_lines(evaluation: Evaluation, repeats: float = 1.0) -> list[str]:
+    """Return a line with the 95% interval of the coverage, unless it is 0 or 1."""
+    if not 0 < evaluation.accepted < evaluation.rows:
+        return []
+    low, high = interval(evaluation.accepted, evaluation.rows, repeats)
+    return [f"95% interval of the coverage: {low:.3f} to {high:.3f}"]
 
 
-def class_lines(evaluation: Evaluation) -> list[str]:
+def class_lines(evaluation: Evaluation, repeats: float | None = None) -> list[str]:
     """Return one line per class with the shares rejected and missed, recall and precision.
 
-    Of many classes, only the worst are shown. A dash stands for a share of no rows.
+    Of many classes, only the worst are shown. A dash stands for a share of no rows. With `repeats`,
+    how often rows were counted, a class of few rows also has its counts and their intervals.
     """
 
     def share(measure: Measure, label: Any) -> str:
@@ -102,6 +105,8 @@ def class_lines(evaluation: Evaluation) -> list[str]:
     for label in labels[:MOST_CLASSES]:
         parts = [share(measure, label) for measure in columns(by_class=True)]
         lines.append(f"{named(label)}: {', '.join(parts)}")
+        few = few_rows_text(evaluation, label, repeats) if repeats else ""
+        lines += textwrap.wrap(few, _LETTERS, initial_indent="    ", subsequent_indent="    ")
     if len(labels) > MOST_CLASSES:
         lines.append(f"and {len(labels) - MOST_CLASSES} other classes")
     return lines

@@ -20,6 +20,7 @@ from emsco.core.measure import Measure
 from emsco.core.measures import boundable, columns
 from emsco.core.threshold import resolve
 from emsco.exceptions import ArtifactError, SelectionError
+from emsco.report._lines import choice_lines
 
 MOST_CANDIDATES = 5000  # that a page draws without making one wait
 
@@ -56,7 +57,8 @@ def page_data(
         "figures": [_measure_data(m) for m in (*columns(by_class=False), *columns(by_class=True))],
         **_choice(search, labels),
         **_designs(candidates, labels),
-        "selected": _counts([candidate.evaluation for candidate in candidates], labels),
+        "selected": _counts([candidate.evaluation for candidate in candidates], labels)
+        | {"repeats": front.repeats},
         "fresh": None,
         "all_sources": {
             "selected": _counts([all_sources.evaluation], labels),
@@ -70,7 +72,9 @@ def page_data(
     if X is not None:
         truth = search.truth(X, y)
         fresh = _fresh(search, X, y, truth, population)
-        data["fresh"] = _counts([fresh[i] for i in places], labels)
+        # Weighted rows are not counts, so their shares have no intervals.
+        repeats = 1.0 if population is None else None
+        data["fresh"] = _counts([fresh[i] for i in places], labels) | {"repeats": repeats}
         data["fresh_rows"] = len(truth)
         everything = _fresh_of(search, all_sources, X, truth, population)
         if everything is not None:
@@ -134,6 +138,7 @@ def _choice(search: Any, labels: Sequence[Any]) -> Plain:
     are_sliders = bounds and by == "cost" and bounds.keys() <= _sliders().keys()
     return {
         "rule": "" if choice is None else choice.rule,
+        "choice": None if choice is None else choice_lines(choice),
         "asked": {"caution": caution, **bounds} if are_sliders else None,
         "error_cost": errors if by == "loss" else None,
     }

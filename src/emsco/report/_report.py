@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import base64
 import inspect
+import io
 import json
 import os
 import re
-import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from html import escape
 from importlib.resources import files
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +20,17 @@ from sklearn.utils.validation import check_is_fitted
 
 from emsco import __version__
 from emsco._utils.atomic_write import write_whole
-from emsco._utils.public_names import PUBLIC
 from emsco._utils.text_table import cell
 from emsco.certify import Certificate
-from emsco.core.measures import boundable
 from emsco.core.validation import weighted_as
 from emsco.exceptions import Message, Parameter, SelectionError, require
+from emsco.plotting import FlowDisplay
 from emsco.report._data import page_data
+from emsco.report._lines import python_lines, shell_line
 
 # What changes nothing but the time, or what is told on the way, reproduces nothing.
 _NOT_TOLD = {"costs", "n_jobs", "engine", "callback", "verbose"}
-_GUARD = "InputGuard(pool='auto')"  # that of `emsco search`
 _MOST_NAMED = 4  # classes in a title
-_NUMBERS = ("max_stages", "cv", "max_rows", "random_state")  # options of `emsco search` too
 
 
 def report(
@@ -49,10 +47,11 @@ def report(
 
     The page shows the front, with sliders for the maximum cost, the minimum coverage and accuracy,
     and, per class, the shares missed and rejected and the precision. Bounds must be met with a
-    margin, as in `ParetoFront.select`, whose width is set by the caution. The cheapest candidate
-    within the bounds is drawn stage by stage, with its figures, also per class, beside those of all
-    sources. Below are the lines that choose it in Python and on the command line. The page works
-    offline: it loads nothing.
+    margin, as in `ParetoFront.select`, whose width is set by the caution. The choice of the search,
+    and then the cheapest candidate within the bounds, is drawn stage by stage, with its figures,
+    also per class, beside those of all sources. With fresh rows, their flow through the choice of
+    the search is drawn. Below are the lines that choose the candidate in Python and on the command
+    line. The page works offline: it loads nothing.
 
     Parameters
     ----------
@@ -102,15 +101,17 @@ def report(
     plotly = require("plotly.offline", "report").get_plotlyjs()
     data = page_data(search, X, y, population)
     params = _parameters_to_dict(search)
-    data["python"] = _python(search, params)
-    data["shell"], left_out = _shell(params)
+    data["python"] = python_lines(search, params)
+    data["shell"], left_out = shell_line(params)
     page = _filled(
         _part("template.html"),
         {
             "title": escape(_title(search) if title is None else title),
             "lead": escape(_lead(search, data)),
             "byline": escape(f"{_measured_on(search, data, population)} {_written()}"),
+            "flow": _flow(search, data, X, y),
             "loss": _loss(search, data),
+            "loss_word": " &middot; loss: cost, review and errors" * _has_loss(data),
             "certificate": _certificate(search, certificate),
             "not_in_shell": _not_in_shell(left_out),
             "toml": escape(search.costs_.to_toml()),
@@ -191,6 +192,30 @@ def _measured_on(
     return text
 
 
+def _flow(search: Any, data: Mapping[str, Any], X: Any, y: ArrayLike | None) -> str:
+    """Draw how fresh rows flow through the cascade that the search chose."""
+    if X is None or data["chosen"] is None or not hasattr(search, "best_cascade_"):
+        return ""
+    pyplot = require("matplotlib.pyplot", "report")
+    truth = search.truth(X, y)
+    display = FlowDisplay.from_decisions(search.decide(X), search, y=truth)
+    drawn = io.BytesIO()
+    display.figure_.savefig(drawn, format="svg", metadata={"Date": None})
+    pyplot.close(display.figure_)
+    image = base64.b64encode(drawn.getvalue()).decode()
+    texts = "; ".join(" ".join(text.get_text().split()) for text in display.texts_)
+    return (
+        '<section class="card" id="flow" aria-labelledby="flow-title"><h2 id="flow-title">'
+        f"How {len(truth):,} fresh rows flow through it</h2>"
+        f'<div class="wide"><img src="data:image/svg+xml;base64,{image}" alt="{escape(texts)}">'
+        "</div></section>"
+    )
+
+
+def _has_loss(data: Mapping[str, Any]) -> bool:
+    return bool(data["costs"]["review"]) or data["error_cost"] is not None
+
+
 def _loss(search: Any, data: Mapping[str, Any]) -> str:
     """Say what a loss is of, where errors have prices."""
     errors = data["error_cost"]
@@ -202,10 +227,12 @@ def _loss(search: Any, data: Mapping[str, Any]) -> str:
         else ", ".join(f"{cell(e)} for {c}" for c, e in zip(data["labels"], errors, strict=True))
     )
     unit = f" {search.costs_.unit}".rstrip()
-    note = (
-        f"loss: mean paid per row for sources, review and errors, which cost {priced}{unit}; the "
-        "best of a front that was searched without error prices"
-    )
+    searched = "the best of a front that was searched without error prices"
+    if not search.found_.stages.rule.is_equal:
+        prices = "these prices" if search.costs_.errors else "label weights"
+        searched = f"labels were given by {prices}"
+    note = f"loss: mean paid per row for sources, review and errors, which cost {priced}{unit}; "
+    note += searched
     return f'<p class="note">{escape(note)}</p>'
 
 
@@ -235,61 +262,6 @@ def _parameters_to_dict(search: Any) -> dict[str, Any]:
         for name, value in search.get_params(deep=False).items()
         if name not in _NOT_TOLD and repr(value) != repr(defaults[name].default)
     }
-
-
-def _python(search: Any, params: Mapping[str, Any]) -> list[str]:
-    """Write the search as lines of Python, with prices in a file."""
-    name = type(search).__name__
-    arguments = ['costs="costs.toml"']
-    arguments += [f"{key}={' '.join(repr(value).split())}" for key, value in params.items()]
-    kinds = {type(value) for value in params.values()}
-    ours = sorted(kind.__name__ for kind in kinds if kind.__name__ in PUBLIC)
-    others = sorted(
-        f"from {_module(kind)} import {kind.__name__}"
-        for kind in kinds
-        if kind.__name__ not in ours and kind.__module__ != "builtins"
-    )
-    return [
-        f"from emsco import {', '.join([name, *ours])}",
-        "from emsco.report import report",
-        *others,
-        f"search = {name}({', '.join(arguments)})",
-        "search.fit(X, y)" if search.needs_labels else "search.fit(X)",
-    ]
-
-
-def _module(kind: type) -> str:
-    """Name the module that users import a class from: without the private file that it is in."""
-    parts = kind.__module__.split(".")
-    return ".".join(takewhile(lambda part: not part.startswith("_"), parts))
-
-
-def _shell(params: Mapping[str, Any]) -> tuple[str, list[str]]:
-    """Write the search as a command line, and name the parameters that it cannot tell."""
-    # The command line has a guard unless told, Python has none.
-    options = {} if "guard" in params else {"guard": ["--no-guard"]}
-    options |= {name: list(_options(name, value)) for name, value in params.items()}
-    words = [word for words_of in options.values() for word in words_of]
-    command = ["emsco", "search", "data.csv", "--label", "y", "--costs", "costs.toml"]
-    left_out = [name for name, words_of in options.items() if not words_of]
-    return shlex.join([*command, *words, "--out", "run/"]), left_out
-
-
-def _options(name: str, value: Any) -> Iterator[str]:
-    """Give a parameter as words of the command line; none where it has no option."""
-    if name in _NUMBERS and isinstance(value, int):
-        yield from (f"--{name.replace('_', '-')}", str(value))
-    elif name == "threshold":
-        thresholds = value if isinstance(value, list) else [value]
-        if all(isinstance(threshold, float) for threshold in thresholds):
-            yield from (word for number in thresholds for word in ("--threshold", str(number)))
-    elif name in boundable():  # limits of the search itself
-        flag = name.replace("_", "-")
-        yield from (f"--{flag}={label}={share}" for label, share in value.items())
-    elif name == "select" and isinstance(value, Mapping) and list(value) == ["caution"]:
-        yield from ("--caution", str(value["caution"]))
-    elif name == "guard" and repr(value) == _GUARD:
-        yield "--guard"
 
 
 def _not_in_shell(left_out: list[str]) -> str:

@@ -134,5 +134,5 @@ const emscoChoice = (function () {
     return { bounds, within, cheapest, rule, whyNot, boundsFor, standardErrors };
   }
 
-  return { choosing, counter, share };
+  return { choosing, counter, share, wilson };
 })();

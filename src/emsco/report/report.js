@@ -9,7 +9,29 @@
   // Counts to rates, with the divisions of Evaluation. The rate of no rows is null.
   const WORDS = data.figures.filter((m) => m.by_class).map((m) => m.name);
   const isHighBetter = Object.fromEntries(data.figures.map((m) => [m.name, m.sign < 0]));
-  const { share, counter } = emscoChoice;
+  const { share, counter, wilson } = emscoChoice;
+  const byWord = Object.fromEntries(data.figures.map((m) => [m.name, m]));
+  const isReviewed = costs.review > 0, hasErrors = data.error_cost !== null, hasLoss = isReviewed || hasErrors;
+  // The 95% interval of a share, and the counts of a share of few rows, as emsco.core.interval has
+  // them; not of rows that are weighted.
+  const FEW_ROWS = 100, Z = 1.959964;
+  function interval(columns, part, whole) {
+    const repeats = columns.repeats;
+    if (!repeats || part === 0 || part === whole) return "";
+    return intervalText(part / repeats, whole / repeats);
+  }
+  function intervalText(part, whole) {
+    const digits = whole < FEW_ROWS ? 0 : 1;
+    const [low, high] = [-1, 1].map((sign) => (100 * wilson(part, whole, Z, sign)).toFixed(digits));
+    return low + " to " + high + "%";
+  }
+  function few(columns, measure, i, k) {
+    const part = counter(columns, measure.part), whole = counter(columns, measure.whole), repeats = columns.repeats;
+    if (!repeats || !part || !whole) return "";
+    const [m, n] = [part(i, k) / repeats, whole(i, k) / repeats];
+    if (!(n > 0 && n < FEW_ROWS)) return "";
+    return Math.round(m) + " of " + Math.round(n) + " (" + intervalText(m, n) + ")";
+  }
   const known = (part, whole) => (whole ? part / whole : null);
   function figures(columns, i) {
     if (!columns || columns.accepted[i] === null || columns.accepted[i] === undefined) return null;
@@ -22,13 +44,18 @@
         : labels.map((_, k) => (part && whole ? known(part(i, k), whole(i, k)) : null));
     }
     told.review = costs.review === null ? 0 : share(costs.review * rejected, rows);
-    if (data.error_cost !== null && (costs.review !== null || !rejected)) {
+    told.errors = 0;
+    if (data.error_cost !== null) {
       const errs = costs.review === null ? 0 : 1 - costs.review_accuracy;
       const errors = typeof data.error_cost === "number"
         ? data.error_cost * (columns.accepted[i] - columns.right[i] + errs * rejected)
         : by((all, accepted, right, k) => data.error_cost[k] * (accepted - right + errs * (all - accepted))).reduce((a, b) => a + b, 0);
-      told.loss = told.cost + told.review + share(errors, rows);
+      told.errors = share(errors, rows);
     }
+    // Without a price of their review, the loss of rejected rows is not known.
+    told.loss = hasLoss && (costs.review !== null || !rejected) ? told.cost + told.review + told.errors : null;
+    told.coverage_interval = interval(columns, columns.accepted[i], rows);
+    told.few = WORDS.map((word) => labels.map((_, k) => few(columns, byWord[word], i, k)));
     if (columns.worst_latency) {
       told.latency = share(columns.waited[i], rows);
       told.worst_latency = columns.worst_latency[i];
@@ -45,9 +72,9 @@
   const percent = (x) => (x === null || x === undefined ? "\u2013" : tenths.format(exactly(100 * x)) + "%");
   const number = (x) => (Math.abs(x) < 1000 ? short : long).format(exactly(x));
   const money = (x) => (number(x) + " " + costs.unit).trim();
-  const isReviewed = costs.review > 0; // at a price
-  const paid = (f) => (!isReviewed ? money(f.cost)
-    : number(f.cost) + " for sources + " + number(f.review) + " for review = " + money(f.cost + f.review));
+  const lossParts = (f) => (!hasLoss || f.loss === null ? "" : ["cost " + number(f.cost),
+    isReviewed && "review " + number(f.review), hasErrors && "errors " + number(f.errors)].filter(Boolean).join(" + ") + " = loss " + money(f.loss));
+  const paid = (f) => lossParts(f) || "cost " + money(f.cost);
   const roundedUp = (x, digits) => {
     const scale = 10 ** digits, near = Math.round(x * scale) / scale; // already a short decimal
     return near === x ? x : Math.ceil(x * scale) / scale;
@@ -118,7 +145,7 @@
     readCaution();
     set(asked(), caution);
   });
-  byId("caution_number").addEventListener("input", () => { readCaution(); placeSliders(); later(); });
+  byId("caution_number").addEventListener("input", () => { readCaution(); picked = null; placeSliders(); later(); });
   const twoDecimals = (x) => Math.round(100 * x) / 100;
 
   // The sliders; those of classes are in groups that can be opened.
@@ -135,6 +162,7 @@
     b.input.addEventListener("input", () => {
       const at = Number(b.input.value);
       b.value = at === loose(b) ? null : b.stops[at];
+      picked = null;
       later();
     });
   });
@@ -156,7 +184,12 @@
         : b.stops.reduce((best, stop, at) => Math.abs(stop - b.value) < Math.abs(b.stops[best] - b.value) ? at : best, 0);
     }
   }
-  function set(values, wanted) {
+  let picked = null; // the candidate, where it is not chosen by bounds
+  function pick(i) {
+    set(bounds.map(() => null), preferred, i);
+  }
+  function set(values, wanted, i = null) {
+    picked = i;
     caution = wanted;
     bounds.forEach((b, at) => { b.value = values[at]; });
     placeSliders();
@@ -180,7 +213,6 @@
     if (!isTyped) select.value = caution === "auto" ? "auto" : caution === 0 ? "0" : "number";
     if (!isTyped && select.value === "number") typed.value = caution;
     typed.hidden = select.value !== "number";
-    byId("changed").hidden = caution === preferred;
   }
 
   // The cascade, stage by stage.
@@ -277,28 +309,31 @@
     const onFresh = (of, print) => (fresh && of(fresh) !== null ? ["fresh: " + print(of(fresh))] : []);
     const tile = (name, of, print, ...more) => append(element("div", undefined, "tile"), element("span", name, "name"),
       element("strong", print(of(p))), ...[...onFresh(of, print), ...more].map((line) => element("span", line, "more")));
-    const inAll = (f) => number(f.cost + f.review);
-    const cost = element("div", undefined, "tile");
-    cost.append(element("span", isReviewed ? "cost, for sources" : "cost", "name"), element("strong", money(p.cost)));
-    const besides = isReviewed ? ["+ " + number(p.review) + " for review", "total: " + inAll(p) + (fresh ? ", fresh: " + inAll(fresh) : "")]
-      : onFresh((f) => f.cost, money);
-    cost.append(...[...besides, "all sources: " + money(costs.total)].map((line) => element("span", line, "more")));
+    const asMany = asManyAs(i), beside = (of, print) => [
+      ...(asMany.coverage < 1 ? ["all sources, as many rows: " + print(of(asMany))] : []),
+      "all sources, every row: " + print(of(whole)),
+    ];
+    const parts = (f) => lossParts(f).replace(/ = .*/, "");
+    const cost = !hasLoss || p.loss === null ? tile("cost", (f) => f.cost, money, "all sources: " + money(costs.total))
+      : tile("loss", (f) => f.loss, (x) => (x === null ? "\u2013" : money(x)), parts(p), ...beside((f) => f.loss, (x) => (x === null ? "\u2013" : number(x))));
     const tiles = [
       cost,
-      tile("coverage", (f) => f.coverage, percent, "rejected: " + percent(1 - p.coverage)),
-      tile("accuracy", (f) => f.accuracy, percent, "all sources: " + percent(whole.accuracy)),
+      tile("coverage", (f) => f.coverage, percent, ...[p.coverage_interval && "95% interval: " + p.coverage_interval].filter(Boolean), "rejected: " + percent(1 - p.coverage)),
+      tile("accuracy", (f) => f.accuracy, percent, ...beside((f) => f.accuracy, percent)),
     ];
-    if (labels.length) tiles.push(...classTiles(p, fresh));
+    if (labels.length) tiles.push(...classTiles(p, fresh, asMany));
     byId("tiles").classList.toggle("none", none);
+    byId("tiles").classList.toggle("two", fresh !== null && labels.length === 2);
+    byId("tiles").classList.toggle("three", fresh !== null && labels.length === 3);
     byId("tiles").replaceChildren(...tiles);
   }
-  function classTiles(p, fresh) {
+  function classTiles(p, fresh, asMany) {
     const tile = (name, lines) => {
       const table = append(element("table"), append(element("tr"), element("th", ""),
-        element("th", "selected"), ...(fresh ? [element("th", "fresh")] : [])));
+        element("th", "selected"), ...(fresh ? [element("th", "fresh")] : []), element("th", "all sources, as many rows")));
       for (const [word, k, head] of lines) {
         table.append(append(element("tr"), element("th", head), element("td", percent(p[word][k]), "own"),
-          ...(fresh ? [element("td", percent(fresh[word][k]))] : [])));
+          ...(fresh ? [element("td", percent(fresh[word][k]))] : []), element("td", percent(asMany[word][k]), "besides")));
       }
       return append(element("div", undefined, "tile class"), element("span", name, "name"), table);
     };
@@ -317,17 +352,20 @@
   function showTable(i) {
     const groups = [
       ["this cascade", [["selected", points[i], "own"], data.fresh && ["fresh", figures(data.fresh, i), "own"]]],
-      ["all sources, every row", [["selected", figures(whole.selected, 0)], data.fresh && ["fresh", figures(whole.fresh, 0)]]],
       ["all sources, as many rows", [["selected", asManyAs(i)]]],
+      ["all sources, every row", [["selected", figures(whole.selected, 0)], data.fresh && ["fresh", figures(whole.fresh, 0)]]],
     ].map(([name, columns]) => [name, columns.filter(Boolean)]);
     const unit = costs.unit ? " (" + costs.unit + ")" : "";
     const rows = [
       ["accuracy", (f) => percent(f.accuracy)],
       ["coverage", (f) => percent(f.coverage)],
+      ["its 95% interval", (f) => f.coverage_interval || "\u2013"],
       ["cost" + unit, (f) => number(f.cost)],
     ];
-    if (isReviewed) rows.push(["for review" + unit, (f) => number(f.review)], ["total" + unit, (f) => number(f.cost + f.review)]);
-    if (data.error_cost !== null) rows.push(["loss" + unit, (f) => (f.loss === undefined ? "\u2013" : number(f.loss))]);
+    const orDash = (f, x) => (f.loss === null ? "\u2013" : number(x)); // not known without the price of a review
+    if (isReviewed) rows.push(["+ review" + unit, (f) => orDash(f, f.review)]);
+    if (hasErrors) rows.push(["+ errors" + unit, (f) => orDash(f, f.errors)]);
+    if (hasLoss) rows.push(["= loss" + unit, (f) => orDash(f, f.loss)]);
     if (points[i].worst_latency !== undefined) {
       rows.push(["latency", (f) => number(f.latency)], ["worst latency", (f) => number(f.worst_latency)]);
     }
@@ -378,8 +416,8 @@
   }
   function classRows(i, order) {
     const asMany = asManyAs(i);
-    const columns = [["selected", points[i]], data.fresh && ["fresh", figures(data.fresh, i)], ["all sources", figures(whole.selected, 0)],
-      asMany.coverage < 1 && ["as many rows", asMany]].filter(Boolean);
+    const columns = [["selected", points[i]], data.fresh && ["fresh", figures(data.fresh, i)], asMany.coverage < 1 && ["as many rows", asMany],
+      ["all sources", figures(whole.selected, 0)]].filter(Boolean);
     const heads = (names, look) => append(element("tr", undefined, look), ...names.map((name) => Object.assign(element("th", name), { scope: "col" })));
     const lines = order.map((k) => {
       const rows = Math.round(selected.class_rows[k] / data.repeats).toLocaleString("en-US") + " rows";
@@ -389,7 +427,10 @@
       return append(element("tr"), name, ...WORDS.map((word) => {
         const cell = append(element("td"), ...columns.map(([name, f], at) => {
           const value = percent(f && f[word][k]);
-          return at ? append(element("span", undefined, "more"), element("span", name + " ", "besides"), value) : element("strong", value);
+          const counts = f && (name === "selected" || name === "fresh") ? f.few[WORDS.indexOf(word)][k] : "";
+          const shown = at ? append(element("span", undefined, "more"), element("span", name + " ", "besides"), value) : element("strong", value);
+          if (counts) shown.append(element("span", counts, "counts"));
+          return shown;
         }));
         cell.dataset.word = word; // shown beside it on a phone, where columns are different figures
         return cell;
@@ -403,7 +444,11 @@
   }
 
   // The lines that make the same choice. choose() without bounds would use the search's own: by="cost".
-  function showLines({ values, caution }) {
+  function showLines(state) {
+    if (state === null) tellLines(data.choice.python, data.choice.shell);
+    else tellLines(...linesOf(state));
+  }
+  function linesOf({ values, caution }) {
     const python = [], shell = [], given = new Map();
     bounds.forEach((b, at) => {
       if (values[at] === null) return;
@@ -418,15 +463,18 @@
       python.push("caution=" + caution);
       shell.push("--caution " + caution);
     }
+    return [python.join(", "), shell.join(" ")];
+  }
+  function tellLines(python, shell) {
     byId("python").textContent = [
       ...data.python,
-      "search.choose(" + python.join(", ") + ")",
+      "search.choose(" + python + ")",
       "decisions = search.decide(X_new)",
       "report(search, \"report.html\", X_fresh, y_fresh)",
     ].join("\n");
     byId("shell").textContent = [
       data.shell,
-      ["emsco select run/", ...shell, "--out model.emsco"].join(" "),
+      ["emsco select run/", shell, "--out model.emsco"].filter(Boolean).join(" "),
       "emsco decide model.emsco rows.csv",
       "emsco report run/ --out report.html",
     ].join("\n");
@@ -453,7 +501,7 @@
   const hover = every.map((i) => {
     const p = points[i];
     return marked(designText(i)) + "<br>accuracy " + percent(p.accuracy) + ", coverage " + percent(p.coverage)
-      + ", cost " + marked(paid(p)) + classHover(p);
+      + ", " + marked(paid(p)) + classHover(p);
   });
   const all = figures(whole.selected, 0);
   const plot = byId("plot");
@@ -491,7 +539,7 @@
     const one = (name, p, marker) => ({
       x: [at(p.cost)], y: [p.accuracy], name, mode: "markers", type: "scatter", showlegend: true, marker,
       hovertemplate: name + "<br>accuracy " + percent(p.accuracy) + ", coverage " + percent(p.coverage)
-        + ", cost " + marked(paid(p)) + classHover(p) + "<extra></extra>",
+        + ", " + marked(paid(p)) + classHover(p) + "<extra></extra>",
     });
     const size = n > 300 ? 5 : 7;
     const bar = {
@@ -557,52 +605,58 @@
       plot.dataset.ready = "yes";
       plot.on("plotly_click", (event) => {
         const i = event.points[0].customdata;
-        if (typeof i === "number") choose(boundsFor(i, preferred));
+        if (typeof i === "number") pick(i);
       });
     }
   }
 
   function show() {
     const values = asked(), z = standardErrors();
-    const inside = chooser.within(values, z);
+    const isPicked = picked !== null, inside = isPicked ? every : chooser.within(values, z);
     const none = inside.length === 0, why = none ? chooser.whyNot(values, z) : null;
-    const i = none ? why.closest : chooser.cheapest(inside);
+    const i = isPicked ? picked : none ? why.closest : chooser.cheapest(inside);
+    const isSearchs = isPicked && i === data.start;
     const p = points[i];
-    const part = costs.total ? " (" + (isReviewed ? "sources: " : "") + percent(p.cost / costs.total) + " of the full price)" : "";
+    const part = costs.total ? " (" + percent(p.cost / costs.total) + " of the full price)" : "";
     const told = byId("told");
     showTiles(i, none);
-    told.textContent = (none ? "No candidate is within these bounds. The closest, which breaks the bound on " + why.failed.join(" and ") + ", " : "The cheapest cascade within the bounds ")
-      + "costs " + paid(p) + " per row" + part + ", accepts " + percent(p.coverage)
-      + " of the rows and is right on " + percent(p.accuracy) + " of those."
+    const subject = none ? "No candidate is within these bounds. The closest, which breaks the bound on " + why.failed.join(" and ") + ", "
+      : !isPicked ? "The cheapest cascade within the bounds "
+        : !isSearchs ? "The cascade that you picked "
+          : data.chosen === null ? "The candidate nearest to what the search chose " : "The cascade that the search chose ";
+    const parts = lossParts(p);
+    told.textContent = subject + "costs " + money(p.cost) + " per row" + part + ", accepts " + percent(p.coverage)
+      + " of the rows" + (p.coverage_interval ? " (95% interval: " + p.coverage_interval + ")" : "")
+      + " and is right on " + percent(p.accuracy) + " of those" + (parts ? "; per row: " + parts : "") + "."
       + (labels.length ? " It rejects " + named(worstFirst(p, "rejected"), p.rejected) + "; it misses " + named(worstFirst(p, "missed"), p.missed) + "." : "")
-      + (none ? " " + why.atBest + without(why.counted)
+      + (none ? " " + why.atBest + without(why.counted) : isPicked ? ""
         : " " + inside.length.toLocaleString("en-US") + (inside.length === 1 ? " candidate is within them." : " candidates are within them."));
     told.classList.toggle("none", none);
     told.dataset.candidate = i;
     // At the start it is the search's own rule, which may be other than bounds.
-    byId("rule").textContent = data.rule && i === data.chosen && isAtFirst(values) ? data.rule : chooser.rule(values, z);
+    const isRuled = i === data.chosen && (isSearchs || isAtFirst(values));
+    byId("rule").textContent = data.rule && isRuled ? data.rule : isPicked ? "" : chooser.rule(values, z);
+    for (const flow of document.querySelectorAll("#flow")) flow.hidden = i !== data.chosen;
     showSliders();
     showCascade(i);
     showTable(i);
-    showLines(none ? boundsFor(i, caution) : { values, caution });
+    showLines(isSearchs && data.choice ? null : isPicked ? boundsFor(i, preferred) : none ? boundsFor(i, caution) : { values, caution });
     showPlot(i, inside);
   }
   function without(i) {
     if (i === undefined) return "";
     return i === null ? " Without the margin (caution 0), none is within them either."
-      : " Without the margin (caution 0), one that costs " + paid(points[i]) + " per row would be chosen.";
+      : " Without the margin (caution 0), one that costs " + money(points[i].cost) + " per row would be chosen.";
   }
-  const choose = (state) => set(state.values, state.caution);
-  const isAtFirst = (values) => caution === first.caution && values.every((value, at) => value === first.values[at]);
+  const choose = (state) => (state === null ? pick(data.start) : set(state.values, state.caution));
+  const isAtFirst = (values) => first !== null && caution === first.caution && values.every((value, at) => value === first.values[at]);
   function atFirst() {
-    // The bounds given to the search, if the page has them; otherwise bounds that choose the same.
-    if (data.asked) {
-      const z = data.asked.caution === "auto" ? automatic : data.asked.caution;
-      const values = bounds.map((b) => (data.asked[b.parameter] === undefined ? null
-        : b.k === null ? data.asked[b.parameter] : data.asked[b.parameter][b.k]));
-      if (chooser.cheapest(chooser.within(values, z)) === data.start) return { values, caution: data.asked.caution };
-    }
-    return boundsFor(data.start, "auto");
+    // The bounds given to the search, if the page has them; otherwise nobody set any.
+    if (!data.asked) return null;
+    const z = data.asked.caution === "auto" ? automatic : data.asked.caution;
+    const values = bounds.map((b) => (data.asked[b.parameter] === undefined ? null
+      : b.k === null ? data.asked[b.parameter] : data.asked[b.parameter][b.k]));
+    return chooser.cheapest(chooser.within(values, z)) === data.start ? { values, caution: data.asked.caution } : null;
   }
   const first = atFirst();
   let waiting = false;
@@ -620,6 +674,6 @@
   window.addEventListener("resize", () => {
     if (isNarrow() !== wasNarrow) { wasNarrow = isNarrow(); later(); }
   });
-  preferred = data.asked ? first.caution : "auto";
+  preferred = first ? first.caution : "auto";
   choose(first);
 })();

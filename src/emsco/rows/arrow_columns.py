@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from emsco.core.value_type import CATEGORY_TYPE, TEXT_TYPE
 from emsco.exceptions import ValuesError
 from emsco.rows.column_reader import CATEGORY, DATE, TEXT, ColumnReader
 from emsco.rows.columns import numbers, object_array
@@ -158,6 +159,8 @@ def read_column(
 ) -> NDArray[Any]:
     """Read a column as the model needs it: text, or numbers with infinity for invalid values."""
     values = as_given(column, reader, respell)
+    if reader.type is not None:
+        return reader.plain(reader.read(values))
     return values if _holds_text(reader) else numbers(values)
 
 
@@ -169,6 +172,8 @@ def as_given(
     column: pa.Array, reader: ColumnReader, respell: Respell | None = None
 ) -> NDArray[Any]:
     """Read a column as the model needs it; the library then reads it like any frame."""
+    if reader.type in (TEXT_TYPE, CATEGORY_TYPE):
+        return as_objects(column)
     if _holds_text(reader):
         return TextColumn.read(column, reader.known_levels).each()
     with suppress(pa.ArrowInvalid):

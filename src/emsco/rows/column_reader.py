@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from emsco.core.value_type import DATE_TYPE
 from emsco.rows.columns import (
     NUMERIC,
     Column,
@@ -18,6 +19,7 @@ from emsco.rows.columns import (
     plain,
     refuse_invalid,
 )
+from emsco.rows.declared_types import read_declared
 from emsco.rows.encoding import Category, ColumnEncoding, Number, read
 
 NUMBER = "number"
@@ -50,6 +52,7 @@ class ColumnReader:
     missing_seen: bool  # whether a value may be missing
     encoding: ColumnEncoding | None = None  # None: the classifier takes it as given
     levels: Sequence[Any] = ()  # learned by a guard, for an encoding whose values are all rare
+    type: str | None = None  # declared by the costs: values are read as it first
 
     @property
     def is_number(self) -> bool:
@@ -64,6 +67,7 @@ class ColumnReader:
 
     def read(self, column: Column) -> Column:
         """Read values as in training; the user's classifiers get text and categories as given."""
+        column = self.as_declared(column)
         if (
             type(column) is np.ndarray
             and column.dtype is _FLOAT
@@ -88,3 +92,13 @@ class ColumnReader:
         """Raise an error that names row and column of the first value that cannot be judged."""
         values = self.plain(values)
         refuse_invalid(values, name, missing_seen=self.missing_seen, rows=rows, raw=raw)
+
+    def as_declared(self, column: Column) -> Column:
+        """Return a column read as its declared type, or as it is if there is none."""
+        return column if self.type is None else read_declared(column, self.type)
+
+    def declared(self, kind: str | None) -> ColumnReader:
+        """Return the same for a column of a declared type."""
+        if kind is None:
+            return self
+        return replace(self, type=kind, kind=DATE if kind == DATE_TYPE else self.kind)

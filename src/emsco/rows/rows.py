@@ -145,6 +145,7 @@ class Layout:
             picked = pick_columns(X, [*wanted, *apart])
             logged = None if self.answers is None else picked.pop(self.answers)
             return Rows(tuple(wanted), container, picked, X.shape[0], index, logged)
+        X = self._without_others(X)
         rest, logged = _apart(X, self.answers)
         rest = self._in_order(rest)
         self.check(owner, X)
@@ -152,7 +153,8 @@ class Layout:
         return Rows(self.names, container, picked, X.shape[0], index, logged)
 
     def check(self, owner: Any, X: Any) -> None:
-        """Refuse X if its columns are not those that `fit` saw."""
+        """Refuse X if it lacks columns that `fit` saw, or has them in another order."""
+        X = self._without_others(X)
         if len(getattr(X, "shape", ())) == 2:
             validate_data(owner, _apart(X, self.answers)[0], reset=False, skip_check_array=True)
 
@@ -170,6 +172,18 @@ class Layout:
             raise ColumnsError(f"X must have {len(self.names)} columns, its shape is {X.shape}.")
         columns = read_columns(self._in_order(X), self.names)
         return Rows(self.names, container, columns, X.shape[0], index).only(self.used)
+
+    def _without_others(self, X: Any) -> Any:
+        """Leave out the columns of a frame that `fit` did not see, if it has all that `fit` saw."""
+        container = container_of(X)
+        if container == "array" or not self.named:
+            return X
+        wanted = {*self.names, *(() if self.answers is None else (self.answers,))}
+        held = list(X.columns)
+        if len(held) == len(wanted) or not wanted <= set(held):
+            return X
+        used = [name for name in held if name in wanted]
+        return X.loc[:, used] if container == "pandas" else X.select(used)
 
     def _in_order(self, X: Any) -> Any:
         """Put the columns of a frame into the order that `fit` saw, if their names are no text."""

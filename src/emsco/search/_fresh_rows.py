@@ -53,9 +53,16 @@ def describe(search: Any, X: Any, y: ArrayLike | None, population: Population) -
     """Describe the choice; on fresh rows, also how it differs there from the selected figures."""
     check_chosen(search)
     choice, front = search.choice_, search.front_
-    chosen, all_sources = choice.candidate, search.all_sources_
+    chosen = choice.candidate
     summary = sentences_of_choice(
-        chosen, all_sources, front, search.classes_, choice.rule, choice.bounds
+        chosen,
+        search.all_sources_,
+        front,
+        search.classes_,
+        choice.rule,
+        choice.bounds,
+        search.all_sources_at(chosen.evaluation.coverage),
+        search.found_.stages.rule,
     )
     if X is None:
         if y is not None or population is not None:
@@ -111,12 +118,15 @@ def _evaluations(
     if is_counted and guard is None and isinstance(stages, Training) and spec is not None:
         rows = found.layout.read(search, X, found.layout.used, by_name=True)
         _check_lengths(len(rows), len(truth))
+        columns = {}
         for name in found.layout.used:
-            column, missing_seen = rows.columns[name], found.stages.reader(name).missing_seen
-            refuse_invalid(plain(column), name, missing_seen=missing_seen, raw=column)
+            raw, reader = rows.columns[name], found.stages.reader(name)
+            columns[name] = reader.as_declared(raw)
+            values = plain(columns[name])
+            refuse_invalid(values, name, missing_seen=reader.missing_seen, raw=raw)
         answers = None if found.final is None else predict_labels(found.final, X, len(rows))
         return evaluate_afresh(
-            found.front, stages, rows.columns, truth, answers, spec.engine, spec.n_jobs
+            found.front, stages, columns, truth, answers, spec.engine, spec.n_jobs
         )
     if found.searched is not None:
         found.fit_stages(refit)  # all of them in the same passes

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.model_selection import StratifiedGroupKFold
 
+from emsco._utils.progress import followed, part_of
 from emsco.exceptions import SearchError
 from emsco.learners.protocol import Fold
 from emsco.search._outcome_table import OutcomeTable, Sets, pack
@@ -102,13 +103,18 @@ def measure_luck(
         for each, least, most in zip(did, _LEAST, _MOST, strict=True)
     )
     gained = errors = 0.0
-    for part in parts:
+    by_stage = by_stage and problem.max_stages > 1
+    at_one = at_threshold * problem.n_thresholds
+    middle = at_one / (at_one + own) if by_stage else 1.0
+    for i, part in enumerate(parts):
         if not part.any() or part.all():
             continue
         outside = replace(problem, table=TableView(problem.table, ~part))
-        rows = _search(outside, at_threshold, rng)
-        if by_stage and problem.max_stages > 1:
-            rows = descend_by_stage(outside, rows, rng, designs=True, evaluations=own)
+        with part_of("luck", i / len(parts), (i + middle) / len(parts)):
+            rows = _search(outside, at_threshold, rng)
+        if by_stage:
+            with part_of("luck", (i + middle) / len(parts), (i + 1) / len(parts)):
+                rows = descend_by_stage(outside, rows, rng, designs=True, evaluations=own)
         if not len(rows):
             continue
         which = rows[:, problem.n_sources :].astype(np.int64)
@@ -128,7 +134,7 @@ def _search(problem: Problem, evaluations: int, rng: np.random.Generator) -> NDA
     local = LocalSearch(evaluations, fits=0)
     first, shares = local.begin(problem)
     starts, found = first, []
-    for threshold in range(problem.n_thresholds):
+    for threshold in followed(range(problem.n_thresholds), "luck"):
         designs = local.descend(problem, rng, threshold, starts, shares[threshold], History())
         which = np.full((len(designs), problem.max_stages), threshold, dtype=np.int8)
         found.append(np.hstack([designs, which]))

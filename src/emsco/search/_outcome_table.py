@@ -152,6 +152,7 @@ class OutcomeTable:
         self._sets = np.empty((0, -(-n_sources // 64)), dtype=np.uint64)
         self._outcomes: dict[int, tuple[NDArray[np.float64], NDArray[np.uint8]]] = {}
         self._past: FitRecord | None = None
+        self.seconds = 0.0  # that fits took
         self._tasks = 1  # per worker, until progress is reported
 
     @property
@@ -300,12 +301,14 @@ class OutcomeTable:
                 self._accepted[i, places] = accepted
                 self._right[i, places] = right
             self._labels[:, places] = self._code_bits(label)
+            seconds = time.monotonic() - began
+            self.seconds += seconds
             room = max(self.memory // (9 * self.n_rows) - len(self), 0)
             outcomes = zip(confidence[:room], label[:room], strict=True)
             self._outcomes.update(enumerate(outcomes, start=len(self)))
             self._count(part, keys[start : start + at_once])
             start += len(part)
-            self._adapt(time.monotonic() - began, is_full=len(part) == at_once)
+            self._adapt(seconds, is_full=len(part) == at_once)
 
     def _adapt(self, seconds: float, *, is_full: bool) -> None:
         """Fit more sets at a time if those took a moment, and fewer if they took long."""

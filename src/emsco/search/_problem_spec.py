@@ -15,7 +15,7 @@ from emsco.core.evaluation import Evaluation
 from emsco.core.front import Candidate, ParetoFront
 from emsco.core.threshold import StageThreshold, resolve
 from emsco.engine import Engine, resolve_engine
-from emsco.exceptions import Parameter, SearchError, nearest
+from emsco.exceptions import Parameter, SearchError, nearest_class
 from emsco.learners.final_model import FitsWithFinal, answer_codes
 from emsco.learners.protocol import Fold
 from emsco.learners.training import Training
@@ -46,10 +46,15 @@ class ProblemSpec:
         classes = training.classes.tolist()
         tested = np.concatenate([fold.test for fold in self.folds])
         answers = None if self.answers is None else self.answers[tested]
-        thresholds = alternatives(self.threshold, len(classes), final=answers is not None)
+        truth = training.labels[tested]
+        thresholds = alternatives(
+            self.threshold,
+            len(classes),
+            final=answers is not None,
+            base_rate=float(np.unique(truth, return_counts=True)[1].max() / len(truth)),
+        )
         _check_shares("max_missed", self.max_missed, classes)
         _check_shares("max_rejected", self.max_rejected, classes)
-        truth = training.labels[tested]
         return Problem(
             _make_table(training, self.folds, truth, thresholds, answers, self.engine, self.n_jobs),
             self.costs,
@@ -66,7 +71,7 @@ def _check_shares(name: str, shares: Mapping[Any, float], classes: list[Any]) ->
     """Refuse a parameter that is not a mapping of class to share."""
     for label, most in shares.items():
         if label not in classes:
-            known = nearest(label, map(str, classes))
+            known = nearest_class(label, classes)
             raise SearchError(
                 Parameter(name) + f" names {label!r}, which is not a class{known}", value=label
             )

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any
 
-from emsco._utils.progress import Pace, ProgressBar, minutes, open_display
+from emsco._utils.progress import COMPILE, Pace, ProgressBar, minutes, open_display
+from emsco.search._workload import WorkDone, Workload, seconds_left
 
 State = dict[str, Any]
 
@@ -21,7 +22,7 @@ class Progress:
     `callback` gets a new dict at every event: `phase` ("read", "fit", "search", "thresholds",
     "luck", "refit" or "done"), `source_sets` fitted, `designs` evaluated, the size of the `front`
     and its `hypervolume` as last known, the share `done` of the phase, `seconds` since the start,
-    and `seconds_left` of the phase, None while unknown. An exception in it stops the search.
+    and `seconds_left` before the refit, None while unknown. An exception in it stops the search.
     """
 
     def __init__(
@@ -45,6 +46,10 @@ class Progress:
         self._front = 0
         self._hypervolume = 0.0
         self._past = 0  # source sets that a checkpoint has
+        self._work: Workload | None = None
+        self._fit_seconds: Callable[[], float] = float
+        self._began = self._start  # when fits began
+        self._done = WorkDone(0, 0.0, 0.0, 0.0)
         self._begin("fit", self._start)
 
     def __enter__(self) -> Progress:
@@ -69,10 +74,20 @@ class Progress:
         if self._display is not None:
             self._display.say(f"emsco: goes on from a checkpoint with {source_sets:,} source sets")
 
-    def begin_fits(self, total_sets: int | None) -> None:
-        """Report that fits begin, and how many source sets there are at most, if it is known."""
-        self._total_sets = total_sets
+    def begin_fits(
+        self,
+        total_sets: int | None,
+        work: Workload | None = None,
+        fit_seconds: Callable[[], float] = float,
+    ) -> None:
+        """Report that fits begin, and how many source sets there are at most, if it is known.
+
+        With the expected work of all phases, `seconds_left` is that of the whole search;
+        `fit_seconds` returns how many seconds fits have taken.
+        """
+        self._total_sets, self._work, self._fit_seconds = total_sets, work, fit_seconds
         self.phase("fit")
+        self._began = self._last
 
     def fitted(self, source_sets: int) -> None:
         """Report how many source sets are fitted so far."""
@@ -95,6 +110,11 @@ class Progress:
         self._count(entry)
         self._pace.advance(entry.get("done", 0.0), now)
         self._report(now)
+
+    def advanced(self, what: str, done: float) -> None:
+        """Report which share of the phase is done, as a watcher."""
+        if what != COMPILE:
+            self.searched({"done": done})
 
     def phase(self, name: str) -> None:
         """Report that another phase begins."""
@@ -128,11 +148,29 @@ class Progress:
             "hypervolume": self._hypervolume,
             "done": self._pace.done,
             "seconds": now - self._start,
-            "seconds_left": self._pace.seconds_left(now),
+            "seconds_left": self._seconds_left(now),
         }
+
+    def _note_work(self, now: float) -> None:
+        """Note what is done of fits and search, which alternate."""
+        if self._phase in ("fit", "search"):
+            took = self._fit_seconds()
+            share = self._pace.done if self._phase == "search" else 0.0
+            n_sets = max(self._source_sets - self._past, 0)
+            self._done = WorkDone(n_sets, took, share, max(now - self._began - took, 0.0))
+
+    def _seconds_left(self, now: float) -> float | None:
+        """Estimate what is left of all phases; of this one if their work is unknown."""
+        own = self._pace.seconds_left(now)
+        if self._work is None or self._phase not in ("fit", "search", *self._work.after_search):
+            return own
+        left = seconds_left(self._work, self._done, self._phase, own)
+        since = now - self._last  # the last event, which may be overdue
+        return max(left - since, left / 2)
 
     def _report(self, now: float, *, always: bool = False) -> None:
         self._last = now
+        self._note_work(now)
         if self._display is not None and (always or now >= self._due):
             self._due = now + self._display.every
             head, done = f"emsco: {self._phase}", self._pace.done

@@ -42,9 +42,9 @@ from emsco.search.fitted_search import (
 class CascadeSearchCV(ClassifierMixin, BaseEstimator):
     """Search which sources to buy in which order, choose one cascade, and decide with it.
 
-    Every design is evaluated on rows that its classifiers were not fitted on: the test folds of
-    `cv`. The result is the whole trade-off between accuracy on accepted rows, coverage and cost
-    (`front_`), and one point of it, chosen by `select` and fitted on all rows (`best_cascade_`).
+    Designs are evaluated on rows that their classifiers were not fitted on, the test folds of `cv`.
+    The result is the trade-off between accuracy on accepted rows, coverage and cost (`front_`), and
+    one point of it, chosen by `select` and fitted on all rows (`best_cascade_`).
 
     Parameters
     ----------
@@ -54,12 +54,13 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
     costs : Costs, mapping, sequence or path of a TOML file, default=None
         The prices; a mapping or a sequence prices features, by name or position. None: 1 each.
     search : object with run(problem, rng, callback), default=None
-        `Exhaustive()`, `EMSCO()`, `LocalSearch()` or `Hybrid()`. None: exhaustive search if there
-        are few enough designs, otherwise local search, with at most 1,024 source sets if these are
-        fitted one by one. `search_` is the search that was used.
+        `Exhaustive()`, `EMSCO()`, `LocalSearch()` or `Hybrid()`. None: exhaustive for few designs,
+        otherwise local, with at most 1,024 source sets if these are fitted one by one.
     threshold : float, mapping, list of those, or "auto", default="auto"
         The confidence needed to accept. A list holds alternatives, which share the same fits; each
         candidate has its own. "auto" searches a grid, and then separate thresholds per stage.
+    label_weights : mapping of label to float or "balanced", default=None
+        As in `CascadeClassifier`. With an estimator that is not calibrated they are scaled.
     max_stages : int, default=4
         The maximum number of stages; it is limited to the number of sources.
     allow_unused : bool, default=True
@@ -71,15 +72,15 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
     cv : int, splitter or iterable, default=5
         As in scikit-learn. A row in no test fold does not count; a row in two counts twice.
     max_rows : int, default=None
-        The maximum number of rows for the search, drawn with stratification. None: all rows, but
-        200,000 of an Arrow data set. The refit always uses all rows.
+        The maximum number of rows for the search, drawn with stratification. None: all rows (of an
+        Arrow data set 200,000), but fewer, with a warning, if fits would take over four minutes of
+        one core: never below 10,000, or 300 of any class. The refit always uses all rows.
     select : mapping or callable, default=None
         How to choose: keywords of `ParetoFront.select`, or a function that takes the front and
-        returns a candidate. None: the cheapest candidate with a coverage of at least 0.8 that
-        rejects no class more than twice as often as all rows, and whose accuracy and recall of
-        every class, on accepted rows, exceed those of buying all sources at once and answering
-        every row, by a margin (see `caution` of `ParetoFront.select`). If there is no such
-        candidate, all sources at once are chosen, with a warning.
+        returns a candidate. None: the least loss, if errors and review have prices; otherwise the
+        cheapest candidate that accepts 80% of the rows, loses no class, and is shown to be not
+        worse than all sources at once answering every row, overall and in every class; if there is
+        none, all sources at once, with a warning. The user guide has the exact rule.
     luck : bool, default=True
         Whether to repeat the search without parts of the rows, without new fits, to measure how
         much of the result is luck (`front_.luck`); `select` requires a margin of that size.
@@ -125,16 +126,11 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         Its fitted cascade.
     all_sources_ : Candidate
         All sources bought at once and answering every row, on the same rows and folds.
-    history_ : list of dict
-        The progress of the search.
-    search_ : Search
-        The search that was run.
-    costs_, classes_, n_splits_ : Costs, ndarray, int
-        Prices, labels and number of folds.
+    history_, search_, costs_, classes_, n_splits_ : list, Search, Costs, ndarray, int
+        The progress of the search and what was run, prices, labels and number of folds.
     found_ : FittedSearch
-        The whole result, frozen. The attributes above are parts of it and of the choice.
-    n_features_in_, feature_names_in_ : int, ndarray of str
-        The columns seen in `fit`, as in scikit-learn.
+        The whole result, frozen. The attributes above are parts of it and of the choice;
+        `n_features_in_` and `feature_names_in_` are as in scikit-learn.
 
     Examples
     --------
@@ -156,6 +152,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         costs: Any = None,
         search: Any = None,
         threshold: StageThreshold | list[StageThreshold] | str = AUTO,
+        label_weights: Mapping[Any, float] | str | None = None,
         max_stages: int = 4,
         allow_unused: bool = True,
         max_missed: Mapping[Any, float] | None = None,
@@ -179,6 +176,7 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         self.costs = costs
         self.search = search
         self.threshold = threshold
+        self.label_weights = label_weights
         self.max_stages = max_stages
         self.allow_unused = allow_unused
         self.max_missed = max_missed
@@ -272,9 +270,11 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
     def score(
         self, X: Any, y: ArrayLike | None = None, sample_weight: ArrayLike | None = None
     ) -> float:
-        """Return the share of rows that `predict` labels right.
+        """Return the share of all rows that `predict` labels right, rejected ones included.
 
-        If the target is agreement, `y` is ignored as in `fit`, because scikit-learn passes it on.
+        As `scoring` of `GridSearchCV`, take a scorer that accounts for rejection: `coverage`,
+        `accepted_accuracy`, `aurc`, `missed`, `negative(expected_loss)` of `emsco.metrics`. If the
+        target is agreement, `y` is ignored as in `fit`, because scikit-learn passes it on.
         """
         truth = self.truth(X, y if self.needs_labels else None)
         return float(accuracy_score(truth, self.predict(X), sample_weight=sample_weight))
@@ -308,10 +308,9 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         Parameters
         ----------
         X : numpy array, pandas or polars frame, default=None
-            Fresh rows. The summary then also describes the chosen cascade on these rows, and lists
-            the figures that differ by more than two standard errors from the selected ones. For
-            certificates, these rows then count as having shown the whole front, because a user who
-            has seen the figures of one candidate may choose another because of them.
+            Fresh rows. The summary then also describes the chosen cascade on these rows, and the
+            figures that differ by more than two standard errors. For certificates, these rows then
+            count as having shown the whole front, because another choice may follow from them.
         y : array, default=None
             The labels of X; None if the target is agreement.
         population : mapping of label to float, default=None
@@ -358,7 +357,6 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
 
     found_: FittedSearch
     choice_: Choice
-
     front_: ParetoFront = part_of_result("front", "The non-dominated candidates.")
     all_sources_: Candidate = part_of_result(
         "all_sources", "All sources at once answering every row."

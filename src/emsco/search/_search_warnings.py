@@ -7,59 +7,40 @@ from collections.abc import Mapping
 import numpy as np
 
 from emsco.exceptions import CalibrationWarning, Parameter, SearchWarning, warn
-from emsco.learners.batched_logistic import BatchedLogistic
 from emsco.learners.protocol import Learner
+from emsco.search._expected_work import expected_seconds, in_words, n_sets_of
 from emsco.search._problem import Problem, Search
-from emsco.search.strategies.exhaustive import Exhaustive, count_sets
-from emsco.search.strategies.hybrid import Hybrid
-from emsco.search.strategies.local_search import FITS
 
-_STEPS = 10  # of Newton's method per fit, about
-_A_SECOND = 3e9  # multiplications per second on one core, about
 _PATIENCE = 60.0  # seconds
 _LEAST_ROWS = 30  # accepted, to call an estimator overconfident
 
 
 def warn_slow(problem: Problem, search: Search) -> None:
-    """Warn if fits have so many unknowns that the search may take minutes or hours."""
+    """Warn if fits may take minutes or hours, and say what makes them fewer or faster."""
     seconds = expected_seconds(problem, search)
-    if seconds is None or seconds < _PATIENCE:
+    if seconds is None or seconds / problem.table.engine.n_workers < _PATIENCE:
         return
-    unit, size = ("hours", 3600) if seconds >= 5400 else ("minutes", 60)
     warn(
-        f"This search may take about {seconds / size:,.0f} {unit}: with so many columns or classes "
-        "a single fit takes long. Combine columns into one source, leave out rare classes, or use "
-        "fewer rows (" + Parameter("max_rows") + ") or folds (" + Parameter("cv") + ").",
+        f"This search may take about {in_words(seconds / problem.table.engine.n_workers)}: "
+        f"{n_sets_of(problem, search):,.0f} source sets are fitted on {problem.n_rows:,} rows. "
+        "Combine columns into one source, leave out rare classes, or use fewer rows ("
+        + Parameter("max_rows")
+        + ") or folds ("
+        + Parameter("cv")
+        + ").",
         SearchWarning,
     )
 
 
-def expected_seconds(problem: Problem, search: Search) -> float | None:
-    """Estimate the time from the arithmetic; None if fits are small or not the default ones.
-
-    A set of mean size has half of the unknowns. A step of Newton's method needs the products of all
-    pairs of unknowns over the rows, and then solves as many equations. Nothing is timed, because
-    the current load of the machine does not predict the next hour.
-    """
-    fitter = problem.table.fitter
-    if not isinstance(fitter, BatchedLogistic) or not fitter.is_slow:
-        return None
-    n_rows, size = len(fitter.folds[0].train.columns.T), fitter.n_unknowns / 2
-    fit = _STEPS * (n_rows * size**2 + size**3 / 3) / _A_SECOND
-    n_sets = count_sets(problem) or 2.0**problem.n_sources - 1  # that the search may fit
-    if not isinstance(search, Exhaustive):
-        local = search.local if isinstance(search, Hybrid) else search
-        n_sets = min(n_sets, getattr(local, "fits", None) or FITS)
-    return fit * len(fitter.folds) * n_sets / problem.table.engine.n_workers
-
-
-def warn_overconfident(learner: Learner, problem: Problem) -> None:
+def warn_overconfident(learner: Learner, problem: Problem, *, is_weighted: bool = False) -> None:
     """Warn if accepted rows are right less often than the threshold promises, beyond chance.
+
+    A threshold for shares by label weights promises nothing.
 
     It compares with the truth all sources together and every single source fitted so far, because
     many estimators are most overconfident on few columns, and names the threshold missed most.
     """
-    if learner.is_calibrated:
+    if learner.is_calibrated or is_weighted:
         return
     single = np.vstack([np.ones(problem.n_sources), np.eye(problem.n_sources)]).astype(np.bool_)
     single = single[problem.exist(single)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from numbers import Integral, Real
 from os import PathLike
 from typing import Any, NamedTuple
@@ -11,7 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn import get_config
-from sklearn.model_selection import check_cv
+from sklearn.model_selection import (
+    GroupKFold,
+    StratifiedGroupKFold,
+    StratifiedKFold,
+    check_cv,
+)
 from sklearn.utils import check_random_state, resample
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.metadata_routing import process_routing
@@ -19,21 +25,26 @@ from sklearn.utils.metadata_routing import process_routing
 from emsco._utils.progress import watching
 from emsco.core.costs import Costs
 from emsco.core.front import Candidate, ParetoFront
+from emsco.core.label_rule import BALANCED
 from emsco.core.selection import check_names
 from emsco.core.validation import read_groups
 from emsco.engine import resolve_engine
-from emsco.exceptions import ClassesError, ColumnsError, Parameter, SearchError
+from emsco.exceptions import ClassesError, ColumnsError, Keyword, Parameter, SearchError
 from emsco.learners import learner_of
 from emsco.learners.final_model import check_final, predict_labels
+from emsco.learners.label_weights import fitted_to, weigh
 from emsco.learners.protocol import Fold, Stages
-from emsco.learners.training import Training, read_given
+from emsco.learners.training import MOST_CLASSES, Training, read_given
 from emsco.rows.columns import is_dataset
 from emsco.rows.fitted_rows import FittedRows
 from emsco.rows.rows import Layout, Rows
+from emsco.search._expected_work import expected_seconds, workload_of
+from emsco.search._least_loss import with_least_loss
 from emsco.search._luck import measure_luck, parts_of
 from emsco.search._problem import Problem, Search, SearchResult
 from emsco.search._problem_spec import ProblemSpec, compared
 from emsco.search._progress import Progress
+from emsco.search._sampling import fewer_fits, fewer_rows, warn_sampled
 from emsco.search._search_warnings import warn_overconfident, warn_slow
 from emsco.search._thresholds import AUTO, thresholds_by_stage
 from emsco.search.checkpoint import Checkpoint, describe_run
@@ -52,6 +63,7 @@ PARAMETERS: dict[str, list[Any]] = {
     "costs": [Costs, Mapping, "array-like", str, PathLike, None],
     "search": [HasMethods(["run"]), None],
     "threshold": [Real, Mapping, list, str],
+    "label_weights": [Mapping, StrOptions({BALANCED}), None],
     "max_stages": [Interval(Integral, 1, None, closed="left")],
     "allow_unused": ["boolean"],
     "max_missed": [Mapping, None],
@@ -125,20 +137,30 @@ def read_input(search: Any, X: Any, y: Any, params: dict[str, Any], seeds: Any) 
         final=search.final,
         params=fit_params,
     )
+    if not search.needs_labels and (search.label_weights is not None or costs.errors):
+        raise SearchError(
+            "target='agreement' needs equal label weights, because what is right is what the final "
+            "model answers; leave out "
+            + Parameter("label_weights")
+            + " and the prices of errors in `costs`."
+        )
+    training, costs = weigh(training, costs, search.label_weights)
     for name in rows.names:
         training.values(name)  # before any fit: infinity raises an error
     all_rows = None
     if blocks is not None:
-        from emsco.learners.block_newton import BlockTraining
+        from emsco.learners.block_newton import BlockTraining, check_types
 
-        all_rows = BlockTraining(learner, blocks, rows.names)
+        check_types(costs.types, blocks.schema)
+        all_rows = BlockTraining(learner, blocks, rows.names).judged_by(training.rule)
+    folds = _make_folds(search, table, training.labels, split_params, seeds)
     return SearchInput(
         layout,
         rows,
         costs,
-        training,
+        fitted_to(training, folds),
         answers,
-        _make_folds(search, table, training.labels, split_params, seeds),
+        folds,
         split_params.get(_GROUPS),
         params.get(_GROUPS),
         all_rows,
@@ -195,6 +217,7 @@ def _make_folds(
     splitter, max_rows = check_cv(search.cv, labels, classifier=True), search.max_rows
     if params.get(_GROUPS) is not None:
         params = {**params, _GROUPS: read_groups(params[_GROUPS], len(labels))}
+    _refuse_few_rows(splitter, labels, params.get(_GROUPS))
     parts = [
         (np.asarray(train, dtype=np.intp), np.asarray(test, dtype=np.intp))
         for train, test in splitter.split(table, labels, **params)
@@ -206,6 +229,29 @@ def _make_folds(
     if not folds:
         raise SearchError(Parameter("cv") + " leaves no rows to evaluate designs on.")
     return folds
+
+
+def _refuse_few_rows(splitter: Any, labels: NDArray[Any], groups: NDArray[Any] | None) -> None:
+    """Refuse rows that cannot be divided into folds."""
+    counts = np.unique(labels, return_counts=True)[1]
+    if len(counts) > MOST_CLASSES:
+        raise ClassesError(
+            f"`y` may have at most {MOST_CLASSES} classes, got {len(counts)}; merge rare classes, "
+            "or divide a number into ranges."
+        )
+    n_splits = getattr(splitter, "n_splits", 0)
+    if isinstance(splitter, StratifiedKFold | StratifiedGroupKFold) and counts.max() < n_splits:
+        raise ClassesError(
+            Keyword("cv", n_splits)
+            + f" needs {n_splits} rows of a class, but the largest of {len(counts)} classes has "
+            f"{counts.max()}; add rows, merge classes, or use fewer folds."
+        )
+    n_groups = n_splits if groups is None else len(np.unique(groups))
+    if isinstance(splitter, GroupKFold | StratifiedGroupKFold) and n_groups < n_splits:
+        raise SearchError(
+            Keyword("cv", n_splits)
+            + f" needs {n_splits} groups, but there are {n_groups}; use fewer folds."
+        )
 
 
 def _draw_rows(labels: NDArray[Any], n_rows: int, seeds: Any) -> NDArray[np.bool_]:
@@ -247,11 +293,12 @@ def run_search(
 ) -> FittedSearch:
     """Find the front, compare it with all sources at once, and measure its luck."""
     training, by_stage = data.training, search.threshold == AUTO
-    problem = spec.problem(training)
-    rng = np.random.default_rng(seeds.randint(2**31))
-    strategy = default_search(problem) if search.search is None else search.search
-    warn_slow(problem, strategy)
-    progress.begin_fits(count_sets(problem))
+    seed = seeds.randint(2**31)
+    rng = np.random.default_rng(seed)
+    spec, problem, strategy = _size_up(search, training, spec, seed)
+    work = workload_of(problem, strategy, by_stage=by_stage, luck=search.luck)
+    most = count_sets(problem) if work is None else int(work.n_sets)
+    progress.begin_fits(most, work, lambda: problem.table.seconds)
     problem.table.watch(progress.fitted)
     restored: Any = nullcontext(0)
     if checkpoint is not None:
@@ -263,14 +310,15 @@ def run_search(
         found = _find_front(problem, strategy, rng, progress, by_stage)
         reference = AllSources.of(problem)
         front = compared(problem, found.front)
-        warn_overconfident(training.learner, problem)
+        warn_overconfident(training.learner, problem, is_weighted=not training.rule.is_equal)
     luck = None
     if search.luck:
         progress.phase("luck")
         walked = isinstance(strategy, Exhaustive)
         n_designs = None if walked else max(e.get("designs", 0) for e in [{}, *found.history])
         parts = parts_of(spec.folds, training.labels, data.split_groups)
-        luck = measure_luck(problem, parts, n_designs, by_stage=by_stage)
+        with watching(progress.advanced, alone=True):
+            luck = measure_luck(problem, parts, n_designs, by_stage=by_stage)
     tested = np.concatenate([fold.test for fold in spec.folds])
     n_rows, n_splits = len(np.unique(tested)), len(spec.folds)
     note = measured_on(n_rows, n_splits, spec.needs_labels)
@@ -293,6 +341,27 @@ def run_search(
     )
 
 
+def _size_up(
+    search: Any, training: Training, spec: ProblemSpec, seed: int
+) -> tuple[ProblemSpec, Problem, Search]:
+    """Pose the problem and choose the search; if it would take long, on a sample of the rows."""
+    problem = spec.problem(training)
+    strategy = default_search(problem) if search.search is None else search.search
+    folds = None
+    if search.max_rows is None:
+        folds = fewer_rows(problem, strategy, training.labels, spec.folds, seed)
+    if folds is None:
+        warn_slow(problem, strategy)
+        return spec, problem, strategy
+    seconds = expected_seconds(problem, strategy) or 0.0
+    before, spec = spec.folds, replace(spec, folds=folds)
+    problem = spec.problem(training)
+    if search.search is None:
+        strategy = fewer_fits(problem, default_search(problem))
+    warn_sampled(before, folds, seconds, problem, strategy)
+    return spec, problem, strategy
+
+
 def _find_front(
     problem: Problem,
     strategy: Search,
@@ -300,15 +369,19 @@ def _find_front(
     progress: Progress,
     by_stage: bool,
 ) -> SearchResult:
-    """Search designs; with `by_stage`, then a threshold for every stage of each."""
+    """Search designs; with `by_stage`, then a threshold for every stage; last, the least loss."""
     result = strategy.run(problem, rng, progress.searched)
-    if not by_stage or problem.max_stages == 1:
+    by_stage = by_stage and problem.max_stages > 1
+    if not by_stage and not problem.costs.errors:
         return result
     progress.phase("thresholds")
     # If every design was evaluated, only thresholds are left to be found.
     walked = isinstance(strategy, Exhaustive)
-    with watching(lambda _, done: progress.searched({"done": done})):
-        front = thresholds_by_stage(problem, result.front, rng, designs=not walked)
+    front = result.front
+    with watching(progress.advanced, alone=True):
+        if by_stage:
+            front = thresholds_by_stage(problem, front, rng, designs=not walked)
+        front = with_least_loss(problem, front, rng, by_stage=by_stage)
     hypervolume = front.hypervolume()
     progress.searched({"front": len(front), "hypervolume": hypervolume, "done": 1.0})
     return SearchResult(front, result.history)

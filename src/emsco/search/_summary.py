@@ -11,7 +11,10 @@ from emsco._utils.text_table import cell
 from emsco.core.caution import AUTO, standard_errors
 from emsco.core.costs import Costs
 from emsco.core.evaluation import Evaluation
+from emsco.core.expense import ErrorCost, error_cost_of, expense_of
 from emsco.core.front import Candidate, ParetoFront
+from emsco.core.interval import few_rows_text, interval_text
+from emsco.core.label_rule import EQUAL, LabelRule
 from emsco.core.scored_front import FreshDifference
 from emsco.core.selection import margin_text
 from emsco.core.threshold import resolve
@@ -26,22 +29,28 @@ def sentences_of_choice(
     classes: NDArray[Any],
     rule: str = "",
     bounds: Mapping[str, Any] | None = None,
+    as_many: Evaluation | None = None,
+    label_rule: LabelRule = EQUAL,
 ) -> str:
     """Describe the stages, the rule, the cost, and the figures by class of what was chosen.
 
-    All sources at once are described for comparison. `asked` are the bounds of the choice.
+    All sources at once are described for comparison: accepting as many rows (`as_many`), and
+    answering every row. `bounds` are those of the choice.
     """
-    costs = front.costs
+    costs, repeats = front.costs, front.repeats
+    errors = error_cost_of(bounds or {})
     lines = [f"Chosen from {len(front):,} candidates on the front:"]
-    lines += _stages(chosen, costs, classes)
+    lines += _stages(chosen, costs, classes, label_rule)
+    lines += _weights(label_rule, costs, classes)
     lines += [rule] if rule else []
-    lines += [_sentence(chosen.evaluation, costs, "It"), *_by_class(chosen.evaluation)]
+    lines += _figures(chosen.evaluation, costs, "It", errors, repeats)
+    if as_many is not None and as_many.accepted < as_many.rows:
+        subject = "Buying all sources at once and accepting as many rows"
+        lines += _figures(as_many, costs, subject, errors, repeats, is_choice=False)
+    subject = "Buying all sources at once and answering every row"
     lines += [
-        _sentence(
-            reference.evaluation, costs, "Buying all sources at once and answering every row"
-        ),
-        *_by_class(reference.evaluation),
-        *_losses(chosen.evaluation, reference.evaluation, costs, bounds or {}),
+        *_figures(reference.evaluation, costs, subject, errors, repeats),
+        *_error_prices(errors, costs, label_rule),
         *_luck(front.luck),
         front.measured_on,
     ]
@@ -59,8 +68,10 @@ def sentences_of_fresh(
 ) -> str:
     """Describe the chosen cascade on fresh rows, and how it differs from the selected figures."""
     where = f"On {n_rows:,} fresh rows{weighted_as(population)}{',' * (population is not None)}"
-    lines = [_sentence(fresh, costs, f"{where} it"), *_by_class(fresh)]
-    lines += _loss_there(fresh, selected, costs, bounds)
+    errors = error_cost_of(bounds)
+    # Weighted rows are not counts.
+    lines = _figures(fresh, costs, f"{where} it", errors, None if population else 1.0)
+    lines += _loss_there(fresh, selected, costs, errors)
     words = "more than two standard errors from the selected figures"
     if different:
         lines.append(
@@ -77,7 +88,10 @@ def sentences_of_fresh(
     return "\n".join(lines)
 
 
-def _stages(chosen: Candidate, costs: Costs, classes: NDArray[Any]) -> list[str]:
+def _stages(
+    chosen: Candidate, costs: Costs, classes: NDArray[Any], label_rule: LabelRule
+) -> list[str]:
+    figure = "confidence" if label_rule.is_equal else "share"
     thresholds = resolve(chosen.threshold, classes.tolist(), chosen.design.n_stages)
     lines = []
     for i, sources in enumerate(chosen.design.stages):
@@ -86,83 +100,98 @@ def _stages(chosen: Candidate, costs: Costs, classes: NDArray[Any]) -> list[str]
         least = sorted({float(f"{t:.4g}") for t in thresholds[i]})
         sure = " to ".join(cell(value) for value in {least[0]: 0, least[-1]: 0})
         lines.append(
-            f"  stage {i}: buy {', '.join(sources)} for {price}; accept at confidence >= {sure}"
+            f"  stage {i}: buy {', '.join(sources)} for {price}; accept at {figure} >= {sure}"
         )
     if chosen.design.unused:
         lines.append(f"  never bought: {', '.join(chosen.design.unused)}")
     return lines
 
 
+def _weights(label_rule: LabelRule, costs: Costs, classes: NDArray[Any]) -> list[str]:
+    """Say by which weights rows are labelled."""
+    if label_rule.is_equal:
+        return []
+    pairs = zip(classes.tolist(), label_rule.weights, strict=True)
+    weights = ", ".join(f"{label!r} {cell(weight)}" for label, weight in pairs)
+    by = "prices of errors" if costs.errors else "label weights"
+    return [
+        f"Labels are given by {by}: {weights}. A row gets the label with the largest weighted share"
+        " of its probabilities, and is accepted if that share reaches the threshold."
+    ]
+
+
 def _money(price: float, costs: Costs) -> str:
     return f"{cell(float(price))} {costs.unit}".rstrip()
 
 
-def _price(evaluation: Evaluation, costs: Costs) -> str:
-    """Describe the mean cost of a row, including its review if that has a price."""
-    share = f"{evaluation.cost / costs.total:.1%} of the full price" if costs.total else ""
-    if costs.review is None or not costs.review.cost:
-        text = f"{_money(evaluation.cost, costs)} per row"
-        return f"{text} ({share})" if share else text
-    review = costs.review.cost * (1 - evaluation.coverage)
-    text = (
-        f"{cell(evaluation.cost)} for sources + {cell(review)} for review = "
-        f"{_money(evaluation.cost + review, costs)} per row"
-    )
-    return f"{text} (sources: {share})" if share else text
-
-
-def _sentence(evaluation: Evaluation, costs: Costs, subject: str) -> str:
-    right = f"is right on {evaluation.accuracy:.1%} of those"
-    return (
-        f"{subject} costs {_price(evaluation, costs)}, accepts {evaluation.coverage:.1%} of the "
-        f"rows and {right if evaluation.accepted else 'labels none'}."
-    )
-
-
-def _by_class(evaluation: Evaluation) -> list[str]:
-    """Return one line per class, aligned."""
-    lines = {f"of {label!r}": words for label, words in evaluation.by_class(width=6).items()}
-    width = max(map(len, lines), default=0)
-    return [f"  {name:<{width}} {words}" for name, words in lines.items()]
-
-
-def _losses(
-    chosen: Evaluation, reference: Evaluation, costs: Costs, bounds: Mapping[str, Any]
+def _figures(
+    evaluation: Evaluation,
+    costs: Costs,
+    subject: str,
+    errors: ErrorCost,
+    repeats: float | None,
+    *,
+    is_choice: bool = True,
 ) -> list[str]:
-    """Describe the loss, if a choice was made by it."""
-    if bounds.get("by") != "loss":
+    """Describe an evaluation, over all rows and by class; with `repeats`, also its intervals."""
+    price = f"{_money(evaluation.cost, costs)} per row"
+    if costs.total:
+        price += f" ({evaluation.cost / costs.total:.1%} of the full price)"
+    accepted, rows = evaluation.accepted, evaluation.rows
+    accepts = f"accepts {evaluation.coverage:.1%} of the rows"
+    if is_choice and repeats and 0 < accepted < rows:
+        accepts += f" (95% interval: {interval_text(accepted, rows, repeats)})"
+    right = f"is right on {evaluation.accuracy:.1%} of those" if accepted else "labels none"
+    expense = expense_of(evaluation, costs.review, errors).text(costs.unit)
+    parts = f"; per row: {expense}" if expense else ""
+    sentence = f"{subject} costs {price}, {accepts} and {right}{parts}."
+    return [sentence, *_by_class(evaluation, repeats)]
+
+
+def _by_class(evaluation: Evaluation, repeats: float | None) -> list[str]:
+    """Return one line per class, aligned; under a class of few rows, the counts and intervals."""
+    texts = {label: f"of {label!r}" for label in evaluation.class_rows}
+    width = max(map(len, texts.values()), default=0)
+    lines = []
+    for label, words in evaluation.by_class(width=6).items():
+        lines.append(f"  {texts[label]:<{width}} {words}")
+        few = few_rows_text(evaluation, label, repeats) if repeats else ""
+        lines += [f"    {few}"] if few else []
+    return lines
+
+
+def _error_prices(errors: ErrorCost, costs: Costs, label_rule: LabelRule) -> list[str]:
+    """Describe the prices of errors, if a choice was made by loss."""
+    if errors is None:
         return []
-    error_cost = bounds.get("error_cost") or 0.0
     prices = "an error costs nothing"
-    if isinstance(error_cost, Mapping):
-        each = [f"{_money(price, costs)} for {label!r}" for label, price in error_cost.items()]
+    if isinstance(errors, Mapping):
+        each = [f"{_money(price, costs)} for {label!r}" for label, price in errors.items()]
         prices = f"an error costs {' and '.join(each)}"
-    elif error_cost:
-        prices = f"an error costs {_money(error_cost, costs)}"
-    own, all_at_once = (_loss(e, costs, bounds) for e in (chosen, reference))
+    elif errors:
+        prices = f"an error costs {_money(errors, costs)}"
+    searched = (
+        "The choice is the best candidate of a front that was searched without prices of errors."
+    )
+    if not label_rule.is_equal:
+        same = costs.errors and errors == dict(costs.errors)
+        searched = f"Labels were given by {'these prices' if same else 'other weights, see above'}."
     return [
-        f"If {prices}, its loss is {own} per row (sources, review and errors), and {all_at_once} "
-        "for all sources at once. It is the best candidate of a front that was searched without "
-        "prices of errors."
+        f"The loss is what a row costs for sources, review and errors, where {prices}. {searched}"
     ]
 
 
 def _loss_there(
-    fresh: Evaluation, selected: Evaluation, costs: Costs, bounds: Mapping[str, Any]
+    fresh: Evaluation, selected: Evaluation, costs: Costs, errors: ErrorCost
 ) -> list[str]:
-    if bounds.get("by") != "loss":
+    if errors is None:
         return []
     if costs.review is None and fresh.accepted < fresh.rows:
         return ["Its loss there is unknown: it rejects rows, and their review has no price."]
-    own, before = (_loss(e, costs, bounds) for e in (fresh, selected))
+    own, before = (
+        _money(expense_of(e, costs.review, errors).loss, costs) for e in (fresh, selected)
+    )
     return [f"Its loss is {own} per row there, and {before} on the rows it was selected on."]
-
-
-def _loss(evaluation: Evaluation, costs: Costs, bounds: Mapping[str, Any]) -> str:
-    error_cost = bounds.get("error_cost") or 0.0
-    if isinstance(error_cost, Mapping):  # fresh rows may hold no row of a class
-        error_cost = {c: price for c, price in error_cost.items() if c in evaluation.class_rows}
-    return _money(evaluation.loss(review=costs.review, error_cost=error_cost), costs)
 
 
 def _luck(luck: float | None) -> list[str]:

@@ -25,13 +25,18 @@ _GRID = (
 _FINAL_GRID = (
     0.6, 0.7, 0.8, 0.85, 0.9, 0.93, 0.95, 0.97, 0.98, 0.985, 0.99, 0.993, 0.996, 0.998,
 )  # fmt: skip
+_HALVINGS = 4
 _AT_ONCE = 64  # candidates whose neighbours are evaluated in a round
 
 
-def alternatives(threshold: Any, n_classes: int, *, final: bool = False) -> list[StageThreshold]:
+def alternatives(
+    threshold: Any, n_classes: int, *, final: bool = False, base_rate: float = 0.0
+) -> list[StageThreshold]:
     """List the thresholds to search at: one, those given, or a grid for "auto".
 
     The grid starts where every row is accepted, so that cascades that reject none are found too.
+    A row that says nothing has a confidence of `base_rate`, the share of the largest class. Where
+    that is high, the grid has thresholds above it as well: each halves what is left to 1.
     """
     if isinstance(threshold, str):
         if threshold != AUTO:
@@ -41,7 +46,10 @@ def alternatives(threshold: Any, n_classes: int, *, final: bool = False) -> list
             )
         least = lowest(n_classes)
         grid = _FINAL_GRID if final else _GRID
-        return [least, *(number for number in grid if number > least)]
+        left = (1 - base_rate) / 2.0 ** np.arange(1, _HALVINGS + 1)
+        reached = [1 - float(f"{share:.3g}") for share in left]  # as few digits as will do
+        above = [number for number in reached if grid[-1] < number < 1]
+        return [least, *(number for number in (*grid, *above) if number > least)]
     listed = list(threshold) if isinstance(threshold, list) else [threshold]
     if not listed:
         raise ThresholdError("`threshold` must list at least one alternative, got none.")

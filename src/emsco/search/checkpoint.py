@@ -214,7 +214,7 @@ def describe_run(
     dtypes = [repr(getattr(column, "dtype", None)) for column in columns.values()]
     libraries = {*_LIBRARIES, type(estimator).__module__.partition(".")[0]}
     versions = {name: getattr(sys.modules.get(name), "__version__", None) for name in libraries}
-    rejected = problem.max_rejected
+    rejected, rule = problem.max_rejected, training.rule
     return {
         "rows": digest_of([list(columns), dtypes, hash_exactly(columns)]),
         "labels": _digest_classes(training.labels),
@@ -226,6 +226,7 @@ def describe_run(
         "container": training.container,
         "search": _identify(search),
         "threshold": digest_of(problem.thresholds),
+        **({} if rule.is_equal else {"label weights": digest_of(rule)}),
         "max_stages": _identify(problem.max_stages),
         "allow_unused": _identify(problem.allow_unused),
         "max_missed": digest_of(problem.max_missed),

@@ -27,10 +27,16 @@ from emsco.exceptions import (
     warn,
 )
 from emsco.search._problem import Problem
+from emsco.search.lost_classes import loses, warn_of_lost_classes
 
 LEAST_COVERAGE = 0.8
 LEAST_AGREEMENT = 0.99  # with a final model
 FEW_ROWS = 500
+# What the default choice may lose to all sources: over all rows, and in a class with enough rows.
+SLACK = 0.005
+CLASS_SLACK = 0.02
+ENOUGH_ROWS = 100
+CHOSEN_BY_HAND = "Rule: this candidate was given."
 
 
 @dataclass(frozen=True)
@@ -90,6 +96,7 @@ class Selection(NamedTuple):
     candidate: Candidate
     rule: str
     bounds: Mapping[str, Any]
+    is_default: bool = False
 
 
 def select_as_asked(
@@ -105,8 +112,31 @@ def select_as_asked(
 
     With the target `agreement`, the default is the cheapest candidate that agrees often enough with
     the final model. `limits` are the limits that every design of the front meets, by name.
-    `caution` alone is not a bound: it is the margin of the default choice.
+    `caution` alone is not a bound: it is the margin of the default choice. A choice that loses a
+    class is warned of, unless the candidate itself was given.
     """
+    if isinstance(select, Candidate):
+        return Selection(select, CHOSEN_BY_HAND, {})
+    selection = _selected(select, front, all_sources, n_rows, limits, agreement=agreement)
+    warn_of_lost_classes(
+        selection.candidate.evaluation,
+        all_sources.evaluation,
+        {**limits, **selection.bounds},
+        is_reviewed=selection.bounds.get("by") == "loss",
+    )
+    return selection
+
+
+def _selected(
+    select: Any,
+    front: ParetoFront,
+    all_sources: Candidate,
+    n_rows: int,
+    limits: Mapping[str, Mapping[Any, float]],
+    *,
+    agreement: bool,
+) -> Selection:
+    """Choose by bounds, by a function of the front, or by default."""
     within = Message(" and ").join(
         Keyword(name, dict(shares)) for name, shares in limits.items() if shares
     )
@@ -116,18 +146,24 @@ def select_as_asked(
             + within
             + "; allow larger shares, or search other thresholds."
         )
-    if isinstance(select, Candidate):
-        return Selection(select, "Rule: this candidate was given.", {})
     if callable(select):
         candidate = select(front)
         if not isinstance(candidate, Candidate):
             raise SelectionError(f"`select` must return a Candidate, got {candidate!r}.")
         return Selection(candidate, "Rule: chosen by the function given as `select`.", {})
     options = dict(select or {})
-    if select is None or options.keys() == {"caution"}:
+    errors = dict(front.costs.errors)
+    is_default = not options.keys() - {"caution"}
+    if is_default and not agreement and errors and front.costs.review is not None and len(front):
+        options |= {"by": "loss"}
+        is_default = False
+    if options.get("by") == "loss" and errors:
+        options.setdefault("error_cost", errors)
+    if is_default:
         z = standard_errors(options.get("caution", AUTO), front.luck)
         if not agreement:
-            return select_by_default(front, all_sources, n_rows, within, z)
+            chosen = select_by_default(front, all_sources, n_rows, within, z)
+            return chosen._replace(is_default=True)
         return select_by_agreement(front, all_sources, options, z)
     candidate = front.select(**options)
     bounds = {name: value for name, value in options.items() if name != "caution"}
@@ -135,43 +171,64 @@ def select_as_asked(
     return Selection(candidate, Bounds(**bounds).sentence(z, len(front)), options)
 
 
-def better_by(
+def not_worse(
     figures: Figures, reference: Evaluation, z: float, repeats: float
 ) -> NDArray[np.bool_]:
-    """Return which candidates beat a reference by `z` standard errors, overall and in every class.
+    """Return which candidates are shown to be not worse than a reference, overall and by class.
 
     Both are compared on the same rows by the paired test of shares, so rows that both get right or
-    both get wrong make no difference. A class also passes if the candidate gets all its accepted
-    rows right that the reference gets right. If it is unknown which rows both get right, they are
-    taken as independent.
+    both get wrong make no difference: the difference, less `z` standard errors, may be a slack
+    below 0 at most. If it is unknown which rows both get right, they are taken as independent. A
+    candidate also passes if it gets all its accepted rows right that the reference gets right; for
+    a class it must then accept at least half of the rows, with at least the recall of the
+    reference, because otherwise it may just reject the rows that the reference gets right.
     """
     labels = reference.class_rows
     known = figures.class_both.keys() >= labels.keys()
-    u: dict[Any, Any] = {c: figures.class_reference[c] if known else None for c in labels}
-    x: dict[Any, Any] = {c: figures.class_both[c] if known else None for c in labels}
-
-    def paired(m: Shares, r: Shares, n: float, right: float, u: Any, x: Any) -> NDArray[np.bool_]:
-        """Compare the share right (`r`) of `m` accepted rows with a reference on all `n` rows.
-
-        Of the accepted rows, the reference gets `u` right, and both get `x` right.
-        """
-        m, n = m / repeats, n / repeats
-        a, b = shares_of(r / repeats, m), right / repeats / n if n else 0.0
-        shared = 0.0 if u is None else (x - a * u) / repeats
-        rows = np.maximum(m, 1e-300)
-        variance = a * (1 - a) / rows + (b * (1 - b) - 2 * shared / rows) / max(n, 1e-300)
-        error = np.sqrt(np.maximum(variance, 1 / (n + 2) ** 2))
-        better: NDArray[np.bool_] = (m > 0) & (a - b >= z * error)
-        return better
-
-    both = (sum(u.values()), sum(x.values())) if known else (None, None)
-    every = paired(figures.accepted, figures.right, reference.rows, reference.right, *both)
+    u = {c: figures.class_reference[c] if known else None for c in labels}
+    x = {c: figures.class_both[c] if known else None for c in labels}
+    m, r = figures.accepted, figures.right
+    both: tuple[Any, Any] = (None, None)
+    if known:
+        both = sum(figures.class_reference.values()), sum(figures.class_both.values())
+    n, right = reference.rows, reference.right
+    every = _paired(m, r, n, right, both[0], both[1], z, repeats, SLACK)
+    if known:
+        every |= (both[0] == both[1]) & (m > 0)
     for c in labels:
-        accepted, right = figures.class_accepted[c], figures.class_right[c]
-        rows, right_there = reference.class_rows[c], reference.class_right[c]
-        as_good = paired(accepted, right, rows, right_there, u[c], x[c])
-        every &= as_good | (x[c] == u[c]) if known else as_good
+        m, r = figures.class_accepted[c], figures.class_right[c]
+        n, right = reference.class_rows[c], reference.class_right[c]
+        slack = CLASS_SLACK if n / repeats >= ENOUGH_ROWS else 0.0
+        as_good = _paired(m, r, n, right, u[c], x[c], z, repeats, slack)
+        if known:
+            as_good |= (x[c] == u[c]) & (2 * m >= n) & (r * n >= right * m)
+        every &= as_good
     return every
+
+
+def _paired(
+    m: Shares,
+    r: Shares,
+    n: float,
+    right: float,
+    u: Any,
+    x: Any,
+    z: float,
+    repeats: float,
+    slack: float,
+) -> NDArray[np.bool_]:
+    """Compare the share right (`r`) of `m` accepted rows with that of a reference on all `n` rows.
+
+    Of the accepted rows, the reference gets `u` right, and both get `x` right.
+    """
+    m, n = m / repeats, n / repeats
+    a, b = shares_of(r / repeats, m), right / repeats / n if n else 0.0
+    shared = 0.0 if u is None else (x - a * u) / repeats
+    rows = np.maximum(m, 1e-300)
+    variance = a * (1 - a) / rows + (b * (1 - b) - 2 * shared / rows) / max(n, 1e-300)
+    error = np.sqrt(np.maximum(variance, 1 / (n + 2) ** 2))
+    not_worse: NDArray[np.bool_] = (m > 0) & (a - b >= z * error - slack)
+    return not_worse
 
 
 def turns_away(figures: Figures, label: Any) -> NDArray[np.bool_]:
@@ -186,21 +243,32 @@ def turns_away(figures: Figures, label: Any) -> NDArray[np.bool_]:
     return away
 
 
+def may_be_default(
+    figures: Figures, reference: Evaluation, z: float, repeats: float
+) -> NDArray[np.bool_]:
+    """Return which candidates accept enough rows, are not worse, and lose no class."""
+    good = not_worse(figures, reference, z, repeats)
+    good &= shares_of(figures.accepted, figures.rows) >= LEAST_COVERAGE
+    for label in reference.class_rows:
+        good &= ~loses(figures, label)
+    return good
+
+
 def cheapest_as_good(
     front: ParetoFront, reference: Candidate, z: float
 ) -> tuple[Candidate, list[Any]] | None:
-    """Choose the cheapest candidate that accepts most rows and beats the reference.
+    """Choose the cheapest candidate that accepts most rows and is not worse than the reference.
 
-    It must have a coverage of at least 0.8, reject no class more than twice as often as all rows,
-    and exceed the accuracy and the recall of every class of the reference by `z` standard errors.
-    If every such candidate turns a class away, this is allowed, with a warning. Returns it and the
-    classes that it turns away; None: no candidate beats the reference.
+    It must have a coverage of at least 0.8, label more than a tenth of every class right, reject no
+    class more than twice as often as all rows, and be shown to be not worse by `z` standard errors
+    in accuracy and in the recall of every class. If every such candidate rejects some class more
+    than twice as often, this is allowed, with a warning. Returns it and the classes that it turns
+    away; None: no candidate is not worse.
     """
     if not len(front):
         return None
     figures = front.figures
-    good = better_by(figures, reference.evaluation, z, front.repeats)
-    good &= shares_of(figures.accepted, figures.rows) >= LEAST_COVERAGE
+    good = may_be_default(figures, reference.evaluation, z, front.repeats)
     labels = list(reference.evaluation.class_rows)
     away = {label: turns_away(figures, label) for label in labels}
     fair = good & ~np.logical_or.reduce([np.zeros(len(good), dtype=np.bool_), *away.values()])
@@ -215,8 +283,8 @@ def cheapest_as_good(
         evaluation = front[place].evaluation
         warn(
             f"The chosen candidate rejects {evaluation.rejected[label]:.0%} of class {label!r} but "
-            f"{1 - evaluation.coverage:.0%} of all rows: every candidate that is as good as all "
-            "sources at once rejects some class more than twice as often as all rows. Set "
+            f"{1 - evaluation.coverage:.0%} of all rows: every candidate that is not worse than "
+            "all sources at once rejects some class more than twice as often as all rows. Set "
             + Placeholder("max_rejected", {"label": "share"})
             + " to limit it.",
             SelectionWarning,
@@ -248,7 +316,7 @@ def select_by_agreement(
 def select_by_default(
     front: ParetoFront, all_sources: Candidate, n_rows: int, limits: str, z: float
 ) -> Selection:
-    """Choose the cheapest candidate that is as good as all sources, or else all sources.
+    """Choose the cheapest candidate that is not worse than all sources, or else all sources.
 
     `n_rows` is the number of rows that the choice is based on. With `limits`, falling back to all
     sources could break these limits, so it is not done.
@@ -269,8 +337,8 @@ def select_by_default(
             warn(
                 "No design within "
                 + limits
-                + " is shown to be as good as all sources at once, so the cheapest whose counts "
-                "are as good was chosen, which may be luck.",
+                + " is shown to be not worse than all sources at once, so the cheapest whose "
+                "counts are not worse was chosen, which may be luck.",
                 SelectionWarning,
             )
             rule = f"{rule}; no candidate meets it, so the margin was dropped."
@@ -279,16 +347,18 @@ def select_by_default(
         raise SelectionError(
             "No design within "
             + limits
-            + f" accepts {LEAST_COVERAGE:.0%} of the rows and is as good as all sources at once; "
-            "allow larger shares, or relax something else with " + Keyword("select") + "."
+            + f" accepts {LEAST_COVERAGE:.0%} of the rows without losing a class, and is not worse "
+            "than all sources at once; allow larger shares, or relax something else with "
+            + Keyword("select")
+            + "."
         )
     warn(
-        f"No cascade accepts {LEAST_COVERAGE:.0%} of the rows and is shown to be as good as all "
-        "sources at once, so all sources at once were chosen; "
+        f"No cascade accepts {LEAST_COVERAGE:.0%} of the rows without losing a class, and is shown "
+        "to be not worse than all sources at once, so all sources at once were chosen; "
         + Code("choose(...)")
         + " takes another candidate of the front, and "
         + Code("choose(caution=0)")
-        + " takes the cheapest whose counts are as good.",
+        + " takes the cheapest whose counts are not worse.",
         SelectionWarning,
     )
     rule = f"{rule}; no candidate meets it, so all sources at once were chosen."
@@ -303,7 +373,8 @@ def _rule(front: ParetoFront, z: float, turned_away: Sequence[Any] = ()) -> str:
         fair = f" (none of them rejects {quoted(turned_away)} less than twice as often as all rows)"
     return (
         f"Rule: the cheapest of {len(front):,} candidates that accepts at least "
-        f"{LEAST_COVERAGE:.0%} of the rows{fair}, and is better than all sources at once, {margin},"
-        " in accuracy and in each class (or is right on all rows of a class on which all sources "
-        "are right)"
+        f"{LEAST_COVERAGE:.0%} of the rows, labels over a tenth of each class right{fair}, and is "
+        f"not worse than all sources at once, {margin}: at most {100 * SLACK:g} points in accuracy,"
+        f" and {100 * CLASS_SLACK:g} in a class of at least {ENOUGH_ROWS} rows, 0 in a smaller one "
+        "(or it is right on all rows on which all sources are right)"
     )

@@ -102,7 +102,9 @@ class FittedSearch:
         known = self.stages if self.searched is None else self.searched
         if isinstance(stages, FittedStages) or not isinstance(known, Training):
             return self.rows
-        return self.rows.using(known.columns, tuple(decider.readers))
+        # Hashes are of columns as X had them, because those of fresh rows are, too.
+        columns = known.columns if known.raw is None else known.raw
+        return self.rows.using(columns, tuple(decider.readers))
 
     def separate(self, design: StageDesign, *, by_stage: bool) -> FittedSearch:
         """Evaluate a design with separately fitted stages, on the same folds."""
@@ -141,6 +143,7 @@ class Choice:
     is_refitted: bool = True  # on all rows; otherwise it is the cascade that was evaluated
     rule: str = ""  # a sentence
     bounds: Mapping[str, Any] = field(default_factory=dict)  # as keywords of `ParetoFront.select`
+    is_default: bool = False  # whether it was made by the default rule, which has no bounds
 
 
 def part_of_result(name: str, meaning: str) -> Any:
@@ -209,13 +212,18 @@ def choose(
             agreement=not search.needs_labels,
         )
 
-    candidate, rule, bounds = selected(found)
+    selection = selected(found)
+    candidate = selection.candidate
     if refit == STAGES and found.stages.learner.is_one_model:
         found = found.separate(candidate.design, by_stage=search.threshold == AUTO)
         if isinstance(select, Candidate):
             candidate = _most_alike(found.front, select)
         else:
-            candidate, rule, bounds = selected(found)
+            selection = selected(found)
+            candidate = selection.candidate
+    bounds = selection.bounds
+    if isinstance(select, Mapping) and not bounds:
+        bounds = dict(select)  # the caution of the default choice
     cascade = None
     if refit or found.evaluated is not None:
         cascade = found.cascade(candidate, refit, search.guard)
@@ -224,8 +232,9 @@ def choose(
         cascade,
         None if cascade is None else cascade.decider_,
         is_refitted=bool(refit) or found.evaluated is None,
-        rule=rule,
+        rule=selection.rule,
         bounds=bounds,
+        is_default=selection.is_default,
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import asdict
 from typing import Any, NamedTuple
 
 from emsco.certify.monitor import Alarm
-from emsco.core.decisions import ACCEPTED, Decisions
+from emsco.core.decisions import ACCEPTED, SHARE, Decisions
 from emsco.exceptions import LateStateError, SourcesError, StateError, nearest
 from emsco.live.accounts import RequestContext
 from emsco.live.decision_log import HeldWrites
@@ -204,6 +204,9 @@ def decision_rows(
         for one, (label, accepts, reason, confidence, cost, stage, latency)
         in zip(ids, columns, strict=True)
     ]  # fmt: skip
+    if SHARE in decisions.fields:
+        for row, share in zip(rows, decisions.share.tolist(), strict=True):
+            row[SHARE] = share
     if receipt and decisions.receipts is not None:
         for row, one in zip(rows, decisions.receipts, strict=True):
             fields = asdict(one) | {"paid": one.paid, "unknown": list(one.unknown)}

@@ -129,8 +129,9 @@ def _answers() -> dict[str, Any]:
          "reason": _TEXT,
          "retry": _BOOL | {"description": "Whether a retry with a new id may succeed."},
          "confidence": _NUMBER, "cost": _NUMBER, "exit_stage": _WHOLE, "latency": _NUMBER,
+         "share": _NUMBER | {"description": "Of the label, if labels have weights."},
          "receipt": {"type": "object"}, "factors": {"type": "object"}, "model": _TEXT},
-        optional=("receipt", "factors", "model"),
+        optional=("share", "receipt", "factors", "model"),
     )  # fmt: skip
     return {
         "Decision": decision,

@@ -130,15 +130,18 @@ class ShadowMode:
         label, accepted = answered.label.copy(), np.zeros(len(answered), dtype=np.bool_)
         stage, confidence = np.zeros(len(answered), dtype=np.intp), np.zeros(len(answered))
         cost, reason = answered.cost.copy(), answered.reason.copy()
+        share = None if self._decider.plan.rule.is_equal else np.zeros(len(answered))
         if rows:
             own = [values[row] for row in rows]
             decided = self._decider.drive(len(rows), partial(self._answer, values=own, known=known))
             label[rows], accepted[rows] = decided.label, decided.accepted
             stage[rows], confidence[rows] = decided.exit_stage, decided.confidence
             reason[rows] = decided.reason
+            if share is not None:
+                share[rows] = decided.share
             for row in rows:
                 cost[row] -= self._saved(answered.receipts[row], stage[row])  # type: ignore[index]
-        return Decisions(label, accepted, stage, confidence, cost, reason)
+        return Decisions(label, accepted, stage, confidence, cost, reason, share=share)
 
     def _answer(self, ask: Ask, values: Sequence[dict[str, Any]], known: set[str]) -> Answer:
         """Answer the cascade with values fetched for all stages, read and checked as it does."""
@@ -179,7 +182,7 @@ class ShadowMode:
         self, shadowed: ShadowAnswer, values: Sequence[dict[str, Any]]
     ) -> list[dict[str, Any]]:
         """Return the additional fields of log entries: the cascade's digest and decision."""
-        names = ("label", "accepted", "exit_stage", "confidence", "cost", "reason")
+        names = [name for name in shadowed.would_be.fields if name != "latency"]
         columns = (getattr(shadowed.would_be, name).tolist() for name in names)
         rows = (dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True))
         saved, last = shadowed.saved.tolist(), len(self._early) - 1

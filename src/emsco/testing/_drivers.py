@@ -25,7 +25,7 @@ Driver: TypeAlias = Callable[
 _ROWS = 60
 # What a row is decided by its values alone; and what else it takes as planned, where nothing is
 # cached, shared or priced by the row.
-_DECIDED = ("label", "accepted", "exit_stage", "confidence", "reason")
+_DECIDED = ("label", "accepted", "exit_stage", "confidence", "share", "reason")
 _CHARGES = ("cost", "latency")
 _FAULTS: tuple[Any, ...] = (np.nan, np.inf, "text", None)
 _LIVE_FAULTS: tuple[Any, ...] = (  # a source answers whatever it holds
@@ -36,10 +36,10 @@ _LIVE_FAULTS: tuple[Any, ...] = (  # a source answers whatever it holds
 def check_driver(driver: Driver, *, live: bool = False) -> None:
     """Check a driver of the decision loop against everything that its users rely on.
 
-    It must decide as the cascade itself does: label, accepted, exit stage, confidence, reason, and,
-    unless it is live, cost and latency. It must fetch a value only for a row that is still
-    undecided when its stage is reached, and no value twice. Rows must be decided in the same way
-    one by one, all together and in another order, and no rows must give no decisions.
+    It must decide as the cascade itself does: label, accepted, exit stage, confidence, share,
+    reason, and, unless it is live, cost and latency. It must fetch a value only for a row that is
+    still undecided when its stage is reached, and no value twice. Rows must be decided in the same
+    way one by one, all together and in another order, and no rows must give no decisions.
 
     With a guard, a row with a faulty value must be rejected with a reason; without one, the value
     must raise a `ValuesError`. A live driver must reject the row in both cases, and never raise.
@@ -78,13 +78,16 @@ def check_driver(driver: Driver, *, live: bool = False) -> None:
     for guard in (None, InputGuard()):
         for n_classes in (2, 3):
             contract.check_decisions(_Source(n_classes, guard))
+    contract.check_decisions(_Source(3, None, label_weights={0: 1.0, 1: 4.0, 2: 2.5}))
     contract.check_faults()
 
 
 class _Source:
     """A cascade, rows, and functions that note what they are asked for."""
 
-    def __init__(self, n_classes: int, guard: Any) -> None:
+    def __init__(
+        self, n_classes: int, guard: Any, label_weights: dict[int, float] | None = None
+    ) -> None:
         rng = np.random.default_rng(n_classes)
         labels = rng.permutation(np.arange(4 * _ROWS) % n_classes)
         names = ("cheap", "usual", "more", "dear")
@@ -98,7 +101,9 @@ class _Source:
             ]
         )
         design = StageDesign.from_stages([["x0"], ["page"], ["x3"]])
-        self.cascade = CascadeClassifier(design=design, costs=costs, threshold=0.8, guard=guard)
+        self.cascade = CascadeClassifier(
+            design=design, costs=costs, threshold=0.8, label_weights=label_weights, guard=guard
+        )
         self.cascade.fit(self.matrix, labels)
         self.requests: list[tuple[str, int]] = []
 

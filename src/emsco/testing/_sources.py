@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from emsco.core.decisions import ACCEPTED, MISSING
@@ -59,57 +60,51 @@ def check_source(
     asyncio.run(_SourceContract(source, table, reasons or {}, values or {}).check(n_cancelled))
 
 
+@dataclass
 class _SourceContract:
     """What a source promises, checked by comparing its answers with a table."""
 
-    def __init__(
-        self,
-        source: LiveSource,
-        table: Mapping[Key, Mapping[str, Any]],
-        reasons: Mapping[Key, str],
-        values: Mapping[Key, Mapping[str, Any]],
-    ) -> None:
-        self._source, self._table, self._reasons, self._values = source, table, reasons, values
-        self._keys = [*table, *reasons]
+    source: LiveSource
+    table: Mapping[Key, Mapping[str, Any]]
+    reasons: Mapping[Key, str]
+    values: Mapping[Key, Mapping[str, Any]]
 
     async def check(self, n_cancelled: int) -> None:
         """Ask in every way that a live cascade does."""
-        keys = self._keys
-        self._client = self._source.open([*next(iter(self._table.values()))])
+        keys = [*self.table, *self.reasons]
+        self._client = self.source.open([*next(iter(self.table.values()))])
         try:
             await self.compare_all([], "no keys")
             await self.compare_all(keys, "all keys")
             await self.compare_all(keys[::-1], "keys in another order")
             for key in keys:
                 await self.compare_all([key], "a key alone")
-            if not self._values:  # a request for a key that nothing is known of cannot be made
+            if not self.values:  # a request for a key that nothing is known of cannot be made
                 await self.compare_all([keys[0], _ABSENT, keys[-1]], "a key that is not there")
             often = keys * 3
             answers = await asyncio.gather(*(self.ask([key]) for key in often))
             for key, fetched in zip(often, answers, strict=True):
                 self.compare([key], fetched, "keys asked for at once")
-            await self.check_cancelled(n_cancelled)
+            await self.check_cancelled(keys, n_cancelled)
         finally:
             await self._client.close()
 
-    async def check_cancelled(self, n_cancelled: int) -> None:
+    async def check_cancelled(self, keys: Sequence[Key], n_cancelled: int) -> None:
         """Cancel fetches at random moments: what they asked for must not reach who asks next."""
         rng, loop = random.Random(0), asyncio.get_running_loop()
         begin = loop.time()
-        await self.ask(self._keys[:1])
+        await self.ask(keys[:1])
         usual = loop.time() - begin
         for _ in range(n_cancelled):
-            task = asyncio.ensure_future(self.ask([rng.choice(self._keys)]))
+            task = asyncio.ensure_future(self.ask([rng.choice(keys)]))
             await asyncio.sleep(rng.uniform(0, 1.5 * usual))
             task.cancel()
-            await self.compare_all([rng.choice(self._keys)], "a key, after a fetch was cancelled")
+            await self.compare_all([rng.choice(keys)], "a key, after a fetch was cancelled")
             await asyncio.gather(task, return_exceptions=True)
 
     def ask(self, keys: Sequence[Key]) -> Any:
         """Ask for some keys."""
-        values: Values = {
-            name: [self._values[key][name] for key in keys] for name in self._source.needs
-        }
+        values: Values = {n: [self.values[key][n] for key in keys] for n in self.source.needs}
         return self._client.fetch(keys, values)
 
     async def compare_all(self, keys: Sequence[Key], what: str) -> None:
@@ -117,7 +112,7 @@ class _SourceContract:
         try:
             fetched = await self.ask(keys)
         except Exception as error:
-            said = self._source.redacted(repr(error))
+            said = self.source.redacted(repr(error))
             raise ContractError(f"Asked for {what}, the source raises {said}.") from error
         self.compare(keys, fetched, what)
 
@@ -129,11 +124,11 @@ class _SourceContract:
         for name, column in fetched.columns.items():
             demand(len(column) == len(keys), f"{name!r} has not a value per key, asked for {what}.")
         for i, key in enumerate(keys):
-            expected = self._reasons.get(key, ACCEPTED if key in self._table else MISSING)
+            expected = self.reasons.get(key, ACCEPTED if key in self.table else MISSING)
             found = fetched.reasons[i]
             demand(found == expected, f"{key!r} is {found!r}, not {expected!r}: {what}.")
             for name, column in fetched.columns.items():
-                wanted = self._table[key][name] if expected == ACCEPTED else None
+                wanted = self.table[key][name] if expected == ACCEPTED else None
                 demand(_same(column[i], wanted), f"{name!r} of {key!r} is another value: {what}.")
 
 
