@@ -125,7 +125,9 @@ def _left_out(task: Task, offer: Cascades, targets: Sequence[Target]) -> float:
     for train, test in task.folds:
         columns = {name: column[test] for name, column in everything.columns.items()}
         training = everything.take(train)
-        by_fold.append(evaluate_afresh(front, training, columns, task.y[test], None, None, None))
+        by_fold.append(
+            evaluate_afresh(front, front.costs, training, columns, task.y[test], None, None, None)
+        )
     total = task.costs.total
     falls: list[float] = []
     for number, left_out in enumerate(by_fold):

@@ -307,11 +307,11 @@ def _deciding(model: CascadeSearchCV | CascadeClassifier) -> list[Any]:
         return [fingerprint(model)]
     others = (model.estimator, model.guard, model.found_.final)
     return [
-        [[c.design.assignment, c.threshold] for c in model.front_],
+        [c.identity for c in model.front_],
         model.costs_,
         model.classes_,
         model.refit,
-        *([] if model.found_.stages.rule.is_equal else [model.found_.stages.rule]),
+        *(stages.rule for stages in model.found_.by_learner().values() if not stages.rule.is_equal),
         [None if other is None else Pickled(other) for other in others],
     ]
 

@@ -164,8 +164,8 @@ class Family(NamedTuple):
         order = zip(self.candidates, self.shares.tolist(), strict=True)
         own = self.chosen
         return [
-            [[c.design.assignment, c.threshold, share] for c, share in order],
-            None if own is None else [own.design.assignment, own.threshold],
+            [[*c.identity, share] for c, share in order],
+            None if own is None else own.identity,
         ]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import typer
 
-LOGISTIC = "logistic"
+from emsco.learners import AUTO, BOOSTED, LOGISTIC
 
 
 def estimator_of(name: str, X: Any, random_state: int) -> Any:
@@ -43,45 +43,32 @@ def _logistic(X: Any, random_state: int) -> None:
     del X, random_state
 
 
-def boosted_trees(X: Any, random_state: int) -> Any:
-    """Make boosted trees, which take text as the number of its category."""
-    from sklearn.ensemble import HistGradientBoostingClassifier
+def _boosted(X: Any, random_state: int) -> Any:
+    """Make boosted trees."""
+    from emsco.learners.boosted_trees import boosted_trees
 
-    boosted = HistGradientBoostingClassifier(
-        max_iter=50, max_leaf_nodes=15, random_state=random_state
-    )
-    return _with_numbered_text(boosted, X)
+    return boosted_trees([X[name] for name in X.columns], random_state)
 
 
 def random_forest(X: Any, random_state: int) -> Any:
     """Make a random forest, which takes text as the number of its category."""
     from sklearn.ensemble import RandomForestClassifier
 
+    from emsco.learners.boosted_trees import with_numbered_text
+
     forest = RandomForestClassifier(min_samples_leaf=3, random_state=random_state)
-    return _with_numbered_text(forest, X)
+    return with_numbered_text(forest, [X[name] for name in X.columns])
 
 
-def _with_numbered_text(estimator: Any, X: Any) -> Any:
-    """Put an encoder of text before an estimator, if there is any text."""
-    import numpy as np
-    from sklearn.compose import make_column_selector, make_column_transformer
-    from sklearn.pipeline import make_pipeline
-    from sklearn.preprocessing import OrdinalEncoder
-
-    text = make_column_selector(dtype_exclude="number")
-    if not text(X):
-        return estimator
-    numbered = OrdinalEncoder(
-        handle_unknown="use_encoded_value", unknown_value=np.nan, encoded_missing_value=np.nan
-    )
-    return make_pipeline(
-        make_column_transformer((numbered, text), remainder="passthrough"), estimator
-    )
+def _several(X: Any, random_state: int) -> str:
+    """Return what stands for logistic regression and boosted trees, both."""
+    del X, random_state
+    return AUTO
 
 
-# A choice between estimators, such as `auto`, would be another name here.
 ESTIMATORS: dict[str, Callable[[Any, int], Any]] = {
     LOGISTIC: _logistic,
-    "boosted": boosted_trees,
+    BOOSTED: _boosted,
+    AUTO: _several,
     "forest": random_forest,
 }

@@ -10,7 +10,7 @@ import typer
 
 from emsco._utils.progress import hush, tell
 from emsco.cli._errors import in_shell, note
-from emsco.cli._estimators import LOGISTIC, estimator_of
+from emsco.cli._estimators import estimator_of
 from emsco.cli._model_file import MODEL, SEARCH
 from emsco.cli._options import (
     EngineName,
@@ -37,6 +37,7 @@ from emsco.exceptions import (
     ValuesError,
     quoted,
 )
+from emsco.learners import LOGISTIC
 
 if TYPE_CHECKING:
     from emsco import CascadeSearchCV, Costs
@@ -66,9 +67,10 @@ def _limits() -> dict[str, Measure]:
     "searched too.",
     guard="Reject rows with values unlike those seen in training, and give the reason.",
     estimator=typer.Option(
-        metavar="logistic|boosted|forest|module:Class",
-        help="The classifier of a stage: logistic regression, boosted trees, a random forest, or a "
-        "class of yours with fit and predict_proba. All but the first take longer.",
+        metavar="logistic|boosted|auto|forest|module:Class",
+        help="The classifier of a stage: logistic regression, boosted trees, both (auto: each "
+        "candidate says which), a random forest, or a class of yours with fit and predict_proba. "
+        "All but the first take longer.",
     ),
     groups=typer.Option(
         metavar="COLUMN",
@@ -130,6 +132,7 @@ def search(
     from emsco import CascadeSearchCV, InputGuard, dump
     from emsco.cli._findings import note_copies, used_columns
     from emsco.cli._table_file import open_rows
+    from emsco.search import yardstick_of
     from emsco.search.checkpoint import is_there, remove
 
     if quiet:
@@ -176,6 +179,8 @@ def search(
         found.engine = None
         n_front = len(found.front_)
         _fit_candidates(found, max_candidates)
+        tell("fit boosted trees on all sources, for comparison")
+        yardstick_of(found.found_)
         tell("write the search")
         dump(found, out / SEARCH)
         dump(found.best_cascade_, out / MODEL)
@@ -186,7 +191,7 @@ def search(
                 "continue."
             )
         raise
-    remove(checkpoint_file)
+    remove(checkpoint_file, found.found_.learners)
     if groups is None:
         note_copies(found.fitted_rows_)
     if as_json:
@@ -326,8 +331,9 @@ def _fit_candidates(found: CascadeSearchCV, most: int) -> None:
 
 
 def _data(found: CascadeSearchCV, n_front: int, out: Path) -> dict[str, Any]:
+    from emsco.search import yardstick_of
 
-    review = found.costs_.review
+    review, boosted = found.costs_.review, yardstick_of(found.found_)
     return {
         "candidates": n_front,
         "candidates_kept": len(found.front_),
@@ -335,6 +341,7 @@ def _data(found: CascadeSearchCV, n_front: int, out: Path) -> dict[str, Any]:
         "unit": found.costs_.unit,
         "chosen": candidate_data(found.best_candidate_, review) | {"rule": found.choice_.rule},
         "all_sources": candidate_data(found.all_sources_, review),
+        "boosted_trees": None if boosted is None else candidate_data(boosted.answering(), review),
         "luck": found.front_.luck,
         "measured_on": found.front_.measured_on,
         "files": [str(out / SEARCH), str(out / MODEL)],

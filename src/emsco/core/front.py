@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf, isfinite
 from typing import Any, overload
 
@@ -27,6 +27,8 @@ _MAXIMISE = [True, True, False]  # accuracy, coverage, cost
 class Candidate:
     """A design and a threshold, with their evaluation.
 
+    `learner` is the name of the estimator that fits its stages, if a search has several.
+
     Examples
     --------
     >>> from emsco import Candidate, Evaluation, StageDesign
@@ -38,9 +40,15 @@ class Candidate:
     design: StageDesign
     threshold: Threshold
     evaluation: Evaluation
+    learner: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "threshold", freeze(self.threshold))
+
+    @property
+    def identity(self) -> list[Any]:
+        """What it decides by, among the candidates of a search."""
+        return [self.design.assignment, self.threshold, *([self.learner] if self.learner else [])]
 
     @property
     def objectives(self) -> tuple[float, float, float]:
@@ -48,18 +56,20 @@ class Candidate:
         return self.evaluation.accuracy, self.evaluation.coverage, self.evaluation.cost
 
     @property
-    def _rank(self) -> tuple[int, tuple[int, ...], tuple[float, ...]]:
+    def _rank(self) -> tuple[int, tuple[int, ...], tuple[float, ...], str]:
         """The sort key among candidates with equal evaluations: the simplest comes first."""
         return (
             self.design.n_stages,
             tuple(self.design.assignment.tolist()),
             sort_key(self.threshold),
+            self.learner,
         )
 
     def __str__(self) -> str:
         accuracy, coverage, cost = self.objectives
+        by = f" by {self.learner}" if self.learner else ""
         return (
-            f"{self.design} at threshold {cell(self.threshold)}: "
+            f"{self.design}{by} at threshold {cell(self.threshold)}: "
             f"accuracy {accuracy:.4g}, coverage {coverage:.4g}, cost {cost:.4g}"
         )
 
@@ -129,7 +139,7 @@ class ParetoFront(Sequence[Candidate]):
                 continue
             aligned = candidate.design.align(costs)
             if aligned is not candidate.design:
-                candidate = Candidate(aligned, candidate.threshold, candidate.evaluation)
+                candidate = replace(candidate, design=aligned)
             objectives = (*candidate.objectives, *_priced_errors(candidate.evaluation, costs))
             known = best.get(objectives)
             if known is None or candidate._rank < known._rank:
@@ -301,6 +311,8 @@ class ParetoFront(Sequence[Candidate]):
             "design": [str(c.design) for c in self._candidates],
             "threshold": [c.threshold for c in self._candidates],
         }
+        if any(c.learner for c in self._candidates):
+            table["estimator"] = [c.learner for c in self._candidates]
         for measure in columns(by_class=False):
             table[measure.name] = [measure.of(e) for e in evaluations]
         for label in evaluations[0].class_rows if evaluations else ():

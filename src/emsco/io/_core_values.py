@@ -239,6 +239,8 @@ def candidates_to(writer: MemberWriter, candidates: Sequence[Candidate], costs: 
         ]
         if any(counts):
             data[name] = writer.column(counts, f"`{name}`")
+    if any(candidate.learner for candidate in candidates):
+        data["learner"] = [candidate.learner for candidate in candidates]
     return data
 
 
@@ -254,14 +256,19 @@ MEASURED = ("measured_on", "luck", "repeats")
 def candidates_from(reader: MemberReader, data: Data, costs: Costs) -> list[Candidate]:
     """Read the candidates back."""
     by_class = (*_BY_CLASS, *(name for name in _OPTIONAL if name in data))
-    expect_keys(data, "assignment", "threshold", "labels", "label", *_TOTALS, *by_class)
+    by_learner = {"learner"} & data.keys()
+    expect_keys(
+        data, "assignment", "threshold", "labels", "label", *_TOTALS, *by_class, *by_learner
+    )
     assignments = reader.array(data["assignment"], None, len(costs.names))
     if assignments.dtype.kind not in "iu":
         raise ArtifactError("its candidates must assign sources to stages by whole numbers")
     labels = from_plain(expect(data["labels"], list))
     table = {name: reader.column(data[name]) for name in (*_TOTALS, *by_class, "label")}
     thresholds = reader.column(data["threshold"])
-    if any(len(column) != len(assignments) for column in (*table.values(), thresholds)):
+    learners = expect_texts(data.get("learner", [""] * len(assignments)))
+    table_columns = (*table.values(), thresholds, learners)
+    if any(len(column) != len(assignments) for column in table_columns):
         raise ArtifactError("the columns of its candidates differ in length")
     candidates = []
     for i, assignment in enumerate(assignments):
@@ -272,7 +279,7 @@ def candidates_from(reader: MemberReader, data: Data, costs: Costs) -> list[Cand
             if by_label or name in _BY_CLASS:
                 counts[name] = dict(zip(named, by_label, strict=True))
         design = StageDesign(assignment.astype(np.int64), costs.names)
-        candidates.append(Candidate(design, thresholds[i], Evaluation(**counts)))
+        candidates.append(Candidate(design, thresholds[i], Evaluation(**counts), learners[i]))
     return candidates
 
 

@@ -48,11 +48,12 @@ from emsco.io._foreign_model import estimator_from, final_from, final_to
 from emsco.io._json import from_plain, to_plain
 from emsco.io._members import MemberReader, MemberWriter
 from emsco.io._row_hashes import known_from
+from emsco.learners import AUTO
 from emsco.learners.protocol import Stages
 from emsco.learners.training import FittedStages
-from emsco.search import CascadeSearchCV, strategies
+from emsco.search import CascadeSearchCV, known_yardstick, strategies, with_yardstick
 from emsco.search.default_rule import AllSources
-from emsco.search.fitted_search import Choice, FittedSearch
+from emsco.search.fitted_search import Choice, FittedSearch, LearnerStages
 
 # Parameters that are stored if they are plain values. `engine`, `callback` and `checkpoint` belong
 # to the machine that ran the search and are never stored.
@@ -62,6 +63,7 @@ _PLAIN = (
     "select", "luck", "refit", "target", "n_jobs", "random_state", "verbose", *_IF_ANY,
 )  # fmt: skip
 _CHOICE = {"rule", "asked"}  # keys only if there is a choice
+_OPTIONAL = frozenset({"learners", "boosted"})  # several learners; what boosted trees would reach
 _KEYS = (
     "costs", "parameters", "estimator", "guard", "strategy", "rows", "n_front", "best",
     "candidates", "all_sources", "history", "chosen", "training", "evaluated",
@@ -78,12 +80,12 @@ def search_to(search: CascadeSearchCV, writer: MemberWriter) -> Data:
         places = [i for i, known in enumerate(candidates) if known is search.best_candidate_]
         best = places[0] if places else len(candidates)
         candidates += [] if places else [search.best_candidate_]
-    estimator = search.estimator
-    evaluated = found.evaluated
+    (first, own), *others = found.learners.items()
+    yardstick = known_yardstick(found)
     return final_to(writer, found.final) | {
         "costs": costs_to(found.costs),
         "parameters": _parameters_to(search),
-        "estimator": None if estimator is None else writer.estimator(estimator, "`estimator`"),
+        "estimator": _estimator_to(writer, search.estimator),
         "guard": None if search.guard is None else to_plain(_guard_parameters(search), "the guard"),
         "strategy": _strategy_to(found.strategy),
         "rows": rows_to(writer, found.layout, found.stages, found.rows)
@@ -100,24 +102,30 @@ def search_to(search: CascadeSearchCV, writer: MemberWriter) -> Data:
         "all_sources": _reference_to(writer, found.reference),
         "history": records_to(writer, found.history, "the history"),
         **_choice_to(search),
-        "training": stages_to(writer, _pruned(search, found.stages), found.final),
-        "evaluated": (
-            None
-            if evaluated is None
-            else stages_to(writer, _pruned(search, evaluated), found.final)
+        **_learner_to(search, writer, own),
+        **(
+            {
+                "learners": {
+                    "first": first,
+                    "others": {n: _other_to(search, writer, o) for n, o in others},
+                }
+            }
+            if others
+            else {}
         ),
+        **({} if yardstick is None else {"boosted": _reference_to(writer, yardstick)}),
     }
 
 
 def search_from(data: Data, reader: MemberReader) -> CascadeSearchCV:
     """Read the search back; it can do everything that needs no training rows."""
     chosen = _CHOICE | {"default"} & data.keys() if data.get("best") is not None else set()
-    expect_keys(data, *_KEYS, *MEASURED, *chosen, *FINAL & data.keys())
+    expect_keys(data, *_KEYS, *MEASURED, *chosen, *(FINAL | _OPTIONAL) & data.keys())
     final = final_from(reader, data)
     costs = costs_from(data["costs"])
     rows = expect_rows(data["rows"], "n_splits", "n_selected_on")
     search = CascadeSearchCV(
-        None if data["estimator"] is None else estimator_from(reader, data["estimator"]),
+        _estimator_from(reader, data["estimator"]),
         costs=costs,
         guard=guard_from(data["guard"], "margin", "pool"),
         final=final,
@@ -127,15 +135,15 @@ def search_from(data: Data, reader: MemberReader) -> CascadeSearchCV:
     if isinstance(search.select, Mapping):
         check_names(search.select)
     layout, fitted_rows = layout_from(rows, final), known_from(reader, rows["known"])
-    stages = stages_from(reader, data["training"], rows, final, costs.types)
-    evaluated = data["evaluated"]
+    learners = _learners_from(reader, data, rows, final, costs.types)
+    classes = next(iter(learners.values())).stages.classes
     n_splits, n_rows = (expect(rows[name], int) for name in ("n_splits", "n_selected_on"))
     if n_splits < 1 or n_rows < 1:
         raise ArtifactError("its search must have at least one split and one row")
     strategy, history = _strategy_from(data["strategy"]), records_from(reader, data["history"])
-    reference = _reference_from(data["all_sources"], reader, costs, stages.classes)
+    reference = _reference_from(data["all_sources"], reader, costs, classes)
     candidates = candidates_from(reader, data["candidates"], costs)
-    _check_candidates(candidates, stages.classes.tolist())
+    _check_candidates(candidates, classes.tolist(), learners)
     n_front = expect_place(data["n_front"], len(candidates))
     note = [
         Code(*values_of(part, code=str)) if isinstance(part, dict) else expect(part, str)
@@ -145,10 +153,7 @@ def search_from(data: Data, reader: MemberReader) -> CascadeSearchCV:
         front=front_from(candidates[:n_front], costs, data | {"measured_on": Message(*note)}),
         reference=reference,
         all_sources=candidates[n_front],
-        stages=stages,
-        evaluated=None
-        if evaluated is None
-        else stages_from(reader, evaluated, rows, final, costs.types),
+        learners=learners,
         layout=layout,
         rows=fitted_rows,
         n_splits=n_splits,
@@ -157,6 +162,9 @@ def search_from(data: Data, reader: MemberReader) -> CascadeSearchCV:
         history=history,
         final=final,
     )
+    if "boosted" in data:
+        yardstick = _reference_from(data["boosted"], reader, costs, classes)
+        search.found_ = with_yardstick(search.found_, yardstick)
     search.n_features_in_ = len(layout.names)
     if layout.named:
         search.feature_names_in_ = np.array(layout.names, dtype=object)
@@ -203,9 +211,83 @@ def _choice_to(search: CascadeSearchCV) -> Data:
     return {"chosen": chosen, "rule": choice.rule, "asked": bounds, **default}
 
 
-def _check_candidates(candidates: Sequence[Candidate], classes: list[Any]) -> None:
-    """Refuse candidates that cannot be chosen: other classes, or thresholds of another shape."""
+def _estimator_to(writer: MemberWriter, estimator: Any) -> Any:
+    """Store what stages are clones of: one estimator, or several by name."""
+    if isinstance(estimator, str):
+        return {"named": estimator}
+    if isinstance(estimator, Mapping):
+        return {"several": {name: _estimator_to(writer, one) for name, one in estimator.items()}}
+    return None if estimator is None else writer.estimator(estimator, "`estimator`")
+
+
+def _estimator_from(reader: MemberReader, data: Any) -> Any:
+    if isinstance(data, dict):
+        if data == {"named": AUTO}:
+            return AUTO
+        (several,) = values_of(data, several=dict)
+        return {
+            name: None if one is None else estimator_from(reader, one)
+            for name, one in several.items()
+        }
+    return None if data is None else estimator_from(reader, data)
+
+
+def _learner_to(search: CascadeSearchCV, writer: MemberWriter, own: LearnerStages) -> Data:
+    """Store the stages of a learner, fitted on all rows and as evaluated."""
+    final = search.found_.final
+    evaluated = None
+    if own.evaluated is not None:
+        evaluated = stages_to(writer, _pruned(search, own.evaluated), final)
+    return {
+        "training": stages_to(writer, _pruned(search, own.stages), final),
+        "evaluated": evaluated,
+    }
+
+
+def _others_to(
+    search: CascadeSearchCV, writer: MemberWriter, first: str, others: Mapping[str, LearnerStages]
+) -> Data:
+    """Store all learners but the first; their label weights may be scaled differently."""
+    stored = {
+        name: {"label_weights": list(own.stages.rule.weights) or None}
+        | _learner_to(search, writer, own)
+        for name, own in others.items()
+    }
+    return {"learners": {"first": first, "others": stored}} if others else {}
+
+
+def _learners_from(
+    reader: MemberReader, data: Data, rows: Data, final: Any, types: Mapping[str, str]
+) -> dict[str, LearnerStages]:
+    """Read the stages of every learner, by name."""
+
+    def read(stored: Data, about: Data) -> LearnerStages:
+        stages = stages_from(reader, stored["training"], about, final, types)
+        evaluated = stored["evaluated"]
+        if evaluated is not None:
+            evaluated = stages_from(reader, evaluated, about, final, types)
+        return LearnerStages(stages, evaluated)
+
+    if "learners" not in data:
+        return {"": read(data, rows)}
+    first, others = values_of(data["learners"], first=str, others=dict)
+    learners = {first: read(data, rows)}
+    for name, stored in others.items():
+        expect_keys(stored, "label_weights", "training", "evaluated")
+        about = {**rows, "label_weights": stored["label_weights"]}
+        learners[name] = read(stored, about)
+    if len(learners) != len(others) + 1 or not others or "" in learners:
+        raise ArtifactError("its learners must have different names")
+    return learners
+
+
+def _check_candidates(
+    candidates: Sequence[Candidate], classes: list[Any], learners: Mapping[str, LearnerStages]
+) -> None:
+    """Refuse candidates that cannot be chosen: other classes, learners or forms of thresholds."""
     for candidate in candidates:
+        if candidate.learner not in learners:
+            raise ArtifactError("its candidates name a learner whose stages it does not have")
         resolve(candidate.threshold, classes, candidate.design.n_stages)
         if not candidate.evaluation.class_rows.keys() <= set(classes):
             raise ArtifactError("its candidates were evaluated on other labels")

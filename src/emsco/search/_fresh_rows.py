@@ -28,8 +28,9 @@ from emsco.learners.training import Training
 from emsco.rows.columns import plain, refuse_invalid
 from emsco.rows.ledger import Entry, ledger_of
 from emsco.rows.row_sketch import Sketch
-from emsco.search._problem_spec import evaluate_afresh
+from emsco.search._problem_spec import ProblemSpec, evaluate_afresh
 from emsco.search._summary import sentences_of_choice, sentences_of_fresh
+from emsco.search._yardstick import sentence_of, yardstick_of
 from emsco.search.fitted_search import check_chosen, chosen_cascade
 
 Population = Mapping[Any, float] | None
@@ -52,7 +53,7 @@ def truth_of(search: Any, X: Any, y: ArrayLike | None) -> NDArray[Any]:
 def describe(search: Any, X: Any, y: ArrayLike | None, population: Population) -> str:
     """Describe the choice; on fresh rows, also how it differs there from the selected figures."""
     check_chosen(search)
-    choice, front = search.choice_, search.front_
+    choice, front, found = search.choice_, search.front_, search.found_
     chosen = choice.candidate
     summary = sentences_of_choice(
         chosen,
@@ -62,7 +63,8 @@ def describe(search: Any, X: Any, y: ArrayLike | None, population: Population) -
         choice.rule,
         choice.bounds,
         search.all_sources_at(chosen.evaluation.coverage),
-        search.found_.stages.rule,
+        found.fitted_on(True, chosen.learner).rule,
+        sentence_of(yardstick_of(found), found.reference, chosen.evaluation.coverage),
     )
     if X is None:
         if y is not None or population is not None:
@@ -111,23 +113,12 @@ def _evaluations(
     found, refit, guard = search.found_, search.refit, search.guard
     if not len(found.front):
         return []
-    stages, spec = found.fitted_on(refit), found.spec
+    spec = found.spec
     is_counted = population is None and not unknown_labels(truth, found.classes)
     # A guard needs rows, not bits; a file has no rows to fit other stages on; and stages of a data
     # set are fitted to more rows than are in memory.
-    if is_counted and guard is None and isinstance(stages, Training) and spec is not None:
-        rows = found.layout.read(search, X, found.layout.used, by_name=True)
-        _check_lengths(len(rows), len(truth))
-        columns = {}
-        for name in found.layout.used:
-            raw, reader = rows.columns[name], found.stages.reader(name)
-            columns[name] = reader.as_declared(raw)
-            values = plain(columns[name])
-            refuse_invalid(values, name, missing_seen=reader.missing_seen, raw=raw)
-        answers = None if found.final is None else predict_labels(found.final, X, len(rows))
-        return evaluate_afresh(
-            found.front, stages, columns, truth, answers, spec.engine, spec.n_jobs
-        )
+    if is_counted and guard is None and isinstance(found.stages, Training) and spec is not None:
+        return _counted(search, X, truth, spec)
     if found.searched is not None:
         found.fit_stages(refit)  # all of them in the same passes
     evaluations = []
@@ -136,6 +127,37 @@ def _evaluations(
         _check_lengths(len(decisions), len(truth))
         evaluations.append(evaluate_known(decisions, truth, population=population))
     return evaluations
+
+
+def _counted(search: Any, X: Any, truth: NDArray[Any], spec: ProblemSpec) -> list[Evaluation]:
+    """Evaluate the front by counts: each source set of each learner is fitted once."""
+    found = search.found_
+    rows = found.layout.read(search, X, found.layout.used, by_name=True)
+    _check_lengths(len(rows), len(truth))
+    columns = {}
+    for name in found.layout.used:
+        raw, reader = rows.columns[name], found.stages.reader(name)
+        columns[name] = reader.as_declared(raw)
+        values = plain(columns[name])
+        refuse_invalid(values, name, missing_seen=reader.missing_seen, raw=raw)
+    answers = None if found.final is None else predict_labels(found.final, X, len(rows))
+    evaluations: dict[int, Evaluation] = {}
+    for learner in found.learners:
+        own = {place: c for place, c in enumerate(found.front) if c.learner == learner}
+        if own:
+            stages = found.fitted_on(search.refit, learner)
+            fresh = evaluate_afresh(
+                [*own.values()],
+                found.costs,
+                stages,
+                columns,
+                truth,
+                answers,
+                spec.engine,
+                spec.n_jobs,
+            )
+            evaluations |= zip(own, fresh, strict=True)
+    return [evaluations[place] for place in range(len(found.front))]
 
 
 def _known_truth(search: Any, X: Any, y: ArrayLike | None, population: Population) -> NDArray[Any]:
@@ -177,7 +199,7 @@ def _record_figures(
         return
     known = search.found_.layout.read_known(X)
     _check_lengths(len(known), len(truth))
-    front = [[c.design.assignment, c.threshold] for c in (*search.front_, *more)]
+    front = [c.identity for c in (*search.front_, *more)]
     entry = Entry(
         digest_of(["shown", front]),
         0.0,

@@ -94,6 +94,7 @@ class Problem:
     allow_unused: bool = True
     max_missed: Mapping[Any, float] = field(default_factory=dict)
     max_rejected: Mapping[Any, float] = field(default_factory=dict)
+    starts: Assignments | None = None  # designs that were good with another learner
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "thresholds", [freeze(t) for t in self.thresholds])

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from emsco.core.costs import Costs
 from emsco.core.evaluation import Evaluation
-from emsco.core.front import Candidate, ParetoFront
+from emsco.core.front import Candidate
 from emsco.core.threshold import StageThreshold, resolve
 from emsco.engine import Engine, resolve_engine
 from emsco.exceptions import Parameter, SearchError, nearest_class
@@ -82,7 +82,8 @@ def _check_shares(name: str, shares: Mapping[Any, float], classes: list[Any]) ->
 
 
 def evaluate_afresh(
-    front: ParetoFront,
+    candidates: Sequence[Candidate],
+    costs: Costs,
     training: Training,
     columns: Columns,
     truth: NDArray[Any],
@@ -90,29 +91,37 @@ def evaluate_afresh(
     engine: Engine | None,
     n_jobs: int | None,
 ) -> list[Evaluation]:
-    """Evaluate a front on other rows, as its cascades fitted on `training` would decide them.
+    """Evaluate candidates on other rows, as their cascades fitted on `training` would decide them.
 
     Each source set is fitted once, on all training rows, however many candidates use it.
     """
     fold = Fold(np.arange(len(training.labels)), np.arange(len(truth)), columns)
-    by_stage = [_thresholds(candidate) for candidate in front]
+    by_stage = [_thresholds(candidate) for candidate in candidates]
     known = list(dict.fromkeys(threshold for each in by_stage for threshold in each))
     table = _make_table(training, [fold], truth, known, answers, engine, n_jobs)
     max_stages = max(len(each) for each in by_stage)
-    problem = Problem(table, front.costs, training.classes.tolist(), known, max_stages)
-    return [candidate.evaluation for candidate in problem.candidates(*_rows_of(front, problem))]
+    problem = Problem(table, costs, training.classes.tolist(), known, max_stages)
+    made = problem.candidates(*_rows_of(candidates, problem))
+    return [candidate.evaluation for candidate in made]
 
 
-def compared(problem: Problem, front: ParetoFront) -> ParetoFront:
-    """Add to a front's evaluations the rows that both they and all sources at once get right.
+def right_by_all_sources(problem: Problem) -> NDArray[np.bool_]:
+    """Return which evaluation rows all sources at once get right."""
+    everything = np.ones((1, problem.n_sources), dtype=np.bool_)
+    right: NDArray[np.bool_] = problem.table.outcomes(everything)[1][0] == problem.table.truth
+    return right
+
+
+def compared(
+    problem: Problem, candidates: Sequence[Candidate], right: NDArray[np.bool_]
+) -> list[Candidate]:
+    """Add to evaluations the rows that both the candidate and a reference get right.
 
     This is done after the search, which knows nothing about the reference.
     """
-    if not len(front):
-        return front
-    everything = np.ones((1, problem.n_sources), dtype=np.bool_)
-    right = problem.table.outcomes(everything)[1] == problem.table.truth
-    return problem.front(problem.candidates(*_rows_of(front, problem), reference=pack(right)[0]))
+    if not len(candidates):
+        return []
+    return problem.candidates(*_rows_of(candidates, problem), reference=pack(right[None])[0])
 
 
 def _make_table(
@@ -139,14 +148,16 @@ def _make_table(
     return OutcomeTable(fits, codes, len(training.sources), resolved, engine=engine)
 
 
-def _rows_of(front: ParetoFront, problem: Problem) -> tuple[NDArray[np.int8], NDArray[np.int64]]:
-    """Return a front's designs, and which of the problem's thresholds each stage has."""
+def _rows_of(
+    candidates: Sequence[Candidate], problem: Problem
+) -> tuple[NDArray[np.int8], NDArray[np.int64]]:
+    """Return the designs of candidates, and which of the problem's thresholds each stage has."""
     place = {threshold: at for at, threshold in enumerate(problem.thresholds)}
-    which = np.zeros((len(front), problem.max_stages), dtype=np.int64)
-    for row, candidate in zip(which, front, strict=True):
+    which = np.zeros((len(candidates), problem.max_stages), dtype=np.int64)
+    for row, candidate in zip(which, candidates, strict=True):
         own = _thresholds(candidate)
         row[: len(own)] = [place[threshold] for threshold in own]
-    return np.array([c.design.assignment for c in front], dtype=np.int8), which
+    return np.array([c.design.assignment for c in candidates], dtype=np.int8), which
 
 
 def _thresholds(candidate: Candidate) -> tuple[StageThreshold, ...]:

@@ -46,6 +46,7 @@ class Progress:
         self._front = 0
         self._hypervolume = 0.0
         self._past = 0  # source sets that a checkpoint has
+        self._learner = ""  # its name, if there are several
         self._work: Workload | None = None
         self._fit_seconds: Callable[[], float] = float
         self._began = self._start  # when fits began
@@ -79,13 +80,20 @@ class Progress:
         total_sets: int | None,
         work: Workload | None = None,
         fit_seconds: Callable[[], float] = float,
+        *,
+        learner: str = "",
     ) -> None:
         """Report that fits begin, and how many source sets there are at most, if it is known.
+
+        With several learners this is called for each, and all counts begin anew.
 
         With the expected work of all phases, `seconds_left` is that of the whole search;
         `fit_seconds` returns how many seconds fits have taken.
         """
         self._total_sets, self._work, self._fit_seconds = total_sets, work, fit_seconds
+        self._learner, self._done = learner, WorkDone(0, 0.0, 0.0, 0.0)
+        self._source_sets = self._past = self._designs = self._designs_before = self._front = 0
+        self._threshold, self._hypervolume = None, 0.0
         self.phase("fit")
         self._began = self._last
 
@@ -173,13 +181,17 @@ class Progress:
         self._note_work(now)
         if self._display is not None and (always or now >= self._due):
             self._due = now + self._display.every
-            head, done = f"emsco: {self._phase}", self._pace.done
+            head, done = f"emsco: {self._named_phase()}", self._pace.done
             if self._phase == "done":
                 self._display.end(head, self._details)
             else:
                 self._display.show(f"{head} {done:.0%}" if done else head, done, self._details)
         if self._callback is not None:
             self._callback(self._state(now))
+
+    def _named_phase(self) -> str:
+        searching = self._phase in ("fit", "search", "thresholds", "luck")
+        return f"{self._learner} {self._phase}" if searching and self._learner else self._phase
 
     def _details(self, width: int | None) -> str:
         """Describe what is known now; leave out the least important parts until it fits."""

@@ -23,11 +23,12 @@ from emsco.core.evaluation import Evaluation
 from emsco.core.front import Candidate, ParetoFront
 from emsco.core.scored_front import ScoredFront
 from emsco.core.threshold import StageThreshold
-from emsco.learners import learner_of
+from emsco.learners import first_learner
 from emsco.rows.fitted_rows import FittedRows
 from emsco.search._fresh_rows import describe, score_candidates, truth_of
 from emsco.search._problem import Search
 from emsco.search._progress import Progress
+from emsco.search._run import pose, run_search
 from emsco.search._thresholds import AUTO
 from emsco.search.fitted_search import (
     Choice,
@@ -48,9 +49,10 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
 
     Parameters
     ----------
-    estimator : classifier with predict_proba, default=None
+    estimator : classifier with predict_proba, "auto" or mapping of name to one, default=None
         The classifier of a stage. None: logistic regression on encoded columns, which takes
-        numbers, text, categories, booleans and missing values as they are.
+        numbers, text, categories, booleans and missing values as they are. "auto": it and boosted
+        trees; with several, each candidate of the one front says which it has.
     costs : Costs, mapping, sequence or path of a TOML file, default=None
         The prices; a mapping or a sequence prices features, by name or position. None: 1 each.
     search : object with run(problem, rng, callback), default=None
@@ -219,8 +221,8 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         with Progress(self.callback, self.verbose) as progress:
             progress.phase("read")
             data = steps.read_input(self, X, y, params, seeds)
-            spec = steps.pose(self, data)
-            self.found_ = steps.run_search(self, data, spec, seeds, checkpoint, progress)
+            spec = pose(self, data)
+            self.found_ = run_search(self, data, spec, seeds, checkpoint, progress)
             self.__dict__.pop("choice_", None)  # it was chosen from another front
             progress.phase("refit")
             self.found_, self.choice_ = choose(self, self.found_, self.select, self.refit)
@@ -389,8 +391,8 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
         """Route the parameters of `fit` to the stages' estimators and to the splitter."""
         fit, split = (MethodMapping().add(caller="fit", callee=c) for c in ("fit", "split"))
         router = MetadataRouter(owner=self)
-        router.add(estimator=learner_of(self.estimator).routed(), method_mapping=fit)
+        router.add(estimator=first_learner(self.estimator).routed(), method_mapping=fit)
         return router.add(splitter=check_cv(self.cv, classifier=True), method_mapping=split)
 
     def __sklearn_tags__(self) -> Tags:
-        return learner_of(self.estimator).tags(super().__sklearn_tags__())
+        return first_learner(self.estimator).tags(super().__sklearn_tags__())

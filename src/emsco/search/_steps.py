@@ -1,10 +1,8 @@
-"""The steps of `CascadeSearchCV.fit` before the choice: check, read, pose and search."""
+"""The first steps of `CascadeSearchCV.fit`: check its parameters, and read what it is given."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from contextlib import nullcontext
-from dataclasses import replace
+from collections.abc import Mapping
 from numbers import Integral, Real
 from os import PathLike
 from typing import Any, NamedTuple
@@ -22,36 +20,22 @@ from sklearn.utils import check_random_state, resample
 from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 from sklearn.utils.metadata_routing import process_routing
 
-from emsco._utils.progress import watching
 from emsco.core.costs import Costs
-from emsco.core.front import Candidate, ParetoFront
 from emsco.core.label_rule import BALANCED
 from emsco.core.selection import check_names
 from emsco.core.validation import read_groups
 from emsco.engine import resolve_engine
 from emsco.exceptions import ClassesError, ColumnsError, Keyword, Parameter, SearchError
-from emsco.learners import learner_of
+from emsco.learners import AUTO, estimators_of, first_learner
 from emsco.learners.final_model import check_final, predict_labels
-from emsco.learners.label_weights import fitted_to, weigh
+from emsco.learners.label_weights import weigh
 from emsco.learners.protocol import Fold, Stages
 from emsco.learners.training import MOST_CLASSES, Training, read_given
 from emsco.rows.columns import is_dataset
-from emsco.rows.fitted_rows import FittedRows
 from emsco.rows.rows import Layout, Rows
-from emsco.search._expected_work import expected_seconds, workload_of
-from emsco.search._least_loss import with_least_loss
-from emsco.search._luck import measure_luck, parts_of
-from emsco.search._problem import Problem, Search, SearchResult
-from emsco.search._problem_spec import ProblemSpec, compared
-from emsco.search._progress import Progress
-from emsco.search._sampling import fewer_fits, fewer_rows, warn_sampled
-from emsco.search._search_warnings import warn_overconfident, warn_slow
-from emsco.search._thresholds import AUTO, thresholds_by_stage
-from emsco.search.checkpoint import Checkpoint, describe_run
-from emsco.search.default_rule import AllSources
-from emsco.search.fitted_search import STAGES, FittedSearch, check_refit, evaluated_on, measured_on
-from emsco.search.strategies.exhaustive import Exhaustive, count_sets
-from emsco.search.strategies.hybrid import default_search
+from emsco.search._thresholds import AUTO
+from emsco.search.checkpoint import Checkpoint
+from emsco.search.fitted_search import STAGES, check_refit
 
 SEARCHED_ROWS = 200_000  # of a data set, if `max_rows` is None: coverage is then known to 0.1 point
 _GROUPS = "groups"
@@ -59,7 +43,7 @@ _WEIGHT = "sample_weight"
 
 
 PARAMETERS: dict[str, list[Any]] = {
-    "estimator": [HasMethods(["fit", "predict_proba"]), None],
+    "estimator": [HasMethods(["fit", "predict_proba"]), Mapping, StrOptions({AUTO}), None],
     "costs": [Costs, Mapping, "array-like", str, PathLike, None],
     "search": [HasMethods(["run"]), None],
     "threshold": [Real, Mapping, list, str],
@@ -103,7 +87,7 @@ def check_parameters(search: Any) -> None:
     """Refuse parameters that contradict each other, before anything takes long."""
     if isinstance(search.select, Mapping):
         check_names(search.select)
-    check_refit(search.refit, learner_of(search.estimator))
+    check_refit(search.refit, search.estimator)
     if search.final is not None:
         check_final(search.final, search.guard)
     elif not search.needs_labels:
@@ -123,7 +107,7 @@ def read_input(search: Any, X: Any, y: Any, params: dict[str, Any], seeds: Any) 
 
     Of a data set, rows are drawn first.
     """
-    learner, blocks = learner_of(search.estimator), None
+    learner, blocks = first_learner(search.estimator), None
     if is_dataset(X):
         X, y, params, blocks = _draw_sample(search, X, y, params, seeds.randint(2**31))
     fit_params, split_params = _routed(search, params)
@@ -158,7 +142,7 @@ def read_input(search: Any, X: Any, y: Any, params: dict[str, Any], seeds: Any) 
         layout,
         rows,
         costs,
-        fitted_to(training, folds),
+        training,
         answers,
         folds,
         split_params.get(_GROUPS),
@@ -179,7 +163,13 @@ def _draw_sample(
     from emsco.rows.dataset_blocks import Blocks
 
     engine = resolve_engine(search.engine, search.n_jobs)
-    check_learner(learner_of(search.estimator), search.guard, search.final)
+    learners = estimators_of(search.estimator, {})
+    if len(learners) > 1:
+        raise SearchError(
+            "A data set is searched with one estimator, because its stages are fitted block by "
+            "block; leave out " + Parameter("estimator") + "."
+        )
+    check_learner(first_learner(search.estimator), search.guard, search.final)
     for name, column in params.items():
         if name not in (_GROUPS, _WEIGHT) or not isinstance(column, str):
             raise ColumnsError(
@@ -264,131 +254,3 @@ def _draw_rows(labels: NDArray[Any], n_rows: int, seeds: Any) -> NDArray[np.bool
     drawn = np.zeros(len(labels), dtype=np.bool_)
     drawn[chosen] = True
     return drawn
-
-
-def pose(search: Any, data: SearchInput) -> ProblemSpec:
-    """Collect everything that defines the problem, except what fits."""
-    return ProblemSpec(
-        costs=data.costs,
-        folds=data.folds,
-        answers=data.answers,
-        threshold=search.threshold,
-        max_stages=search.max_stages,
-        allow_unused=search.allow_unused,
-        max_missed=dict(search.max_missed or {}),
-        max_rejected=dict(search.max_rejected or {}),
-        needs_labels=search.needs_labels,
-        engine=search.engine,
-        n_jobs=search.n_jobs,
-    )
-
-
-def run_search(
-    search: Any,
-    data: SearchInput,
-    spec: ProblemSpec,
-    seeds: Any,
-    checkpoint: Checkpoint | None,
-    progress: Progress,
-) -> FittedSearch:
-    """Find the front, compare it with all sources at once, and measure its luck."""
-    training, by_stage = data.training, search.threshold == AUTO
-    seed = seeds.randint(2**31)
-    rng = np.random.default_rng(seed)
-    spec, problem, strategy = _size_up(search, training, spec, seed)
-    work = workload_of(problem, strategy, by_stage=by_stage, luck=search.luck)
-    most = count_sets(problem) if work is None else int(work.n_sets)
-    progress.begin_fits(most, work, lambda: problem.table.seconds)
-    problem.table.watch(progress.fitted)
-    restored: Any = nullcontext(0)
-    if checkpoint is not None:
-        run = describe_run(training, data.answers, spec.folds, problem, strategy)
-        restored = checkpoint.keeping(problem.table, run)
-    with restored as n_sets:
-        if n_sets:
-            progress.goes_on(n_sets)
-        found = _find_front(problem, strategy, rng, progress, by_stage)
-        reference = AllSources.of(problem)
-        front = compared(problem, found.front)
-        warn_overconfident(training.learner, problem, is_weighted=not training.rule.is_equal)
-    luck = None
-    if search.luck:
-        progress.phase("luck")
-        walked = isinstance(strategy, Exhaustive)
-        n_designs = None if walked else max(e.get("designs", 0) for e in [{}, *found.history])
-        parts = parts_of(spec.folds, training.labels, data.split_groups)
-        with watching(progress.advanced, alone=True):
-            luck = measure_luck(problem, parts, n_designs, by_stage=by_stage)
-    tested = np.concatenate([fold.test for fold in spec.folds])
-    n_rows, n_splits = len(np.unique(tested)), len(spec.folds)
-    note = measured_on(n_rows, n_splits, spec.needs_labels)
-    used = _columns_used(front, spec.costs, training.names)
-    return FittedSearch(
-        front=ParetoFront(front, spec.costs, note, luck=luck, repeats=len(tested) / n_rows),
-        reference=reference,
-        all_sources=reference.answering(),
-        stages=training if data.all_rows is None else data.all_rows,
-        evaluated=evaluated_on(training, spec.folds),
-        layout=data.layout,
-        rows=FittedRows.of(data.rows, used, data.groups),
-        n_splits=n_splits,
-        n_rows=n_rows,
-        strategy=strategy,
-        history=found.history,
-        final=search.final,
-        spec=spec,
-        searched=None if data.all_rows is None else training,
-    )
-
-
-def _size_up(
-    search: Any, training: Training, spec: ProblemSpec, seed: int
-) -> tuple[ProblemSpec, Problem, Search]:
-    """Pose the problem and choose the search; if it would take long, on a sample of the rows."""
-    problem = spec.problem(training)
-    strategy = default_search(problem) if search.search is None else search.search
-    folds = None
-    if search.max_rows is None:
-        folds = fewer_rows(problem, strategy, training.labels, spec.folds, seed)
-    if folds is None:
-        warn_slow(problem, strategy)
-        return spec, problem, strategy
-    seconds = expected_seconds(problem, strategy) or 0.0
-    before, spec = spec.folds, replace(spec, folds=folds)
-    problem = spec.problem(training)
-    if search.search is None:
-        strategy = fewer_fits(problem, default_search(problem))
-    warn_sampled(before, folds, seconds, problem, strategy)
-    return spec, problem, strategy
-
-
-def _find_front(
-    problem: Problem,
-    strategy: Search,
-    rng: np.random.Generator,
-    progress: Progress,
-    by_stage: bool,
-) -> SearchResult:
-    """Search designs; with `by_stage`, then a threshold for every stage; last, the least loss."""
-    result = strategy.run(problem, rng, progress.searched)
-    by_stage = by_stage and problem.max_stages > 1
-    if not by_stage and not problem.costs.errors:
-        return result
-    progress.phase("thresholds")
-    # If every design was evaluated, only thresholds are left to be found.
-    walked = isinstance(strategy, Exhaustive)
-    front = result.front
-    with watching(progress.advanced, alone=True):
-        if by_stage:
-            front = thresholds_by_stage(problem, front, rng, designs=not walked)
-        front = with_least_loss(problem, front, rng, by_stage=by_stage)
-    hypervolume = front.hypervolume()
-    progress.searched({"front": len(front), "hypervolume": hypervolume, "done": 1.0})
-    return SearchResult(front, result.history)
-
-
-def _columns_used(front: Iterable[Candidate], costs: Costs, names: list[str]) -> list[str]:
-    """List the columns that some candidate uses."""
-    sources = {s for c in front for s in c.design.acquired(c.design.n_stages - 1)}
-    used = {column for source in sources for column in costs.columns(source)}
-    return [name for name in names if name in used] or names

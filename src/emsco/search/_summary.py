@@ -31,15 +31,17 @@ def sentences_of_choice(
     bounds: Mapping[str, Any] | None = None,
     as_many: Evaluation | None = None,
     label_rule: LabelRule = EQUAL,
+    boosted: Sequence[str] = (),
 ) -> str:
     """Describe the stages, the rule, the cost, and the figures by class of what was chosen.
 
     All sources at once are described for comparison: accepting as many rows (`as_many`), and
-    answering every row. `bounds` are those of the choice.
+    answering every row. `bounds` are those of the choice, and `boosted` is what boosted trees would
+    make of all sources.
     """
     costs, repeats = front.costs, front.repeats
     errors = error_cost_of(bounds or {})
-    lines = [f"Chosen from {len(front):,} candidates on the front:"]
+    lines = [f"Chosen from {len(front):,} candidates on the front{_by(chosen)}:"]
     lines += _stages(chosen, costs, classes, label_rule)
     lines += _weights(label_rule, costs, classes)
     lines += [rule] if rule else []
@@ -50,6 +52,7 @@ def sentences_of_choice(
     subject = "Buying all sources at once and answering every row"
     lines += [
         *_figures(reference.evaluation, costs, subject, errors, repeats),
+        *boosted,
         *_error_prices(errors, costs, label_rule),
         *_luck(front.luck),
         front.measured_on,
@@ -86,6 +89,10 @@ def sentences_of_fresh(
             "rows in the search, and a front cannot be weighted to a population."
         )
     return "\n".join(lines)
+
+
+def _by(chosen: Candidate) -> str:
+    return f", with stages by {chosen.learner}" if chosen.learner else ""
 
 
 def _stages(

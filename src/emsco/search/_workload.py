@@ -18,6 +18,7 @@ class Workload(NamedTuple):
     search: float
     thresholds: float = 0.0
     luck: float = 0.0
+    later: float = 0.0  # what learners take that follow
 
     @property
     def after_search(self) -> dict[str, float]:
@@ -48,12 +49,12 @@ def seconds_left(work: Workload, done: WorkDone, phase: str, own: float | None) 
     if phase in after:
         after_this = list(after)[list(after).index(phase) + 1 :]
         left = slower * after[phase] if own is None else own
-        return left + slower * sum(after[name] for name in after_this)
+        return left + slower * sum(after[name] for name in after_this) + work.later
     fits = _rest(sets, done.fit, slower * work.fit)
     if done.share > _SEARCHED:  # it may end before as many sets are fitted as it could fit
         fits = min(fits, done.fit * (1 - done.share) / done.share)
     search = _rest(done.share, done.search, slower * work.search)
-    return fits + search + slower * sum(after.values())
+    return fits + search + slower * sum(after.values()) + work.later
 
 
 def _rest(share: float, seconds: float, planned: float) -> float:

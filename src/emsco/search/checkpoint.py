@@ -18,7 +18,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import is_dataclass
 from hashlib import sha256
@@ -83,6 +83,12 @@ class Checkpoint:
         self._written = -1  # sets in the file
         self._began = 0.0  # start of the search
         self._write_seconds = 0.0  # so far
+
+    def of(self, learner: str) -> Checkpoint:
+        """Return the checkpoint of another learner of the same run, in a file of its own."""
+        other = Checkpoint(_path_of(self._path, learner))
+        other._seed, other._run = self._seed, dict(self._run)
+        return other
 
     def seeded(self, random_state: Any) -> Any:
         """Return the source of randomness; for None, the seed of the checkpoint or a new one.
@@ -259,11 +265,17 @@ def is_there(path: str | os.PathLike[str]) -> bool:
     return os.path.exists(path) or os.path.exists(f"{os.fspath(path)}{PREVIOUS}")
 
 
-def remove(path: str | os.PathLike[str]) -> None:
-    """Delete a checkpoint and the previous one."""
-    for each in (os.path.realpath(path), os.path.realpath(path) + PREVIOUS):
-        with suppress(FileNotFoundError):
-            os.unlink(each)
+def remove(path: str | os.PathLike[str], learners: Iterable[str] = ()) -> None:
+    """Delete a checkpoint and the previous one, and those of several learners."""
+    whole = os.path.realpath(path)
+    for own in (whole, *(_path_of(whole, learner) for learner in learners)):
+        for each in (own, own + PREVIOUS):
+            with suppress(FileNotFoundError):
+                os.unlink(each)
+
+
+def _path_of(path: str, learner: str) -> str:
+    return f"{path}.{learner}"
 
 
 def _arrays_of(record: FitRecord) -> list[NDArray[Any]]:

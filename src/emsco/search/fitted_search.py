@@ -18,17 +18,25 @@ from emsco.core.design import StageDesign
 from emsco.core.front import Candidate, ParetoFront
 from emsco.core.selection import check_names
 from emsco.exceptions import Code, Message, SearchError, SelectionError
-from emsco.learners import learner_of
-from emsco.learners.protocol import Fold, Learner, Stages
+from emsco.learners import first_learner
+from emsco.learners.protocol import Fold, Stages
 from emsco.learners.training import FittedStages, Training
 from emsco.rows.fitted_rows import FittedRows
 from emsco.rows.rows import Layout
 from emsco.search._problem import Problem, Search
-from emsco.search._problem_spec import ProblemSpec, compared
+from emsco.search._problem_spec import ProblemSpec, compared, right_by_all_sources
 from emsco.search._thresholds import AUTO, thresholds_by_stage
 from emsco.search.default_rule import AllSources, Selection, select_as_asked
 
 STAGES = "stages"  # the value of `refit` for separate fits
+
+
+@dataclass(frozen=True)
+class LearnerStages:
+    """The stages of one learner."""
+
+    stages: Stages  # to fit; those of a file are fitted already
+    evaluated: Training | FittedStages | None  # the same for the evaluated stages, with one split
 
 
 @dataclass(frozen=True)
@@ -38,8 +46,7 @@ class FittedSearch:
     front: ParetoFront
     reference: AllSources  # all sources bought at once, on the same rows and folds
     all_sources: Candidate  # the reference as a candidate that answers every row
-    stages: Stages  # to fit; those of a file are fitted already
-    evaluated: Training | FittedStages | None  # the same for the evaluated stages, with one split
+    learners: Mapping[str, LearnerStages]  # by the name that candidates have; at least one
     layout: Layout
     rows: FittedRows  # that were searched and fitted on
     n_splits: int
@@ -50,6 +57,7 @@ class FittedSearch:
     spec: ProblemSpec | None = None  # None if loaded from a file, which has no rows
     before: FittedSearch | None = None  # with one model for all sets, if stages were fitted anew
     searched: Training | None = None  # the rows that were searched, of a larger data set
+    made: dict[str, Any] = field(default_factory=dict)  # what is only computed if it is needed
 
     @property
     def costs(self) -> Costs:
@@ -57,13 +65,28 @@ class FittedSearch:
         return self.front.costs
 
     @property
+    def stages(self) -> Stages:
+        """The stages of the first learner; all have the same rows and labels."""
+        return next(iter(self.learners.values())).stages
+
+    @property
     def classes(self) -> NDArray[Any]:
         """The labels."""
         return self.stages.classes
 
-    def fitted_on(self, refit: bool | str) -> Stages:
-        """Return what stages are fitted on: all rows, or those of the evaluated stages."""
-        return self.stages if refit or self.evaluated is None else self.evaluated
+    @property
+    def is_evaluated(self) -> bool:
+        """Whether the evaluated stages are known, as with one split."""
+        return all(each.evaluated is not None for each in self.learners.values())
+
+    def fitted_on(self, refit: bool | str, learner: str = "") -> Stages:
+        """Return what a learner's stages are fitted on: all rows, or those evaluated."""
+        own = self.learners[learner]
+        return own.stages if refit or own.evaluated is None else own.evaluated
+
+    def by_learner(self) -> dict[str, Stages]:
+        """Return the stages of every learner."""
+        return {name: each.stages for name, each in self.learners.items()}
 
     def holding(self, candidate: Any) -> FittedSearch:
         """Return the result that a candidate is from: this one, or the one before separate fits."""
@@ -74,7 +97,7 @@ class FittedSearch:
         self, candidate: Candidate, refit: bool | str, guard: Guard | None
     ) -> CascadeClassifier:
         """Build the cascade of a candidate."""
-        stages = self.fitted_on(refit)
+        stages = self.fitted_on(refit, candidate.learner)
         decider = make_decider(
             stages,
             self.layout,
@@ -94,8 +117,10 @@ class FittedSearch:
 
     def fit_stages(self, refit: bool | str) -> None:
         """Fit every stage of every candidate, so that cascades can be built without rows."""
-        designs = dict.fromkeys(c.design for c in (*self.front, self.all_sources))
-        fit_stages(self.fitted_on(refit), designs, self.costs, final=self.final is not None)
+        for name in self.learners:
+            own = [c.design for c in (*self.front, self.all_sources) if c.learner == name]
+            stages = self.fitted_on(refit, name)
+            fit_stages(stages, dict.fromkeys(own), self.costs, final=self.final is not None)
 
     def _rows_of(self, decider: Decider, stages: Stages) -> FittedRows:
         """Return the fitted rows, hashed over the columns of a cascade if the rows are known."""
@@ -112,7 +137,8 @@ class FittedSearch:
             raise SearchError("Training rows are not in files: fit the search again.")
         stages = self.stages.by(self.stages.learner.separate())
         problem = self.spec.problem(stages)
-        front = compared(problem, _thresholds_anew(problem, design, by_stage=by_stage))
+        found = _thresholds_anew(problem, design, by_stage=by_stage)
+        front = problem.front(compared(problem, found, right_by_all_sources(problem)))
         if not len(front):
             raise SelectionError(
                 "Fitted each by itself, the chosen stages accept no row as is asked for; choose "
@@ -127,9 +153,9 @@ class FittedSearch:
             ),
             reference=reference,
             all_sources=reference.answering(),
-            stages=stages,
-            evaluated=evaluated_on(stages, self.spec.folds),
+            learners={"": LearnerStages(stages, evaluated_on(stages, self.spec.folds))},
             before=self,
+            made={},
         )
 
 
@@ -187,7 +213,7 @@ def choose_again(
         raise SelectionError("Give either a candidate or bounds, not both.")
     check_names(bounds)
     refit = search.refit if refit is None else refit
-    check_refit(refit, learner_of(search.estimator))
+    check_refit(refit, search.estimator)
     select: Any = bounds if candidate is None else candidate
     if candidate is None and not bounds.keys() - {"caution"}:
         rule = search.select
@@ -225,22 +251,23 @@ def choose(
     if isinstance(select, Mapping) and not bounds:
         bounds = dict(select)  # the caution of the default choice
     cascade = None
-    if refit or found.evaluated is not None:
+    if refit or found.is_evaluated:
         cascade = found.cascade(candidate, refit, search.guard)
     return found, Choice(
         candidate,
         cascade,
         None if cascade is None else cascade.decider_,
-        is_refitted=bool(refit) or found.evaluated is None,
+        is_refitted=bool(refit) or not found.is_evaluated,
         rule=selection.rule,
         bounds=bounds,
         is_default=selection.is_default,
     )
 
 
-def check_refit(refit: bool | str, learner: Learner) -> None:
-    """Refuse refit="stages" if the stages are fitted separately anyway."""
-    if refit == STAGES and not learner.is_one_model:
+def check_refit(refit: bool | str, estimator: Any) -> None:
+    """Refuse refit="stages" if the stages are fitted separately anyway, or by several learners."""
+    one = not isinstance(estimator, Mapping) and first_learner(estimator).is_one_model
+    if refit == STAGES and not one:
         raise SearchError(
             f"refit={STAGES!r} is for a MaskedClassifier; stages of other estimators are "
             "fitted each by itself in any case: refit=True."

@@ -16,7 +16,7 @@ from emsco.search.strategies.local_search import LocalSearch
 # minute or two. Twelve sources and 1,200 rows are about as many.
 _EXHAUSTIVE = 5e10
 _LEAST_EVALUATIONS = 50_000  # that the default search spends on one threshold
-_FITTED_ONE_BY_ONE = 1_024  # sets: a few minutes where a fit takes a tenth of a second
+ONE_BY_ONE = 1_024  # sets: a few minutes where a fit takes a tenth of a second
 
 
 @dataclass(frozen=True)
@@ -68,16 +68,16 @@ class Hybrid:
         return SearchResult(problem.front(candidates), [*history])
 
 
-def default_search(problem: Problem) -> Search:
+def default_search(problem: Problem, most_sets: int = ONE_BY_ONE) -> Search:
     """Choose a search by size: exhaustive if there are few enough designs, otherwise local search.
 
     The choice never depends on a clock. Alternative thresholds are searched one after the other, so
     they count towards the size, and they share one budget. If source sets are fitted one by one,
-    which is slow, fewer of them are fitted.
+    which is slow, at most `most_sets` are fitted.
     """
     words = -(-problem.n_rows // 64) * problem.n_thresholds
-    few_sets = problem.table.batched or 2.0**problem.n_sources <= _FITTED_ONE_BY_ONE
+    few_sets = problem.table.batched or 2.0**problem.n_sources <= most_sets
     if problem.n_sources <= MOST_SOURCES and problem.n_designs * words <= _EXHAUSTIVE and few_sets:
         return Exhaustive()
     evaluations = max(LocalSearch().evaluations // problem.n_thresholds, _LEAST_EVALUATIONS)
-    return LocalSearch(evaluations, fits=None if problem.table.batched else _FITTED_ONE_BY_ONE)
+    return LocalSearch(evaluations, fits=None if problem.table.batched else most_sets)

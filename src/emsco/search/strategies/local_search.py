@@ -77,7 +77,10 @@ class LocalSearch:
         fits = FITS if self.fits is None else self.fits
         most = len(problem.table) + fits
         at_once = np.zeros((1, problem.n_sources), dtype=np.int8)
-        starts = np.vstack([at_once, designs_along_chain(problem, fits // 2)])
+        others = problem.starts
+        if others is None:
+            others = designs_along_chain(problem, fits // 2)
+        starts = np.vstack([at_once, others])
         now, n_thresholds = len(problem.table), problem.n_thresholds
         return starts, [now + (most - now) * (i + 1) // n_thresholds for i in range(n_thresholds)]
 
