@@ -14,7 +14,7 @@ from emsco import CascadeSearchCV, Costs, LocalSearch, dump, load
 from emsco.datasets import make_costly_classification
 from emsco.exceptions import SearchError, SelectionWarning
 from emsco.learners.protocol import Fold
-from emsco.search import _steps
+from emsco.search import _run
 from emsco.search._luck import TableView, measure_luck, parts_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::emsco.exceptions.SelectionWarning")
@@ -116,7 +116,7 @@ def _problem(found=[]):  # noqa: B006  # made once
         caught = []
         search = search_for(search=LocalSearch(50, fits=3), threshold=0.75, luck=True)
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(_steps, "measure_luck", lambda problem, *_, **__: caught.append(problem))
+            patch.setattr(_run, "measure_luck", lambda problem, *_, **__: caught.append(problem))
             search.fit(X, Y)
         found.append(caught[0])
     return found[0]

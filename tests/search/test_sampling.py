@@ -8,7 +8,7 @@ import pytest
 from emsco import CascadeSearchCV, LocalSearch
 from emsco.exceptions import SearchWarning
 from emsco.learners.protocol import Fold
-from emsco.search import _steps
+from emsco.search import _run
 from emsco.search._sampling import LEAST_OF_CLASS, LEAST_ROWS, rows_in, rows_needed
 
 
@@ -32,12 +32,12 @@ def posed(monkeypatch):
     """Give the folds that searches were begun with, and which searches."""
     found = []
 
-    def keep(*arguments):
-        found.append(_size_up(*arguments))
+    def keep(*arguments, **more):
+        found.append(_size_up(*arguments, **more))
         return found[-1]
 
-    _size_up = _steps._size_up
-    monkeypatch.setattr(_steps, "_size_up", keep)
+    _size_up = _run._size_up
+    monkeypatch.setattr(_run, "_size_up", keep)
     return found
 
 

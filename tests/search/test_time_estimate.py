@@ -10,7 +10,7 @@ import pytest
 
 from emsco import CascadeSearchCV, LocalSearch
 from emsco.exceptions import SearchWarning
-from emsco.search import _steps
+from emsco.search import _run
 from emsco.search._expected_work import expected_seconds
 
 
@@ -51,7 +51,7 @@ def test_what_is_expected_is_about_what_it_takes_and_progress_is_told_often(monk
     def note_expected(problem, search):
         expected.append(expected_seconds(problem, search))
 
-    monkeypatch.setattr(_steps, "warn_slow", note_expected)
+    monkeypatch.setattr(_run, "warn_slow", note_expected)
     search = CascadeSearchCV(
         search=LocalSearch(fits=40), threshold=0.7, max_stages=2, cv=2, random_state=0,
         select={"by": "coverage"}, refit=False,

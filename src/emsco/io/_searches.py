@@ -103,16 +103,7 @@ def search_to(search: CascadeSearchCV, writer: MemberWriter) -> Data:
         "history": records_to(writer, found.history, "the history"),
         **_choice_to(search),
         **_learner_to(search, writer, own),
-        **(
-            {
-                "learners": {
-                    "first": first,
-                    "others": {n: _other_to(search, writer, o) for n, o in others},
-                }
-            }
-            if others
-            else {}
-        ),
+        **_others_to(search, writer, first, dict(others)),
         **({} if yardstick is None else {"boosted": _reference_to(writer, yardstick)}),
     }
 

@@ -12,7 +12,8 @@ from emsco.search.strategies.local_search import FITS, LocalSearch
 
 _STEPS = 10  # of Newton's method per fit, about
 _FEWER_STEPS = 4  # if neighbours are fitted together
-_A_CELL = 1e-6  # seconds per cell: an estimator of one's own is taken for boosted trees
+# Seconds per fit and per cell of it: an estimator of one's own is taken for boosted trees.
+_A_FIT, _A_CELL = 0.02, 1e-6
 _A_SECOND = 3e9  # multiplications per second on one core, about
 _A_SECOND_TOGETHER = 1.2e10  # if a batch shares them
 _A_DESIGN = 1e-5  # seconds to propose and count one, about
@@ -47,7 +48,7 @@ def expected_seconds(problem: Problem, search: Search) -> float | None:
         fit = _seconds_of_logistic(fits) * len(fits.folds)
     elif isinstance(fits, EstimatorFits):
         cells = sum(len(fold.train) for fold in fits.folds) * len(fits.training.names) / 2
-        fit = cells * _A_CELL
+        fit = cells * _A_CELL + len(fits.folds) * _A_FIT
     else:
         return None
     return fit * n_sets_of(problem, search)

@@ -33,7 +33,6 @@ from emsco.learners.protocol import Fold, Stages
 from emsco.learners.training import MOST_CLASSES, Training, read_given
 from emsco.rows.columns import is_dataset
 from emsco.rows.rows import Layout, Rows
-from emsco.search._thresholds import AUTO
 from emsco.search.checkpoint import Checkpoint
 from emsco.search.fitted_search import STAGES, check_refit
 
