@@ -10,11 +10,7 @@ from emsco._utils.text_table import cell, html_table, numbered_rows, text_table
 from emsco.cascade import CascadeClassifier
 from emsco.cascade.fingerprint import fingerprint
 from emsco.certify._binomial import check_between
-from emsco.certify._certified_candidate import (
-    CertifiedCandidate,
-    ChosenCandidate,
-    RequestedBound,
-)
+from emsco.certify._certified_candidate import CertifiedCandidate, ChosenCandidate, RequestedBound
 from emsco.certify._serialization import (
     expect,
     expect_keys,
@@ -25,6 +21,7 @@ from emsco.certify._serialization import (
     whole,
 )
 from emsco.certify._targets import Shortfall, Targets, percent, percentage
+from emsco.core.front import learners_of
 from emsco.core.measure import share_of
 from emsco.core.measures import MEASURES, columns
 from emsco.exceptions import CertificateError, EmscoError, Message, Parameter, nearest
@@ -167,7 +164,7 @@ class Certificate:
             else:
                 result = f"It was not tested, because of these figures: {self.chosen.why}"
             notes.append(
-                f"Chosen: {own.design} at threshold {cell(own.threshold)}. As selected: "
+                f"Chosen: {own.title} at threshold {cell(own.threshold)}. As selected: "
                 f"{own.evaluation}. {result}."
             )
         if self.filters:
@@ -356,6 +353,7 @@ class Certificate:
         table: dict[str, list[object]] = {
             "design": [str(one.candidate.design) for one in self.candidates],
             "threshold": [one.candidate.threshold for one in self.candidates],
+            **learners_of([one.candidate for one in self.candidates]),
             "accepted": [int(e.accepted) for e in evaluations],
             "wrong": [int(e.accepted - e.right) for e in evaluations],
             "coverage": [e.coverage for e in evaluations],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -132,7 +133,7 @@ class CandidateCounts(NamedTuple):
         """
         candidate, cascade, evaluation, reached = self
         if not candidate.evaluation.rows:  # a single cascade has no selected figures
-            candidate = Candidate(candidate.design, candidate.threshold, evaluation)
+            candidate = replace(candidate, evaluation=evaluation)
         prices, labels = self.prices, cascade.classes_.tolist()
         bounds = CertifiedBounds.of(evaluation, reached, prices, labels, targets, level)
         return CertifiedCandidate(

@@ -100,6 +100,7 @@ def candidate_to(candidate: Candidate) -> dict[str, Any]:
     return {
         "assignment": candidate.design.assignment.tolist(),
         "threshold": candidate.threshold,
+        **({"learner": candidate.learner} if candidate.learner else {}),
         **evaluation_to(candidate.evaluation, "selected"),
     }
 
@@ -109,7 +110,8 @@ def candidate_from(data: Mapping[str, Any], names: tuple[str, ...] | None) -> Ca
     stages = expect(data["assignment"], list, "assignment")
     assignment = [whole(stage, "assignment", least=-1) for stage in stages]
     design = StageDesign(np.array(assignment, dtype=np.int64), names)
-    return Candidate(design, data["threshold"], evaluation_from(data, "selected"))
+    learner = expect(data.get("learner", ""), str, "learner")
+    return Candidate(design, data["threshold"], evaluation_from(data, "selected"), learner)
 
 
 def targets_from(data: Any) -> Targets:

@@ -84,6 +84,7 @@ def candidate_data(candidate: Candidate, review: Review | None = None) -> dict[s
     return {
         "stages": stages,
         "threshold": _threshold_data(candidate.threshold),
+        **({"estimator": candidate.learner} if candidate.learner else {}),
         **figures(candidate.evaluation, review),
     }
 
@@ -141,7 +142,7 @@ def print_candidates(
         selected = [f"{front[place].evaluation.accuracy:.1%}" for place in places]
         last = [_Column("selected", "accuracy", selected)]
     shares = _shares(front[0].evaluation.class_rows, evaluations)
-    designs = [str(front[place].design) for place in places]
+    designs = [front[place].title for place in places]
     _print_columns([[*columns, *some, *last] for some in shares], designs)
 
 

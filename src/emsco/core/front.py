@@ -51,6 +51,11 @@ class Candidate:
         return [self.design.assignment, self.threshold, *([self.learner] if self.learner else [])]
 
     @property
+    def title(self) -> str:
+        """The design, and by what its stages are fitted if a search has several estimators."""
+        return f"{self.design} by {self.learner}" if self.learner else str(self.design)
+
+    @property
     def objectives(self) -> tuple[float, float, float]:
         """What fronts compare: accuracy, coverage and cost."""
         return self.evaluation.accuracy, self.evaluation.coverage, self.evaluation.cost
@@ -67,9 +72,8 @@ class Candidate:
 
     def __str__(self) -> str:
         accuracy, coverage, cost = self.objectives
-        by = f" by {self.learner}" if self.learner else ""
         return (
-            f"{self.design}{by} at threshold {cell(self.threshold)}: "
+            f"{self.title} at threshold {cell(self.threshold)}: "
             f"accuracy {accuracy:.4g}, coverage {coverage:.4g}, cost {cost:.4g}"
         )
 
@@ -310,9 +314,8 @@ class ParetoFront(Sequence[Candidate]):
         table: dict[str, list[Any]] = {
             "design": [str(c.design) for c in self._candidates],
             "threshold": [c.threshold for c in self._candidates],
+            **learners_of(self._candidates),
         }
-        if any(c.learner for c in self._candidates):
-            table["estimator"] = [c.learner for c in self._candidates]
         for measure in columns(by_class=False):
             table[measure.name] = [measure.of(e) for e in evaluations]
         for label in evaluations[0].class_rows if evaluations else ():
@@ -335,6 +338,12 @@ class ParetoFront(Sequence[Candidate]):
 
     def _repr_html_(self) -> str:
         return html_table(*numbered_rows(self._columns()), self._measured_on)
+
+
+def learners_of(candidates: Sequence[Candidate]) -> dict[str, list[Any]]:
+    """Return the column of a table that names estimators, if there are several."""
+    learners = [candidate.learner for candidate in candidates]
+    return {"estimator": learners} if any(learners) else {}
 
 
 def _priced_errors(evaluation: Evaluation, costs: Costs) -> list[float]:

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from emsco._utils.text_table import cell, html_table, numbered_rows, text_table
 from emsco.core.decisions import Decisions
 from emsco.core.evaluation import Evaluation, evaluate_known
-from emsco.core.front import Candidate
+from emsco.core.front import Candidate, learners_of
 from emsco.core.measure import Measure, share_of
 from emsco.core.measures import columns
 from emsco.exceptions import require
@@ -81,6 +81,7 @@ class ScoredFront(Sequence[ScoredCandidate]):
         table: dict[str, list[Any]] = {
             "design": [str(s.candidate.design) for s in self._scored],
             "threshold": [s.candidate.threshold for s in self._scored],
+            **learners_of([s.candidate for s in self._scored]),
         }
         for measure in columns(by_class=False):
             table[f"{measure.name} selected"] = [measure.of(s.selected) for s in self._scored]
