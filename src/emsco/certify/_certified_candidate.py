@@ -176,7 +176,7 @@ class CertifiedCandidate:
     def from_data(cls, data: Any, names: tuple[str, ...] | None) -> CertifiedCandidate:
         """Rebuild it from the values of `to_data`; `names` are the names of the sources."""
         others = [name for name in MEASURES if name in _ALWAYS or _keys_of(name)[0] in data]
-        more = {"keeps"} & data.keys() if isinstance(data, dict) else ()
+        more = {"keeps", "learner"} & data.keys() if isinstance(data, dict) else ()
         expect_keys(data, [*_KEYS, *more, *(key for name in others for key in _keys_of(name))])
         if "keeps" in data and data["keeps"] is not False:
             raise CertificateError("A certificate says `keeps` only of a candidate that does not.")
@@ -259,9 +259,9 @@ class ChosenCandidate:
     @classmethod
     def from_data(cls, data: Any, names: tuple[str, ...] | None) -> ChosenCandidate:
         """Rebuild it from the values of `to_data`; `names` are the names of the sources."""
-        expect_keys(
-            data, ["assignment", "threshold", *evaluation_keys("selected"), "tested", "why"]
-        )
+        more = {"learner"} & data.keys() if isinstance(data, dict) else ()
+        selected = evaluation_keys("selected")
+        expect_keys(data, ["assignment", "threshold", *more, *selected, "tested", "why"])
         if not isinstance(data["tested"], bool):
             raise CertificateError(
                 "A certificate must say whether the chosen candidate was tested."
