@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 
 import numpy as np
@@ -12,7 +13,6 @@ from commands import call
 from emsco import CascadeSearchCV, load
 
 TRUSTED = (
-    "sklearn.compose._column_transformer.make_column_selector",
     "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
     "sklearn.tree._tree.Tree",
 )
@@ -89,6 +89,28 @@ def test_weights_are_used_in_fits(folder, tmp_path):
     assert np.allclose(cascade.decide(X).confidence, expected.confidence)
 
 
+def test_both_learners_are_searched_and_every_candidate_says_which(folder, tmp_path):
+    called = search(folder, tmp_path / "run", "--estimator", "auto", "--json")
+    assert called.code == 0, called.err
+    found = json.loads(called.out)
+    assert found["chosen"]["estimator"] in ("logistic", "boosted")
+    assert found["boosted_trees"] is None, "they are in the search itself"
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {"search.emsco", "model.emsco"}
+    trust = [word for named in TRUSTED for word in ("--trust", named)]
+    table = call("show", tmp_path / "run", *trust)
+    assert table.code == 0, table.err
+    assert " by boosted" in table.out
+    assert " by logistic" in table.out
+
+
+def test_all_sources_by_boosted_trees_are_in_the_data(folder, tmp_path):
+    called = search(folder, tmp_path / "run", "--json")
+    assert called.code == 0, called.err
+    figures = json.loads(called.out)["boosted_trees"]
+    assert 0.5 < figures["accuracy"] <= 1
+    assert figures["coverage"] == 1
+
+
 @pytest.mark.parametrize("name", ["boosted", "forest"])
 def test_trees_take_text_and_their_files_are_loaded(folder, tmp_path, name):
     called = search(folder, tmp_path / "run", "--estimator", name)
@@ -115,7 +137,7 @@ def test_a_class_of_ones_own_is_imported(folder, tmp_path, monkeypatch):
         ("learner_of_mine:Base", "has no class 'Base'"),
         ("learner_of_mine:Needy", "must be a class that needs no arguments"),
         ("learner_of_nobody:Base", "is its folder in PYTHONPATH?"),
-        ("bosted", "takes logistic, boosted, forest or module:Class; got 'bosted'"),
+        ("bosted", "takes logistic, boosted, auto, forest or module:Class; got 'bosted'"),
     ):
         called = call(*command, name)
         assert called.code == 2
