@@ -289,6 +289,8 @@ def test_sliders_have_labels_and_move_by_keys(opened, search):
     press(opened, slider, Keys.ARROW_RIGHT)
     assert re.fullmatch(r"\d+\.\d%", slider.get_attribute("aria-valuetext"))
     accuracy = opened.find_element(By.ID, "min_accuracy")
+    press(opened, accuracy, Keys.END)
+    assert slider_bounds(opened, search)["min_accuracy"] <= 1
     press(opened, accuracy, Keys.HOME)
     evaluation = search.front_[chosen(opened)].evaluation
     assert evaluation.cost == search.front_[0].evaluation.cost  # nothing asked for: the cheapest

@@ -30,7 +30,7 @@ from emsco import (
 from emsco.certify import certify
 from emsco.exceptions import MissingExtraError, SelectionError
 from emsco.io import dump, load
-from emsco.report import _data, _report, report
+from emsco.report import _data, _lines, _report, report
 
 
 def assert_holds(columns, evaluations, labels):
@@ -203,7 +203,7 @@ def test_the_command_line_makes_the_same_search_or_says_what_it_cannot(
     parameters, options, left_out
 ):
     told = _report._parameters_to_dict(CascadeSearchCV(**parameters))
-    command, unsaid = _report._shell(told)
+    command, unsaid = _lines.shell_line(told)
     begin = "emsco search data.csv --label y --costs costs.toml"
     assert " ".join(command.split()) == f"{begin} {options} --out run/".replace("  ", " ")
     assert ", ".join(sorted(unsaid)) == left_out
