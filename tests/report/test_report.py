@@ -126,9 +126,23 @@ def test_a_name_that_looks_like_a_place_of_the_template_stays_a_name(page, data_
 def test_nothing_outside_is_named(page):
     text = without_plotly(page)
     links = re.findall(r"""(?:src|href|action|srcset|poster)\s*=\s*["']?([^"'\s>]+)""", text)
-    assert {*links} == {"data:,", "x"}  # the icon that is none, and a hostile name's, escaped
-    assert not re.findall(r"https?:|url\(|@import|fetch\(|XMLHttp|WebSocket", text)
+    outside = {link for link in links if not link.startswith("#")}  # letters of the flow are inside
+    assert outside == {"data:,", "x"}  # the icon that is none, and a hostile name's, escaped
+    assert not re.findall(r"https?:|url\((?!#)|@import|fetch\(|XMLHttp|WebSocket", text)
     assert "default-src 'none'" in text
+
+
+def test_the_flow_of_rows_is_part_of_the_page(page):
+    text = without_plotly(page)
+    flow = text[text.index('id="flow"') :].partition("</section>")[0]
+    assert flow.count("<svg ") == flow.count("</svg>") == 1
+    assert text.count("<!DOCTYPE") == text.count("<style") == 1, "those of the page alone"
+    assert not re.findall(r"<\?xml|<metadata|<!--|xmlns", flow)
+    links = re.findall(r'(?:href="|url\()#([^")]+)', flow)
+    assert links
+    assert set(links) <= set(re.findall(r'id="([^"]+)"', flow)), "what it refers to is in it"
+    identities = re.findall(r'\bid="([^"]+)"', text)
+    assert len(identities) == len(set(identities))
 
 
 def test_without_fresh_rows_and_certificate_neither_is_claimed(search, tmp_path, data_of):
