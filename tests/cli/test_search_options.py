@@ -1,4 +1,4 @@
-"""`emsco search` with groups, weights and other estimators than the default."""
+"""`emsco search` with groups, weights of rows and labels, and estimators other than the default."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from commands import call
+from sklearn.model_selection import StratifiedGroupKFold
 
-from emsco import CascadeSearchCV, load
+from emsco import CascadeSearchCV, InputGuard, load
 
+FEATURES = ("level", "test", "town")
 TRUSTED = (
     "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
     "sklearn.tree._tree.Tree",
@@ -61,32 +63,84 @@ def search(folder, out, *more):
     )  # fmt: skip
 
 
-def test_rows_of_a_group_are_in_one_fold_and_groups_are_no_feature(folder, tmp_path):
-    called = search(folder, tmp_path / "run", "--groups", "person", "--estimator", "forest")
-    assert called.code == 0, called.err
-    assert "not used" in called.err
-    assert "'person'" not in called.err.partition("not used")[2].partition("\n")[0]
-    grouped = load(tmp_path / "run" / "search.emsco", trusted=TRUSTED)
-    assert grouped.costs_.names == ("level", "test", "town")
-    called = search(folder, tmp_path / "alone", "--estimator", "forest")
-    alone = load(tmp_path / "alone" / "search.emsco", trusted=TRUSTED)
-    # A forest knows persons by their level, unless all of their rows are held out together.
-    known = [one.all_sources_.evaluation.accuracy for one in (alone, grouped)]
-    assert known[0] > known[1] + 0.1
-
-
-def test_weights_are_used_in_fits(folder, tmp_path):
-    called = search(folder, tmp_path / "run", "--sample-weight", "count")
-    assert called.code == 0, called.err
+def searched_in_python(folder, *, groups=None, sample_weight=None, **parameters):
+    """Search as the command line does; columns are named as its options name them."""
     rows = pd.read_csv(folder / "rows.csv")
-    X, y = rows[["level", "test", "town"]], rows.state
-    cascade = load(tmp_path / "run" / "model.emsco")
-    weighted = CascadeSearchCV(
-        costs={"level": 1, "test": 5, "town": 0}, cv=3, max_stages=2, random_state=0
-    ).fit(X, y, sample_weight=rows["count"].to_numpy(float))
-    weighted.choose(next(c for c in weighted.front_ if c.design == cascade.design_))
-    expected = weighted.best_cascade_.decide(X)
-    assert np.allclose(cascade.decide(X).confidence, expected.confidence)
+    columns = {"groups": groups, "sample_weight": sample_weight}
+    more = {name: rows[column] for name, column in columns.items() if column is not None}
+    return CascadeSearchCV(
+        costs=folder / "costs.toml",
+        cv=3 if groups is None else StratifiedGroupKFold(3),
+        max_stages=2,
+        guard=InputGuard(pool="auto"),
+        random_state=0,
+        **parameters,
+    ).fit(rows[list(FEATURES)], rows.state, **more)
+
+
+@pytest.fixture(scope="module")
+def plain(folder):
+    """Search without any of the options."""
+    return searched_in_python(folder)
+
+
+@pytest.mark.parametrize(
+    ("options", "parameters"),
+    [
+        (("--groups", "person"), {"groups": "person"}),
+        (("--sample-weight", "count"), {"sample_weight": "count"}),
+        (
+            ("--label-weights", "sick=4", "--label-weights=well=1"),
+            {"label_weights": {"sick": 4, "well": 1}},
+        ),
+        (("--label-weights", "balanced"), {"label_weights": "balanced"}),
+        (
+            ("--groups", "person", "--sample-weight", "count", "--label-weights", "balanced"),
+            {"groups": "person", "sample_weight": "count", "label_weights": "balanced"},
+        ),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_an_option_reaches_the_search(folder, plain, tmp_path, options, parameters):
+    """The front, the choice and every probability are those of the same search in Python."""
+    called = search(folder, tmp_path / "run", *options)
+    assert called.code == 0, called.err
+    found = load(tmp_path / "run" / "search.emsco")
+    expected = searched_in_python(folder, **parameters)
+    assert list(found.front_) == list(expected.front_)
+    assert list(found.front_) != list(plain.front_), "it changes what is found"
+    assert found.best_candidate_ == expected.best_candidate_
+    X = pd.read_csv(folder / "rows.csv")[list(FEATURES)]
+    decided = load(tmp_path / "run" / "model.emsco").decide(X)
+    known = expected.best_cascade_.decide(X)
+    assert np.array_equal(decided.label, known.label)
+    assert np.array_equal(decided.confidence, known.confidence)
+    assert np.array_equal(decided.share, known.share)
+    # A column of groups or weights is no feature, and nobody is told that it is not used.
+    assert found.costs_.names == FEATURES
+    unused = called.err.partition("not used")[2].partition("\n")[0]
+    for column in ("person", "count"):
+        assert (f"'{column}'" in unused) == (column not in options)
+
+
+def test_folds_are_made_of_whole_groups(tmp_path):
+    """Forests know persons by their levels, unless all of their rows are held out together."""
+    rng = np.random.default_rng(1)
+    rows = pd.DataFrame(
+        {"person": [f"p{number:02}" for number in range(60)], "level": rng.normal(size=60)}
+    )
+    rows["state"] = np.where(rng.random(60) < 0.5, "sick", "well")  # which nothing tells
+    rows = rows.loc[rows.index.repeat(10)].sample(frac=1, random_state=0)  # in any order
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    (tmp_path / "costs.toml").write_text("[sources]\nlevel = 1\n")
+    known = []
+    for more in ((), ("--groups", "person")):
+        called = search(tmp_path, tmp_path / "run", "--estimator", "forest", *more)
+        assert called.code == 0, called.err
+        found = load(tmp_path / "run" / "search.emsco", trusted=TRUSTED)
+        known.append(found.all_sources_.evaluation.accuracy)
+    assert known[0] > 0.8
+    assert known[1] < 0.6
 
 
 def test_both_learners_are_searched_and_every_candidate_says_which(folder, tmp_path):
@@ -151,9 +205,11 @@ def test_a_class_of_ones_own_is_imported(folder, tmp_path, monkeypatch):
         (("--groups", "persn"), "did you mean 'person'?"),
         (("--groups", "level"), "has a price for 'level', which holds groups or weights"),
         (("--sample-weight", "person"), "in 'person', row 0 is 'p000'"),
+        (("--label-weights", "sik=4", "--label-weights", "well=1"), "'sik'"),
+        (("--label-weights", "sick"), "takes LABEL=WEIGHT, such as sick=20; got 'sick'"),
     ],
 )
-def test_wrong_columns_are_refused_by_name(folder, tmp_path, more, message):
+def test_wrong_columns_and_labels_are_refused_by_name(folder, tmp_path, more, message):
     called = search(folder, tmp_path / "run", *more)
     assert called.code == 2
-    assert message in called.err
+    assert message in " ".join(called.err.replace("│", " ").split())

@@ -156,7 +156,7 @@ def test_nothing_is_asked_for_and_nothing_goes_wrong(opened_at_widths, page):
     ]
     assert page.as_uri() in asked  # so the log does see requests
     asked = [url for url in asked if url != page.as_uri()]
-    assert {url[:24] for url in asked} <= {"data:,", "data:image/svg+xml;base6"}
+    assert set(asked) <= {"data:,"}
     assert [e for e in browser.get_log("browser") if e["level"] in ("SEVERE", "WARNING")] == []
 
 
@@ -289,6 +289,8 @@ def test_sliders_have_labels_and_move_by_keys(opened, search):
     press(opened, slider, Keys.ARROW_RIGHT)
     assert re.fullmatch(r"\d+\.\d%", slider.get_attribute("aria-valuetext"))
     accuracy = opened.find_element(By.ID, "min_accuracy")
+    press(opened, accuracy, Keys.END)
+    assert slider_bounds(opened, search)["min_accuracy"] <= 1
     press(opened, accuracy, Keys.HOME)
     evaluation = search.front_[chosen(opened)].evaluation
     assert evaluation.cost == search.front_[0].evaluation.cost  # nothing asked for: the cheapest
@@ -311,7 +313,7 @@ def test_the_flow_of_fresh_rows_is_shown_for_the_choice_of_the_search(opened, se
     flow = opened.find_element(By.ID, "flow")
     assert flow.is_displayed()
     assert "How 400 fresh rows flow through it" in flow.text
-    told = flow.find_element(By.TAG_NAME, "img").get_attribute("alt")
+    told = flow.find_element(By.TAG_NAME, "svg").get_attribute("aria-label")
     leaving = search.decide(rows[1][0])
     first = int(((leaving.exit_stage == 0) & leaving.accepted).sum())
     assert f"accepted at stage 0 {first:,} rows (" in told
@@ -362,8 +364,7 @@ def test_nothing_is_wider_than_the_window(opened_at_widths):
 
 def test_hostile_names_are_shown_as_they_are_written(opened, search):
     assert opened.title.startswith("A title </script><img")
-    images = opened.execute_script("return [...document.images].map((image) => image.src)")
-    assert [source[:26] for source in images] == ["data:image/svg+xml;base64,"], "the flow of rows"
+    assert opened.execute_script("return document.images.length") == 0
     assert (
         opened.execute_script("return document.querySelectorAll('main b, main i, hr').length") == 0
     )

@@ -30,7 +30,7 @@ from emsco import (
 from emsco.certify import certify
 from emsco.exceptions import MissingExtraError, SelectionError
 from emsco.io import dump, load
-from emsco.report import _data, _report, report
+from emsco.report import _data, _lines, _report, report
 
 
 def assert_holds(columns, evaluations, labels):
@@ -126,9 +126,23 @@ def test_a_name_that_looks_like_a_place_of_the_template_stays_a_name(page, data_
 def test_nothing_outside_is_named(page):
     text = without_plotly(page)
     links = re.findall(r"""(?:src|href|action|srcset|poster)\s*=\s*["']?([^"'\s>]+)""", text)
-    assert {*links} == {"data:,", "x"}  # the icon that is none, and a hostile name's, escaped
-    assert not re.findall(r"https?:|url\(|@import|fetch\(|XMLHttp|WebSocket", text)
+    outside = {link for link in links if not link.startswith("#")}  # letters of the flow are inside
+    assert outside == {"data:,", "x"}  # the icon that is none, and a hostile name's, escaped
+    assert not re.findall(r"https?:|url\((?!#)|@import|fetch\(|XMLHttp|WebSocket", text)
     assert "default-src 'none'" in text
+
+
+def test_the_flow_of_rows_is_part_of_the_page(page):
+    text = without_plotly(page)
+    flow = text[text.index('id="flow"') :].partition("</section>")[0]
+    assert flow.count("<svg ") == flow.count("</svg>") == 1
+    assert text.count("<!DOCTYPE") == text.count("<style") == 1, "those of the page alone"
+    assert not re.findall(r"<\?xml|<metadata|<!--|xmlns", flow)
+    links = re.findall(r'(?:href="|url\()#([^")]+)', flow)
+    assert links
+    assert set(links) <= set(re.findall(r'id="([^"]+)"', flow)), "what it refers to is in it"
+    identities = re.findall(r'\bid="([^"]+)"', text)
+    assert len(identities) == len(set(identities))
 
 
 def test_without_fresh_rows_and_certificate_neither_is_claimed(search, tmp_path, data_of):
@@ -203,7 +217,7 @@ def test_the_command_line_makes_the_same_search_or_says_what_it_cannot(
     parameters, options, left_out
 ):
     told = _report._parameters_to_dict(CascadeSearchCV(**parameters))
-    command, unsaid = _report._shell(told)
+    command, unsaid = _lines.shell_line(told)
     begin = "emsco search data.csv --label y --costs costs.toml"
     assert " ".join(command.split()) == f"{begin} {options} --out run/".replace("  ", " ")
     assert ", ".join(sorted(unsaid)) == left_out

@@ -314,7 +314,7 @@ def test_thresholds_that_cannot_be_are_refused(threshold, message):
 def test_no_candidate_misses_more_than_allowed(found):
     limits = {"sick": 0.02, "well": 0.1}
     assert any(c.evaluation.missed["sick"] > 0.02 for c in found.front_)
-    search = search_for(max_missed=limits, select={}).fit(X, Y)
+    search = search_for(max_missed=limits, select={"by": "coverage"}).fit(X, Y)
     for candidate in search.front_:
         assert all(candidate.evaluation.missed[label] <= most for label, most in limits.items())
     kept = [c for c in found.front_ if all(c.evaluation.missed[m] <= limits[m] for m in limits)]

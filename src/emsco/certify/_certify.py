@@ -208,8 +208,9 @@ def certify_together(
     >>> from emsco.certify import Targets, certify_together
     >>> from emsco.datasets import make_costly_classification
     >>> X, y, costs = make_costly_classification(2000, 3, class_sep=3, random_state=1)
-    >>> search = CascadeSearchCV(costs=costs, threshold=0.95).fit(X[:1000], y[:1000])
-    >>> questions = [Targets(accuracy=0.9), Targets(accuracy=0.99)]
+    >>> search = CascadeSearchCV(costs=costs, threshold=0.95, random_state=0)
+    >>> search = search.fit(X[:1000], y[:1000])
+    >>> questions = [Targets(accuracy=0.9), Targets(accuracy=0.999)]
     >>> [c.certified for c in certify_together(search, X[1000:], y[1000:], questions)]
     [True, False]
     """

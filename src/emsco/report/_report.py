@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import inspect
 import io
 import json
@@ -199,17 +198,23 @@ def _flow(search: Any, data: Mapping[str, Any], X: Any, y: ArrayLike | None) -> 
     pyplot = require("matplotlib.pyplot", "report")
     truth = search.truth(X, y)
     display = FlowDisplay.from_decisions(search.decide(X), search, y=truth)
-    drawn = io.BytesIO()
-    display.figure_.savefig(drawn, format="svg", metadata={"Date": None})
+    drawn = io.StringIO()
+    display.figure_.savefig(drawn, format="svg")
     pyplot.close(display.figure_)
-    image = base64.b64encode(drawn.getvalue()).decode()
     texts = "; ".join(" ".join(text.get_text().split()) for text in display.texts_)
     return (
         '<section class="card" id="flow" aria-labelledby="flow-title"><h2 id="flow-title">'
         f"How {len(truth):,} fresh rows flow through it</h2>"
-        f'<div class="wide"><img src="data:image/svg+xml;base64,{image}" alt="{escape(texts)}">'
-        "</div></section>"
+        f'<div class="wide">{_inline(drawn.getvalue(), texts)}</div></section>'
     )
+
+
+def _inline(svg: str, texts: str) -> str:
+    """Make an SVG file part of a page: without what is about the file, or for the whole page."""
+    svg = svg[svg.index("<svg ") :]  # the XML declaration and the DOCTYPE are before it
+    of_files = r"<!--.*?-->|<metadata>.*?</metadata>|<style\b.*?</style>|\sxmlns(:\w+)?=\"[^\"]*\""
+    svg = re.sub(of_files, "", svg, flags=re.DOTALL)
+    return svg.replace("<svg ", f'<svg role="img" aria-label="{escape(texts)}" ', 1)
 
 
 def _has_loss(data: Mapping[str, Any]) -> bool:

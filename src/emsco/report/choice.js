@@ -113,9 +113,10 @@ const emscoChoice = (function () {
     // and accuracy. With a margin it may not be, because a candidate that accepts more rows has a
     // smaller margin; then one more bound on a class may help. As counted, the two are always enough.
     function boundsFor(i, z) {
+      const inRange = (x) => Math.min(1, Math.max(0, x)); // a wide margin can lead below 0
       const rounded = (x, digits, up) => {
         const scale = 10 ** digits, near = Math.round(x * scale) / scale; // already a short decimal
-        return near === x ? x : Math.min(1, Math.max(0, (up ? Math.ceil(x * scale) : Math.floor(x * scale)) / scale));
+        return inRange(near === x ? x : (up ? Math.ceil(x * scale) : Math.floor(x * scale)) / scale);
       };
       const wantedBy = (places, margin, print) => bounds.map((b, at) => (places.includes(at) ? print(b.at(margin)[i], b.sign > 0) : null));
       const both = [place("coverage"), place("accuracy")];

@@ -101,7 +101,8 @@
     // 0 and 1 are used as counted, so they may be met even if values close to them are not.
     const round = b.sign > 0 ? Math.ceil : Math.floor, held = b.at(standardErrors()), counted = b.at(0);
     const stops = [];
-    for (let k = round(least(held) * 1000); k <= round(most(held) * 1000); k++) stops.push(k / 1000);
+    const within = (x) => Math.min(1000, Math.max(0, round(x * 1000))); // a margin can lead out of 0 to 1
+    for (let k = within(least(held)); k <= within(most(held)); k++) stops.push(k / 1000);
     const tight = b.sign > 0 ? 0 : 1, isMet = (b.sign > 0 ? least(counted) : most(counted)) === tight;
     const others = stops.filter((stop) => stop !== tight || stops.length === 1);
     if (!isMet || others.includes(tight)) return others;

@@ -141,7 +141,9 @@ class CascadeSearchCV(ClassifierMixin, BaseEstimator):
     >>> X, y, costs = make_costly_classification(2000, n_sources=4, random_state=0)
     >>> search = CascadeSearchCV(costs=costs, random_state=0).fit(X[:1000], y[:1000])
     >>> print(search.summary())  # doctest: +SKIP
-    >>> search.choose(min_accuracy=0.9).best_candidate_.evaluation.accuracy >= 0.9
+    >>> search = search.choose(min_accuracy=0.85, min_coverage=0.7)
+    >>> chosen = search.best_candidate_.evaluation
+    >>> bool(chosen.accuracy >= 0.85 and chosen.coverage >= 0.7)
     True
     """
 
