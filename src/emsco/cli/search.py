@@ -123,8 +123,8 @@ def search(
 
     Writes search.emsco, which holds the non-dominated candidates, each fitted on all rows, and
     model.emsco, the chosen one: the cheapest that accepts at least 80% of the rows, rejects no
-    class more than twice as often as all rows, and is shown, with a margin (--caution), to be not
-    worse than all sources at once in accuracy and in the recall of every class. After an
+    more of a class than 5% or twice the share of all rows, and is shown, with a margin (--caution),
+    to be not worse than all sources at once in accuracy and in the recall of every class. After an
     interruption, run the same command again to continue.
     """
     from sklearn.model_selection import StratifiedGroupKFold
