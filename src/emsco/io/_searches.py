@@ -51,7 +51,7 @@ from emsco.io._row_hashes import known_from
 from emsco.learners import AUTO
 from emsco.learners.protocol import Stages
 from emsco.learners.training import FittedStages
-from emsco.search import CascadeSearchCV, known_yardstick, strategies, with_yardstick
+from emsco.search import CascadeSearchCV, strategies, with_yardstick, yardstick_of
 from emsco.search.default_rule import AllSources
 from emsco.search.fitted_search import Choice, FittedSearch, LearnerStages
 
@@ -81,7 +81,7 @@ def search_to(search: CascadeSearchCV, writer: MemberWriter) -> Data:
         best = places[0] if places else len(candidates)
         candidates += [] if places else [search.best_candidate_]
     (first, own), *others = found.learners.items()
-    yardstick = known_yardstick(found)
+    yardstick = yardstick_of(found)
     return final_to(writer, found.final) | {
         "costs": costs_to(found.costs),
         "parameters": _parameters_to(search),

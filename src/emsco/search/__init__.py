@@ -10,7 +10,7 @@ from emsco.search._outcome_table import OutcomeTable
 from emsco.search._problem import Counts, Problem, Search, SearchResult
 from emsco.search._search_cv import CascadeSearchCV
 from emsco.search._thresholds import thresholds_by_stage
-from emsco.search._yardstick import YARDSTICK, known_yardstick, with_yardstick, yardstick_of
+from emsco.search._yardstick import YARDSTICK, with_yardstick, yardstick_of
 from emsco.search.strategies.hybrid import default_search
 
 __all__ = [
@@ -22,7 +22,6 @@ __all__ = [
     "Search",
     "SearchResult",
     "default_search",
-    "known_yardstick",
     "thresholds_by_stage",
     "with_yardstick",
     "yardstick_of",

@@ -34,12 +34,6 @@ def yardstick_of(found: FittedSearch) -> AllSources | None:
     return made
 
 
-def known_yardstick(found: FittedSearch) -> AllSources | None:
-    """Return the figures of boosted trees if they were needed before."""
-    made: AllSources | None = found.made.get(_MADE)
-    return made
-
-
 def with_yardstick(found: FittedSearch, yardstick: AllSources | None) -> FittedSearch:
     """Return a search with the figures of boosted trees that a file has."""
     return replace(found, made={**found.made, _MADE: yardstick})
