@@ -404,3 +404,4 @@ def test_loans_are_as_messy_as_their_docstring_says():
     assert (leak == y).mean() > 0.99
     unpriced = X.columns.difference(costs.features)
     assert set(unpriced) == {"loan_id", "applied_on", "currency", "note", "collection_fees"}
+    assert costs.errors == {"no": 150.0, "yes": 2500.0}

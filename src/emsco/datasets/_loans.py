@@ -35,6 +35,8 @@ def make_loans(n_rows: int = 24_000, *, year: int = 2023, random_state: int = 0)
     The costs skip `loan_id`, `applied_on`, `currency`, `note` and `collection_fees`. The form
     is free, the account costs 0.4, and the two parts of the bureau's file 0.9 and 1.2, with 0.6 for
     the first of them. Reading the documents costs 4.5, asking the employer 11, and a review 18.
+    An error costs 150 on a loan that would have been paid back and is refused, and 2,500 on one
+    that is granted and is not paid back (`costs.errors`).
 
     Parameters
     ----------
@@ -53,6 +55,8 @@ def make_loans(n_rows: int = 24_000, *, year: int = 2023, random_state: int = 0)
     ('10100', '2023-11-21', '0.8%')
     >>> costs.names
     ('form', 'account', 'bureau_score', 'bureau_file', 'documents', 'employer')
+    >>> dict(costs.errors)
+    {'no': 150.0, 'yes': 2500.0}
     """
     rng = np.random.default_rng(random_state)
     n_repeated = round(_REPEATED * n_rows)
@@ -162,6 +166,7 @@ def _costs() -> Costs:
         ],
         setups={"bureau": 0.6},
         review=Review(18, accuracy=0.97),
+        errors={"no": 150.0, "yes": 2500.0},
         unit="EUR",
         skipped=("loan_id", "applied_on", "currency", "note", "collection_fees"),
     )
