@@ -27,6 +27,16 @@ def yardstick_of(found: FittedSearch) -> AllSources | None:
     """Return all sources by boosted trees on the rows and folds of a search; fit them once.
 
     None: the search has them already, decides by a final model, or is from a file without them.
+
+    Examples
+    --------
+    >>> from emsco import CascadeSearchCV
+    >>> from emsco.datasets import make_costly_classification
+    >>> from emsco.search import yardstick_of
+    >>> X, y, costs = make_costly_classification(1000, n_sources=3, random_state=0)
+    >>> search = CascadeSearchCV(costs=costs, threshold=0.8, random_state=0).fit(X, y)
+    >>> yardstick_of(search.found_).at(1.0).accuracy > 0.7
+    True
     """
     if _MADE not in found.made:
         found.made[_MADE] = _measured(found)
@@ -35,7 +45,18 @@ def yardstick_of(found: FittedSearch) -> AllSources | None:
 
 
 def with_yardstick(found: FittedSearch, yardstick: AllSources | None) -> FittedSearch:
-    """Return a search with the figures of boosted trees that a file has."""
+    """Return a search with the figures of boosted trees that a file has.
+
+    Examples
+    --------
+    >>> from emsco import CascadeSearchCV
+    >>> from emsco.datasets import make_costly_classification
+    >>> from emsco.search import with_yardstick, yardstick_of
+    >>> X, y, costs = make_costly_classification(1000, n_sources=3, random_state=0)
+    >>> search = CascadeSearchCV(costs=costs, threshold=0.8, random_state=0).fit(X, y)
+    >>> yardstick_of(with_yardstick(search.found_, None)) is None
+    True
+    """
     return replace(found, made={**found.made, _MADE: yardstick})
 
 
