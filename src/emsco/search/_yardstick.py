@@ -34,7 +34,7 @@ def yardstick_of(found: FittedSearch) -> AllSources | None:
     >>> from emsco.datasets import make_costly_classification
     >>> from emsco.search import yardstick_of
     >>> X, y, costs = make_costly_classification(1000, n_sources=3, random_state=0)
-    >>> search = CascadeSearchCV(costs=costs, threshold=0.8, random_state=0).fit(X, y)
+    >>> search = CascadeSearchCV(costs=costs, select={"by": "accuracy"}, threshold=0.7).fit(X, y)
     >>> yardstick_of(search.found_).at(1.0).accuracy > 0.7
     True
     """
@@ -53,7 +53,7 @@ def with_yardstick(found: FittedSearch, yardstick: AllSources | None) -> FittedS
     >>> from emsco.datasets import make_costly_classification
     >>> from emsco.search import with_yardstick, yardstick_of
     >>> X, y, costs = make_costly_classification(1000, n_sources=3, random_state=0)
-    >>> search = CascadeSearchCV(costs=costs, threshold=0.8, random_state=0).fit(X, y)
+    >>> search = CascadeSearchCV(costs=costs, select={"by": "accuracy"}, threshold=0.7).fit(X, y)
     >>> yardstick_of(with_yardstick(search.found_, None)) is None
     True
     """
