@@ -8,7 +8,8 @@ from typing import Any
 
 import typer
 
-from emsco.learners import AUTO, BOOSTED, LOGISTIC
+# Written out, because a command must not load learners to print its help.
+LOGISTIC, BOOSTED, AUTO, FOREST = "logistic", "boosted", "auto", "forest"
 
 
 def estimator_of(name: str, X: Any, random_state: int) -> Any:
@@ -70,5 +71,5 @@ ESTIMATORS: dict[str, Callable[[Any, int], Any]] = {
     LOGISTIC: _logistic,
     BOOSTED: _boosted,
     AUTO: _several,
-    "forest": random_forest,
+    FOREST: random_forest,
 }

@@ -10,7 +10,7 @@ import typer
 
 from emsco._utils.progress import hush, tell
 from emsco.cli._errors import in_shell, note
-from emsco.cli._estimators import estimator_of
+from emsco.cli._estimators import LOGISTIC, estimator_of
 from emsco.cli._model_file import MODEL, SEARCH
 from emsco.cli._options import (
     EngineName,
@@ -37,7 +37,6 @@ from emsco.exceptions import (
     ValuesError,
     quoted,
 )
-from emsco.learners import LOGISTIC
 
 if TYPE_CHECKING:
     from emsco import CascadeSearchCV, Costs
