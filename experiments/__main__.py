@@ -9,6 +9,7 @@ NAMES = (
     "certificates", "headline", "missed", "optimism", "guard", "monitor", "masked", "savings",
     "paper", "example", "figures", "peers", "luck", "budget", "promise", "watched", "ray",
     "scaling", "text", "copies", "peeking", "reuse", "rare",
+    "several", "sampling",
 )  # fmt: skip
 
 
