@@ -270,3 +270,17 @@ def test_a_search_that_would_gain_says_how(tmp_path):
     search.found_.fit_stages(refit=True)
     dump(search, tmp_path / "search.emsco")
     assert load(tmp_path / "search.emsco").summary() == search.summary()
+
+
+@pytest.mark.parametrize("value", [np.nan, None])
+def test_boosted_trees_take_a_column_without_any_value(value, tmp_path):
+    table = X.assign(empty=np.full(N, value), job=np.where(np.arange(N) % 3, "baker", "clerk"))
+    table.loc[table.index[:5], "job"] = None
+    search = search_for(boosted_trees([table[name] for name in table.columns]), **FEW)
+    search.set_params(costs=None, max_stages=1).fit(table, Y)
+    whole = search.cascade(search.all_sources_)
+    decided = whole.decide(table[:20].assign(empty=1.0))
+    assert decided.accepted.all()
+    dump(whole, tmp_path / "model.emsco")
+    again = load(tmp_path / "model.emsco", trusted=[TREES])
+    assert (again.decide(table[:20].assign(empty=1.0)).confidence == decided.confidence).all()

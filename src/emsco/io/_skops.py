@@ -29,7 +29,7 @@ from emsco.io._zip import (
 )
 
 _SCHEMA = "schema.json"
-_OWN = ["emsco.learners.boosted_trees.TextColumns"]  # emsco's own, without state
+_OWN = ["emsco.learners.boosted_trees.EmptyAsZero", "emsco.learners.boosted_trees.TextColumns"]
 _MOST_BYTES = 12 * 2**20  # a forest's schema is long
 _MOST_VALUES = 500_000
 _MOST_OBJECTS = 60_000
