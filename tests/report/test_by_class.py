@@ -7,9 +7,11 @@ import shlex
 import warnings
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
+from sklearn.tree import DecisionTreeClassifier
 
 from emsco import Candidate, CascadeSearchCV, ParetoFront
 from emsco._utils.text_table import cell
@@ -17,6 +19,7 @@ from emsco.core.interval import interval_text
 from emsco.datasets import make_costly_classification
 from emsco.exceptions import SelectionWarning
 from emsco.report import _data, report
+from emsco.search import yardstick_of
 
 WORDS = ("rejected", "missed", "recall", "precision")
 
@@ -328,3 +331,47 @@ def test_precision_is_left_out_where_it_is_not_known(browser, three, tmp_path):
     assert browser.find_elements(By.ID, "max_rejected_0")
     assert text(browser, "luck") == "The luck in a choice is unknown, so auto is 1."
     assert text(browser, "rule") == ""
+
+
+def test_several_learners_weights_and_boosted_trees_are_told(browser, tmp_path):
+    X, codes, costs = make_costly_classification(300, n_sources=3, class_sep=0.8, random_state=2)
+    labels = np.where(codes == 1, "sick", "well")
+    tree = DecisionTreeClassifier(max_depth=3, min_samples_leaf=10, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SelectionWarning)
+        search = CascadeSearchCV(
+            {"linear": None, "tree": tree},
+            costs=costs,
+            label_weights={"sick": 4.0, "well": 1.0},
+            threshold=[0.6, 0.8],
+            luck=False,
+            random_state=0,
+        ).fit(X, labels)
+    browser.get(report(search, tmp_path / "report.html").as_uri())
+    boosted = yardstick_of(search.found_)
+    places = {c.learner: i for i, c in enumerate(search.front_)}
+    assert places.keys() == {"linear", "tree"}
+    for learner, place in places.items():
+        browser.execute_script(
+            "document.getElementById('plot').emit('plotly_click',"
+            "{points: [{customdata: arguments[0]}]})",
+            place,
+        )
+        assert candidate(browser, search) == search.front_[place]
+        found = search.front_[place]
+        assert text(browser, "cascade-title") == f"The chosen cascade, by {learner}"
+        stages = [
+            p.text
+            for p in browser.find_elements(By.CSS_SELECTOR, "#cascade .stage p")
+            if p.text.startswith("accepts")
+        ]
+        assert len(stages) == found.design.n_stages
+        assert all(p.startswith("accepts from share ") for p in stages)
+        coverage = found.evaluation.coverage
+        words = f"With boosted trees, all sources at once are right on {boosted.at(1).accuracy:.1%}"
+        words += " of all rows"
+        if coverage < 1:
+            words += f", and on {boosted.at(coverage).accuracy:.1%} of as many"
+        assert text(browser, "boosted") == words + "."
+    footer = browser.find_element(By.TAG_NAME, "footer").text
+    assert "share: the part of a row's weighted probabilities" in footer

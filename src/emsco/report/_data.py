@@ -21,6 +21,7 @@ from emsco.core.measures import boundable, columns
 from emsco.core.threshold import resolve
 from emsco.exceptions import ArtifactError, SelectionError
 from emsco.report._lines import choice_lines
+from emsco.search import yardstick_of
 
 MOST_CANDIDATES = 5000  # that a page draws without making one wait
 
@@ -50,6 +51,7 @@ def page_data(
         "costs": _costs(search.costs_),
         "n_front": len(front),
         "luck": front.luck,
+        "deciding": "confidence" if search.found_.stages.rule.is_equal else "share",
         "repeats": front.repeats,
         "start": places.index(start),
         "chosen": places.index(start) if is_on_front else None,
@@ -67,6 +69,7 @@ def page_data(
                 "of": list(as_many),
                 **_counts([search.all_sources_at(c) for c in as_many.values()], labels),
             },
+            "boosted": _boosted(search, list(as_many.values())),
         },
     }
     if X is not None:
@@ -80,6 +83,15 @@ def page_data(
         if everything is not None:
             data["all_sources"]["fresh"] = _counts([everything], labels)
     return data
+
+
+def _boosted(search: Any, coverages: Sequence[float]) -> Plain | None:
+    """Tell how often boosted trees are right on all sources: on every row, and on as many."""
+    yardstick = yardstick_of(search.found_)
+    if yardstick is None:
+        return None
+    every, *as_many = (yardstick.at(coverage).accuracy for coverage in (1.0, *coverages))
+    return {"every": every, "as_many": as_many}
 
 
 def _sliders() -> dict[str, Measure]:
@@ -194,21 +206,25 @@ def _costs(costs: Costs) -> Plain:
 
 
 def _designs(candidates: Sequence[Candidate], labels: Sequence[Any]) -> Plain:
-    """Tell designs and thresholds once each, and which of them a candidate has."""
+    """Tell designs, thresholds and learners once each, and which of them a candidate has."""
     designs: dict[tuple[int, ...], int] = {}
     thresholds: dict[tuple[float, ...], int] = {}
-    of_candidate, at_stage = [], []
+    learners: dict[str, int] = {}
+    of_candidate, at_stage, by = [], [], []
     for candidate in candidates:
         assignment = tuple(candidate.design.assignment.tolist())
         of_candidate.append(designs.setdefault(assignment, len(designs)))
         resolved = resolve(candidate.threshold, labels, candidate.design.n_stages)
         stages = [tuple(row) for row in resolved.tolist()]
+        by.append(learners.setdefault(candidate.learner, len(learners)))
         at_stage.append([thresholds.setdefault(row, len(thresholds)) for row in stages])
     return {
         "designs": list(designs),
         "thresholds": [row[:1] if len(set(row)) == 1 else row for row in thresholds],
         "design_of": of_candidate,
         "thresholds_of": at_stage,
+        "learners": list(learners),
+        "learner_of": by,
     }
 
 

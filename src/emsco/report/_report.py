@@ -30,6 +30,10 @@ from emsco.report._lines import python_lines, shell_line
 # What changes nothing but the time, or what is told on the way, reproduces nothing.
 _NOT_TOLD = {"costs", "n_jobs", "engine", "callback", "verbose"}
 _MOST_NAMED = 4  # classes in a title
+_SHARE_WORD = (
+    " &middot; share: the part of a row's weighted probabilities that its label has; the threshold "
+    "of a stage is for it"
+)
 
 
 def report(
@@ -111,6 +115,7 @@ def report(
             "flow": _flow(search, data, X, y),
             "loss": _loss(search, data),
             "loss_word": " &middot; loss: cost, review and errors" * _has_loss(data),
+            "share_word": _SHARE_WORD * (data["deciding"] == "share"),
             "certificate": _certificate(search, certificate),
             "not_in_shell": _not_in_shell(left_out),
             "toml": escape(search.costs_.to_toml()),

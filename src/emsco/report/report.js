@@ -225,11 +225,13 @@
     return { stages, unused };
   }
   function threshold(row) {
-    return "accepts from confidence " + (row.length === 1 ? number(row[0])
+    return "accepts from " + data.deciding + " " + (row.length === 1 ? number(row[0])
       : row.map((value, k) => number(value) + " as " + labels[k]).join(", "));
   }
   function showCascade(i) {
     const { stages, unused } = stagesOf(i);
+    const learner = data.learners[data.learner_of[i]];
+    byId("learner").textContent = learner ? ", by " + learner : "";
     const list = byId("cascade");
     list.replaceChildren();
     const paidSetups = new Set();
@@ -401,7 +403,15 @@
     }
     byId("figures").style.setProperty("--columns", groups.reduce((sum, [, columns]) => sum + columns.length, 0));
     byId("figures").replaceChildren(append(document.createElement("thead"), first, second), body);
+    byId("boosted").textContent = boosted(i);
     showClasses(i);
+  }
+  // What a strong learner makes of the same rows, where it is not the one in use.
+  function boosted(i) {
+    if (whole.boosted === null) return "";
+    const at = asManyAt.get(selected.accepted[i]);
+    return "With boosted trees, all sources at once are right on " + percent(whole.boosted.every) + " of all rows"
+      + (points[i].coverage < 1 && points[i].coverage > 0 ? ", and on " + percent(whole.boosted.as_many[at]) + " of as many" : "") + ".";
   }
   function showClasses(i) {
     // Of many classes, the worst come first; the others can be opened.
