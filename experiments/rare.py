@@ -22,8 +22,11 @@ from emsco.datasets import load_phishing
 from emsco.exceptions import EmscoWarning
 from experiments.headline import boosted_trees
 from experiments.peers.compare import corrected_interval
+from experiments.results import FOLDER, Row, load, save
 from experiments.tables import markdown
 
+NAME = "rare"
+COMMAND = "python -m experiments rare"
 SPLITS = 20
 _CUTS = np.array([0.0, *np.geomspace(1e-4, 0.9999, 120), 1.0])
 
@@ -83,24 +86,34 @@ def fraud(split: int) -> Split:
 
 
 TABLES: dict[str, Callable[[int], Split]] = {"loans": loans, "fraud": fraud}
+CASES = [f"{name}/{split}" for name in TABLES for split in range(SPLITS)]
 
 
 def run(*, small: bool, only: list[str] | None = None) -> str:
-    """Compare both on every split; `only` names tables. Small: one split of few loans."""
-    seen: dict[str, list[dict[str, float]]] = {}
-    for name, make in TABLES.items():
-        if (only and name not in only) or (small and name != "loans"):
+    """Compare both on every split that is not kept yet; `only` names tables. Small: few loans."""
+    if small:
+        return table([compare("loans/0", loans(0, 4_000), small=True)])
+    kept = {row["case"] for row in load(NAME)} if (FOLDER / f"{NAME}.csv").exists() else set()
+    for case in CASES:
+        name, split = case.split("/")
+        if case in kept or (only and name not in only):
             continue
-        for split in range(1 if small else SPLITS):
-            data = loans(split, 4_000) if small else make(split)
-            row = compare(data, split, small=small)
-            print(json.dumps({"table": name, "split": split} | row), flush=True)
-            seen.setdefault(name, []).append(row)
+        row = compare(case, TABLES[name](int(split)), small=False)
+        print(json.dumps(row), flush=True)
+        save(NAME, COMMAND, [row], CASES)
+    return table(load(NAME))
+
+
+def table(measured: list[Row]) -> str:
+    """Give means over the splits, and an interval of the difference in loss."""
     header = ["table", "splits", "loss against boosted trees %", "loss", "of boosted trees",
               "price of data %", "rare class right %", "reviewed %", "of boosted trees: right %",
               "reviewed %"]  # fmt: skip
     lines = []
-    for name, rows in seen.items():
+    for name in TABLES:
+        rows = [row for row in measured if row["case"].startswith(name)]
+        if not rows:
+            continue
         above = [100 * row["above"] for row in rows]
         told = f"{np.mean(above):+.1f}"
         if len(rows) > 1:
@@ -114,8 +127,9 @@ def run(*, small: bool, only: list[str] | None = None) -> str:
 _SHOWN = ("loss", "trees_loss", "price", "right", "reviewed", "trees_right", "trees_reviewed")
 
 
-def compare(data: Split, split: int, *, small: bool) -> dict[str, float]:
+def compare(case: str, data: Split, *, small: bool) -> Row:
     """Fit both on the same rows, and compare what they lose on fresh ones."""
+    split = int(case.split("/")[1])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EmscoWarning)
         search = CascadeSearchCV(
@@ -125,6 +139,7 @@ def compare(data: Split, split: int, *, small: bool) -> dict[str, float]:
     theirs = evaluate(trees(data, split), data.truth, population=data.population)
     loss, other = _loss(own, data), _loss(theirs, data)
     return {
+        "case": case,
         "above": loss / other - 1,
         "loss": loss,
         "trees_loss": other,

@@ -9,7 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from experiments import budget, example, headline, luck, paper, promise, results
+from experiments import (
+    budget,
+    example,
+    headline,
+    luck,
+    paper,
+    promise,
+    rare,
+    rare_default,
+    results,
+    sampling,
+    several,
+)
 from experiments.peers.tables import SPLITS as COMPARED
 
 pytestmark = pytest.mark.nightly
@@ -138,3 +150,15 @@ def test_the_readme_holds_the_headline():
     splits = Counter(row["case"] for row in rows)
     assert set(splits.values()) == {headline.SPLITS}
     assert headline.table(rows) in (DOCS.parent / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("experiment", [rare, rare_default, several, sampling])
+def test_the_documentation_holds_the_tables_of_defaults(experiment):
+    table = experiment.table(results.load(experiment.NAME))
+    assert table in (DOCS / "defaults.md").read_text(encoding="utf-8")
+
+
+def test_a_rare_class_measured_again_has_the_figures_kept():
+    """The first run, to 1e-6."""
+    row = rare_default.measure(rare_default.CASES[0])
+    assert results.differences(rare_default.NAME, [row], ("case",)) == []
