@@ -1,4 +1,4 @@
-"""The sums of docs/scaling.md are those that the command prints, from constants with a source."""
+"""The sums of docs/measured-scaling.md are those that the command prints, from constants with a source."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 from emsco.search.strategies.local_search import FITS
 from experiments import scaling
 
-PAGE = Path(__file__).parents[2] / "docs" / "scaling.md"
+PAGE = Path(__file__).parents[2] / "docs" / "measured-scaling.md"
 
 
 def test_the_documentation_holds_the_tables():
