@@ -24,6 +24,8 @@ ELSEWHERE = {
     "guard-and-monitor",
     "live",
     "recipes",
+    "recipes-sources-plots",
+    "sources",
     "engines",
     "scaling",
     "serving",
@@ -226,7 +228,14 @@ QUESTIONS = {
     "How many rows do I need?": ("certificates", "How many rows it takes"),
     "Why not LightGBM with cost penalties?": (
         "faq", "Why not LightGBM's or CatBoost's cost penalties?"),
-    "How do I run it as a service?": ("serving", "Routes"),
+    "How do I run it as a service?": ("serving", "Start it"),
+    "What does the certificate promise, and with what confidence?": (
+        "model-risk", "What is promised, and with what confidence"),
+    "What if the population changes?": ("model-risk", "What if the population changes"),
+    "Who labels rejected rows?": ("model-risk", "Who labels rejected rows"),
+    "How is a choice repeated?": ("model-risk", "How a choice is repeated"),
+    "What is logged?": ("model-risk", "What is logged"),
+    "Is it conformal prediction?": ("conformal", "Conformal prediction"),
     "How does it evaluate so many designs?": ("how-it-works", "The table of outcomes"),
     "What does a word mean here?": ("glossary", "Glossary"),
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""The recipes of docs/recipes.md work when they are followed to the letter."""
+"""The recipes of the documentation work when they are followed to the letter."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ import pytest
 pytestmark = pytest.mark.nightly
 
 ROOT = Path(__file__).parents[1]
-PAGE = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
+NAMES = ("recipes", "recipes-sources-plots")
+PAGES = [(ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in NAMES]
 BLOCK = r"\s*```(?:python)\n(?P<{0}>.*?)```"
 STEP = re.compile(
     r"Create\s+`(?P<create>[^`]+)`:" + BLOCK.format("content")
@@ -25,9 +26,13 @@ STEP = re.compile(
     + r"|Run:\s*```console\n(?P<commands>.*?)```",
     flags=re.DOTALL,
 )  # fmt: skip
-RECIPES = dict(
-    zip(*[iter(re.split(r"^## (Add .+)\n", PAGE, flags=re.MULTILINE)[1:])] * 2, strict=True)
-)
+RECIPES = {
+    title: text
+    for page in PAGES
+    for title, text in re.findall(
+        r"^## (Add .+)\n(.*?)(?=^## |\Z)", page, flags=re.MULTILINE | re.DOTALL
+    )
+}
 
 
 @pytest.fixture

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from emsco.live import Sources
 
-PAGE = Path(__file__).parents[2] / "docs" / "live.md"
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = DOCS / "live.md"
 
 
 def test_the_example_gives_what_it_shows():
@@ -21,6 +22,7 @@ def test_the_example_gives_what_it_shows():
 
 def test_the_file_of_sources_can_be_read(tmp_path):
     """As it stands on the page."""
-    text = PAGE.read_text(encoding="utf-8").partition("```toml\n")[2].partition("```")[0]
+    told = (DOCS / "sources.md").read_text(encoding="utf-8")
+    text = told.partition("```toml\n")[2].partition("```")[0]
     (tmp_path / "sources.toml").write_text(text)
     assert [*Sources.from_toml(tmp_path / "sources.toml")] == ["page", "whois", "registry"]

@@ -1,4 +1,4 @@
-"""The page on the service and the systemd unit: every option, route and example is real."""
+"""The pages on the service and the systemd unit: every option, route and example is real."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from emsco.serve.openapi import description
 from emsco.serve.problem_json import problem
 
 ROOT = Path(__file__).parents[2]
-PAGE = (ROOT / "docs" / "serving.md").read_text(encoding="utf-8")
+NAMES = ("serving", "serving-api", "state", "rollout", "operations")
+PAGE = "\n".join((ROOT / "docs" / f"{name}.md").read_text(encoding="utf-8") for name in NAMES)
 UNIT = ROOT / "contrib" / "emsco.service"
 
 

@@ -33,7 +33,7 @@ from emsco.serve.shadow_log import read_shadow_log
 
 FRAME = pd.DataFrame(X, columns=["x0", "x1"])
 FINAL = LogisticRegression().fit(FRAME, LABELS)
-PAGE = (Path(__file__).parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[2] / "docs" / "rollout.md").read_text(encoding="utf-8")
 SECRET = {"EMSCO_LOG_KEY": "a secret of the tests"}
 RNG = np.random.default_rng(11)
 FRESH_Y = RNG.integers(2, size=1500)
