@@ -62,8 +62,7 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
-_alone = ("index", "gallery/index")
-html_sidebars: dict[str, list[str]] = {page: [] for page in _alone}  # nothing stands below them
+html_sidebars: dict[str, list[str]] = {"index": []}  # the start page has cards instead
 
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
