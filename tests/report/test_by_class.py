@@ -65,7 +65,7 @@ def move(browser, **positions):
         "const done = arguments[1]; requestAnimationFrame(() => setTimeout(done, 0))",
         positions,
     )
-    WebDriverWait(browser, 60).until(  # thousands of points are drawn when the slider rests
+    WebDriverWait(browser, 60).until(
         lambda b: b.execute_script(
             "const of = (id) => document.getElementById(id).dataset.candidate;"
             "return of('told') === of('plot')"
@@ -179,8 +179,9 @@ def test_review_is_in_every_total(opened, three):
     assert f"loss{total}" in text(opened, "tiles")
     assert f"cost {cell(evaluation.cost)} + review {cell(review)}" in text(opened, "tiles")
     hover = opened.execute_script(
-        "const plot = document.getElementById('plot');"
-        "return plot.data.find((t) => t.name === 'chosen').hovertemplate"
+        "document.querySelector('#drawing [data-mark=chosen]')"
+        ".dispatchEvent(new PointerEvent('pointermove', {bubbles: true}));"
+        "return document.getElementById('hover').textContent"
     )
     assert paid in hover
     assert "rejected" in hover
@@ -353,8 +354,8 @@ def test_several_learners_weights_and_boosted_trees_are_told(browser, tmp_path):
     assert places.keys() == {"linear", "tree"}
     for learner, place in places.items():
         browser.execute_script(
-            "document.getElementById('plot').emit('plotly_click',"
-            "{points: [{customdata: arguments[0]}]})",
+            "document.querySelector(`#drawing .inside [data-candidate='${arguments[0]}']`)"
+            ".dispatchEvent(new MouseEvent('click', {bubbles: true}))",
             place,
         )
         assert candidate(browser, search) == search.front_[place]

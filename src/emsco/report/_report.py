@@ -30,6 +30,19 @@ from emsco.report._lines import python_lines, shell_line
 # What changes nothing but the time, or what is told on the way, reproduces nothing.
 _NOT_TOLD = {"costs", "n_jobs", "engine", "callback", "verbose"}
 _MOST_NAMED = 4  # classes in a title
+# In the order in which they run: each uses those before it, and shares their names.
+_SCRIPTS = (
+    "text",
+    "choice",
+    "figures",
+    "bounds",
+    "cascade",
+    "tiles",
+    "tables",
+    "lines",
+    "plot",
+    "page",
+)
 _SHARE_WORD = (
     " &middot; share: the part of a row's weighted probabilities that its label has; the threshold "
     "of a stage is for it"
@@ -101,7 +114,6 @@ def report(
         raise SelectionError(
             Parameter("population") + " says what fresh rows stand for; give X and y, too."
         )
-    plotly = require("plotly.offline", "report").get_plotlyjs()
     data = page_data(search, X, y, population)
     params = _parameters_to_dict(search)
     data["python"] = python_lines(search, params)
@@ -123,9 +135,8 @@ def report(
                 search.summary() if hasattr(search, "best_candidate_") else repr(search.front_)
             ),
             "style": _part("report.css"),
-            "plotly": plotly,
             "data": _json(data),
-            "script": _part("choice.js") + _part("report.js"),
+            "script": _script(),
         },
     )
     write_whole(path, [page.encode()])
@@ -134,6 +145,12 @@ def report(
 
 def _part(name: str) -> str:
     return files("emsco.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _script() -> str:
+    """Put the files of the script together, where none of their names is left to the page."""
+    parts = "".join(_part(f"{name}.js") for name in _SCRIPTS)
+    return f'"use strict";\n(function () {{\n{parts}}})();\n'
 
 
 def _filled(template: str, parts: Mapping[str, str]) -> str:

@@ -1,0 +1,41 @@
+// The choice at a glance; for screen readers, the sentence below says the same.
+function showTiles(i, none) {
+  const p = points[i], fresh = figures(data.fresh, i), whole = figures(data.all_sources.selected, 0);
+  const onFresh = (of, print) => (fresh && of(fresh) !== null ? ["fresh: " + print(of(fresh))] : []);
+  const tile = (name, of, print, ...more) => append(element("div", undefined, "tile"), element("span", name, "name"),
+    element("strong", print(of(p))), ...[...onFresh(of, print), ...more].map((line) => element("span", line, "more")));
+  const asMany = asManyAs(i), beside = (of, print) => [
+    ...(asMany.coverage < 1 ? ["all sources, as many rows: " + print(of(asMany))] : []),
+    "all sources, every row: " + print(of(whole)),
+  ];
+  const parts = (f) => lossParts(f).replace(/ = .*/, "");
+  const cost = !hasLoss || p.loss === null ? tile("cost", (f) => f.cost, money, "all sources: " + money(costs.total))
+    : tile("loss", (f) => f.loss, (x) => (x === null ? "\u2013" : money(x)), parts(p), ...beside((f) => f.loss, (x) => (x === null ? "\u2013" : number(x))));
+  const tiles = [
+    cost,
+    tile("coverage", (f) => f.coverage, percent, ...[p.coverage_interval && "95% interval: " + p.coverage_interval].filter(Boolean), "rejected: " + percent(1 - p.coverage)),
+    tile("accuracy", (f) => f.accuracy, percent, ...beside((f) => f.accuracy, percent)),
+  ];
+  if (labels.length) tiles.push(...classTiles(p, fresh, asMany));
+  byId("tiles").classList.toggle("none", none);
+  byId("tiles").classList.toggle("two", fresh !== null && labels.length === 2);
+  byId("tiles").classList.toggle("three", fresh !== null && labels.length === 3);
+  byId("tiles").replaceChildren(...tiles);
+}
+function classTiles(p, fresh, asMany) {
+  const tile = (name, lines) => {
+    const table = append(element("table"), append(element("tr"), element("th", ""),
+      element("th", "selected"), ...(fresh ? [element("th", "fresh")] : []), element("th", "all sources, as many rows")));
+    for (const [word, k, head] of lines) {
+      table.append(append(element("tr"), element("th", head), element("td", percent(p[word][k]), "own"),
+        ...(fresh ? [element("td", percent(fresh[word][k]))] : []), element("td", percent(asMany[word][k]), "besides")));
+    }
+    return append(element("div", undefined, "tile class"), element("span", name, "name"), table);
+  };
+  if (labels.length <= MOST_TILES) return labels.map((label, k) => tile("class " + label, WORDS.map((word) => [word, k, word])));
+  const worst = (word) => (isHighBetter[word] ? "lowest " : "most ") + word;
+  return [tile("worst by class", WORDS.map((word) => {
+    const k = worstFirst(p, word)[0];
+    return [word, k, worst(word) + ": " + labels[k]];
+  }))];
+}
