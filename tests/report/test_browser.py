@@ -18,6 +18,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 from emsco._utils.text_table import cell
 from emsco.core.interval import interval_text
 from emsco.exceptions import SelectionError
+from tests.report.conftest import NAMES
 
 WIDTHS = [1280, 390]
 
@@ -171,9 +172,17 @@ def test_the_choice_follows_the_sliders(opened_at_widths, search):
             "return [...document.querySelectorAll('.tile strong')].map((t) => t.textContent)"
         )
         loss = evaluation.cost + 25 * (1 - evaluation.coverage)
-        assert tiles[0] == f"{cell(loss)} {search.costs_.unit}"
-        assert tiles[1:] == [f"{evaluation.coverage:.1%}", f"{evaluation.accuracy:.1%}"]
+        total = search.costs_.total
+        assert tiles[0] == f"{evaluation.cost / total:.1%}"
+        saved = f"saved: {cell(total - evaluation.cost)} {search.costs_.unit} of {cell(total)} "
+        assert saved in text(browser, "tiles")
+        assert tiles[1] == f"{cell(loss)} {search.costs_.unit}"
+        assert tiles[2:] == [f"{evaluation.coverage:.1%}", f"{evaluation.accuracy:.1%}"]
         assert f"accepts {evaluation.coverage:.1%} of the rows" in text(browser, "told")
+        as_many = search.all_sources_at(evaluation.coverage).accuracy
+        beside = " accepting as many rows" if evaluation.coverage < 1 else ""
+        right = f"is right on {evaluation.accuracy:.1%} of those (all sources{beside}: "
+        assert f"{right}{as_many:.1%})" in text(browser, "told")
     assert candidate != search.best_candidate_
 
 
@@ -290,6 +299,23 @@ def test_the_cascade_is_drawn_stage_by_stage_with_its_prices(opened, search):
         unused = ", ".join(candidate.design.unused)
         told = text(opened, "unused")
         assert told.startswith(f"Never bought: {unused}. That saves ") if unused else told == ""
+
+
+def test_sources_and_setups_are_told_in_words(opened, search):
+    """Where they are bought, and where they are not; visible, and as text."""
+    described = {source.name: source.description for source in search.costs_.sources}
+    seen = set()
+    for position in np.linspace(0, 1, 9):
+        move(opened, min_accuracy=float(position))
+        stages, unused = opened.find_element(By.ID, "cascade").text, text(opened, "unused")
+        design = search.front_[chosen(opened)].design
+        words = described["s0"]
+        assert (words in stages) == ("s0" in design.acquired(design.n_stages - 1))
+        assert (f"s0 ({words})" in unused) == ("s0" in design.unused)
+        buys_setup = {NAMES[1], NAMES[2]} & set(design.acquired(design.n_stages - 1))
+        assert (search.costs_.descriptions["draw <hr>"] in stages) == bool(buys_setup)
+        seen |= {("s0" in design.unused, bool(buys_setup))}
+    assert len(seen) > 1
 
 
 def test_a_bar_shows_what_each_stage_takes_of_the_full_price(opened, search):

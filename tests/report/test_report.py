@@ -27,10 +27,11 @@ from emsco import (
     StageDesign,
     evaluate,
 )
+from emsco._utils.text_table import cell
 from emsco.certify import certify
 from emsco.exceptions import MissingExtraError, SelectionError
 from emsco.io import dump, load
-from emsco.report import _data, _lines, _report, report
+from emsco.report import _data, _lines, _report, _words, report
 
 
 def assert_holds(columns, evaluations, labels):
@@ -98,6 +99,9 @@ def test_prices_are_those_of_the_costs(page, search, data_of):
         source.name: (source.cost, source.setup) for source in search.costs_.sources
     }
     assert costs["setups"] == {"draw <hr>": 3}
+    assert costs["descriptions"] == search.costs_.descriptions
+    told = [source["description"] for source in costs["sources"]]
+    assert told == [source.description for source in search.costs_.sources]
 
 
 def test_text_is_escaped_and_data_cannot_leave_its_script(page):
@@ -144,9 +148,58 @@ def test_without_fresh_rows_and_certificate_neither_is_claimed(search, tmp_path,
     assert data["all_sources"]["fresh"] is None
     text = page.read_text(encoding="utf-8")
     assert "Certificate</h2>" not in text
-    assert f"<title>{escape(' or '.join(search.classes_))}, from 5 sources</title>" in text
+    e, total = search.best_candidate_.evaluation, search.costs_.total
+    title = (
+        f"{' or '.join(search.classes_)}, {e.rows} rows: {e.cost / total:.1%} of the price, "
+        f"{e.accuracy:.1%} right on the {e.coverage:.1%} accepted"
+    )
+    assert f"<title>{escape(title)}</title>" in text
     assert f"{datetime.now(UTC):%B %Y}" in text
-    assert escape(search.front_.measured_on) in text
+    assert "Selected on 200 held-out rows" in text
+    assert "these figures look better than those of fresh rows will be" in text
+
+
+def test_the_lead_tells_people_who_do_not_program(search, rows, tmp_path):
+    """What is saved, how right it is beside all sources, also on fresh rows; no word of code."""
+    text = report(search, tmp_path / "page.html", *rows[1]).read_text(encoding="utf-8")
+    header = unescape(text[text.index("<header>") : text.index("</header>")])
+    e, costs = search.best_candidate_.evaluation, search.costs_
+    as_many = search.all_sources_at(e.coverage).accuracy
+    assert f"saves {cell(costs.total - e.cost)} {costs.unit}." in header
+    assert f"right on {e.accuracy:.1%} of the rows that it accepts" in header
+    assert f"all sources at once, accepting as many rows, are right on {as_many:.1%}." in header
+    fresh = evaluate(search.decide(rows[1][0]), rows[1][1])
+    assert f"On 400 fresh rows, it costs {fresh.cost / costs.total:.1%} of the price" in header
+    assert f"accepts {fresh.coverage:.1%} and is right on {fresh.accuracy:.1%}" in header
+    for code in ("score_front", "(X", "Exhaustive", "LocalSearch", "CascadeSearchCV"):
+        assert code not in header
+
+
+@pytest.mark.parametrize(
+    ("classes", "told"),
+    [
+        (["healthy", "sick"], "healthy or sick"),
+        ([1, 2, 3], "class 1, 2 or 3"),
+        ([False, True], "class False or True"),
+        (list("abcde"), "5 classes"),
+    ],
+    ids=str,
+)
+def test_classes_are_named_in_titles(classes, told):
+    assert _words._decided(classes) == told
+
+
+def test_a_choice_of_all_sources_is_told_without_a_saving(search, tmp_path):
+    """It accepts every row, and has the full price."""
+    chosen = search.best_candidate_
+    try:
+        search.choose(search.all_sources_, refit=False)
+        text = report(search, tmp_path / "all.html").read_text(encoding="utf-8")
+    finally:
+        search.choose(chosen)
+    right = search.all_sources_.evaluation.accuracy
+    assert f": 100.0% of the price, {right:.1%} right, every row accepted</title>" in text
+    assert "saves" not in text[text.index("<header>") : text.index("</header>")]
 
 
 def test_the_python_lines_make_the_same_search(search, page, data_of, tmp_path, monkeypatch):
@@ -280,7 +333,7 @@ def test_it_opens_beside_a_choice_that_is_not_on_the_front(search, tmp_path, dat
     beside = search.front_[data["start"]].evaluation
     assert beside.coverage >= other.evaluation.coverage
     assert beside.accuracy >= other.evaluation.accuracy
-    assert "that is not on the front" in page.read_text(encoding="utf-8")
+    assert "What the search chose is not on the front." in page.read_text(encoding="utf-8")
 
 
 def test_large_fronts_are_thinned_evenly_and_keep_what_matters(monkeypatch, search):
@@ -307,6 +360,7 @@ def test_a_search_out_of_a_file_is_reported_with_what_it_can_still_tell(
 ):
     dump(search, tmp_path / "search.emsco")
     loaded = load(tmp_path / "search.emsco")
+    assert loaded.costs_ == search.costs_, "in words, too"
     page = report(loaded, tmp_path / "loaded.html", *rows[1])
     data = data_of(page)
     i = data["chosen"]

@@ -10,6 +10,11 @@ function threshold(row) {
   return "accepts from " + data.deciding + " " + (row.length === 1 ? number(row[0])
     : row.map((value, k) => number(value) + " as " + labels[k]).join(", "));
 }
+// What is bought, its price, and below both what it is, where that is told.
+function priced(name, price, description, look) {
+  return append(element("li", undefined, look), element("span", name), element("span", number(price), "price"),
+    ...(description ? [element("span", description, "what")] : []));
+}
 function showCascade(i) {
   const { stages, unused } = stagesOf(i);
   const learner = data.learners[data.learner_of[i]];
@@ -24,14 +29,13 @@ function showCascade(i) {
     const bought = document.createElement("ul");
     for (const source of sources) {
       price += source.cost;
-      bought.append(append(element("li"), element("span", source.name), element("span", number(source.cost))));
+      bought.append(priced(source.name, source.cost, source.description));
     }
     for (const source of sources) {
       if (source.setup === null || paidSetups.has(source.setup)) continue;
       paidSetups.add(source.setup);
       price += costs.setups[source.setup];
-      bought.append(append(element("li", undefined, "setup"),
-        element("span", "setup " + source.setup), element("span", number(costs.setups[source.setup]))));
+      bought.append(priced("setup " + source.setup, costs.setups[source.setup], costs.descriptions[source.setup], "setup"));
     }
     paid += price;
     prices.push(price);
@@ -48,7 +52,7 @@ function showCascade(i) {
   if (points[i].rejected.some((part) => part > 0)) end.append(element("p", "that is " + named(worstFirst(points[i], "rejected"), points[i].rejected)));
   list.append(end);
   byId("unused").textContent = unused.length
-    ? "Never bought: " + unused.map((s) => s.name).join(", ") + ". That saves " + money(costs.total - paid) + " on every row." : "";
+    ? "Never bought: " + unused.map((s) => s.name + (s.description ? " (" + s.description + ")" : "")).join(", ") + ". That saves " + money(costs.total - paid) + " on every row." : "";
 }
 
 // The full price as a bar: the share of each stage, and what is never paid.

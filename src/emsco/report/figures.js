@@ -62,6 +62,7 @@ const paid = (f) => lossParts(f) || "cost " + money(f.cost);
 
 const whole = data.all_sources;
 const asManyAt = new Map(whole.as_many.of.map((accepted, at) => [accepted, at]));
+const besideAccuracy = (i) => "all sources" + (points[i].coverage < 1 ? " accepting as many rows" : "") + ": " + percent(asManyAs(i).accuracy);
 const asManyAs = (i) => figures(whole.as_many, asManyAt.get(selected.accepted[i]));
 
 // Classes, the worst first: in one figure or overall.

@@ -16,7 +16,7 @@ function show() {
   const parts = lossParts(p);
   told.textContent = subject + "costs " + money(p.cost) + " per row" + part + ", accepts " + percent(p.coverage)
     + " of the rows" + (p.coverage_interval ? " (95% interval: " + p.coverage_interval + ")" : "")
-    + " and is right on " + percent(p.accuracy) + " of those" + (parts ? "; per row: " + parts : "") + "."
+    + " and is right on " + percent(p.accuracy) + " of those (" + besideAccuracy(i) + ")" + (parts ? "; per row: " + parts : "") + "."
     + (labels.length ? " It rejects " + named(worstFirst(p, "rejected"), p.rejected) + "; it misses " + named(worstFirst(p, "missed"), p.missed) + "." : "")
     + (none ? " " + why.atBest + without(why.counted) : isPicked ? ""
       : " " + inside.length.toLocaleString("en-US") + (inside.length === 1 ? " candidate is within them." : " candidates are within them."));
@@ -24,13 +24,19 @@ function show() {
   told.dataset.candidate = i;
   // At the start it is the search's own rule, which may be other than bounds.
   const isRuled = i === data.chosen && (isSearchs || isAtFirst(values));
-  byId("rule").textContent = data.rule && isRuled ? data.rule : isPicked ? "" : chooser.rule(values, z);
+  byId("rule").textContent = data.rule && isRuled ? data.rule + instead() : isPicked ? "" : chooser.rule(values, z);
   for (const flow of document.querySelectorAll("#flow")) flow.hidden = i !== data.chosen;
   showSliders();
   showCascade(i);
   showTable(i);
   showLines(isSearchs && data.choice ? null : isPicked ? boundsFor(i, preferred) : none ? boundsFor(i, caution) : { values, caution });
   showPlot(i, inside);
+}
+// Sliders choose by another rule than the search did, where that was not by bounds.
+function instead() {
+  if (first !== null) return "";
+  return " This choice follows " + (data.is_default ? "the default rule" : "this rule")
+    + "; once you move a slider, the cheapest candidate within the bounds is chosen instead.";
 }
 function without(i) {
   if (i === undefined) return "";

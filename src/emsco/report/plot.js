@@ -100,7 +100,7 @@ function layOut() {
   const ends = (tick) => [-0.5, 0.5].map((side) => x(tick) + side * wide(number(tick)));
   const ticks = costTicks((found) => found.length < 13
     && found.every((tick, at) => !at || ends(tick)[0] - ends(found[at - 1])[1] >= 16));
-  frame = { x, y, left, right, top, bottom, bar: [left + wide("coverage") + 14, right] };
+  frame = { x, y, left, right, top, bottom, bar: [Math.max(left, wide("coverage") + 14), right] };
   frame.at = every.map((i) => [x(points[i].cost), y(points[i].accuracy)]);
 
   const parts = [];
@@ -121,7 +121,7 @@ function layOut() {
   const gradient = svg("linearGradient", { id: "ramp" });
   ramp().forEach((colour, at, { length }) => gradient.append(svg("stop", { offset: at / (length - 1), "stop-color": colour })));
   parts.push(gradient, svg("rect", { x: frame.bar[0], y: height - 36, width: frame.bar[1] - frame.bar[0], height: 12, fill: "url(#ramp)" }));
-  text(left, height - 26, "coverage", "title bar");
+  text(0, height - 26, "coverage", "title bar");
   LEVELS.forEach((level) => text(barPlace(level), height - 8, shareText(level), "tick bar"));
   layers.axes.replaceChildren(...parts);
   every.forEach((i) => {
@@ -187,15 +187,17 @@ function pointAt(event) {
 }
 const shortened = (text, most) => (text.length > most ? text.slice(0, most - 1) + "\u2026" : text);
 const designText = (i) => shortened(stagesOf(i).stages.map((stage) => stage.map((s) => s.name).join(" ")).join(" | "), 80);
-const figureLines = (p) => ["accuracy " + percent(p.accuracy) + ", coverage " + percent(p.coverage), paid(p),
-  ...worstFirst(p).slice(0, MOST_NAMED).map((k) => shortened(labels[k], 30) + ": " + WORDS.map((word) => word + " " + percent(p[word][k])).join(", "))];
+const figureLines = (p, i) => ["accuracy " + percent(p.accuracy) + ", coverage " + percent(p.coverage),
+  ...(i === undefined ? [] : [besideAccuracy(i)]), paid(p),
+  ...worstFirst(p).slice(0, MOST_NAMED).map((k) => shortened(labels[k], 30) + ": " + WORDS.map((word) => wordText(word) + " " + percent(p[word][k])).join(", "))];
 function tell(event) {
   const name = event.target.dataset.mark, i = name === undefined ? pointAt(event) : null;
   const named = name && marksOf(shown.i).find(([own]) => own === name);
   drawing.style.cursor = i === null ? "" : "pointer";
   hover.hidden = i === null && !named;
   if (hover.hidden) return;
-  const lines = named ? [name, ...(name === "chosen" ? [designText(shown.i)] : []), ...figureLines(named[1])] : [designText(i), ...figureLines(points[i])];
+  const own = named ? { chosen: shown.i, "chosen by the search": data.chosen }[name] : i;
+  const lines = [...(named ? [name] : []), ...(own === undefined ? [] : [designText(own)]), ...figureLines(named ? named[1] : points[i], own)];
   hover.replaceChildren(...lines.map((line) => element("div", line)));
   const box = plot.getBoundingClientRect(), [x, y] = [event.clientX - box.left, event.clientY - box.top];
   hover.style.left = Math.max(0, Math.min(x + 16, box.width - hover.offsetWidth)) + "px";

@@ -90,11 +90,11 @@ function classRows(i, order) {
         if (counts) shown.append(element("span", counts, "counts"));
         return shown;
       }));
-      cell.dataset.word = word; // shown beside it on a phone, where columns are different figures
+      cell.dataset.word = wordText(word); // shown beside it on a phone, where columns are different figures
       return cell;
     }));
   });
-  const head = append(document.createElement("thead"), heads(["class", ...WORDS], "wide-head"), heads(["", ...columns.map(([name]) => name)], "narrow-head"));
+  const head = append(document.createElement("thead"), heads(["class", ...WORDS.map(wordText)], "wide-head"), heads(["", ...columns.map(([name]) => name)], "narrow-head"));
   head.style.setProperty("--columns", columns.length);
   const body = append(document.createElement("tbody"), ...lines);
   body.style.setProperty("--columns", columns.length);

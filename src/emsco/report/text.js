@@ -13,6 +13,9 @@ const percent = (x) => (x === null || x === undefined ? "\u2013" : tenths.format
 const number = (x) => (Math.abs(x) < 1000 ? short : long).format(exactly(x));
 const money = (x) => (number(x) + " " + costs.unit).trim();
 
+// The recall is that of the rows that were accepted: those who read only this page must see it.
+const wordText = (word) => (word === "recall" ? "recall when accepted" : word);
+
 function element(tag, text, className) {
   const made = document.createElement(tag);
   if (text !== undefined) made.textContent = text;

@@ -11,16 +11,17 @@ function showTiles(i, none) {
   const parts = (f) => lossParts(f).replace(/ = .*/, "");
   const cost = !hasLoss || p.loss === null ? tile("cost", (f) => f.cost, money, "all sources: " + money(costs.total))
     : tile("loss", (f) => f.loss, (x) => (x === null ? "\u2013" : money(x)), parts(p), ...beside((f) => f.loss, (x) => (x === null ? "\u2013" : number(x))));
+  const saving = tile("share of the full price", (f) => f.cost / costs.total, percent,
+    (p.cost <= costs.total ? "saved: " : "more: ") + money(Math.abs(costs.total - p.cost)) + " of " + money(costs.total) + " per row");
   const tiles = [
+    ...(costs.total ? [saving] : []),
     cost,
     tile("coverage", (f) => f.coverage, percent, ...[p.coverage_interval && "95% interval: " + p.coverage_interval].filter(Boolean), "rejected: " + percent(1 - p.coverage)),
     tile("accuracy", (f) => f.accuracy, percent, ...beside((f) => f.accuracy, percent)),
   ];
-  if (labels.length) tiles.push(...classTiles(p, fresh, asMany));
-  byId("tiles").classList.toggle("none", none);
-  byId("tiles").classList.toggle("two", fresh !== null && labels.length === 2);
-  byId("tiles").classList.toggle("three", fresh !== null && labels.length === 3);
+  for (const id of ["tiles", "class-tiles"]) byId(id).classList.toggle("none", none);
   byId("tiles").replaceChildren(...tiles);
+  byId("class-tiles").replaceChildren(...(labels.length ? classTiles(p, fresh, asMany) : []));
 }
 function classTiles(p, fresh, asMany) {
   const tile = (name, lines) => {
@@ -32,8 +33,8 @@ function classTiles(p, fresh, asMany) {
     }
     return append(element("div", undefined, "tile class"), element("span", name, "name"), table);
   };
-  if (labels.length <= MOST_TILES) return labels.map((label, k) => tile("class " + label, WORDS.map((word) => [word, k, word])));
-  const worst = (word) => (isHighBetter[word] ? "lowest " : "most ") + word;
+  if (labels.length <= MOST_TILES) return labels.map((label, k) => tile("class " + label, WORDS.map((word) => [word, k, wordText(word)])));
+  const worst = (word) => (isHighBetter[word] ? "lowest " : "most ") + wordText(word);
   return [tile("worst by class", WORDS.map((word) => {
     const k = worstFirst(p, word)[0];
     return [word, k, worst(word) + ": " + labels[k]];
