@@ -369,13 +369,13 @@ def test_it_opens_without_bounds_that_nobody_set(opened, search):
 def test_the_flow_of_fresh_rows_is_shown_for_the_choice_of_the_search(opened, search, rows):
     flow = opened.find_element(By.ID, "flow")
     assert flow.is_displayed()
-    assert "How 400 fresh rows flow through it" in flow.text
+    assert "How 400 fresh rows flow through the chosen cascade" in flow.text
     told = flow.find_element(By.TAG_NAME, "svg").get_attribute("aria-label")
     leaving = search.decide(rows[1][0])
     first = int(((leaving.exit_stage == 0) & leaving.accepted).sum())
     assert f"accepted at stage 0 {first:,} rows (" in told
-    tiles = opened.find_element(By.ID, "tiles")
-    assert tiles.location["y"] < flow.location["y"]
+    cascade = opened.find_element(By.ID, "cascade")
+    assert cascade.location["y"] < flow.location["y"], "what it is about comes first"
     move(opened, max_cost=0.1)
     assert not flow.is_displayed(), "it is about another cascade"
 

@@ -171,6 +171,8 @@ def test_the_lead_tells_people_who_do_not_program(search, rows, tmp_path):
     fresh = evaluate(search.decide(rows[1][0]), rows[1][1])
     assert f"On 400 fresh rows, it costs {fresh.cost / costs.total:.1%} of the price" in header
     assert f"accepts {fresh.coverage:.1%} and is right on {fresh.accuracy:.1%}" in header
+    whole = evaluate(search.cascade(search.all_sources_).decide(rows[1][0]), rows[1][1])
+    assert f"all sources at once are right on {whole.accuracy:.1%} of all." in header
     for code in ("score_front", "(X", "Exhaustive", "LocalSearch", "CascadeSearchCV"):
         assert code not in header
 

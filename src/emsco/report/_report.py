@@ -171,13 +171,16 @@ def _flow(search: Any, data: Mapping[str, Any], X: Any, y: ArrayLike | None) -> 
     pyplot = require("matplotlib.pyplot", "report")
     truth = search.truth(X, y)
     display = FlowDisplay.from_decisions(search.decide(X), search, y=truth)
+    display.ax_.set_title("", loc="left")  # tiles and tables tell these figures
+    for text in set(display.ax_.texts) - set(display.texts_):
+        text.remove()
     drawn = io.StringIO()
-    display.figure_.savefig(drawn, format="svg")
+    display.figure_.savefig(drawn, format="svg", transparent=True)
     pyplot.close(display.figure_)
     texts = "; ".join(" ".join(text.get_text().split()) for text in display.texts_)
     return (
         '<section class="card" id="flow" aria-labelledby="flow-title"><h2 id="flow-title">'
-        f"How {len(truth):,} fresh rows flow through it</h2>"
+        f"How {len(truth):,} fresh rows flow through the chosen cascade</h2>"
         f'<div class="wide">{_inline(drawn.getvalue(), texts)}</div></section>'
     )
 

@@ -91,8 +91,12 @@ def _of_fresh(data: Mapping[str, Any], total: float) -> list[str]:
     if fresh["accepted"][i] is None:
         return []
     price = f"costs {fresh['paid'][i] / fresh['rows'] / total:.1%} of the price, " if total else ""
-    accepted = fresh["accepted"][i]
+    accepted, whole = fresh["accepted"][i], data["all_sources"]["fresh"]
     right = f" and is right on {fresh['right'][i] / accepted:.1%} of those" if accepted else ""
+    if right and whole is not None:
+        right += (
+            f"; all sources at once are right on {whole['right'][0] / whole['rows']:.1%} of all"
+        )
     return [
         f"On {data['fresh_rows']:,} fresh rows, it {price}accepts {accepted / fresh['rows']:.1%}"
         f"{right}."
