@@ -83,7 +83,7 @@ for (const i of [...every].sort((a, b) => points[a].coverage - points[b].coverag
   layers.inside.append(circles[i][1]);
 }
 let frame = null; // where values lie in pixels
-let shown = null; // the candidate and those within the bounds
+let shown = null; // the candidate
 
 function layOut() {
   const { width, height } = drawing.getBoundingClientRect();
@@ -93,9 +93,9 @@ function layOut() {
   const wide = (text) => pen.measureText(text).width;
   const [top, bottom, right] = [28, height - 100, width - 28];
   const y = (accuracy) => bottom - (accuracy - accuracySpan[0]) / (accuracySpan[1] - accuracySpan[0]) * (bottom - top);
-  const rightTicks = evenTicks(accuracySpan[0], Math.min(1, accuracySpan[1]),
+  const shareTicks = evenTicks(accuracySpan[0], Math.min(1, accuracySpan[1]),
     (found) => found.every((tick, at) => !at || y(found[at - 1]) - y(tick) >= 36));
-  const left = Math.ceil(most([0, ...rightTicks.map((tick) => wide(shareText(tick)))])) + 14;
+  const left = Math.ceil(most([0, ...shareTicks.map((tick) => wide(shareText(tick)))])) + 14;
   const x = (cost) => left + (costPlace(cost) - costSpan[0]) / (costSpan[1] - costSpan[0]) * (right - left);
   const ends = (tick) => [-0.5, 0.5].map((side) => x(tick) + side * wide(number(tick)));
   const ticks = costTicks((found) => found.length < 13
@@ -106,7 +106,7 @@ function layOut() {
   const parts = [];
   const line = (x1, y1, x2, y2, look) => parts.push(svg("line", { x1, y1, x2, y2, class: look }));
   const text = (x, y, told, look) => parts.push(svg("text", { x, y, class: look }, told));
-  for (const tick of rightTicks) {
+  for (const tick of shareTicks) {
     line(left, y(tick), right, y(tick), "grid");
     parts.push(svg("text", { x: left - 8, y: y(tick), class: "tick y", "data-value": tick }, shareText(tick)));
   }
@@ -131,7 +131,7 @@ function layOut() {
     }
     circles[i][1].setAttribute("fill", colourOf(points[i].coverage));
   });
-  if (shown) mark();
+  if (shown !== null) mark();
 }
 const barPlace = (coverage) => frame.bar[0] + levelOf(coverage) / (LEVELS.length - 1) * (frame.bar[1] - frame.bar[0]);
 
@@ -150,7 +150,7 @@ function marksOf(i) {
     ["chosen", points[i]]].filter(Boolean);
 }
 function mark() {
-  const { i } = shown, { x, y, left, right, top, bottom } = frame, marks = marksOf(i);
+  const { x, y, left, right, top, bottom } = frame, marks = marksOf(shown);
   const shape = (name, place) => svg("path", { d: SHAPES[name], class: name === "chosen" ? "mark chosen" : "mark", "data-mark": name, ...place });
   layers.marks.replaceChildren(...marks.map(([name, p]) => shape(name, { transform: "translate(" + x(p.cost) + " " + y(p.accuracy) + ")" })));
   byId("legend").replaceChildren(...[...marks].reverse().map(([name]) => {
@@ -167,7 +167,7 @@ function mark() {
   layers.bounds.replaceChildren(...lines);
 }
 function showPlot(i, inside) {
-  shown = { i };
+  shown = i;
   const isInside = new Set(inside);
   every.forEach((k) => circles[k].forEach((circle, side) => {
     const look = isInside.has(k) === (side === 1) ? "" : "none";
@@ -192,11 +192,11 @@ const figureLines = (p, i) => ["accuracy " + percent(p.accuracy) + ", coverage "
   ...worstFirst(p).slice(0, MOST_NAMED).map((k) => shortened(labels[k], 30) + ": " + WORDS.map((word) => wordText(word) + " " + percent(p[word][k])).join(", "))];
 function tell(event) {
   const name = event.target.dataset.mark, i = name === undefined ? pointAt(event) : null;
-  const named = name && marksOf(shown.i).find(([own]) => own === name);
+  const named = name && marksOf(shown).find(([own]) => own === name);
   drawing.style.cursor = i === null ? "" : "pointer";
   hover.hidden = i === null && !named;
   if (hover.hidden) return;
-  const own = named ? { chosen: shown.i, "chosen by the search": data.chosen }[name] : i;
+  const own = named ? { chosen: shown, "chosen by the search": data.chosen }[name] : i;
   const lines = [...(named ? [name] : []), ...(own === undefined ? [] : [designText(own)]), ...figureLines(named ? named[1] : points[i], own)];
   hover.replaceChildren(...lines.map((line) => element("div", line)));
   const box = plot.getBoundingClientRect(), [x, y] = [event.clientX - box.left, event.clientY - box.top];
@@ -213,7 +213,7 @@ const STEPS = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1, PageUp:
 plot.addEventListener("keydown", (event) => {
   if (!(event.key in STEPS) || event.ctrlKey || event.altKey || event.metaKey) return;
   event.preventDefault();
-  pick(Math.min(n - 1, Math.max(0, shown.i + STEPS[event.key])));
+  pick(Math.min(n - 1, Math.max(0, shown + STEPS[event.key])));
 });
 new ResizeObserver(layOut).observe(drawing);
 darkness.addEventListener("change", layOut);
