@@ -296,7 +296,8 @@ def test_the_cascade_is_drawn_stage_by_stage_with_its_prices(opened, search):
             paid = candidate.design.acquired(i - 1) if i else ()
             of = search.costs_.of(names, paid=paid)
             assert price == f"for {cell(of)} {search.costs_.unit}"
-        unused = ", ".join(candidate.design.unused)
+        words = {s.name: f" ({s.description})" for s in search.costs_.sources if s.description}
+        unused = ", ".join(name + words.get(name, "") for name in candidate.design.unused)
         told = text(opened, "unused")
         assert told.startswith(f"Never bought: {unused}. That saves ") if unused else told == ""
 
