@@ -1,6 +1,6 @@
 """Make the images of the documentation: `python docs/images/make.py`, with EMSCO_DATA set.
 
-Needs matplotlib, plotly, selenium, and the Debian packages chromium and chromium-driver.
+Needs matplotlib, selenium, and the Debian packages chromium and chromium-driver.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def shoot(browser: Any, width: int, name: str) -> None:
     """Keep the whole page as it looks at a width."""
     metrics = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
-    time.sleep(3)  # the plot follows the width
+    time.sleep(1)  # the plot follows the width
     height = browser.execute_script("return document.documentElement.scrollHeight")
     clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
     shot = browser.execute_cdp_cmd(

@@ -10,7 +10,7 @@ import joblib
 import numpy as np
 import pytest
 
-from emsco import CascadeClassifier, InputGuard
+from emsco import CascadeClassifier, Costs, InputGuard
 from emsco.cascade.fingerprint import fingerprint
 from emsco.datasets import make_costly_classification
 
@@ -28,6 +28,18 @@ def test_the_fingerprint_of_a_guarded_default_cascade_pickles_nothing(data, monk
     assert fingerprint(cascade) == fingerprint(pickle.loads(pickle.dumps(cascade)))
     wider = CascadeClassifier(costs=costs, guard=InputGuard(margin=1)).fit(X, y)
     assert fingerprint(wider) != fingerprint(cascade)
+
+
+def test_descriptions_change_no_fingerprint(data):
+    """They are told to people, and nothing is decided by them."""
+    X, y, costs = data
+    sources = [replace(source, setup="call") for source in costs.sources]
+    described = [replace(source, description=f"about {source.name}") for source in sources]
+    plain = Costs(sources, setups={"call": 1})
+    told = Costs(described, setups={"call": 1}, descriptions={"call": "by phone"})
+    dearer = Costs(described, setups={"call": 2}, descriptions={"call": "by phone"})
+    prints = [fingerprint(CascadeClassifier(costs=c).fit(X, y)) for c in (plain, told, dearer)]
+    assert prints[0] == prints[1] != prints[2]
 
 
 class Suspicious(InputGuard):

@@ -240,22 +240,54 @@ def test_costs_written_to_toml_are_read_back_equal(tmp_path):
     features=st.lists(st.text(), min_size=1, unique=True),
     cost=st.floats(0, 1e12),
     unit=st.text(),
+    words=st.text(),
 )
-def test_any_text_survives_toml(tmp_path_factory, name, features, cost, unit):
+def test_any_text_survives_toml(tmp_path_factory, name, features, cost, unit, words):
     """Names are the users' own: quotes, line breaks, emoji and control characters included."""
     try:
-        "".join([name, unit, *features]).encode()
+        "".join([name, unit, words, *features]).encode()
     except UnicodeEncodeError:  # a lone surrogate is no text
         return
-    costs = Costs([Source(name, features=features, cost=cost)], unit=unit)
+    source = Source(name, features=features, cost=cost, setup=name, description=words)
+    costs = Costs([source], setups={name: cost}, descriptions={name: words}, unit=unit)
     path = tmp_path_factory.getbasetemp() / "any.toml"
     costs.to_toml(path)
     assert Costs.from_toml(path) == costs
 
 
+def test_descriptions_are_part_of_costs_and_change_no_price(tmp_path):
+    plain = Costs([Source("sugar", cost=3, setup="draw")], setups={"draw": 2})
+    source = Source("sugar", cost=3, setup="draw", description="sugar in the blood")
+    told = Costs([source], setups={"draw": 2}, descriptions={"draw": "a blood sample"})
+    assert told != plain
+    assert told.of(["sugar"]) == plain.of(["sugar"])
+    assert eval(repr(told)) == told
+    assert pickle.loads(pickle.dumps(told)) == told
+    assert "description" not in repr(plain) + plain.to_toml()
+    path = tmp_path / "costs.toml"
+    path.write_text(
+        "[sources]\n"
+        'sugar = { cost = 3, setup = "draw", description = "sugar in the blood" }\n'
+        "[setups]\ndraw = 2\n"
+        '[descriptions]\ndraw = "a blood sample"\n'
+    )
+    assert Costs.from_toml(path) == told
+    with pytest.raises(AttributeError):
+        told.descriptions = {}
+    with pytest.raises(TypeError):
+        told.descriptions["draw"] = "another"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
+        ("[descriptions]\nage = 'in years'\n[sources]\nage = 1", "must name setups, got 'age'"),
+        ("[sources]\nage = { cost = 1, description = 3 }", "of source 'age' must be text, got 3"),
+        (
+            "[sources]\nage = { cost = 1, setup = 'call' }\n[setups]\ncall = 1\n"
+            "[descriptions]\ncall = 2",
+            "of setup 'call' must be text, got 2",
+        ),
         ("sources = [", "not valid TOML"),
         ("[setups]\nblood = 1", "does not describe costs: 'sources'"),
         ("[sources]\na = -3", "cost of source 'a' must be a number >= 0"),

@@ -27,13 +27,14 @@ LABELS = ["it's \u2028<i>well</i>", "sick"]
 
 COSTS = Costs(
     [
-        Source(NAMES[0], cost=1),
+        Source(NAMES[0], cost=1, description="asked <b>by phone</b> & free of risk"),
         Source(NAMES[1], cost=2.5, setup="draw <hr>"),
         Source(NAMES[2], cost=4, setup="draw <hr>"),
         Source(NAMES[3], cost=8, latency=2.0),
         Source(NAMES[4], cost=16, latency=1.0),
     ],
     setups={"draw <hr>": 3},
+    descriptions={"draw <hr>": "a sample </script> of blood"},
     review=Review(25.0),
     unit="EUR & <u>more</u>",
 )

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 import random
 import re
+from itertools import pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import WebDriverWait
@@ -15,6 +18,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 from emsco._utils.text_table import cell
 from emsco.core.interval import interval_text
 from emsco.exceptions import SelectionError
+from tests.report.conftest import NAMES
 
 WIDTHS = [1280, 390]
 
@@ -34,7 +38,7 @@ def as_at_first(browser, width):
 
 @pytest.fixture(scope="module", params=WIDTHS)
 def loaded(browser, page, request):
-    """Load the page at a width: so long takes the script of plotly that tests share it."""
+    """Load the page at a width, once for the tests that share it."""
     browser.get_log("performance")  # what was before is forgotten
     browser.get_log("browser")
     widen(browser, request.param)
@@ -82,11 +86,40 @@ def chosen(browser):
     return int(browser.find_element(By.ID, "told").get_attribute("data-candidate"))
 
 
-def star(browser):
-    """Say where the chosen point is drawn."""
+def middles(browser, selector):
+    """Say where parts of the drawing are, in pixels of the window."""
     return browser.execute_script(
-        "const star = document.getElementById('plot').data.find((t) => t.name === 'chosen');"
-        "return [star.x[0], star.y[0]]"
+        "return [...document.querySelectorAll('#drawing ' + arguments[0])].map((part) => {"
+        "const box = part.getBoundingClientRect();"
+        "return [(box.left + box.right) / 2, (box.top + box.bottom) / 2] })",
+        selector,
+    )
+
+
+def place(browser, evaluation):
+    """Say where a candidate must be, by the labels of the axes."""
+    pixels = []
+    for axis, value in enumerate([evaluation.cost, evaluation.accuracy]):
+        ticks = f".tick.{'xy'[axis]}"
+        at = [float(t.get_attribute("data-value")) for t in drawn(browser, ticks)]
+        where = [middle[axis] for middle in middles(browser, ticks)]
+        slope, start = np.polyfit(at, where, 1)  # no axis here is logarithmic
+        np.testing.assert_allclose(np.multiply(slope, at) + start, where, atol=2)
+        pixels.append(slope * value + start)
+    return pixels
+
+
+def drawn(browser, selector):
+    return browser.find_elements(By.CSS_SELECTOR, f"#drawing {selector}")
+
+
+def seen(browser, layer):
+    """List the candidates whose points are drawn, outside or inside the bounds."""
+    return browser.execute_script(
+        "return [...document.querySelectorAll('#drawing .' + arguments[0] + ' circle')]"
+        ".filter((point) => getComputedStyle(point).display !== 'none')"
+        ".map((point) => Number(point.dataset.candidate))",
+        layer,
     )
 
 
@@ -132,15 +165,24 @@ def test_the_choice_follows_the_sliders(opened_at_widths, search):
             candidate = search.front_.select(**bounds_of(browser))
         evaluation = candidate.evaluation
         assert search.front_[chosen(browser)] == candidate
-        assert star(browser) == [evaluation.cost, evaluation.accuracy]
+        (star,) = middles(browser, "[data-mark=chosen]")
+        np.testing.assert_allclose(star, place(browser, evaluation), atol=2.5)
         assert figures(browser)["accuracy"][0] == f"{evaluation.accuracy:.1%}"
         tiles = browser.execute_script(
             "return [...document.querySelectorAll('.tile strong')].map((t) => t.textContent)"
         )
         loss = evaluation.cost + 25 * (1 - evaluation.coverage)
-        assert tiles[0] == f"{cell(loss)} {search.costs_.unit}"
-        assert tiles[1:] == [f"{evaluation.coverage:.1%}", f"{evaluation.accuracy:.1%}"]
+        total = search.costs_.total
+        assert tiles[0] == f"{evaluation.cost / total:.1%}"
+        saved = f"saved: {cell(total - evaluation.cost)} {search.costs_.unit} of {cell(total)} "
+        assert saved in text(browser, "tiles")
+        assert tiles[1] == f"{cell(loss)} {search.costs_.unit}"
+        assert tiles[2:] == [f"{evaluation.coverage:.1%}", f"{evaluation.accuracy:.1%}"]
         assert f"accepts {evaluation.coverage:.1%} of the rows" in text(browser, "told")
+        as_many = search.all_sources_at(evaluation.coverage).accuracy
+        beside = " accepting as many rows" if evaluation.coverage < 1 else ""
+        right = f"is right on {evaluation.accuracy:.1%} of those (all sources{beside}: "
+        assert f"{right}{as_many:.1%})" in text(browser, "told")
     assert candidate != search.best_candidate_
 
 
@@ -254,9 +296,27 @@ def test_the_cascade_is_drawn_stage_by_stage_with_its_prices(opened, search):
             paid = candidate.design.acquired(i - 1) if i else ()
             of = search.costs_.of(names, paid=paid)
             assert price == f"for {cell(of)} {search.costs_.unit}"
-        unused = ", ".join(candidate.design.unused)
+        words = {s.name: f" ({s.description})" for s in search.costs_.sources if s.description}
+        unused = ", ".join(name + words.get(name, "") for name in candidate.design.unused)
         told = text(opened, "unused")
         assert told.startswith(f"Never bought: {unused}. That saves ") if unused else told == ""
+
+
+def test_sources_and_setups_are_told_in_words(opened, search):
+    """Where they are bought, and where they are not; visible, and as text."""
+    described = {source.name: source.description for source in search.costs_.sources}
+    seen = set()
+    for position in np.linspace(0, 1, 9):
+        move(opened, min_accuracy=float(position))
+        stages, unused = opened.find_element(By.ID, "cascade").text, text(opened, "unused")
+        design = search.front_[chosen(opened)].design
+        words = described["s0"]
+        assert (words in stages) == ("s0" in design.acquired(design.n_stages - 1))
+        assert (f"s0 ({words})" in unused) == ("s0" in design.unused)
+        buys_setup = {NAMES[1], NAMES[2]} & set(design.acquired(design.n_stages - 1))
+        assert (search.costs_.descriptions["draw <hr>"] in stages) == bool(buys_setup)
+        seen |= {("s0" in design.unused, bool(buys_setup))}
+    assert len(seen) > 1
 
 
 def test_a_bar_shows_what_each_stage_takes_of_the_full_price(opened, search):
@@ -301,10 +361,8 @@ def test_it_opens_without_bounds_that_nobody_set(opened, search):
         "return [...document.querySelectorAll('.slider output')].map((o) => o.textContent)"
     )
     assert set(told) == {"no bound"}
-    grey, coloured = opened.execute_script(
-        "return document.getElementById('plot').data.slice(0, 2).map((t) => t.x.length)"
-    )
-    assert (grey, coloured) == (0, len(search.front_))
+    assert seen(opened, "outside") == []
+    assert sorted(seen(opened, "inside")) == list(range(len(search.front_)))
     assert "search.choose()" in text(opened, "python")
     assert "emsco select run/ --out model.emsco" in text(opened, "shell")
 
@@ -312,13 +370,13 @@ def test_it_opens_without_bounds_that_nobody_set(opened, search):
 def test_the_flow_of_fresh_rows_is_shown_for_the_choice_of_the_search(opened, search, rows):
     flow = opened.find_element(By.ID, "flow")
     assert flow.is_displayed()
-    assert "How 400 fresh rows flow through it" in flow.text
+    assert "How 400 fresh rows flow through the chosen cascade" in flow.text
     told = flow.find_element(By.TAG_NAME, "svg").get_attribute("aria-label")
     leaving = search.decide(rows[1][0])
     first = int(((leaving.exit_stage == 0) & leaving.accepted).sum())
     assert f"accepted at stage 0 {first:,} rows (" in told
-    tiles = opened.find_element(By.ID, "tiles")
-    assert tiles.location["y"] < flow.location["y"]
+    cascade = opened.find_element(By.ID, "cascade")
+    assert cascade.location["y"] < flow.location["y"], "what it is about comes first"
     move(opened, max_cost=0.1)
     assert not flow.is_displayed(), "it is about another cascade"
 
@@ -332,15 +390,125 @@ def test_buttons_free_the_bounds_and_bring_the_choice_back(opened, search):
     assert search.front_[chosen(opened)] == search.best_candidate_
 
 
-def test_a_click_on_a_point_chooses_it(opened, search):
-    wanted = len(search.front_) // 2
-    opened.execute_script(
-        "document.getElementById('plot').emit('plotly_click',"
-        "{points: [{customdata: arguments[0]}]})",
-        wanted,
-    )
+def test_every_point_is_where_its_figures_say(opened, search):
+    points = middles(opened, ".inside circle")
+    order = [int(c.get_attribute("data-candidate")) for c in drawn(opened, ".inside circle")]
+    for i, where in list(zip(order, points, strict=True))[::7]:
+        wanted = place(opened, search.front_[i].evaluation)
+        np.testing.assert_allclose(where, wanted, atol=2.5)
+    coverages = [search.front_[i].evaluation.coverage for i in order]
+    assert coverages == sorted(coverages), "what accepts more is drawn above"
+    shades = {c.get_attribute("fill") for c in drawn(opened, ".inside circle")}
+    assert len(shades) > 10
+
+
+def alone(browser):
+    """Give the point that is farthest from all others, and where it is."""
+    circles = drawn(browser, ".inside circle")
+    points = np.array(middles(browser, ".inside circle"))
+    away = np.linalg.norm(points[:, None] - points[None], axis=2)
+    np.fill_diagonal(away, np.inf)
+    at = int(away.min(axis=1).argmax())
+    return int(circles[at].get_attribute("data-candidate")), circles[at], points[at].tolist()
+
+
+@pytest.mark.parametrize("beside", [0, 8], ids=["on it", "beside it"])
+def test_a_click_on_a_point_chooses_it_and_the_pointer_tells_it(opened, search, beside):
+    opened.execute_script("document.getElementById('drawing').scrollIntoView({block: 'center'})")
+    wanted, point, _ = alone(opened)
+    pointer = ActionChains(opened).move_to_element_with_offset(point, beside, 0)
+    pointer.perform()
+    hover = opened.find_element(By.ID, "hover")
+    assert hover.is_displayed()
+    evaluation = search.front_[wanted].evaluation
+    assert f"accuracy {evaluation.accuracy:.1%}, coverage {evaluation.coverage:.1%}" in hover.text
+    pointer.click().perform()
     settle(opened)
     assert chosen(opened) == wanted
+
+
+def test_a_click_far_from_every_point_chooses_nothing(opened):
+    opened.execute_script("document.getElementById('drawing').scrollIntoView({block: 'center'})")
+    before = chosen(opened)
+    title = drawn(opened, ".title.y")[0]
+    ActionChains(opened).move_to_element(title).click().perform()
+    assert chosen(opened) == before
+    assert not opened.find_element(By.ID, "hover").is_displayed()
+
+
+def test_arrow_keys_choose_the_next_point(opened, search):
+    plot = opened.find_element(By.ID, "plot")
+    plot.send_keys(Keys.HOME)
+    settle(opened)
+    assert chosen(opened) == 0
+    plot.send_keys(Keys.ARROW_RIGHT, Keys.ARROW_RIGHT, Keys.ARROW_LEFT)
+    settle(opened)
+    assert chosen(opened) == 1
+    plot.send_keys(Keys.END)
+    settle(opened)
+    assert chosen(opened) == len(search.front_) - 1
+
+
+def test_bounds_are_dotted_lines_and_points_outside_them_are_grey(opened, search):
+    move(opened, max_cost=0.6, min_accuracy=0.4, min_coverage=0.3)
+    settle(opened)
+    asked = bounds_of(opened)
+    inside = [i for i, c in enumerate(search.front_) if c.evaluation.cost <= asked["max_cost"]]
+    assert 0 < len(seen(opened, "inside")) < len(search.front_)
+    assert set(seen(opened, "inside")) <= set(inside)
+    assert sorted(seen(opened, "inside") + seen(opened, "outside")) == [*range(len(search.front_))]
+    lines = {line.get_attribute("data-bound"): line for line in drawn(opened, ".bound")}
+    assert lines.keys() == {"cost", "accuracy", "coverage"}
+    at = SimpleNamespace(cost=asked["max_cost"], accuracy=asked["min_accuracy"])
+    x, y = place(opened, at)
+    (own,) = middles(opened, "[data-bound=cost]")
+    assert abs(own[0] - x) < 2.5
+    (own,) = middles(opened, "[data-bound=accuracy]")
+    assert abs(own[1] - y) < 2.5
+
+
+def test_labels_of_ticks_never_overlap(opened_at_widths):
+    for axis, (low, high) in {"x": (0, 2), "y": (1, 3), "bar": (0, 2)}.items():
+        boxes = opened_at_widths.execute_script(
+            "return [...document.querySelectorAll('#drawing .tick.' + arguments[0])].map((t) => {"
+            "const box = t.getBoundingClientRect();"
+            "return [box.left, box.top, box.right, box.bottom] })",
+            axis,
+        )
+        assert len(boxes) >= 3
+        boxes.sort(key=lambda box: box[low])
+        assert all(a[high] < b[low] for a, b in pairwise(boxes))
+        outer = opened_at_widths.execute_script("return innerWidth")
+        assert all(box[0] >= 0 and box[2] <= outer for box in boxes)
+
+
+@pytest.mark.parametrize("mode", ["light", "dark"])
+def test_text_stands_out_in_light_and_in_dark(opened, mode):
+    """By the contrast that WCAG asks of small text: 4.5 to 1."""
+    scheme = {"name": "prefers-color-scheme", "value": mode}
+    opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
+    try:
+        colours = opened.execute_script(
+            "const of = (selector, what) => getComputedStyle(document.querySelector(selector))"
+            "[what].match(/\\d+/g).slice(0, 3).map(Number);"
+            "return [['.card', '.card h2', 'color'], ['.card', '.note', 'color'],"
+            "['.told', '.told', 'color'], ['body', 'footer', 'color'],"
+            "['.prices .paid', '.prices .paid', 'color'], ['.card', '#drawing .tick', 'fill'],"
+            "['pre', 'pre', 'color'], ['button', 'button', 'color']].map(([paper, text, what]) =>"
+            "[of(paper, 'backgroundColor'), of(text, what)])"
+        )
+    finally:
+        opened.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+    for paper, ink in colours:
+        low, high = sorted(map(luminance, (paper, ink)))
+        assert (high + 0.05) / (low + 0.05) >= 4.5, (paper, ink)
+    assert (luminance(colours[0][0]) < 0.2) == (mode == "dark")
+
+
+def luminance(colour):
+    parts = np.array(colour) / 255
+    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    return float(linear @ [0.2126, 0.7152, 0.0722])
 
 
 def test_nothing_is_wider_than_the_window(opened_at_widths):
@@ -369,10 +537,12 @@ def test_hostile_names_are_shown_as_they_are_written(opened, search):
         opened.execute_script("return document.querySelectorAll('main b, main i, hr').length") == 0
     )
     assert not opened.execute_script("return document.querySelectorAll('#plot a').length")
-    names = opened.execute_script(
-        "return [...document.getElementById('plot').data[1].text].join('')"
+    told = opened.execute_script(
+        "return [...document.querySelectorAll('#drawing .inside circle')].map((point) => {"
+        "point.dispatchEvent(new PointerEvent('pointermove', {bubbles: true}));"
+        "return document.getElementById('hover').firstChild.textContent }).join(' ')"
     )
-    assert "<img" not in names
-    assert "&lt;img" in names
-    axis = opened.execute_script("return document.querySelector('#plot .xtitle').textContent")
-    assert axis == f"cost ({search.costs_.unit})"
+    assert "</script><img" in told
+    assert opened.execute_script("return document.querySelectorAll('#hover :not(div)').length") == 0
+    axis = opened.execute_script("return document.querySelector('#drawing .title.x').textContent")
+    assert axis == f"cost per row ({search.costs_.unit})"

@@ -65,7 +65,7 @@ def move(browser, **positions):
         "const done = arguments[1]; requestAnimationFrame(() => setTimeout(done, 0))",
         positions,
     )
-    WebDriverWait(browser, 60).until(  # thousands of points are drawn when the slider rests
+    WebDriverWait(browser, 60).until(
         lambda b: b.execute_script(
             "const of = (id) => document.getElementById(id).dataset.candidate;"
             "return of('told') === of('plot')"
@@ -138,6 +138,17 @@ def test_every_class_has_its_shares_beside_fresh_rows_and_all_sources(opened, th
     assert undefined >= 9
 
 
+def test_the_recall_is_said_to_be_that_of_accepted_rows(opened):
+    heads = opened.execute_script(
+        "return [...document.querySelectorAll('#classes .wide-head th')].map((h) => h.textContent)"
+    )
+    assert heads == ["class", "rejected", "missed", "recall when accepted", "precision"]
+    tile = opened.find_element(By.CSS_SELECTOR, ".tile.class").text
+    footer = opened.find_element(By.TAG_NAME, "footer").text
+    for told in (tile, footer):
+        assert told.count("recall") == told.count("recall when accepted") == 1
+
+
 def test_shares_of_few_rows_have_their_counts_and_intervals(opened, three, fresh):
     chosen = candidate(opened, three)
     e = three.score_front(*fresh)[three.front_.index(chosen)].fresh
@@ -179,21 +190,27 @@ def test_review_is_in_every_total(opened, three):
     assert f"loss{total}" in text(opened, "tiles")
     assert f"cost {cell(evaluation.cost)} + review {cell(review)}" in text(opened, "tiles")
     hover = opened.execute_script(
-        "const plot = document.getElementById('plot');"
-        "return plot.data.find((t) => t.name === 'chosen').hovertemplate"
+        "document.querySelector('#drawing [data-mark=chosen]')"
+        ".dispatchEvent(new PointerEvent('pointermove', {bubbles: true}));"
+        "return document.getElementById('hover').textContent"
     )
     assert paid in hover
     assert "rejected" in hover
 
 
 def test_the_rule_is_the_searchs_own_at_first_and_follows_the_sliders(opened, three):
-    assert text(opened, "rule") == three.choice_.rule
+    assert three.choice_.is_default
+    told = (
+        f"{three.choice_.rule} This choice follows the default rule; once you move a slider, the "
+        "cheapest candidate within the bounds is chosen instead."
+    )
+    assert text(opened, "rule") == told
     move(opened, max_rejected_2=0.5)
     assert text(opened, "rule").startswith(f"Rule: the cheapest of {len(three.front_)} candidates")
     assert "rejected it's <hypo> <= 0." in text(opened, "rule")
     assert "must meet their bounds with a margin of 1.3 standard errors." in text(opened, "rule")
     opened.find_element(By.ID, "start").click()
-    assert text(opened, "rule") == three.choice_.rule
+    assert text(opened, "rule") == told
 
 
 def set_caution(browser, value, number=None):
@@ -279,7 +296,7 @@ def test_where_errors_have_prices_the_loss_is_told(browser, three, tmp_path):
     review = search.costs_.review
     assert loss == [cell(e.loss(review=review, error_cost=prices)) for e in evaluations]
     assert text(browser, "told").startswith("The cascade that the search chose costs")
-    assert text(browser, "rule") == search.choice_.rule
+    assert text(browser, "rule").startswith(f"{search.choice_.rule} This choice follows this rule;")
     repeated = f"search.choose(by='loss', error_cost={prices!r})"
     assert repeated in text(browser, "python")
     line = next(line for line in text(browser, "shell").splitlines() if "emsco select" in line)
@@ -353,8 +370,8 @@ def test_several_learners_weights_and_boosted_trees_are_told(browser, tmp_path):
     assert places.keys() == {"linear", "tree"}
     for learner, place in places.items():
         browser.execute_script(
-            "document.getElementById('plot').emit('plotly_click',"
-            "{points: [{customdata: arguments[0]}]})",
+            "document.querySelector(`#drawing .inside [data-candidate='${arguments[0]}']`)"
+            ".dispatchEvent(new MouseEvent('click', {bubbles: true}))",
             place,
         )
         assert candidate(browser, search) == search.front_[place]

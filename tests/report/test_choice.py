@@ -15,14 +15,13 @@ from emsco.report import report
 
 BY_CLASS = ("max_missed", "max_rejected", "min_precision")
 
-# Frames come when they are called for and nothing is drawn: a thousand choices take seconds.
-UNDRAWN = """
-const drawn = [window.requestAnimationFrame, window.Plotly.react];
+# Frames come when they are called for: a thousand choices take seconds.
+AT_ONCE = """
+const asked = window.requestAnimationFrame;
 const at = (id) => document.getElementById(id);
 const fire = (element, kind) => element.dispatchEvent(new Event(kind, {bubbles: true}));
 let frame = null, before = null;
 window.requestAnimationFrame = (show) => { frame = show; return 0; };
-window.Plotly.react = () => {};
 const read = () => ({
   bounds: [...document.querySelectorAll('.slider input')].map((s) => [s.id, s.dataset.bound])
     .filter(([, bound]) => bound !== '').map(([id, bound]) => [id, Number(bound)]),
@@ -30,9 +29,9 @@ const read = () => ({
   rule: at('rule').textContent, python: at('python').textContent, shell: at('shell').textContent,
 });
 try { return arguments[0].map(CHOOSE) }
-finally { [window.requestAnimationFrame, window.Plotly.react] = drawn }
+finally { window.requestAnimationFrame = asked }
 """
-BY_SLIDERS = UNDRAWN.replace(
+BY_SLIDERS = AT_ONCE.replace(
     "CHOOSE",
     """([caution, positions]) => {
   if (caution !== before) {
@@ -50,10 +49,11 @@ BY_SLIDERS = UNDRAWN.replace(
   return read();
 }""",
 )
-BY_CLICKS = UNDRAWN.replace(
+BY_CLICKS = AT_ONCE.replace(
     "CHOOSE",
     """(place) => {
-  at('plot').emit('plotly_click', {points: [{customdata: place}]});
+  const point = document.querySelector(`#drawing .inside [data-candidate='${place}']`);
+  point.dispatchEvent(new MouseEvent('click', {bubbles: true}));
   return {...read(), caution: at('caution').value};
 }""",
 )

@@ -143,7 +143,8 @@ def _spelled(value: Any) -> Iterator[bytes]:
         yield type(value).__name__.encode()
         for each in fields(value):
             own = getattr(value, each.name)
-            if not each.metadata.get("later") or own != each.default:
+            is_unset = each.metadata.get("later") and own == each.default
+            if not is_unset and not each.metadata.get("words"):
                 yield from _spelled(own)
     elif isinstance(value, float):
         yield value.hex().encode()

@@ -14,27 +14,10 @@ from typing import Any
 
 from emsco._utils.frozen_mapping import FrozenMapping
 from emsco._utils.toml_writer import fields_beside
+from emsco.core.costs_fields import LATER, WORDS, amount, as_names, as_text
 from emsco.core.costs_file import read_csv, read_toml, unreadable, write_toml
 from emsco.core.value_type import check_types, types_by_feature
 from emsco.exceptions import ColumnsError, CostsError, nearest, quoted
-
-# Fields that came later: files and fingerprints have them only where they are set.
-LATER = {"later": True}
-
-
-def _amount(value: object, what: str) -> float:
-    """Check a price or a latency: a finite number that is not negative."""
-    try:
-        amount = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
-        amount = float("nan")
-    if isinstance(value, bool | str) or not 0 <= amount < float("inf"):
-        raise CostsError(f"The {what} must be a number >= 0, got {value!r}.")
-    return amount
-
-
-def _names(value: Iterable[str] | str) -> tuple[str, ...]:
-    return (value,) if isinstance(value, str) else tuple(value)
 
 
 @dataclass(frozen=True, repr=False)
@@ -61,6 +44,8 @@ class Source:
         What its columns hold: "text" (04300 keeps its zero), "number", "category" (7, 7.0 and 07
         are the same) or "date" (becomes the days since 1970-01-01); one type for all of its
         columns, or one for each of some. None: what the values of training show.
+    description : str, default=""
+        What it is, for people who read a report. It changes no decision and no fingerprint.
 
     Examples
     --------
@@ -77,19 +62,21 @@ class Source:
     setup: str | None = None
     requires: Sequence[str] = ()
     type: str | Mapping[str, str] | None = field(default=None, metadata=LATER)
+    description: str = field(default="", metadata=WORDS)
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name:
             raise CostsError(f"A source's name must be text and not empty, got {self.name!r}.")
-        features = (self.name,) if self.features is None else _names(self.features)
+        features = (self.name,) if self.features is None else as_names(self.features)
         if not features:
             raise CostsError(f"Source {self.name!r} must yield at least one feature, got none.")
         set_field = object.__setattr__  # the one way to normalise a frozen value
         set_field(self, "features", features)
-        set_field(self, "requires", _names(self.requires))
+        set_field(self, "requires", as_names(self.requires))
         set_field(self, "type", check_types(self.type, features, self.name))
-        set_field(self, "cost", _amount(self.cost, f"cost of source {self.name!r}"))
-        set_field(self, "latency", _amount(self.latency, f"latency of source {self.name!r}"))
+        as_text(self.description, f"source {self.name!r}")
+        set_field(self, "cost", amount(self.cost, f"cost of source {self.name!r}"))
+        set_field(self, "latency", amount(self.latency, f"latency of source {self.name!r}"))
 
     def __repr__(self) -> str:
         fields = fields_beside(self, Source(self.name, cost=self.cost))
@@ -115,7 +102,7 @@ class Review:
 
     def __post_init__(self) -> None:
         for name in ("cost", "latency", "accuracy"):
-            object.__setattr__(self, name, _amount(getattr(self, name), f"{name} of review"))
+            object.__setattr__(self, name, amount(getattr(self, name), f"{name} of review"))
         if self.accuracy > 1:
             raise CostsError(f"The accuracy of review must be at most 1, got {self.accuracy!r}.")
 
@@ -135,13 +122,14 @@ class Costs:
     errors : mapping of label to float, default=None
         The price of a wrong label, for each true class; numbers may be named by their text. They
         are label weights: a row gets the label with the least expected price of an error.
-    errors : mapping of label to float, default=None
-        The price of a wrong label, for each true class; these are label weights.
     unit : str, default=""
         The unit of every price, for tables and plots.
     skipped : sequence of str, default=()
         Columns that are left out on purpose, so that no warning names them; in a file, those of
         `type = "skip"`.
+    descriptions : mapping of str to str, default=None
+        What setups are, for people who read a report; sources have their own. They change no
+        decision and no fingerprint.
 
     Examples
     --------
@@ -169,14 +157,17 @@ class Costs:
     unit: str = ""
     skipped: Sequence[str] = field(default=(), metadata=LATER)
     errors: Mapping[Any, float] = field(default=FrozenMapping(), metadata=LATER)
+    descriptions: Mapping[str, str] = field(default=FrozenMapping(), metadata=WORDS)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "sources", tuple(self.sources))
-        object.__setattr__(self, "skipped", _names(self.skipped))
-        errors = {c: _amount(p, f"error on {c!r}") for c, p in (self.errors or {}).items()}
+        object.__setattr__(self, "skipped", as_names(self.skipped))
+        errors = {c: amount(p, f"error on {c!r}") for c, p in (self.errors or {}).items()}
         object.__setattr__(self, "errors", FrozenMapping(errors))
-        setups = {n: _amount(p, f"cost of setup {n!r}") for n, p in (self.setups or {}).items()}
+        setups = {n: amount(p, f"cost of setup {n!r}") for n, p in (self.setups or {}).items()}
         object.__setattr__(self, "setups", FrozenMapping(setups))
+        words = {n: as_text(w, f"setup {n!r}") for n, w in (self.descriptions or {}).items()}
+        object.__setattr__(self, "descriptions", FrozenMapping(words))
         if not self.sources:
             raise CostsError("Costs must have at least one source, got none.")
         for source in self.sources:
@@ -200,12 +191,18 @@ class Costs:
         latencies = sum(source.latency for source in self.sources)
         if not isfinite(self.total) or not isfinite(latencies):
             raise CostsError("The sum of all prices, and that of all latencies, must be finite.")
+        for name in words:
+            if name not in setups:
+                raise CostsError(
+                    f"`descriptions` must name setups, got {name!r}; a source has its own "
+                    "description" + nearest(name, setups)
+                )
         idle = set(setups) - {source.setup for source in self.sources}
         if idle:
             raise CostsError(f"No source names the setup {quoted(sorted(idle))}; remove it.")
 
     def __repr__(self) -> str:
-        names = ("setups", "review", "unit", "skipped", "errors")
+        names = ("setups", "review", "unit", "skipped", "errors", "descriptions")
         fields = {name: getattr(self, name) for name in names}
         more = "".join(f", {name}={value!r}" for name, value in fields.items() if value)
         return f"Costs({list(self.sources)!r}{more})"
@@ -365,10 +362,13 @@ class Costs:
 
             [sources]
             age = 1.0
-            cholesterol = { cost = 5.17, setup = "blood" }
+            cholesterol = { cost = 5.17, setup = "blood", description = "in mg/dl" }
 
             [setups]
             blood = 2.1
+
+            [descriptions]
+            blood = "drawing blood"
 
             [review]
             cost = 25.0

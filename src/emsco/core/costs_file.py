@@ -15,7 +15,7 @@ from emsco.core.value_type import SKIP
 from emsco.exceptions import CostsError, refuse_unknown_keys
 
 CSV_ENDING = ".csv"
-_PARTS = ("sources", "setups", "review", "errors", "unit")  # of a TOML file
+_PARTS = ("sources", "setups", "descriptions", "review", "errors", "unit")  # of a TOML file
 _SEPARATORS = "\t;|,"  # the first wins a tie, because 1,5 may be a price
 
 
@@ -80,6 +80,9 @@ def write_toml(costs: Any, path: str | os.PathLike[str] | None) -> str:
     if costs.setups:
         lines += ["", "[setups]"]
         lines += [f"{toml_key(name)} = {toml_value(price)}" for name, price in costs.setups.items()]
+    if costs.descriptions:
+        lines += ["", "[descriptions]"]
+        lines += [f"{toml_key(n)} = {toml_value(words)}" for n, words in costs.descriptions.items()]
     if costs.review is not None:
         fields = {"cost": costs.review.cost} | fields_beside(
             costs.review, type(costs.review)(costs.review.cost)

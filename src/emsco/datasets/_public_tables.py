@@ -7,6 +7,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
+from emsco._utils.frozen_mapping import FrozenMapping
 from emsco.core.costs import Costs, Source
 from emsco.core.validation import resolve_costs
 from emsco.datasets._table_files import CostlyData, Folder, frame, read, rows
@@ -34,10 +35,12 @@ def _turney(
     *,
     setups: Mapping[str, str] | None = None,
     more: Sequence[Source] = (),
+    described: Mapping[str, str] = FrozenMapping(),
 ) -> Costs:
     """Read Turney's prices: the first test of a group costs the full price, the others less.
 
-    The difference is the setup that the group shares; `setups` renames groups.
+    The difference is the setup that the group shares; `setups` renames groups. `described` says
+    what sources and setups are.
     """
     sources, prices = [], {}
     for test in frame(name, folder, keep_default_na=False).to_dict("records"):
@@ -46,8 +49,11 @@ def _turney(
         if group is not None:
             group = (setups or {}).get(group, group)
             prices[group] = round(full - cost, 2)  # cents; 7.27 - 5.17 is not 2.1 in binary
-        sources.append(Source(test["feature"], cost=cost, setup=group))
-    return Costs([*sources, *more], setups=prices, unit="CAD")
+        feature = test["feature"]
+        words = described.get(feature, "")
+        sources.append(Source(feature, cost=cost, setup=group, description=words))
+    of_setups = {name: described[name] for name in prices if name in described}
+    return Costs([*sources, *more], setups=prices, unit="CAD", descriptions=of_setups)
 
 
 def load_pima(folder: Folder = None) -> CostlyData:
@@ -95,17 +101,38 @@ def load_heart(folder: Folder = None) -> CostlyData:
     return CostlyData(X, y, Costs.per_feature({f: 10 if f in questions else 100 for f in X}))
 
 
+_CLEVELAND = {
+    "age": "age in years",
+    "sex": "1 = male, 0 = female",
+    "cp": "type of chest pain: typical or atypical angina, other pain, none",
+    "trestbps": "blood pressure at rest, on admission",
+    "chol": "cholesterol in the blood",
+    "fbs": "whether the blood sugar is above 120 mg/dl, fasting",
+    "restecg": "electrocardiogram (ECG) at rest",
+    "thalach": "highest heart rate during exercise",
+    "exang": "whether exercise causes angina",
+    "oldpeak": "how far exercise lowers the ST segment of the ECG",
+    "slope": "slope of the ST segment at the peak of exercise",
+    "ca": "number of major vessels, 0 to 3, that fluoroscopy shows",
+    "thal": "thallium test: normal, a fixed or a reversible defect",
+    "A": "a blood sample, for chol and fbs",
+    "B": "an exercise test, for thalach and thal",
+    "C": "an exercise test with ECG, for exang, oldpeak and slope",
+}
+
+
 def load_cleveland(folder: Folder = None) -> CostlyData:
     """Load Cleveland heart disease: 303 rows, 13 features, "healthy" or "sick".
 
     The prices are Turney's, and his groups are the setups: A (chol, fbs), B (thalach, thal) and C
-    (exang, oldpeak, slope). Four values of ca and two of thal are missing.
+    (exang, oldpeak, slope); descriptions say what each is. Four values of ca and two of thal are
+    missing.
 
     Source: Heart Disease, UCI 45; CC BY 4.0. Prices: Turney (1995).
     """
     X, label = rows("heart_cleveland.csv", folder)
     y = np.where(label == 1, "sick", "healthy")
-    return CostlyData(X, y, _turney("costs_heart_cleveland.csv", folder))
+    return CostlyData(X, y, _turney("costs_heart_cleveland.csv", folder, described=_CLEVELAND))
 
 
 def load_thyroid(folder: Folder = None, *, classes: Literal[2, 3] = 2) -> CostlyData:

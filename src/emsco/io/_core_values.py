@@ -120,13 +120,14 @@ def costs_to(costs: Costs) -> Data:
         "review": None if costs.review is None else _fields_to(costs.review),
         "unit": costs.unit,
         **({"skipped": list(costs.skipped)} if costs.skipped else {}),
+        **({"descriptions": dict(costs.descriptions)} if costs.descriptions else {}),
         **({"errors": to_plain(dict(costs.errors), "`errors`")} if costs.errors else {}),
     }
 
 
 def costs_from(data: Data) -> Costs:
     """Read the prices back."""
-    later = {"skipped": list, "errors": dict}
+    later = {"skipped": list, "descriptions": dict, "errors": dict}
     own = {name: kind for name, kind in later.items() if name in expect(data, dict)}
     sources, setups, review, unit, *_ = values_of(
         data, sources=list, setups=dict, review=object, unit=str, **own
@@ -139,6 +140,7 @@ def costs_from(data: Data) -> Costs:
         unit=unit,
         skipped=expect_texts(data.get("skipped", [])),
         errors=expect(from_plain(data.get("errors", {"dict": {}})), dict),
+        descriptions=data.get("descriptions", {}),
     )
 
 
@@ -148,6 +150,7 @@ def _source_from(data: Any) -> Source:
     expect_texts(data["requires"])
     if data["setup"] is not None:
         expect(data["setup"], str)
+    expect(data.get("description", ""), str)
     return Source(**data)
 
 

@@ -1,6 +1,6 @@
 """The report: one HTML file that shows a search and works offline, without loading anything.
 
-It needs plotly: `pip install 'emsco[report]'`.
+To draw the flow of fresh rows it needs matplotlib: `pip install 'emsco[report]'`.
 """
 
 from emsco.report._report import report

@@ -25,6 +25,8 @@ from emsco.search import yardstick_of
 
 MOST_CANDIDATES = 5000  # that a page draws without making one wait
 
+_OF_SOURCE = ("name", "cost", "setup", "latency", "description")
+
 Plain: TypeAlias = dict[str, Any]
 Population: TypeAlias = Mapping[Any, float] | None
 
@@ -150,6 +152,7 @@ def _choice(search: Any, labels: Sequence[Any]) -> Plain:
     are_sliders = bounds and by == "cost" and bounds.keys() <= _sliders().keys()
     return {
         "rule": "" if choice is None else choice.rule,
+        "is_default": choice is not None and choice.is_default,
         "choice": None if choice is None else choice_lines(choice),
         "asked": {"caution": caution, **bounds} if are_sliders else None,
         "error_cost": errors if by == "loss" else None,
@@ -196,10 +199,10 @@ def _costs(costs: Costs) -> Plain:
         "unit": costs.unit,
         "total": costs.total,
         "sources": [
-            {name: getattr(source, name) for name in ("name", "cost", "setup", "latency")}
-            for source in costs.sources
+            {name: getattr(source, name) for name in _OF_SOURCE} for source in costs.sources
         ],
         "setups": dict(costs.setups),
+        "descriptions": dict(costs.descriptions),
         "review": None if costs.review is None else costs.review.cost,
         "review_accuracy": None if costs.review is None else costs.review.accuracy,
     }

@@ -8,7 +8,6 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from html import escape
 from importlib.resources import files
 from pathlib import Path
@@ -17,19 +16,30 @@ from typing import Any
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from emsco import __version__
 from emsco._utils.atomic_write import write_whole
 from emsco._utils.text_table import cell
 from emsco.certify import Certificate
-from emsco.core.validation import weighted_as
-from emsco.exceptions import Message, Parameter, SelectionError, require
+from emsco.exceptions import Parameter, SelectionError, require
 from emsco.plotting import FlowDisplay
 from emsco.report._data import page_data
 from emsco.report._lines import python_lines, shell_line
+from emsco.report._words import lead_of, measured_on, title_of, written
 
 # What changes nothing but the time, or what is told on the way, reproduces nothing.
 _NOT_TOLD = {"costs", "n_jobs", "engine", "callback", "verbose"}
-_MOST_NAMED = 4  # classes in a title
+# In the order in which they run: each uses those before it, and shares their names.
+_SCRIPTS = (
+    "text",
+    "choice",
+    "figures",
+    "bounds",
+    "cascade",
+    "tiles",
+    "tables",
+    "lines",
+    "plot",
+    "page",
+)
 _SHARE_WORD = (
     " &middot; share: the part of a row's weighted probabilities that its label has; the threshold "
     "of a stage is for it"
@@ -73,7 +83,8 @@ def report(
         it is about the cascade that the search chose. None: the certificate of the chosen cascade,
         if it has one.
     title : str, default=None
-        The title of the page. None: the classes and the number of sources.
+        The title of the page. None: the classes, the number of rows, the part of the full price
+        that the choice costs, its accuracy and its coverage.
 
     Returns
     -------
@@ -101,7 +112,6 @@ def report(
         raise SelectionError(
             Parameter("population") + " says what fresh rows stand for; give X and y, too."
         )
-    plotly = require("plotly.offline", "report").get_plotlyjs()
     data = page_data(search, X, y, population)
     params = _parameters_to_dict(search)
     data["python"] = python_lines(search, params)
@@ -109,9 +119,9 @@ def report(
     page = _filled(
         _part("template.html"),
         {
-            "title": escape(_title(search) if title is None else title),
-            "lead": escape(_lead(search, data)),
-            "byline": escape(f"{_measured_on(search, data, population)} {_written()}"),
+            "title": escape(title_of(search) if title is None else title),
+            "lead": escape(lead_of(search, data)),
+            "byline": escape(f"{measured_on(search, data, population)} {written()}"),
             "flow": _flow(search, data, X, y),
             "loss": _loss(search, data),
             "loss_word": " &middot; loss: cost, review and errors" * _has_loss(data),
@@ -123,9 +133,8 @@ def report(
                 search.summary() if hasattr(search, "best_candidate_") else repr(search.front_)
             ),
             "style": _part("report.css"),
-            "plotly": plotly,
             "data": _json(data),
-            "script": _part("choice.js") + _part("report.js"),
+            "script": _script(),
         },
     )
     write_whole(path, [page.encode()])
@@ -134,6 +143,12 @@ def report(
 
 def _part(name: str) -> str:
     return files("emsco.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _script() -> str:
+    """Put the files of the script together, where none of their names is left to the page."""
+    parts = "".join(_part(f"{name}.js") for name in _SCRIPTS)
+    return f'"use strict";\n(function () {{\n{parts}}})();\n'
 
 
 def _filled(template: str, parts: Mapping[str, str]) -> str:
@@ -149,53 +164,6 @@ def _json(data: Any) -> str:
     return text
 
 
-def _title(search: Any) -> str:
-    """Say what is decided from how many sources."""
-    labels, n_sources = [str(label) for label in search.classes_], len(search.costs_.names)
-    decided = " or ".join(labels) if len(labels) <= _MOST_NAMED else f"{len(labels)} classes"
-    return f"{decided}, from {n_sources} source{'s' * (n_sources != 1)}"
-
-
-def _written() -> str:
-    """Say when the page was written, and by what."""
-    now = datetime.now(UTC)
-    return f"Written on {now.day} {now:%B %Y}, {now:%H:%M} UTC, by emsco {__version__}."
-
-
-def _lead(search: Any, data: Mapping[str, Any]) -> str:
-    costs, n_front = search.costs_, len(search.front_)
-    price = f"{cell(costs.total)} {costs.unit}".rstrip()
-    lead = (
-        f"{len(costs.names)} sources, {price} for all of them. {type(search.search_).__name__} "
-        f"found {n_front:,} candidate{'s' * (n_front != 1)} that no other beats in accuracy, "
-        "coverage and cost at once."
-    )
-    if len(data["design_of"]) < n_front:
-        lead += (
-            f" The page shows {len(data['design_of']):,} of them, evenly; among all of them its "
-            "bounds may choose one that it does not show."
-        )
-    chosen = getattr(search, "best_candidate_", None)
-    if chosen is not None and data["chosen"] is None:
-        lead += f" The search chose {chosen}; that is not on the front. {data['rule']}".rstrip()
-    return lead
-
-
-def _measured_on(
-    search: Any, data: Mapping[str, Any], population: Mapping[Any, float] | None
-) -> str:
-    text: str = search.front_.measured_on
-    if "fresh_rows" in data:
-        selected, *advice = Message(text).parts
-        weighted = weighted_as(population)
-        # In the place of the advice to compute them, which has three parts.
-        fresh = f". Fresh: {data['fresh_rows']:,} other rows{weighted}."
-        text = "".join([selected, fresh, *advice[3:]])
-        if data["all_sources"]["fresh"] is None or None in data["fresh"]["accepted"]:
-            text += " A dash: the file that the search is out of keeps no such cascade."
-    return text
-
-
 def _flow(search: Any, data: Mapping[str, Any], X: Any, y: ArrayLike | None) -> str:
     """Draw how fresh rows flow through the cascade that the search chose."""
     if X is None or data["chosen"] is None or not hasattr(search, "best_cascade_"):
@@ -203,13 +171,16 @@ def _flow(search: Any, data: Mapping[str, Any], X: Any, y: ArrayLike | None) -> 
     pyplot = require("matplotlib.pyplot", "report")
     truth = search.truth(X, y)
     display = FlowDisplay.from_decisions(search.decide(X), search, y=truth)
+    display.ax_.set_title("", loc="left")  # tiles and tables tell these figures
+    for text in set(display.ax_.texts) - set(display.texts_):
+        text.remove()
     drawn = io.StringIO()
-    display.figure_.savefig(drawn, format="svg")
+    display.figure_.savefig(drawn, format="svg", transparent=True)
     pyplot.close(display.figure_)
     texts = "; ".join(" ".join(text.get_text().split()) for text in display.texts_)
     return (
         '<section class="card" id="flow" aria-labelledby="flow-title"><h2 id="flow-title">'
-        f"How {len(truth):,} fresh rows flow through it</h2>"
+        f"How {len(truth):,} fresh rows flow through the chosen cascade</h2>"
         f'<div class="wide">{_inline(drawn.getvalue(), texts)}</div></section>'
     )
 

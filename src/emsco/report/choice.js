@@ -1,4 +1,3 @@
-"use strict";
 // The choice among candidates, with the operations of emsco.core.caution and emsco.core.selection
 // in the same order, so that bounds choose the same candidate as ParetoFront.select.
 const emscoChoice = (function () {
