@@ -30,7 +30,7 @@ RECIPES = {
     title: text
     for page in PAGES
     for title, text in re.findall(
-        r"^## (Add .+)\n(.*?)(?=^## |\Z)", page, flags=re.MULTILINE | re.DOTALL
+        r"^## (Add [^\n]+)\n(.*?)(?=^## |\Z)", page, flags=re.MULTILINE | re.DOTALL
     )
 }
 
