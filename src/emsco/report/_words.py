@@ -24,10 +24,10 @@ def title_of(search: Any) -> str:
     if chosen is None:
         return title
     evaluation: Evaluation = chosen.evaluation
-    told = [_accuracy(evaluation)]
+    figures = [_accuracy(evaluation)]
     if search.costs_.total:
-        told.insert(0, f"{evaluation.cost / search.costs_.total:.1%} of the price")
-    return f"{title}: {', '.join(told)}"
+        figures.insert(0, f"{evaluation.cost / search.costs_.total:.1%} of the price")
+    return f"{title}: {', '.join(figures)}"
 
 
 def _decided(classes: Sequence[Any]) -> str:
