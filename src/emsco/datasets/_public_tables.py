@@ -104,7 +104,7 @@ def load_heart(folder: Folder = None) -> CostlyData:
 _CLEVELAND = {
     "age": "age in years",
     "sex": "1 = male, 0 = female",
-    "cp": "type of chest pain: typical or atypical angina, other pain, none",
+    "cp": "type of chest pain: typical angina, atypical angina, other pain, asymptomatic",
     "trestbps": "blood pressure at rest, on admission",
     "chol": "cholesterol in the blood",
     "fbs": "whether the blood sugar is above 120 mg/dl, fasting",
