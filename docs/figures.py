@@ -16,11 +16,12 @@ HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE.parent))
 
 from benchmarks import history  # noqa: E402
-from experiments import results, watched  # noqa: E402
+from experiments import pages, results, watched  # noqa: E402
 
 BLOCKS: dict[str, Callable[[], str]] = {
     "history": lambda: history.table(history.load()),
     "watched": lambda: watched.table(results.load("watched")),
+    "pages": lambda: pages.table(results.load(pages.NAME)),
 }
 _BLOCK = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end -->)", flags=re.DOTALL)
 
@@ -31,10 +32,11 @@ def generated(text: str) -> str:
 
 
 def stale() -> dict[Path, str]:
-    """Give the pages whose blocks differ from the results, and how they should read."""
-    pages = {path: path.read_text(encoding="utf-8") for path in sorted(HERE.glob("*.md"))}
-    made = {path: generated(text) for path, text in pages.items()}
-    return {path: made[path] for path in pages if made[path] != pages[path]}
+    """Give the pages, and the README, whose blocks differ from the results, as they should read."""
+    paths = [HERE.parent / "README.md", *sorted(HERE.glob("*.md"))]
+    texts = {path: path.read_text(encoding="utf-8") for path in paths}
+    made = {path: generated(text) for path, text in texts.items()}
+    return {path: made[path] for path in paths if made[path] != texts[path]}
 
 
 def main() -> int:

@@ -2,14 +2,14 @@
 How little must we fetch to know a phishing page?
 =================================================
 
-A mail gateway checks the links that come in. The text of an address is free to look at; fetching
-the page takes a while and tells the other side that somebody looks; whois and reputation services
-send bills. How many links can be decided by the address alone, and what should be bought for the
-others?
+A mail gateway checks the links that come in. The text of an address costs next to nothing to look
+at; fetching the page takes a while and tells the other side that somebody looks; whois and
+reputation services send bills. How many links can be decided by the address alone, and what should
+be bought for the others?
 
 The 11,430 pages are those of Hannousse and Yahiouche, half of them phishing. They published no
-prices, so these are ours: 1 for the address, 30 for the page, 100 for whois, 5 to 50 for the
-others.
+prices, so these are illustrative: 1 for the address, 30 for the page, 100 for whois, 5 to 50 for
+the others.
 """
 
 # %%

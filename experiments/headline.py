@@ -25,7 +25,7 @@ from emsco.datasets import (
 )
 from emsco.exceptions import EmscoWarning
 from experiments.results import FOLDER, Row, load, save
-from experiments.tables import markdown, percent
+from experiments.tables import markdown, share
 
 NAME = "headline"
 COMMAND = "python -m experiments headline"
@@ -151,14 +151,14 @@ def table(rows: Sequence[Row]) -> str:
         lines.append(
             [
                 case,
-                *(percent([row[key] for row in own]) for key in ("price", "coverage")),
-                percent([row["accuracy"] for row in own], 2),
+                *(share([row[key] for row in own]) for key in ("price", "coverage")),
+                share([row["accuracy"] for row in own], 2),
                 *(_classes(own, key) for key in ("rejected", "missed")),
                 *(
                     cell
                     for kind in ("all", "as_many")
                     for cell in (
-                        percent([row[f"{kind}_accuracy"] for row in own], 2),
+                        share([row[f"{kind}_accuracy"] for row in own], 2),
                         _classes(own, f"{kind}_missed", named=False),
                     )
                 ),

@@ -15,9 +15,16 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
 
 
 def percent(values: Sequence[float], digits: int = 1) -> str:
-    """Print a share with its interval, in percent."""
+    """Print a figure that may be negative, with its interval, in percent."""
     mean, half = interval(values)
     return f"{100 * mean:.{digits}f} ± {100 * half:.{digits}f}"
+
+
+def share(values: Sequence[float], digits: int = 1) -> str:
+    """Print a share of a whole with its interval, in percent; no end is below 0 or above 100."""
+    mean, half = interval(values)
+    low, high = (f"{100 * end:.{digits}f}" for end in np.clip([mean - half, mean + half], 0, 1))
+    return f"{100 * mean:.{digits}f} ({low} to {high})"
 
 
 def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

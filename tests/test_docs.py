@@ -70,18 +70,13 @@ def test_every_python_block_is_an_example_that_runs(name):
 
 
 @pytest.mark.nightly
-def test_the_commands_of_the_start_page_print_what_it_shows(tmp_path):
-    assert run_commands(None, tmp_path, DOCS / "start.md") == 5
+def test_the_commands_of_the_tutorial_print_what_it_shows(tmp_path):
+    assert run_commands(None, tmp_path, DOCS / "tutorial.md") == 6
     assert (tmp_path / "report.html").stat().st_size > 100_000
-
-
-@pytest.mark.nightly
-def test_the_commands_of_the_messy_table_print_what_it_shows(tmp_path):
-    assert run_commands(None, tmp_path, DOCS / "messy.md") == 5
-    block = re.search(r"```toml\n(.*?)```", SITE["messy"], flags=re.DOTALL)[1]
+    block = re.search(r"```toml\n(.*?)```", SITE["tutorial"], flags=re.DOTALL)[1]
     assert (tmp_path / "loans-costs.toml").read_text() == block
     lines = (tmp_path / "costs.toml").read_text().splitlines()
-    said = re.findall(r"^\| `(\w+)` \| (.*?) \|", SITE["messy"], flags=re.MULTILINE)
+    said = re.findall(r"^\| `(\w+)` \| (.*?) \|", SITE["tutorial"], flags=re.MULTILINE)
     assert len(said) == 7
     for column, words in said:
         line = next(line for line in lines if line.split(" ")[0] == column)

@@ -1,23 +1,26 @@
 """Draw the diagrams of the documentation as SVG: `python docs/images/draw.py`.
 
-Figures in them are computed here, from the package and from the history of benchmarks; a test
-draws them again.
+Figures in them are computed here, from the package, from stored results and from the history of
+benchmarks; a test draws them again.
 """
 
 from __future__ import annotations
 
+import ast
 import csv
 import math
+import sys
 from itertools import combinations, pairwise
 from pathlib import Path
 
-from sklearn.model_selection import train_test_split
-
 from emsco import CascadeClassifier, StageDesign, evaluate
-from emsco.datasets import load_cleveland
 
 HERE = Path(__file__).parent
 HISTORY = HERE.parents[1] / "benchmarks" / "history.csv"
+sys.path.insert(0, str(HERE.parents[1]))
+
+from experiments import pages  # noqa: E402
+from experiments.results import load  # noqa: E402
 
 INK, SOFT, LINE, PAPER = "#1f2937", "#5b6472", "#9aa3af", "#ffffff"
 BLUE, SKY, ORANGE, SAND, GREY = "#1d6fb8", "#d6e8f7", "#c2570c", "#fce5d0", "#eceff3"
@@ -85,46 +88,54 @@ class Drawing:
 
 
 def why() -> str:
-    """Draw how the patients of the page Why go through two stages."""
-    X, y, costs = load_cleveland()
-    X, fresh, y, truth = train_test_split(X, y, test_size=1 / 3, stratify=y, random_state=0)
-    stages = [["cp", "exang", "oldpeak"], ["sex", "fbs", "slope", "ca"]]
-    design = StageDesign.from_stages(stages)
-    cascade = CascadeClassifier(design=design, costs=costs, threshold=0.75).fit(X, y)
-    decisions = cascade.decide(fresh)
-    right = evaluate(decisions, truth).accuracy
-    first, second = (int((decisions.accepted & (decisions.exit_stage == s)).sum()) for s in (0, 1))
-    rejected = len(decisions) - first - second
-    prices = costs.of(stages[0]), costs.of([*stages[0], *stages[1]])
-    unit = 1.9  # pixels per patient
-    d = Drawing(880, 370, "Patients on their way through two stages")
-    d.text(24, 38, f"{len(decisions)} patients", 17, bold=True)
-    top = 64.0
-    d.box(24, top, 86, len(decisions) * unit, GREY)
-    d.band(110, 200, (top, top), len(decisions) * unit, GREY)
-    d.box(200, top, 150, len(decisions) * unit, SKY, BLUE)
-    for i, words in enumerate(("Stage 0", "chest pain,", "stress test", f"{prices[0]:.0f} CAD")):
-        d.text(275, top + 50 + 26 * i, words, 15, anchor="middle", bold=i == 0)
-    d.band(350, 720, (top, 40), first * unit, SKY)
-    left = top + first * unit
-    d.band(350, 450, (left, left + 30), (second + rejected) * unit, GREY)
-    d.box(450, left + 30, 150, (second + rejected) * unit, SKY, BLUE)
-    for i, words in enumerate(("Stage 1", "sex, sugar, vessels", f"{prices[1]:.0f} CAD in all")):
-        d.text(525, left + 58 + 22 * i, words, 15, anchor="middle", bold=i == 0)
-    d.band(600, 720, (left + 30, left + 22), second * unit, SKY)
-    d.band(600, 720, (left + 30 + second * unit, left + 88), rejected * unit, SAND)
-    d.text(730, 76, f"{first} answered", 16, BLUE, bold=True)
-    d.text(730, 97, f"for {prices[0]:.0f} CAD each", 14, SOFT)
-    d.text(730, left + 44, f"{second} answered", 16, BLUE, bold=True)
-    d.text(730, left + 65, f"for {prices[1]:.0f} CAD each", 14, SOFT)
-    d.text(730, left + 108, f"{rejected} rejected:", 16, ORANGE, bold=True)
-    d.text(730, left + 129, "a doctor decides", 14, SOFT)
+    """Draw how fresh rows of the first pages leave a cascade that other rows chose."""
+    (row,) = (row for row in load(pages.NAME) if row["case"] == "phishing")
+    case = pages.CASES["phishing"]
+    X, y, costs = case.load()
+    parts = pages.divide(case, y, row["split"])
+    stages = [stage.split() for stage in row["design"].split(" | ")]
+    cascade = CascadeClassifier(
+        design=StageDesign.from_stages(stages, costs.names),
+        costs=costs,
+        threshold=ast.literal_eval(row["threshold"]),
+    ).fit(X.iloc[parts.searched], y[parts.searched])
+    decisions = cascade.decide(X.iloc[parts.fresh])
+    counted = evaluate(decisions, y[parts.fresh])
+    n_rows, here = len(decisions), len(decisions)
+    left, wide, high = 24.0, 592.0, 30.0
+    d = Drawing(640, 176 + 86 * len(stages), "Web pages on their way through a cascade")
+    d.text(left, 36, f"Is it phishing? {n_rows:,} pages, decided in stages", 18, bold=True)
     d.text(
-        24, 326,
-        f"{decisions.cost.mean():.0f} CAD per patient instead of {costs.total:.0f}, "
-        f"and right on {right:.0%} of the answers.", 17, bold=True,
+        left,
+        58,
+        "Each bar holds the pages that come to a stage; the blue ones get an answer there.",
+        14,
+        SOFT,
+    )
+    x, paid = left, 0.0
+    for i, stage in enumerate(stages):
+        y0 = 74.0 + 86 * i
+        names = ", ".join(name.replace("_", " ") for name in stage)
+        price = costs.of([source for bought in stages[: i + 1] for source in bought])
+        answered = int((decisions.accepted & (decisions.exit_stage == i)).sum())
+        part = wide * answered / n_rows
+        d.text(left, y0 + 20, f"Stage {i} buys {names}", 15, bold=True)
+        more = f"{price - paid:g}{' more' * (i > 0)}"
+        d.text(left, y0 + 40, f"for {more}: {answered:,} of {here:,} answered", 14, SOFT)
+        d.box(x, y0 + 48, part, high, BLUE)
+        d.box(x + part, y0 + 48, left + wide - x - part, high, GREY)
+        x, paid, here = x + part, price, here - answered
+    y0 = 74.0 + 86 * len(stages)
+    d.box(x, y0 - 38, left + wide - x, high, ORANGE)
+    d.text(left, y0 + 20, f"{here:,} rejected: a person looks at them", 15, ORANGE, bold=True)
+    d.text(
+        left, y0 + 46,
+        f"{counted.cost:.1f} a page instead of {costs.total:.0f}; right on "
+        f"{counted.accuracy:.1%} of the {counted.coverage:.1%} answered.", 15, bold=True,
     )  # fmt: skip
-    d.text(24, 350, "Heart disease in Cleveland, fresh patients, prices of 1995.", 13, SOFT)
+    told = "Rows were split before the search: none of these pages helped to choose the cascade."
+    d.text(left, y0 + 70, told, 13, SOFT)
+    d.text(left, y0 + 90, "The prices are illustrative.", 13, SOFT)
     return d.svg()
 
 

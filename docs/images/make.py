@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import io
 import shutil
+import sys
 import tempfile
 import time
 import warnings
@@ -29,6 +30,9 @@ from emsco.plotting import FlowDisplay, FrontDisplay, HistoryDisplay, SourcesDis
 from emsco.report import report
 
 HERE = Path(__file__).parent
+sys.path.insert(0, str(HERE.parents[1]))
+
+from experiments import pages  # noqa: E402
 
 
 def save(image: bytes, name: str) -> None:
@@ -75,6 +79,7 @@ def main() -> None:
     X, X_fresh, y, y_fresh = train_test_split(X, y, stratify=y, random_state=0)
     search = CascadeSearchCV(costs=costs, max_rows=3000, random_state=0, n_jobs=1).fit(X, y)
     draw(FrontDisplay.from_search(search), "front.png")
+    draw(FrontDisplay.from_search(pages.searched("phishing", 0)), "front-start.png")
     draw(SourcesDisplay.from_search(search), "sources.png")
     draw(FlowDisplay.from_decisions(search.decide(X_fresh), search, y=y_fresh), "flow.png")
 
@@ -92,6 +97,8 @@ def main() -> None:
         page = report(search, Path(folder) / "report.html", X_fresh, y_fresh, title=title)
         browser.get(page.as_uri())
         shoot(browser, 1280, "report-1280.png")
+        with Image.open(HERE / "report-1280.png") as whole:  # what the README shows of it
+            whole.crop((0, 0, 1280, 1150)).save(HERE / "report-top.png", optimize=True)
         shoot(browser, 390, "report-390.png")
         move = (
             "for (const [id, at] of [['min_accuracy', 0.8], ['max_cost', 0.85]]) {"

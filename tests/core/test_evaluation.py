@@ -121,3 +121,23 @@ def test_labels_and_weights_must_fit_the_decisions():
         evaluate(DECISIONS, TRUTH[:2])
     with pytest.raises(DecisionsError, match="one number >= 0"):
         evaluate(DECISIONS, TRUTH, sample_weight=[1, 1, 1, 1, -1])
+
+
+def test_printed_it_is_a_line_for_all_rows_and_an_aligned_one_for_each_class():
+    decisions = Decisions(
+        ["sick", "well", "well"], [True, True, False], [0, 0, 1], [0.9, 0.9, 0.6], [1.0, 1.0, 3.0]
+    )
+    summary, *lines = str(evaluate(decisions, ["sick", "sick", "well"])).splitlines()
+    assert summary == "50.0% right of the 66.7% accepted, for 1.667 per row"
+    assert lines == [
+        "  of 'sick'   0.0% rejected,  50.0% missed, recall when accepted  50.0%, precision 100.0%",
+        "  of 'well' 100.0% rejected,   0.0% missed, precision   0.0%",
+    ]
+
+
+def test_within_a_sentence_it_takes_one_line():
+    evaluation = Evaluation(4, 4, 3, 8, {"a": 4}, {"a": 4}, {"a": 3})
+    assert evaluation.in_one_line == (
+        "75.0% right of the 100.0% accepted, for 2 per row; "
+        "of 'a' 0.0% rejected, 25.0% missed, recall when accepted 75.0%"
+    )

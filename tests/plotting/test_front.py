@@ -67,7 +67,7 @@ def test_the_choice_and_all_sources_are_marked_where_they_are(search):
     for text, e, before in zip(texts, (chosen, as_many), (counted, []), strict=False):
         assert text.splitlines()[1:] == before + [
             f"{c}: rejected {e.rejected[c]:.3f}, missed {e.missed[c]:.3f}, "
-            f"recall {e.recall[c]:.3f}, precision {e.precision[c]:.3f}"
+            f"recall when accepted {e.recall[c]:.3f}, precision {e.precision[c]:.3f}"
             for c in (0, 1)
         ]
     places = [tuple(handle.get_offsets()[0]) for handle in handles]
@@ -99,7 +99,9 @@ def test_many_classes_are_told_from_the_worst_and_long_names_are_cut(assert_legi
     first, _, worst, counts, _, second, *_, last = told.splitlines()
     assert first.startswith("chosen: accuracy")
     # How many were accepted under each label is not known here.
-    assert worst == "few: rejected 0.600, missed 0.000, recall 1.000, precision \u2013"
+    assert (
+        worst == "few: rejected 0.600, missed 0.000, recall when accepted 1.000, precision \u2013"
+    )
     assert counts.startswith("    6 of 10 rejected (31 to 83%), 0 of 10 missed (0 to 28%)")
     assert second.startswith("a label of ...er 1: rejected 0.")
     assert last == "and 8 other classes"

@@ -143,7 +143,8 @@ class Certificate:
         """Say what could be certified, if none of it keeps what the choice kept; else ""."""
         if self.suitable or not self.candidates:
             return ""
-        listed = [f"{c.candidate.design}: {c.candidate.evaluation}" for c in self.candidates[:5]]
+        first = [c.candidate for c in self.candidates[:5]]
+        listed = [f"{one.design}: {one.evaluation.in_one_line}" for one in first]
         return (
             f"{len(self.candidates):,} candidates could be certified, but on the searched rows "
             "none keeps what the choice kept: every class, and the conditions of the default. As "
@@ -158,14 +159,15 @@ class Certificate:
         if self.chosen is not None:
             own, certified = self.chosen.candidate, self.chosen_one
             if certified is not None:
-                result = f"It is certified; on the calibration rows: {certified.evaluation}"
+                counted = certified.evaluation.in_one_line
+                result = f"It is certified; on the calibration rows: {counted}"
             elif self.chosen.tested:
                 result = f"It was tested and is not certified: {self.chosen.why}"
             else:
                 result = f"It was not tested, because of these figures: {self.chosen.why}"
             notes.append(
                 f"Chosen: {own.title} at threshold {cell(own.threshold)}. As selected: "
-                f"{own.evaluation}. {result}."
+                f"{own.evaluation.in_one_line}. {result}."
             )
         if self.filters:
             notes.append(

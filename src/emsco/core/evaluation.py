@@ -30,6 +30,8 @@ from emsco.exceptions import DecisionsError
 class Evaluation:
     """Counts of decisions compared with the truth; every rate is derived from them.
 
+    Printed, an evaluation is a line with accuracy, coverage and cost, then a line for each class.
+
     Parameters
     ----------
     rows, accepted, right : float
@@ -178,14 +180,29 @@ class Evaluation:
         return share_of(self.waited, self.rows)
 
     def __str__(self) -> str:
-        summary = (
+        return "\n".join([self._summary(), *self.class_lines().values()])
+
+    @property
+    def in_one_line(self) -> str:
+        """The same as `str`, for use within a sentence."""
+        by_class = (f"of {label!r} {words}" for label, words in self.by_class().items())
+        return "; ".join([self._summary(), *by_class])
+
+    def _summary(self) -> str:
+        return (
             f"{self.accuracy:.1%} right of the {self.coverage:.1%} accepted, for "
             f"{cell(self.cost)} per row"
         )
-        return "; ".join([summary, *(f"of {c!r} {words}" for c, words in self.by_class().items())])
+
+    def class_lines(self) -> dict[Any, str]:
+        """Return for each class a line with what `by_class` says, aligned with the other lines."""
+        texts = {label: f"of {label!r}" for label in self.class_rows}
+        widest = max(map(len, texts.values()), default=0)
+        by_class = self.by_class(width=6)
+        return {label: f"  {texts[label]:<{widest}} {by_class[label]}" for label in texts}
 
     def by_class(self, width: int = 0) -> dict[Any, str]:
-        """Describe for each class its shares rejected and missed, its recall and its precision.
+        """Describe for each class its shares rejected and missed, recall and precision.
 
         Figures that are unknown for a class are left out. Shares take at least `width` characters,
         so that the lines of several classes can be aligned.

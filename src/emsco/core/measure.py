@@ -67,8 +67,10 @@ class Measure:
         Whether tables have a column of it; latencies have one only if there are any.
     help : str, default=""
         What the bound is, for the help of the command line.
+    words : str, default=""
+        Its name within a sentence. "": the name, with spaces.
     figure : str, default=""
-        The figure within a sentence, with `{share}`. "": the name, then the figure.
+        The figure within a sentence, with `{share}`. "": the words, then the figure.
     best : str, default=""
         What the candidate with the best figure is called. "": no choice optimises it.
     rows, bad : str, default=""
@@ -102,6 +104,7 @@ class Measure:
     certifies_alone: bool = True
     in_tables: bool = True
     help: str = ""
+    words: str = ""
     figure: str = ""
     best: str = ""
     rows: str = ""
@@ -147,14 +150,18 @@ class Measure:
         """+1 if a higher figure is worse, -1 if it is better."""
         return -1 if self.is_better_high else 1
 
+    @property
+    def in_words(self) -> str:
+        """Its name within a sentence."""
+        return self.words or self.name.replace("_", " ")
+
     def name_of(self, label: Any) -> str:
         """Return the name of its figure for a class; None: for all rows."""
         return self.name if label is None else f"{self.name} {label}"
 
     def text(self, figure: str) -> str:
         """Return a figure within a sentence."""
-        words = self.figure or f"{self.name.replace('_', ' ')} {{share}}"
-        return words.format(share=figure)
+        return (self.figure or f"{self.in_words} {{share}}").format(share=figure)
 
     def count(self, counts: Any, label: Any = None) -> tuple[Any, Any]:
         """Return how much it counts, and out of how much; None if it is not a share.

@@ -192,7 +192,13 @@ for _measure in (
         promise="{limit} of the rows accepted as {label!r} are right",
         does="is right on {limit} of the rows it accepts as {label!r}",
     ),
-    Measure(name="recall", part=("class_right",), whole=("class_accepted",), is_better_high=True),
+    Measure(
+        name="recall",
+        part=("class_right",),
+        whole=("class_accepted",),
+        is_better_high=True,
+        words="recall when accepted",
+    ),
     Measure(name="latency", part=("waited",), whole=("rows",), unit="seconds"),
     Measure(
         name="worst_latency",

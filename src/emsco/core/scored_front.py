@@ -15,7 +15,7 @@ from emsco.core.decisions import Decisions
 from emsco.core.evaluation import Evaluation, evaluate_known
 from emsco.core.front import Candidate, learners_of
 from emsco.core.measure import Measure, share_of
-from emsco.core.measures import columns
+from emsco.core.measures import MEASURES, columns
 from emsco.exceptions import require
 
 _MANY_ERRORS = 2.0  # standard errors; a figure that differs by more is listed
@@ -132,8 +132,8 @@ class FreshDifference(NamedTuple):
         of = "" if self.label is None else f" of {self.label!r}"
         show = cell if self.figure == "cost" else "{:.1%}".format
         return (
-            f"{self.figure}{of}: {show(self.fresh)} fresh, {show(self.selected)} selected, "
-            f"{self.errors:.2g} standard errors"
+            f"{MEASURES[self.figure].in_words}{of}: {show(self.fresh)} fresh, "
+            f"{show(self.selected)} selected, {self.errors:.2g} standard errors"
         )
 
 

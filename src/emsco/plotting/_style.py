@@ -93,7 +93,7 @@ def class_lines(evaluation: Evaluation, repeats: float | None = None) -> list[st
 
     def share(measure: Measure, label: Any) -> str:
         part, whole = measure.count(evaluation, label)
-        return f"{measure.name} {part / whole:.3f}" if whole else f"{measure.name} \u2013"
+        return f"{measure.in_words} {part / whole:.3f}" if whole else f"{measure.in_words} \u2013"
 
     def fares(label: Any) -> float:
         return evaluation.rejected[label] + evaluation.missed[label]

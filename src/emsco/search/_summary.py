@@ -157,11 +157,9 @@ def _figures(
 
 def _by_class(evaluation: Evaluation, repeats: float | None) -> list[str]:
     """Return one line per class, aligned; under a class of few rows, the counts and intervals."""
-    texts = {label: f"of {label!r}" for label in evaluation.class_rows}
-    width = max(map(len, texts.values()), default=0)
     lines = []
-    for label, words in evaluation.by_class(width=6).items():
-        lines.append(f"  {texts[label]:<{width}} {words}")
+    for label, line in evaluation.class_lines().items():
+        lines.append(line)
         few = few_rows_text(evaluation, label, repeats) if repeats else ""
         lines += [f"    {few}"] if few else []
     return lines

@@ -23,6 +23,7 @@ from tests.soak.behaviour.case import Case, Part, tell_file, without_chance
 from tests.soak.behaviour.rows import COSTS, patients
 
 README = Path(__file__).parents[3] / "README.md"
+START = README.parent / "docs" / "start.md"
 # What a search tells on its way depends on the clock: whether it does, and every time in it.
 _ON_THE_WAY = re.compile(r"^emsco: \w+ \d+%.*\n", re.MULTILINE)
 _TIMES = re.compile(r"\b\d+:\d\d\b|\b[\d.]+ (?:s|seconds?|minutes?)\b")
@@ -70,7 +71,7 @@ def cases(*, small: bool) -> Iterator[tuple[str, Case]]:
         return
     yield "commands", partial(_commands, COMMANDS + MORE)
     yield "README, its examples", _examples
-    yield "README, its commands", _readme
+    yield "Start, its commands", _start
 
 
 def _commands(commands: list[str], n_jobs: int) -> Iterator[Part]:
@@ -170,9 +171,9 @@ def _examples(n_jobs: int) -> Iterator[Part]:  # noqa: ARG001
         yield source.strip(), partial(str, answer)
 
 
-def _readme(n_jobs: int) -> Iterator[Part]:
-    """Run the README's commands on Cleveland, from an empty folder with a CSV."""
-    section = README.read_text(encoding="utf-8").partition("## From the command line")[2]
+def _start(n_jobs: int) -> Iterator[Part]:
+    """Run the commands of the page Start on Cleveland, from an empty folder with a CSV."""
+    section = START.read_text(encoding="utf-8").partition("## From the command line")[2]
     commands = re.findall(r"^\$ emsco (.*)$", section.partition("\n## ")[0], re.MULTILINE)
     X, y, costs = load_cleveland()
     with TemporaryDirectory() as made:
