@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from emsco import CascadeClassifier
-from experiments import pages, results
+from experiments import pages, results, tables
 
 ROOT = Path(__file__).parents[1]
 KEPT = results.load(pages.NAME)
@@ -97,3 +97,8 @@ def test_the_readme_says_what_rejected_rows_cost():
 
 def test_the_readme_is_short():
     assert len(TOLD["README.md"].splitlines()) <= 150
+
+
+def test_the_interval_of_a_share_ends_at_0_and_100():
+    assert tables.share([0.0, 0.1, 0.2]) == "10.0 (0.0 to 34.8)"
+    assert tables.share([0.9, 1.0, 1.0]) == "96.7 (82.3 to 100.0)"
