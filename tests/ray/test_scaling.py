@@ -1,4 +1,4 @@
-"""The sums of docs/measured-scaling.md are those that the command prints, from constants with a source."""
+"""The sums of docs/measured-scaling.md are those of the command, from constants with a source."""
 
 from __future__ import annotations
 
