@@ -37,7 +37,9 @@ _SCRIPTS = (
     "tiles",
     "tables",
     "lines",
+    "ticks",
     "plot",
+    "pointer",
     "page",
 )
 _SHARE_WORD = (

@@ -1,12 +1,11 @@
 // The front as a drawing: a point for each candidate, coloured by coverage, marks for the choice and
 // for all sources, bounds as dotted lines. Names are put in as text, never as markup.
-const plot = byId("plot"), drawing = byId("drawing"), hover = byId("hover");
+const plot = byId("plot"), drawing = byId("drawing");
 const LEVELS = [0, 0.5, 0.8, 0.9, 0.95, 0.99, 1]; // of coverage: finer close to 1, where differences matter more
 const RAMPS = { // from low coverage to high: away from the colour of the paper
   light: ["#c8e020", "#5ec962", "#21918c", "#31688e", "#443983", "#440154"],
   dark: ["#7e64b8", "#4f83c4", "#2aa198", "#5ec962", "#c8e020", "#fff3a0"],
 };
-const REACH = 14; // pixels from a point at which it is still meant
 const all = figures(whole.selected, 0);
 
 function svg(tag, attributes, text) {
@@ -47,25 +46,6 @@ function spanOf(values) {
 const costSpan = spanOf([...points, ...beside].map((p) => costPlace(p.cost)));
 const accuracySpan = spanOf([...points, ...beside].map((p) => p.accuracy));
 
-// Ticks: the most round values whose labels leave room between them.
-function evenTicks(low, high, fits) {
-  for (let power = Math.floor(Math.log10((high - low) / 30)); ; power++) {
-    for (const k of [1, 2, 5]) {
-      const step = k * 10 ** power, found = [];
-      for (let at = Math.ceil(low / step); at * step <= high; at++) found.push(Number((at * step).toPrecision(12)));
-      if (fits(found)) return found;
-    }
-  }
-}
-function decadeTicks(low, high, fits) {
-  const first = Math.floor(Math.log10(low)), last = Math.ceil(Math.log10(high));
-  const decades = Array.from({ length: last - first + 1 }, (_, at) => first + at);
-  const found = (each, skip) => decades.filter((power) => power % skip === 0)
-    .flatMap((power) => each.map((k) => Number((k * 10 ** power).toPrecision(12))))
-    .filter((tick) => tick >= low * (1 - 1e-9) && tick <= high);
-  const tried = [found([1, 2, 5], 1), ...decades.map((_, at) => found([1], at + 1))];
-  return tried.find((ticks) => ticks.length > 1 && fits(ticks)) || evenTicks(low, high, fits);
-}
 function costTicks(fits) {
   if (!isLog) return evenTicks(Math.max(0, costSpan[0]), costSpan[1], fits);
   const end = 10 ** costSpan[1];
@@ -177,43 +157,5 @@ function showPlot(i, inside) {
   plot.dataset.candidate = i;
 }
 
-// What stands at the pointer: told while it is there, and chosen by a click.
-function pointAt(event) {
-  const box = drawing.getBoundingClientRect(), [x, y] = [event.clientX - box.left, event.clientY - box.top];
-  if (event.target.dataset.candidate !== undefined) return Number(event.target.dataset.candidate);
-  const away = (i) => Math.hypot(frame.at[i][0] - x, frame.at[i][1] - y);
-  const nearest = every.reduce((best, i) => (away(i) < away(best) ? i : best));
-  return away(nearest) <= REACH ? nearest : null;
-}
-const shortened = (text, most) => (text.length > most ? text.slice(0, most - 1) + "\u2026" : text);
-const designText = (i) => shortened(stagesOf(i).stages.map((stage) => stage.map((s) => s.name).join(" ")).join(" | "), 80);
-const figureLines = (p, i) => ["accuracy " + percent(p.accuracy) + ", coverage " + percent(p.coverage),
-  ...(i === undefined ? [] : [besideAccuracy(i)]), paid(p),
-  ...worstFirst(p).slice(0, MOST_NAMED).map((k) => shortened(labels[k], 30) + ": " + WORDS.map((word) => wordText(word) + " " + percent(p[word][k])).join(", "))];
-function tell(event) {
-  const name = event.target.dataset.mark, i = name === undefined ? pointAt(event) : null;
-  const named = name && marksOf(shown).find(([own]) => own === name);
-  drawing.style.cursor = i === null ? "" : "pointer";
-  hover.hidden = i === null && !named;
-  if (hover.hidden) return;
-  const own = named ? { chosen: shown, "chosen by the search": data.chosen }[name] : i;
-  const lines = [...(named ? [name] : []), ...(own === undefined ? [] : [designText(own)]), ...figureLines(named ? named[1] : points[i], own)];
-  hover.replaceChildren(...lines.map((line) => element("div", line)));
-  const box = plot.getBoundingClientRect(), [x, y] = [event.clientX - box.left, event.clientY - box.top];
-  hover.style.left = Math.max(0, Math.min(x + 16, box.width - hover.offsetWidth)) + "px";
-  hover.style.top = (y > box.height / 2 ? y - hover.offsetHeight - 14 : y + 18) + "px";
-}
-drawing.addEventListener("pointermove", tell);
-drawing.addEventListener("pointerleave", () => { hover.hidden = true; });
-drawing.addEventListener("click", (event) => {
-  const i = pointAt(event);
-  if (i !== null) pick(i);
-});
-const STEPS = { ArrowRight: 1, ArrowUp: 1, ArrowLeft: -1, ArrowDown: -1, PageUp: 10, PageDown: -10, Home: -n, End: n };
-plot.addEventListener("keydown", (event) => {
-  if (!(event.key in STEPS) || event.ctrlKey || event.altKey || event.metaKey) return;
-  event.preventDefault();
-  pick(Math.min(n - 1, Math.max(0, shown + STEPS[event.key])));
-});
 new ResizeObserver(layOut).observe(drawing);
 darkness.addEventListener("change", layOut);
