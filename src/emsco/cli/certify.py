@@ -164,10 +164,10 @@ def _lines(certificate: Certificate, best: CertifiedCandidate | None) -> list[st
     lines = [certificate.sentence, *map(in_shell, certificate.notes)]
     if best is None:
         return [*lines, *([certificate.why_not_kept] if certificate.certified else [])]
-    design, counted = best.candidate.design, best.evaluation.in_one_line
+    design, counted = best.candidate.design, best.evaluation
     lines.append(
         f"Certified: {len(certificate.candidates)} of {certificate.tried} candidates. Used: "
-        f"{design}. On the calibration rows: {counted}."
+        f"{design}. On the calibration rows: {counted.in_one_line}."
     )
     if not _accept_enough(certificate):
         lines.append(
