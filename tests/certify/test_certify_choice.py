@@ -325,7 +325,7 @@ def test_a_chosen_one_whose_figures_miss_a_target_is_not_tested_and_that_is_prin
     assert chosen not in {c.candidate for c in certificate.candidates}
     (note, *_) = certificate.notes
     assert note.startswith(f"Chosen: {chosen.design} at threshold 0.6. As selected: ")
-    assert str(chosen.evaluation) in note
+    assert chosen.evaluation.in_one_line in note
     assert "It was not tested, because of these figures: " in note
     assert "accepted rows are wrong, but at most 5% may be." in note
     assert note in repr(certificate)

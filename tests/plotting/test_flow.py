@@ -111,11 +111,11 @@ def test_with_the_truth_every_exit_and_class_is_told(assert_legible):
     assert (
         f"cost 31.1 EUR\n95% interval of the coverage: {low:.3f} to {high:.3f}\n"
         "a: rejected 0.000, missed 0.000, recall when accepted 1.000, precision 0.833\n"
-        "    0 of 75 rejected (0 to 5%), 0 of 75 missed (0 to 5%), recall 75 of\n"
-        "    75 (95 to 100%), precision 75 of 90 (74 to 90%)\n"
+        "    0 of 75 rejected (0 to 5%), 0 of 75 missed (0 to 5%), recall when\n"
+        "    accepted 75 of 75 (95 to 100%), precision 75 of 90 (74 to 90%)\n"
         "b: rejected 0.400, missed 0.600, recall when accepted 0.000, precision \u2013\n"
         "    10 of 25 rejected (23 to 59%), 15 of 25 missed (41 to 77%), recall\n"
-        "    0 of 15 (0 to 20%)\n"
+        "    when accepted 0 of 15 (0 to 20%)\n"
     ) in "".join(f"{text}\n" for text in told)
 
 
