@@ -20,6 +20,7 @@ from tempfile import TemporaryDirectory
 import pandas as pd
 from sklearn.ensemble import HistGradientBoostingClassifier
 
+from benchmarks.interpreter import Interpreter
 from benchmarks.measure import Result, best_times
 from emsco import CascadeSearchCV, LocalSearch
 from emsco.datasets import load_nslkdd, load_thyroid
@@ -63,7 +64,12 @@ def watch(arguments: list[str], folder: Path) -> Watched:
     before, start = os.times(), time.monotonic()
     command = [sys.executable, "-m", "emsco", *arguments]
     process = subprocess.Popen(
-        command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+        command,
+        cwd=folder,
+        env=Interpreter.here().environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     assert process.stderr is not None
     lines = [(time.monotonic() - start, line) for line in process.stderr]

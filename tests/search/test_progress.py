@@ -483,26 +483,39 @@ def test_parts_of_a_task_are_reported_as_its_shares_and_to_nobody_else():
 
 def test_what_is_left_is_of_all_phases_by_the_speed_of_what_is_done(clock):
     """Fits take twice as long as expected: then so will the rest, until it is known better."""
-    work, left, took = Workload(100, 50.0, 10.0, 5.0, 5.0), [], [0.0]
+    work, left, took = Workload(100, 500.0, 100.0, 50.0, 50.0), [], [0.0]
     with Progress(lambda s: left.append(s["seconds_left"]), clock=clock) as progress:
         progress.begin_fits(100, work, lambda: took[0])
-        assert left[-1] == 70  # as expected
-        clock.now, took[0] = clock.now + 50, 50.0
+        assert left[-1] == 700  # as expected
+        clock.now, took[0] = clock.now + 500, 500.0
         progress.fitted(50)
-        assert left[-1] == pytest.approx(50 + 2 * 20)
-        clock.now, took[0] = clock.now + 60, 100.0
+        assert left[-1] == pytest.approx(500 + 2 * 200, rel=0.03)
+        clock.now, took[0] = clock.now + 600, 1000.0
         progress.searched({"source_sets": 100, "done": 0.5})
-        slower = 110 / 55
-        assert left[-1] == pytest.approx(10 + slower * 10)
+        slower = 1110 / 560
+        assert left[-1] == pytest.approx(100 + slower * 100)
         progress.phase("thresholds")
-        assert left[-1] == pytest.approx(slower * 10)
-        clock.now += 10
+        assert left[-1] == pytest.approx(slower * 100)
+        clock.now += 100
         progress.searched({"done": 0.5})
-        assert left[-1] == pytest.approx(10 + slower * 5)
+        assert left[-1] == pytest.approx(100 + slower * 50)
         progress.phase("luck")
-        assert left[-1] == pytest.approx(slower * 5)
+        assert left[-1] == pytest.approx(slower * 50)
         progress.phase("refit")
         assert left[-1] is None
+
+
+def test_what_the_first_fits_take_says_little_about_the_rest(clock):
+    """Of 100 fits of 0.1 s each the first takes 3 s, because workers start."""
+    work, left, took = Workload(100, 10.0, 10.0), [], [3.0]
+    with Progress(lambda s: left.append(s["seconds_left"]), clock=clock) as progress:
+        progress.begin_fits(100, work, lambda: took[0])
+        clock.now += 3
+        progress.fitted(1)
+        assert 18 < left[-1] < 60  # and not 300
+        clock.now, took[0] = clock.now + 1, 4.0
+        progress.fitted(11)
+        assert left[-1] == pytest.approx(9 + 10, rel=0.2)  # those that followed tell more
 
 
 def test_a_search_that_ends_before_it_used_its_fits_is_expected_to():

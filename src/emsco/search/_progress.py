@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Any
 
 from emsco._utils.progress import COMPILE, Pace, ProgressBar, minutes, open_display
-from emsco.search._workload import WorkDone, Workload, seconds_left
+from emsco.search._workload import FitTimes, WorkDone, Workload, seconds_left
 
 State = dict[str, Any]
 
@@ -50,7 +50,7 @@ class Progress:
         self._work: Workload | None = None
         self._fit_seconds: Callable[[], float] = float
         self._began = self._start  # when fits began
-        self._done = WorkDone(0, 0.0, 0.0, 0.0)
+        self._done, self._fit_times = WorkDone(0, 0.0, 0.0, 0.0), FitTimes()
         self._begin("fit", self._start)
 
     def __enter__(self) -> Progress:
@@ -92,6 +92,7 @@ class Progress:
         """
         self._total_sets, self._work, self._fit_seconds = total_sets, work, fit_seconds
         self._learner, self._done = learner, WorkDone(0, 0.0, 0.0, 0.0)
+        self._fit_times = FitTimes()
         self._source_sets = self._past = self._designs = self._designs_before = self._front = 0
         self._threshold, self._hypervolume = None, 0.0
         self.phase("fit")
@@ -165,7 +166,9 @@ class Progress:
             took = self._fit_seconds()
             share = self._pace.done if self._phase == "search" else 0.0
             n_sets = max(self._source_sets - self._past, 0)
-            self._done = WorkDone(n_sets, took, share, max(now - self._began - took, 0.0))
+            self._fit_times.note(n_sets, took)
+            searched = max(now - self._began - took, 0.0)
+            self._done = WorkDone(n_sets, took, share, searched, self._fit_times.lately)
 
     def _seconds_left(self, now: float) -> float | None:
         """Estimate what is left of all phases; of this one if their work is unknown."""

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import NamedTuple
 
-_KNOWN_FROM = 0.5  # seconds of planned work after which its speed is known
-_MEASURED = 0.01  # share of work after which the rest follows from it
+# The plan counts as if so many seconds had passed as planned: the first seconds start workers, and
+# small steps come first, so what they took says little about the rest. Fits learn faster, because
+# most of their work is alike; other phases are judged only by them.
+_OF_FITS, _OF_OTHERS = 1.0, 10.0
+_MEASURED = 0.01  # share of the search after which the rest follows from it
 _SEARCHED = 0.1  # share of the search after which its fits follow from it
 
 
@@ -34,6 +39,27 @@ class WorkDone:
     fit: float
     share: float  # of the search
     search: float
+    lately: tuple[int, float] = (0, 0.0)  # sets and seconds of the later half of the fits
+
+
+class FitTimes:
+    """How long fits took, to know the speed of those in the later half of the time."""
+
+    def __init__(self) -> None:
+        self._times = [(0, 0.0)]
+
+    def note(self, n_sets: int, seconds: float) -> None:
+        """Note how many sets were fitted in how many seconds, both since the start."""
+        if n_sets > self._times[-1][0]:
+            self._times.append((n_sets, seconds))
+
+    @property
+    def lately(self) -> tuple[int, float]:
+        """The sets and seconds since half of the seconds had passed, without the first step."""
+        n_sets, seconds = self._times[-1]
+        half = bisect_right(self._times, seconds / 2, key=itemgetter(1)) - 1
+        sets_before, seconds_before = self._times[max(half, len(self._times) > 2)]
+        return n_sets - sets_before, seconds - seconds_before
 
 
 def seconds_left(work: Workload, done: WorkDone, phase: str, own: float | None) -> float:
@@ -44,19 +70,18 @@ def seconds_left(work: Workload, done: WorkDone, phase: str, own: float | None) 
     """
     sets = min(done.n_sets / work.n_sets, 1.0)
     planned = sets * work.fit + done.share * work.search
-    slower = (done.fit + done.search) / planned if planned > _KNOWN_FROM else 1.0
+    slower = (done.fit + done.search + _OF_OTHERS) / (planned + _OF_OTHERS)
     after = work.after_search
     if phase in after:
         after_this = list(after)[list(after).index(phase) + 1 :]
         left = slower * after[phase] if own is None else own
         return left + slower * sum(after[name] for name in after_this) + work.later
-    fits = _rest(sets, done.fit, slower * work.fit)
+    n_lately, took = done.lately
+    speed = (took + _OF_FITS) / (n_lately / work.n_sets * work.fit + _OF_FITS)
+    fits = speed * work.fit * (1 - sets)
     if done.share > _SEARCHED:  # it may end before as many sets are fitted as it could fit
         fits = min(fits, done.fit * (1 - done.share) / done.share)
-    search = _rest(done.share, done.search, slower * work.search)
+    search = slower * work.search * (1 - done.share)
+    if done.share > _MEASURED:
+        search = done.search * (1 - done.share) / done.share
     return fits + search + slower * sum(after.values()) + work.later
-
-
-def _rest(share: float, seconds: float, planned: float) -> float:
-    """Return what is left of work of which a share took so many seconds."""
-    return seconds * (1 - share) / share if share > _MEASURED else planned * (1 - share)
