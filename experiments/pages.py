@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.model_selection import train_test_split
 
-from emsco import CascadeSearchCV, LocalSearch, evaluate
+from emsco import CascadeSearchCV, evaluate
 from emsco.datasets import CostlyData, load_cleveland, load_phishing, load_thyroid
 from emsco.exceptions import EmscoWarning
 from experiments.results import FOLDER, Row, load, save
@@ -41,8 +41,6 @@ class Case:
     choice: dict[str, Any] = field(default_factory=dict)  # empty: the default choice
 
 
-# Thirteen and more sources have thousands of source sets: some of them are fitted.
-_FEW_SETS = LocalSearch(100_000, fits=400)
 CASES = {
     "phishing": Case(
         load_phishing,
@@ -51,8 +49,8 @@ CASES = {
         search={"max_rows": 4_000},
         choice={"min_coverage": 0.9, "min_accuracy": 0.95},
     ),
-    "Cleveland": Case(load_cleveland, splits=4, search={"search": _FEW_SETS}),
-    "thyroid": Case(load_thyroid, splits=1, search={"search": _FEW_SETS, "max_rows": 3_000}),
+    "Cleveland": Case(load_cleveland, splits=4),
+    "thyroid": Case(load_thyroid, splits=1),
 }
 
 
