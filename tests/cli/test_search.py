@@ -464,14 +464,14 @@ def test_a_search_of_loans_reads_declared_types_and_decides_later_rows_alike(tmp
     assert called.code == 0, called.err
     assert "not used" not in called.err
     cascade = load(tmp_path / "run" / "model.emsco")
-    exactly = {"float_precision": "round_trip"}  # older pandas misread last digits without it
-    fresh = pd.read_csv(tmp_path / "loans-fresh.csv", dtype={"postcode": str}, **exactly)[:500]
+    fresh = pd.read_csv(tmp_path / "loans-fresh.csv", dtype={"postcode": str})[:500]
     fresh.to_csv(tmp_path / "some.csv", index=False)
     decided = call("decide", tmp_path / "run", tmp_path / "some.csv")
     assert decided.code == 0, decided.err
     expected = cascade.decide(fresh)
-    found = pd.read_csv(io.StringIO(decided.out), keep_default_na=False, **exactly)
-    assert found.confidence.tolist() == expected.confidence.tolist()
+    # Older versions of pandas misread the last digit of a number.
+    found = pd.read_csv(io.StringIO(decided.out), keep_default_na=False, dtype={"confidence": str})
+    assert found.confidence.map(float).tolist() == expected.confidence.tolist()
     assert found.reason.tolist() == expected.reason.tolist()
     assert not found.reason.str.contains("employed_since|applied_on|invalid").any()
 
