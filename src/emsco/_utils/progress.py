@@ -18,7 +18,6 @@ Item = TypeVar("Item")
 Watcher = Callable[[str, float], object]  # called with the task and the share of it that is done
 Details = Callable[[int | None], str]  # what else is known, in at most so many characters
 _watchers: list[Watcher] = []
-COMPILE = "compile kernels, once for this installation"
 _KNOWN_FROM = (0.01, 0.5)  # share and seconds of a task before its end can be estimated
 
 _BAR_WIDTH = 12
@@ -31,15 +30,9 @@ _A_SECOND = 4  # updates of the bar of a command
 
 @contextmanager
 def watching(watcher: Watcher, *, alone: bool = False) -> Iterator[None]:
-    """Report all tasks inside the block to a watcher; `alone`: to no other, but for compiling."""
+    """Report all tasks inside the block to a watcher; `alone`: to no other."""
     before = _watchers[:]
-
-    def inner(what: str, done: float) -> None:
-        if what == COMPILE:
-            _tell_all(before, what, done)
-        watcher(what, done)
-
-    _watchers[:] = [inner] if alone else [*before, watcher]
+    _watchers[:] = [watcher] if alone else [*before, watcher]
     try:
         yield
     finally:
@@ -79,9 +72,8 @@ def part_of(what: str, begin: float, end: float) -> Iterator[None]:
     """
     watchers = _watchers[:]
 
-    def whole(part: str, done: float) -> None:
-        if part != COMPILE:
-            _tell_all(watchers, what, begin + (end - begin) * done)
+    def whole(_part: str, done: float) -> None:
+        _tell_all(watchers, what, begin + (end - begin) * done)
 
     whole("", 0.0)
     with watching(whole, alone=True):
@@ -362,8 +354,6 @@ def command_progress() -> Iterator[None]:
         now = time.monotonic()
         if what != task:
             task, since, pace = what, now, Pace(now)
-            if what == COMPILE:
-                display.say(f"emsco: {COMPILE}")
         pace.advance(done, now)
         head = f"emsco: {what}{f' {done:.0%}' if done else ''}"
         if isinstance(display, ProgressBar):

@@ -5,8 +5,6 @@ whose result depends on whether the source was bought, both branches are followe
 row's value, and as hidden, by a missing value. The value of a leaf is added to all sets that have
 the sources bought on its path and lack the hidden ones. Every set gets one leaf per tree, in the
 order of the trees, so the sums are the same to the last bit as when each set is predicted alone.
-
-Importing this module imports numba: import it where a kernel runs, not before.
 """
 
 from __future__ import annotations
@@ -16,12 +14,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from emsco._utils.numba_cache import compiled
+from emsco._core import add_leaves
 
-# Of scikit-learn's nodes, in the order in which `_add_leaves` takes them.
-_NODE_FIELDS = (
-    "feature_idx", "num_threshold", "missing_go_to_left", "left", "right", "is_leaf", "value"
-)  # fmt: skip
+# Of scikit-learn's nodes, in the order and of the types in which the kernel takes them.
+_NODE_FIELDS = {
+    "feature_idx": np.int64,
+    "num_threshold": np.float64,
+    "missing_go_to_left": np.uint8,
+    "left": np.uint32,
+    "right": np.uint32,
+    "is_leaf": np.uint8,
+    "value": np.float64,
+}
 
 
 def predict_proba_of(
@@ -33,81 +37,16 @@ def predict_proba_of(
     bought. There are at most 64 sources.
     """
     trees = [tree.nodes for iteration in boosted._predictors for tree in iteration]
-    begins = np.cumsum([0, *map(len, trees)])
+    begins = np.cumsum([0, *map(len, trees)], dtype=np.int64)
     words = sets @ (np.uint64(1) << np.arange(sets.shape[1], dtype=np.uint64))
     baseline = np.asarray(boosted._baseline_prediction, dtype=np.float64).reshape(-1)
     raw = np.empty((len(X), len(baseline), len(sets)))
     raw[:] = baseline[:, None]
-    fields = [np.concatenate([nodes[name] for nodes in trees]) for name in _NODE_FIELDS]
-    _add_leaves(np.ascontiguousarray(X), words, source, begins, *fields, raw)
+    fields = [
+        np.concatenate([nodes[name] for nodes in trees]).astype(kind, copy=False)
+        for name, kind in _NODE_FIELDS.items()
+    ]
+    add_leaves(np.ascontiguousarray(X), words, source, begins, *fields, raw)
     flat = np.ascontiguousarray(raw.transpose(2, 0, 1)).reshape(-1, len(baseline))
     probability: NDArray[np.float64] = boosted._loss.predict_proba(flat)
     return probability.reshape(len(sets), len(X), -1)
-
-
-@compiled()
-def _add_leaf(leaf: Any, sets: Any, known: Any, bought: Any, total: Any) -> None:
-    """Add a leaf to the sets that reach it; without branches, so that it can be vectorised."""
-    for s in range(sets.shape[0]):
-        total[s] += leaf if sets[s] & known == bought else 0.0
-
-
-@compiled()
-def _add_leaves(
-    X: Any,
-    sets: Any,  # one word per set
-    source: Any,  # of each column of X
-    begins: Any,  # where each tree's nodes begin
-    feature: Any,
-    threshold: Any,
-    missing_left: Any,
-    left: Any,  # counted from the tree's first node
-    right: Any,
-    is_leaf: Any,
-    value: Any,
-    raw: Any,  # rows x classes x sets: where leaves are added
-) -> None:
-    """Add the leaf of each tree to each row and set; an iteration has one tree per class."""
-    n_columns, n_classes = X.shape[1], raw.shape[1]
-    room = 1
-    for tree in range(begins.shape[0] - 1):
-        room = max(room, begins[tree + 1] - begins[tree])
-    todo = np.empty(room + 1, dtype=np.int64)  # nodes, with sources known and bought on the way
-    todo_known = np.empty(room + 1, dtype=np.uint64)
-    todo_bought = np.empty(room + 1, dtype=np.uint64)
-    for row in range(X.shape[0]):
-        for tree in range(begins.shape[0] - 1):
-            first = begins[tree]
-            total = raw[row, tree % n_classes]
-            todo[0], todo_known[0], todo_bought[0] = 0, 0, 0
-            left_to_do = 1
-            while left_to_do:
-                left_to_do -= 1
-                node = first + todo[left_to_do]
-                known, bought = todo_known[left_to_do], todo_bought[left_to_do]
-                if is_leaf[node]:
-                    _add_leaf(value[node], sets, known, bought, total)
-                    continue
-                column = feature[node]
-                tells = column >= n_columns  # column of a source, not of a value
-                bit = np.uint64(1) << np.uint64(column - n_columns if tells else source[column])
-                number = 1.0 if tells else X[row, column]
-                if_bought = number <= threshold[node]
-                if np.isnan(number):
-                    if_bought = missing_left[node] > 0
-                if_hidden = threshold[node] >= 0.0 if tells else missing_left[node] > 0
-                # If both take the same branch, the source stays open, so no node is visited twice.
-                if known & bit or if_bought == if_hidden:
-                    goes_left = if_hidden if known & bit and not bought & bit else if_bought
-                    todo[left_to_do] = left[node] if goes_left else right[node]
-                    todo_known[left_to_do] = known
-                    todo_bought[left_to_do] = bought
-                    left_to_do += 1
-                    continue
-                todo[left_to_do] = left[node] if if_bought else right[node]
-                todo_known[left_to_do] = known | bit
-                todo_bought[left_to_do] = bought | bit
-                todo[left_to_do + 1] = left[node] if if_hidden else right[node]
-                todo_known[left_to_do + 1] = known | bit
-                todo_bought[left_to_do + 1] = bought
-                left_to_do += 2

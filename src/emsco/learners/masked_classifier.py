@@ -22,6 +22,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from emsco.core.label_rule import EQUAL, LabelRule
 from emsco.exceptions import ClassesError, ColumnsError
+from emsco.learners._tree_walk import predict_proba_of
 from emsco.learners.estimator_learner import EstimatorLearner, EstimatorStage, read_probabilities
 from emsco.learners.protocol import Fold, Learner, Outcomes, SetFits
 from emsco.learners.training import Training
@@ -157,9 +158,7 @@ class MaskedClassifier(ClassifierMixin, BaseEstimator):
         has_trees = type(boosted) is HistGradientBoostingClassifier
         # Trees that test only numbers, and no more sets than a word has bits.
         if has_trees and boosted.is_categorical_ is None and sets.shape[1] <= 64:
-            from emsco.learners import _tree_walk
-
-            bare = _tree_walk.predict_proba_of(boosted, whole, sets, self.source_)
+            bare = predict_proba_of(boosted, whole, sets, self.source_)
             return _tempered(bare, self.temperatures_[sets.sum(axis=1) - 1, None])
         return self._judge(whole, sets)
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from emsco._core import count_labels, evaluate_chains
 from emsco.core.costs import Costs
 from emsco.core.design import StageDesign
 from emsco.core.evaluation import Evaluation
@@ -240,8 +241,6 @@ class Problem:
     def _count(
         self, assignments: Assignments, threshold: Which, masks: NDArray[np.uint64]
     ) -> _KernelCounts:
-        from emsco.search._kernels import evaluate_chains
-
         sets, begins = self.chains(assignments)
         n_designs = len(begins) - 1
         check_thresholds(threshold, n_designs, self.max_stages, self.n_thresholds)
@@ -339,8 +338,6 @@ class Problem:
         """Count accepted rows under each label; None with two classes, where others imply it."""
         if not len(self.table.labels):
             return None
-        from emsco.search._kernels import count_labels
-
         sets, begins = self.chains(assignments)
         found = np.zeros((len(begins) - 1, len(self.classes)), dtype=np.int64)
         count_labels(

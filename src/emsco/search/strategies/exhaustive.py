@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from emsco._core import walk
 from emsco.engine import LocalEngine, local_threads
 from emsco.exceptions import SearchError
 from emsco.search._outcome_table import Sets, Words
@@ -27,6 +28,7 @@ _LIST_ENTRIES = 2**20
 _CELL_BYTES = 32  # least paid, ties, stages and key
 _PART = 2e9  # designs times words between two reports of progress: a few seconds
 _MOST_PARTS = 32
+_NOBODY = np.iinfo(np.int64).max  # what a cell costs before any design has reached it
 _SIEVE = 256  # rows and columns of the coarse table that keeps dominated designs off a list
 
 
@@ -104,9 +106,7 @@ class _ExactDesigns(NamedTuple):
     def of_cells(
         cls, least: NDArray[np.int64], cells: NDArray[np.int64], keys: NDArray[np.uint64]
     ) -> _ExactDesigns:
-        from emsco.search._kernels import NOBODY
-
-        (reached,) = (least < NOBODY).nonzero()
+        (reached,) = (least < _NOBODY).nonzero()
         accepted, wrong = np.divmod(reached, int(np.sqrt(len(least))))
         ties, stages = cells[reached].T
         return cls(accepted, accepted - wrong, least[reached], ties, stages, keys[reached])
@@ -193,7 +193,7 @@ class _Walk:
         walked = 0
         for part in range(n_parts):
             own = firsts[part::n_parts]
-            chunks = [own[i :: workers.n_workers] for i in range(workers.n_workers)]
+            chunks = [own[i :: workers.n_workers].copy() for i in range(workers.n_workers)]
             found = workers.map(self._walk_chunk, chunks, shared=(accepted, right))
             fronts = [_ExactDesigns.joined([*fronts, *(front for front, _ in found)]).front()]
             walked += sum(designs for _, designs in found)
@@ -207,13 +207,10 @@ class _Walk:
     def _walk_chunk(
         self, firsts: NDArray[np.int64], bits: tuple[Words, Words]
     ) -> tuple[_ExactDesigns, int]:
-        import emsco.search._kernels as _kernels
-
-        walk: Any = _kernels.walk  # compiled, so its arguments are positional
         problem = self.problem
         depths, n_rows = problem.max_stages + 2, problem.n_rows
         masks, most_missed = self._limited(problem.most_missed)
-        rejected = self._limited(problem.most_rejected) if problem.max_rejected else (None, None)
+        rejected = self._limited(problem.most_rejected)
         undecided = np.zeros((depths, len(problem.table.everyone)), dtype=np.uint64)
         undecided[0] = problem.table.everyone
         sums = np.zeros((depths, 4), dtype=np.int64)
@@ -222,7 +219,7 @@ class _Walk:
         dense = (n_rows + 1) ** 2 * _CELL_BYTES * self.threads <= DENSE_BYTES
         width = n_rows + 1 if dense else _SIEVE + 1
         step = 0 if dense else n_rows // _SIEVE + 1
-        least = np.full(width**2, _kernels.NOBODY)
+        least = np.full(width**2, _NOBODY)
         entries = width**2 if dense else _LIST_ENTRIES + len(self.sets)
         cells = np.zeros((entries, 2 if dense else 4), dtype=np.int64)
         keys = np.zeros(entries, dtype=np.uint64)
@@ -233,9 +230,9 @@ class _Walk:
         done = False
         while not done:
             done = walk(
-                firsts, problem.max_stages, not problem.allow_unused, *bits, self.prices,
-                self.exists, self.spread, problem.table.everyone, masks, most_missed, *rejected,
-                least, width, step, cells, keys, state, *stacks, undecided, sums, missed, spreads,
+                firsts, *bits, self.prices, self.exists, self.spread, masks,
+                most_missed, *rejected, least, cells, keys, state, *stacks, undecided, sums, missed,
+                spreads, problem.max_stages, not problem.allow_unused, width, step,
             )  # fmt: skip
             if dense:
                 found = [_ExactDesigns.of_cells(least, cells, keys)]
