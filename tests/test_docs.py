@@ -270,6 +270,11 @@ def test_a_page_on_a_task_is_short():
     assert {name: n for name, n in pages.items() if n > lengths.MOST_OF_A_TASK} == {}
 
 
+def test_all_pages_without_evidence_are_short():
+    lengths = load("words")
+    assert 10_000 < lengths.limited(lengths.words()) <= lengths.MOST_OF_ALL
+
+
 def test_each_page_is_counted_once():
     assert sum(map(len, load("words").words().values())) == len(PAGES)
 
