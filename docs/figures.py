@@ -21,9 +21,7 @@ from experiments import pages, results, same_margin, watched  # noqa: E402
 BLOCKS: dict[str, Callable[[], str]] = {
     "history": lambda: history.table(history.load()),
     "watched": lambda: watched.table(results.load("watched")),
-    "compared_margins": lambda: same_margin.table_of_comparison(
-        results.load(same_margin.COMPARED)
-    ),
+    "compared_margins": lambda: same_margin.table_of_comparison(results.load(same_margin.COMPARED)),
     "same_margin": lambda: same_margin.table(results.load(same_margin.NAME)),
     "pages": lambda: pages.table(results.load(pages.NAME)),
 }
