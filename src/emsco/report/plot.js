@@ -33,7 +33,7 @@ function colourOf(coverage) {
 
 // The axes span everything that a choice may mark, so that they stay while sliders move.
 const beside = [all, ...whole.as_many.of.map((_, at) => figures(whole.as_many, at))];
-const prices = [...points.map((p) => p.cost)].sort((a, b) => a - b), dearest = Math.max(prices[n - 1], all.cost);
+const prices = every.map((i) => points[i].cost).sort((a, b) => a - b), dearest = Math.max(prices[n - 1], all.cost);
 const isLog = prices[n >> 1] < dearest / 6;
 // A logarithmic axis has no zero: costs below `near` lie evenly within half a decade to its left.
 const paidFor = [...prices, all.cost].filter((price) => price > 0);
