@@ -121,7 +121,7 @@ const star = (r) => "M" + Array.from({ length: 10 }, (_, k) => {
   return (far * Math.cos(turn)).toFixed(2) + " " + (far * Math.sin(turn)).toFixed(2);
 }).join("L") + "Z";
 const SHAPES = { chosen: star(11), "chosen by the search": star(9),
-  "all sources, every row": "M-6-6H6V6H-6Z", "all sources, as many rows": "M0-7.5L7.5 0L0 7.5L-7.5 0Z" };
+  "all sources, as many rows": "M-6-6H6V6H-6Z", "all sources, every row": "M0-7.5L7.5 0L0 7.5L-7.5 0Z" }; // as FrontDisplay has them
 function marksOf(i) {
   const asMany = asManyAs(i);
   return [["all sources, every row", all],
