@@ -37,9 +37,10 @@ class Cascades:
     def choose(self, target: Target, caution: float | Literal["auto"] = "auto") -> int | None:
         """Choose as `select` does, with the margin that it has by default if none is given."""
         front = self.search.front_
-        bounds = {"min_coverage": target.coverage, "min_accuracy": target.accuracy}
         try:
-            chosen = front.select(caution=caution, **bounds)
+            chosen = front.select(
+                caution=caution, min_coverage=target.coverage, min_accuracy=target.accuracy
+            )
         except SelectionError:
             return None
         return next(number for number, own in enumerate(front) if own is chosen)
