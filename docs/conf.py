@@ -41,6 +41,7 @@ myst_heading_anchors = 4
 autosummary_generate = True
 autodoc_typehints = "none"  # numpydoc sections tell the types, in words
 autodoc_member_order = "bysource"
+toc_object_entries_show_parents = "hide"  # the class is the title of the page
 numpydoc_show_class_members = False  # members are listed by the templates
 numpydoc_xref_param_type = False
 templates_path = ["_templates"]

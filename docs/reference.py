@@ -21,17 +21,80 @@ PACKAGE = Path(emsco.__file__).parent
 FOLDER = HERE / "api"
 EXAMPLES = HERE / "api-examples.md"
 
-# What each room's names are for; the order is that of the page. A room without a title goes last.
-TITLES = {
-    "core": "Prices, designs, decisions, fronts",
-    "cascade": "Cascades",
-    "search": "Searching",
-    "learners": "Stages",
-    "rows": "Guards",
-    "certify": "Promises",
-    "io": "Files",
-    "plotting": "Plots",
-    "engine": "Engines",
+# What one wants to do, in the order in which one comes to it: the page that lists what is for it,
+# what it is, and its names. A module stands for those of its names that no task lists.
+TASKS = {
+    "search": (
+        "Search",
+        "Which sources to buy, in which order, and when to stop.",
+        ["CascadeSearchCV", "Hybrid", "Exhaustive", "LocalSearch", "EMSCO"],
+    ),
+    "decide": (
+        "Decide",
+        "A cascade and what it says about each row.",
+        [
+            "CascadeClassifier",
+            "Decisions",
+            "Decision",
+            "StageDesign",
+            "InputGuard",
+            "MaskedClassifier",
+            "Decider",
+            "cascade",
+        ],
+    ),
+    "prices": ("Prices", "What sources, setups and reviews cost.", ["Costs", "Source", "Review"]),
+    "choose": (
+        "Evaluate and choose",
+        "Counts on rows, the front, and candidates on fresh rows.",
+        [
+            "evaluate",
+            "Evaluation",
+            "ParetoFront",
+            "Candidate",
+            "ScoredFront",
+            "ScoredCandidate",
+            "metrics",
+        ],
+    ),
+    "certify": (
+        "Certify",
+        "Promises that hold with a confidence, on rows kept for them.",
+        ["certify.certify", "certify.certify_together", "required_rows", "Certificate", "certify"],
+    ),
+    "monitor": (
+        "Monitor",
+        "Whether a promise still holds.",
+        ["CertificateMonitor", "monitor"],
+    ),
+    "plots": (
+        "Plots and the report",
+        "Pictures of a search, and a page to choose in.",
+        ["report.report", "FrontDisplay", "FlowDisplay", "SourcesDisplay", "HistoryDisplay"],
+    ),
+    "final": (
+        "A model that you have",
+        "Models as the last stage, and what cheaper stages save.",
+        ["savings", "final"],
+    ),
+    "live": (
+        "Live sources",
+        "Features fetched while a row is decided.",
+        ["live.LiveCascade", "live.Sources", "live"],
+    ),
+    "files": ("Files", "Models and searches on disk.", ["dump", "load", "io"]),
+    "scale": (
+        "Large tables and clusters",
+        "Record batches, data sets in parts, and engines.",
+        ["arrow", "LocalEngine", "Engine", "ray", "engine"],
+    ),
+    "datasets": ("Data sets", "Tables with prices, to try things on.", ["datasets"]),
+    "extend": (
+        "Parts of your own",
+        "What searches are made of, and checks of what you write.",
+        ["search", "testing"],
+    ),
+    "errors": ("Errors and warnings", "What may go wrong, by name.", ["exceptions"]),
 }
 
 
@@ -110,31 +173,49 @@ def skip_routing(
     return True if re.fullmatch(r"set_\w+_request|get_metadata_routing", name) else None
 
 
+def tasks() -> dict[str, list[str]]:
+    """Give the names of each task; every public name has one task."""
+    left = list(names())
+    found: dict[str, list[str]] = {task: [] for task in TASKS}
+    listed = [(task, f"emsco.{entry}") for task, (*_, own) in TASKS.items() for entry in own]
+    for task, name in [pair for pair in listed if pair[1] in left]:
+        found[task].append(name)
+        left.remove(name)
+    for task, module in listed:
+        of_module = [name for name in left if name.rpartition(".")[0] == module]
+        found[task] += of_module
+        left = [name for name in left if name not in of_module]
+    if left:
+        raise ValueError(f"No task of docs/reference.py lists {', '.join(left)}.")
+    return found
+
+
 def write_pages() -> None:
-    """Write the page of contents; autosummary writes one page for each name."""
+    """Write a page of contents and one for each task; autosummary writes one for each name."""
     FOLDER.mkdir(exist_ok=True)
-    rooms: dict[str, list[str]] = {}
-    for name, place in PUBLIC.items():
-        rooms.setdefault(place.partition(".")[0], []).append(f"emsco.{name}")
-    parts = ["API", "===", "", _text(), ""]
-    for room in sorted(rooms, key=lambda room: [*TITLES, room].index(room)):
-        parts += _section(TITLES.get(room, room), "", sorted(rooms[room]))
-    for module, listed in modules().items():
-        first = (importlib.import_module(module).__doc__ or "").strip().partition("\n")[0]
-        parts += _section(f"``{module}``", first, [f"{module}.{name}" for name in listed])
-    page, text = FOLDER / "index.rst", "\n".join(parts)
+    toctree = [".. toctree::", "   :hidden:", "", *(f"   {task}" for task in TASKS), ""]
+    contents = ["API", "===", "", TEXT, "", *toctree]
+    for task, listed in tasks().items():
+        title, text, _ = TASKS[task]
+        contents += [f":doc:`{title} <{task}>`", "-" * (len(title) + len(task) + 11), ""]
+        contents += [text, "", *_table(listed)]
+        _write(task, [title, "=" * len(title), "", text, "", *_table(listed, "   :toctree: .")])
+    _write("index", contents)
+
+
+TEXT = (
+    "Every public name, with an example that runs. What has no page here, or an underscore in its "
+    "path, may change in any version."
+)
+
+
+def _table(listed: list[str], *options: str) -> list[str]:
+    head = [".. autosummary::", "   :nosignatures:", *options, ""]
+    return [*head, *(f"   {name}" for name in listed), ""]
+
+
+def _write(name: str, lines: list[str]) -> None:
+    """Write a page where it differs: Sphinx reads again what is newer than before."""
+    page, text = FOLDER / f"{name}.rst", "\n".join(lines)
     if not page.exists() or page.read_text(encoding="utf-8") != text:
         page.write_text(text, encoding="utf-8")
-
-
-def _text() -> str:
-    return (
-        "Every public name, with an example that runs. Names of the first sections are imported "
-        "from ``emsco`` itself, the others from their module. What has no page here, or an "
-        "underscore in its path, may change in any version."
-    )
-
-
-def _section(title: str, text: str, listed: list[str]) -> list[str]:
-    table = [".. autosummary::", "   :toctree: .", "   :nosignatures:", ""]
-    return [title, "-" * len(title), "", text, "", *table, *(f"   {name}" for name in listed), ""]

@@ -19,6 +19,7 @@ margin. What to do about that is at the end.
 # four answers that are there at once become one source, ``questions``. Tests of a group name the
 # same *setup*: it is paid once, with the first of them (:doc:`/prices`).
 
+# sphinx_gallery_thumbnail_path = "images/thumbnails/clinic.svg"
 import warnings
 
 from sklearn.model_selection import train_test_split

@@ -17,6 +17,7 @@ which of them come from whom is our assumption, and so are the prices.
 # The fee is a *setup*: it is paid once per application, with the first report (:doc:`/prices`).
 # Whoever adds it to every report instead gets a price list that looks plausible and is wrong.
 
+# sphinx_gallery_thumbnail_path = "images/thumbnails/credit_bureau.svg"
 import warnings
 
 import numpy as np
@@ -89,7 +90,6 @@ display = SourcesDisplay.from_search(searches["shared fees"])
 # How applications go through it
 # ------------------------------
 
-# sphinx_gallery_thumbnail_number = 2
 search = searches["shared fees"]
 display = FlowDisplay.from_decisions(search.decide(X.iloc[fresh]), search, y=y[fresh])
 

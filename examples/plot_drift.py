@@ -17,6 +17,7 @@ milliseconds that we suppose counting takes.
 #
 # Three parts of the mail: to fit, to :doc:`certify </certificates>`, and the days to come.
 
+# sphinx_gallery_thumbnail_path = "images/thumbnails/drift.svg"
 import matplotlib.pyplot as plt
 import numpy as np
 

@@ -18,6 +18,7 @@ among 4,000. The prices are ours.
 # The rows to fit with have one fraud in a hundred, as the future has. All other pages are kept to
 # measure with; ``population`` counts the many frauds among them as one in a hundred.
 
+# sphinx_gallery_thumbnail_path = "images/thumbnails/fraud_review.svg"
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd

@@ -14,6 +14,7 @@ are ours: 1 for the header, 5 and 20 for the windows, 10 for the content.
 # %%
 # The table is not part of the package. Where it is missing, this page is built with another one.
 
+# sphinx_gallery_thumbnail_path = "images/thumbnails/intrusion.svg"
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
@@ -73,7 +74,6 @@ shares = pd.DataFrame(
         for name, found in parts.items()
     }
 ).T
-# sphinx_gallery_thumbnail_number = 2
 figure, ax = plt.subplots(figsize=(7.2, 2.6), layout="constrained")
 colours = ["#0072B2", "#D0D0D0", "#D55E00"]
 shares.plot.barh(stacked=True, ax=ax, color=colours, width=0.6)

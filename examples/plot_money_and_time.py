@@ -18,6 +18,7 @@ answers that are immediate and those that are not. That it takes a day is our as
 # A price list has one unit of cost. Time goes beside it, as ``latency``: sources of one stage are
 # fetched at the same time, so a stage takes as long as its slowest source, and stages add up.
 
+# sphinx_gallery_thumbnail_path = "images/thumbnails/money_and_time.svg"
 import warnings
 
 import matplotlib.pyplot as plt

@@ -20,6 +20,7 @@ the others.
 # see what the choice does on pages that the search has never seen. To keep this page quick, the
 # search uses 1,000 of them and three folds.
 
+# sphinx_gallery_thumbnail_path = "images/thumbnails/phishing.svg"
 import numpy as np
 import pandas as pd
 

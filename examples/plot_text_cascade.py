@@ -19,6 +19,7 @@ was run by ``python -m experiments text``; this page reads what it said, and nee
 # message after the other. Text is wide, so each source ends in one number, the log-odds of a linear
 # classifier: of word counts, of character n-grams, or of the 384 numbers of the embedding.
 
+# sphinx_gallery_thumbnail_path = "images/thumbnails/text_cascade.svg"
 from pathlib import Path
 from textwrap import fill
 

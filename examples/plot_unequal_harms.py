@@ -18,6 +18,7 @@ Turney's, with the 16 questions as one source.
 # Trees suit these values, which have limits beyond which somebody is sick. Any classifier with
 # ``predict_proba`` can be a stage (:doc:`/searching`). The review is the specialist.
 
+# sphinx_gallery_thumbnail_path = "images/thumbnails/unequal_harms.svg"
 import matplotlib.pyplot as plt
 import pandas as pd
 from sklearn.tree import DecisionTreeClassifier

@@ -16,6 +16,7 @@ The patients are those of the UCI thyroid data, the prices are Turney's. The mon
 # First TSH, then what the patients have said, then the other hormones. The design is given here;
 # :doc:`/gallery/plot_unequal_harms` searches for one.
 
+# sphinx_gallery_thumbnail_path = "images/thumbnails/warehouse.svg"
 import subprocess
 import sys
 import tempfile
@@ -70,8 +71,7 @@ pd.read_parquet(folder / "decisions.parquet").head()
 # -------------
 #
 # In Python, ``decide_batches`` takes a data set, or *readers*: objects that are asked for the
-# columns of a stage as long as rows of theirs are undecided. This one reads a row group, and keeps
-# note.
+# columns of a stage as long as rows of theirs are undecided. This one notes what is read.
 
 
 class RowGroup:

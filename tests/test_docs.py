@@ -112,6 +112,22 @@ def test_a_name_without_an_example_is_found(reference):
     assert not reference.has_example("emsco.nothing", object())
 
 
+def test_every_public_name_stands_under_one_task(reference):
+    listed = [name for own in reference.tasks().values() for name in own]
+    assert sorted(listed) == sorted(reference.names())
+    assert listed[0] == "emsco.CascadeSearchCV"
+    assert all(reference.tasks().values()), "a task without names"
+
+
+def test_a_public_name_that_no_task_lists_is_found(reference, monkeypatch):
+    """The check itself can fail."""
+    monkeypatch.setattr(
+        reference, "TASKS", {k: v for k, v in reference.TASKS.items() if k != "live"}
+    )
+    with pytest.raises(ValueError, match=r"No task .* emsco\.live\.CallableSource"):
+        reference.tasks()
+
+
 # Links and headings ------------------------------------------------------------------------------
 
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
@@ -268,6 +284,11 @@ def test_a_page_on_a_task_is_short():
     pages = lengths.words()["how-to"]
     assert len(pages) > 15
     assert {name: n for name, n in pages.items() if n > lengths.MOST_OF_A_TASK} == {}
+
+
+def test_all_pages_without_evidence_are_short():
+    lengths = load("words")
+    assert 10_000 < lengths.limited(lengths.words()) <= lengths.MOST_OF_ALL
 
 
 def test_each_page_is_counted_once():

@@ -7,7 +7,9 @@ from collections import Counter
 from itertools import pairwise, product
 from pathlib import Path
 
+import numpy as np
 import pytest
+from sklearn.ensemble import RandomForestClassifier
 
 from experiments import (
     budget,
@@ -19,9 +21,11 @@ from experiments import (
     rare,
     rare_default,
     results,
+    same_margin,
     sampling,
     several,
 )
+from experiments.paper.cases import CASES, EXAMPLE, PRICES15
 from experiments.peers.tables import SPLITS as COMPARED
 
 pytestmark = pytest.mark.nightly
@@ -84,6 +88,23 @@ def test_the_documentation_holds_the_table_of_budgets():
             assert [row[name] for name in budget.FIGURES] == [own[name] for name in budget.FIGURES]
 
 
+def test_both_searches_at_the_same_margin_measured_again_have_the_figures_kept():
+    """One margin for both, measured on our front; the smallest case, to 1e-6."""
+    rows = list(same_margin.measure("KDD", 0))
+    assert [row["method"] for row in rows] == [same_margin.OURS, same_margin.THEIRS]
+    assert len({row["margin"] for row in rows}) == 1
+    assert results.differences(same_margin.NAME, rows, same_margin.KEYS) == []
+
+
+def test_a_larger_margin_refuses_no_fewer_targets():
+    """Of either search, in every case that is kept."""
+    rows = results.load(same_margin.NAME)
+    assert {row["case"] for row in rows} <= set(same_margin.CASES)
+    for row in rows:
+        assert row["margin"] >= 1
+        assert row["margin_refused"] >= row["counted_refused"]
+
+
 def test_ours_is_no_worse_than_the_public_script_at_any_threshold():
     """By its own scalarisation, on the test rows, with designs of its kind."""
     rows = results.load("example")
@@ -99,6 +120,13 @@ def test_the_mutation_figure_is_the_papers():
     assert max(abs(row["ours"] - row["paper"]) for row in rows) < 1e-12
 
 
+def test_the_papers_prices_are_importances_of_the_public_example():
+    """Of Synthetic15: 100 times the Gini importance, one more or less, rounded."""
+    X, y, _ = CASES[EXAMPLE].load(0)
+    importance = RandomForestClassifier(random_state=0).fit(X, y).feature_importances_
+    assert np.abs(100 * importance - PRICES15).max() <= 1.5
+
+
 def test_optimal_evaluations_found_are_never_lost():
     """Property 1 of the paper: the curves never fall."""
     rows = results.load("paper_optimal_found")
@@ -107,7 +135,9 @@ def test_optimal_evaluations_found_are_never_lost():
             assert later["evaluations"] >= earlier["evaluations"]
 
 
-@pytest.mark.parametrize("name", ["comparison", "fronts", "optimal_found", "landscape", "example"])
+@pytest.mark.parametrize(
+    "name", ["comparison", "draws", "fronts", "optimal_found", "landscape", "example"]
+)
 def test_the_documentation_holds_the_table_of_the_results_kept(name):
     """Word for word: figures told are figures kept."""
     part = example if name == "example" else PARTS[name]

@@ -136,6 +136,13 @@ def test_a_page_without_a_picture_is_found():
 
 
 @pytest.mark.parametrize("name", PAGES)
+def test_a_page_has_a_picture_for_its_card(name):
+    (path,) = re.findall(r'^# sphinx_gallery_thumbnail_path = "(.+)"$', PAGES[name], re.MULTILINE)
+    assert path == f"images/thumbnails/{name.removeprefix('plot_')}.svg"
+    assert (DOCS / path).exists()
+
+
+@pytest.mark.parametrize("name", PAGES)
 def test_every_link_of_a_page_leads_somewhere(name):
     links = re.findall(r":doc:`(?:[^`<]*<)?/([\w/-]+)>?`", PAGES[name])
     assert links, "a page says where to read on"

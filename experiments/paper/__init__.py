@@ -8,7 +8,7 @@ import time
 
 from experiments.results import Row, load, save
 
-PARTS = ("comparison", "fronts", "optimal_found", "mutation", "landscape")
+PARTS = ("comparison", "draws", "fronts", "optimal_found", "mutation", "landscape")
 COMMAND = "python -m experiments paper"
 
 

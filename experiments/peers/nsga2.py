@@ -134,11 +134,11 @@ class _NSGA2:
         return SearchResult(problem.front(found), [])
 
 
-def nsga2(task: Task) -> Cascades:
-    """Search with the grid of thresholds that ours has."""
+def nsga2(task: Task, *, luck: bool = True) -> Cascades:
+    """Search with the grid of thresholds that ours has, and measure its luck unless told not to."""
     seen = {"source_sets": 0}
     evaluations = min(task.evaluations, MOST_EVALUATIONS)
     sets = task.fits // len(task.folds) if len(task.costs.names) > _MANY else np.inf
     method, grid = _NSGA2(evaluations, sets), alternatives(AUTO, 2)
-    search = run_search(task, search=method, threshold=grid, callback=seen.update)
+    search = run_search(task, search=method, threshold=grid, luck=luck, callback=seen.update)
     return Cascades(task, search, search.front_, seen["source_sets"] * len(task.folds), evaluations)

@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Literal
 
 from emsco import CascadeSearchCV, LocalSearch
 from emsco.core.front import Candidate
@@ -34,11 +34,13 @@ class Cascades:
         found = [candidate.evaluation for candidate in self.candidates]
         return [Figures(e.accuracy, e.coverage, e.cost / total) for e in found]
 
-    def choose(self, target: Target) -> int | None:
-        """Choose as `select` does where nothing is said of caution."""
+    def choose(self, target: Target, caution: float | Literal["auto"] = "auto") -> int | None:
+        """Choose as `select` does, with the margin that it has by default if none is given."""
         front = self.search.front_
         try:
-            chosen = front.select(min_coverage=target.coverage, min_accuracy=target.accuracy)
+            chosen = front.select(
+                caution=caution, min_coverage=target.coverage, min_accuracy=target.accuracy
+            )
         except SelectionError:
             return None
         return next(number for number, own in enumerate(front) if own is chosen)

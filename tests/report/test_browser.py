@@ -18,6 +18,7 @@ from selenium.webdriver.support.ui import WebDriverWait
 from emsco._utils.text_table import cell
 from emsco.core.interval import interval_text
 from emsco.exceptions import SelectionError
+from emsco.report import report
 from tests.report.conftest import NAMES
 
 WIDTHS = [1280, 390]
@@ -546,3 +547,64 @@ def test_hostile_names_are_shown_as_they_are_written(opened, search):
     assert opened.execute_script("return document.querySelectorAll('#hover :not(div)').length") == 0
     axis = opened.execute_script("return document.querySelector('#drawing .title.x').textContent")
     assert axis == f"cost per row ({search.costs_.unit})"
+
+
+# A choice that is not on the front ---------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def all_sources(search, rows, tmp_path_factory):
+    """Write the page of a search that chose all sources, which another candidate beats."""
+    chosen, everything = search.best_candidate_, search.all_sources_
+    assert everything not in search.front_
+    try:
+        search.choose(everything)
+        return report(search, tmp_path_factory.mktemp("all") / "report.html", *rows[1])
+    finally:
+        search.choose(chosen)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_tiles_star_drawing_and_lines_agree_where_the_choice_is_not_on_the_front(
+    browser, all_sources, search, width
+):
+    widen(browser, width)
+    browser.get(all_sources.as_uri())
+    settle(browser)
+    whole = search.all_sources_.evaluation
+    assert chosen(browser) == len(search.front_)
+    assert text(browser, "told").startswith("The cascade that the search chose costs ")
+    assert f"right on {whole.accuracy:.1%} of those" in text(browser, "told")
+    tiles = [tile.text for tile in browser.find_elements(By.CSS_SELECTOR, "#tiles strong")]
+    assert tiles[0] == "100.0%"
+    assert tiles[-2:] == ["100.0%", f"{whole.accuracy:.1%}"]
+    own = figures(browser)["accuracy"]
+    assert own[0] == own[-2] == f"{whole.accuracy:.1%}"
+    (star,) = middles(browser, "[data-mark=chosen]")
+    (square,) = middles(browser, "[data-mark='all sources, every row']")
+    np.testing.assert_allclose(star, square, atol=2.5)
+    (stage,) = browser.find_elements(By.CSS_SELECTOR, "#cascade .stage:not(.rejected)")
+    assert f"for {cell(search.costs_.total)}" in stage.text
+    assert browser.find_element(By.ID, "flow").is_displayed()
+    assert "search.choose(search.all_sources_)" in text(browser, "python")
+    assert "emsco select run/" not in text(browser, "shell")
+
+
+def test_bounds_and_keys_choose_from_the_front_alone(browser, all_sources, search):
+    widen(browser, 1280)
+    browser.get(all_sources.as_uri())
+    settle(browser)
+    assert sorted(seen(browser, "inside")) == list(range(len(search.front_)))
+    best = max(candidate.evaluation.coverage for candidate in search.front_)
+    slider = browser.find_element(By.ID, "min_coverage")
+    press(browser, slider, Keys.END)
+    assert slider_bounds(browser, search)["min_coverage"] <= best
+    assert chosen(browser) < len(search.front_)
+    assert not browser.find_element(By.ID, "flow").is_displayed()
+    assert "chosen by the search" in text(browser, "legend")
+    browser.find_element(By.ID, "start").click()
+    settle(browser)
+    assert chosen(browser) == len(search.front_)
+    browser.find_element(By.ID, "plot").send_keys(Keys.ARROW_RIGHT)
+    settle(browser)
+    assert chosen(browser) == len(search.front_) - 1

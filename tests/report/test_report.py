@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import re
 import sys
+import warnings
 from dataclasses import replace
 from datetime import UTC, datetime
 from html import escape, unescape
@@ -29,9 +30,10 @@ from emsco import (
 )
 from emsco._utils.text_table import cell
 from emsco.certify import certify
-from emsco.exceptions import MissingExtraError, SelectionError
+from emsco.exceptions import MissingExtraError, SelectionError, SelectionWarning
 from emsco.io import dump, load
 from emsco.report import _data, _lines, _report, _words, report
+from tests.report.conftest import COSTS
 
 
 def assert_holds(columns, evaluations, labels):
@@ -59,7 +61,7 @@ def test_the_page_holds_every_candidate_as_counts(page, search, data_of):
         told = [data["thresholds"][k] for k in data["thresholds_of"][i]]
         assert told == [[threshold] for threshold in stages]
     assert search.front_[data["chosen"]] == search.best_candidate_
-    assert data["start"] == data["chosen"]
+    assert data["n_on_front"] == len(search.front_)
 
 
 def test_fresh_figures_are_those_of_the_cascades(page, search, rows, data_of):
@@ -320,22 +322,59 @@ def test_the_file_is_small(page):
     assert page.stat().st_size < 400_000
 
 
-def test_it_opens_beside_a_choice_that_is_not_on_the_front(search, tmp_path, data_of):
-    other = Candidate(
-        StageDesign([0] * 5, search.costs_.names), 0.501, search.all_sources_.evaluation
-    )
+@pytest.fixture
+def fallen_back(rows):
+    """Search where no candidate is shown to be as good as all sources."""
+    (X, y), _ = rows
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", SelectionWarning)
+        return CascadeSearchCV(
+            costs=COSTS, max_stages=3, threshold=[0.95, 0.99], random_state=0
+        ).fit(X, y)
+
+
+def test_it_opens_with_all_sources_where_no_candidate_qualified(
+    fallen_back, rows, tmp_path, data_of
+):
+    """The title, the lead, the figures and the drawn cascade are those of the choice itself."""
+    search = fallen_back
+    assert search.best_candidate_ == search.all_sources_
+    page = report(search, tmp_path / "all.html", *rows[1])
+    data, text = data_of(page), unescape(page.read_text(encoding="utf-8"))
+    i, e = data["chosen"], search.all_sources_.evaluation
+    assert i == data["n_on_front"] == len(search.front_), "behind the front, which it is not on"
+    assert (data["selected"]["accepted"][i], data["selected"]["right"][i]) == (e.accepted, e.right)
+    assert data["selected"]["paid"][i] == e.paid
+    assert set(data["designs"][data["design_of"][i]]) == {0}
+    fresh = evaluate(search.decide(rows[1][0]), rows[1][1])
+    assert (data["fresh"]["accepted"][i], data["fresh"]["right"][i]) == (400, fresh.right)
+    header = text[text.index("<header>") : text.index("</header>")]
+    assert f": 100.0% of the price, {e.accuracy:.1%} right, every row accepted</h1>" in header
+    assert "No candidate qualified, so the search chose all sources at once, for every" in header
+    told = f"right on {e.accuracy:.1%} of the rows, and on {fresh.accuracy:.1%} of 400 fresh rows."
+    assert told in header
+    assert 'id="flow"' in text
+    assert data["choice"] == {"python": "", "shell": ""}, "the default repeats it"
+
+
+def test_it_opens_with_a_choice_that_is_not_on_the_front(search, tmp_path, data_of):
+    other = Candidate(StageDesign([0] * 5, search.costs_.names), 0.501, search.all_sources_at(0.9))
     chosen = search.best_candidate_
     try:
         search.choose(other, refit=False)
         page = report(search, tmp_path / "other.html")
+        search.choose(search.all_sources_, refit=False)
+        everything = report(search, tmp_path / "all.html")
     finally:
         search.choose(chosen)
     data = data_of(page)
-    assert data["chosen"] is None
-    beside = search.front_[data["start"]].evaluation
-    assert beside.coverage >= other.evaluation.coverage
-    assert beside.accuracy >= other.evaluation.accuracy
-    assert "What the search chose is not on the front." in page.read_text(encoding="utf-8")
+    assert data["chosen"] == data["n_on_front"] == len(search.front_)
+    assert data["selected"]["accepted"][-1] == other.evaluation.accepted
+    assert data["thresholds"][data["thresholds_of"][-1][0]] == [0.501]
+    assert "What the search chose is not among them." in page.read_text(encoding="utf-8")
+    assert data["choice"] == {"python": "candidate", "shell": None}, "nothing else repeats it"
+    assert data_of(everything)["choice"]["python"] == "search.all_sources_"
+    assert "qualified" not in everything.read_text(encoding="utf-8"), "it was given"
 
 
 def test_large_fronts_are_thinned_evenly_and_keep_what_matters(monkeypatch, search):

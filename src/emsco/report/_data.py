@@ -19,7 +19,7 @@ from emsco.core.front import Candidate, ParetoFront
 from emsco.core.measure import Measure
 from emsco.core.measures import boundable, columns
 from emsco.core.threshold import resolve
-from emsco.exceptions import ArtifactError, SelectionError
+from emsco.exceptions import ArtifactError
 from emsco.report._lines import choice_lines
 from emsco.search import yardstick_of
 
@@ -38,10 +38,11 @@ def page_data(
     labels = search.classes_.tolist()
     front: ParetoFront = search.front_
     chosen: Candidate | None = getattr(search, "best_candidate_", None)
-    start = _start(front, chosen)
-    places = _thinned(front, [start, *_extremes(front)])
-    candidates = [front[i] for i in places]
-    is_on_front = chosen is not None and chosen == front[start]
+    apart = [chosen] if chosen is not None and chosen not in front else []
+    own = [front.index(chosen)] if chosen is not None and not apart else []
+    places = _thinned(front, [*own, *_extremes(front)])
+    candidates = [*(front[i] for i in places), *apart]
+    opens_with = len(places) if apart else places.index(own[0]) if own else None
     all_sources: Candidate = search.all_sources_
     as_many = {
         _whole(candidate.evaluation.accepted): candidate.evaluation.coverage
@@ -52,11 +53,11 @@ def page_data(
         "label_reprs": [repr(label) for label in labels],
         "costs": _costs(search.costs_),
         "n_front": len(front),
+        "n_on_front": len(places),  # a choice that is not on the front comes after these
         "luck": front.luck,
         "deciding": "confidence" if search.found_.stages.rule.is_equal else "share",
         "repeats": front.repeats,
-        "start": places.index(start),
-        "chosen": places.index(start) if is_on_front else None,
+        "chosen": opens_with,
         "sliders": [_measure_data(measure) for measure in _sliders().values()],
         "figures": [_measure_data(m) for m in (*columns(by_class=False), *columns(by_class=True))],
         **_choice(search, labels),
@@ -76,10 +77,12 @@ def page_data(
     }
     if X is not None:
         truth = search.truth(X, y)
-        fresh = _fresh(search, X, y, truth, population)
+        of_front = _fresh(search, X, y, truth, population)
+        fresh = [of_front[i] for i in places]
+        fresh += [_fresh_of(search, candidate, X, truth, population) for candidate in apart]
         # Weighted rows are not counts, so their shares have no intervals.
         repeats = 1.0 if population is None else None
-        data["fresh"] = _counts([fresh[i] for i in places], labels) | {"repeats": repeats}
+        data["fresh"] = _counts(fresh, labels) | {"repeats": repeats}
         data["fresh_rows"] = len(truth)
         everything = _fresh_of(search, all_sources, X, truth, population)
         if everything is not None:
@@ -115,25 +118,6 @@ def _measure_data(measure: Measure) -> Plain:
     }
 
 
-def _start(front: ParetoFront, chosen: Candidate | None) -> int:
-    """Place what the page opens with: the chosen candidate, or the one nearest to it."""
-    if chosen in front:
-        return front.index(chosen)
-    if chosen is None:
-        return 0
-    try:
-        nearest = front.select(
-            min_coverage=chosen.evaluation.coverage,
-            min_accuracy=chosen.evaluation.accuracy,
-            caution=0,
-        )
-    except SelectionError as error:
-        if error.closest is None:
-            raise  # the front is empty
-        nearest = error.closest
-    return front.index(nearest)
-
-
 def _choice(search: Any, labels: Sequence[Any]) -> Plain:
     """Tell the rule of the choice, and the bounds of it where the page has sliders for them all."""
     choice = getattr(search, "choice_", None)
@@ -153,7 +137,7 @@ def _choice(search: Any, labels: Sequence[Any]) -> Plain:
     return {
         "rule": "" if choice is None else choice.rule,
         "is_default": choice is not None and choice.is_default,
-        "choice": None if choice is None else choice_lines(choice),
+        "choice": None if choice is None else choice_lines(search),
         "asked": {"caution": caution, **bounds} if are_sliders else None,
         "error_cost": errors if by == "loss" else None,
     }

@@ -73,13 +73,18 @@ def _options(name: str, value: Any) -> Iterator[str]:
         yield "--guard"
 
 
-def choice_lines(choice: Any) -> dict[str, str] | None:
+def choice_lines(search: Any) -> dict[str, str | None] | None:
     """Write the arguments that repeat a choice, for `choose` and for `emsco select`.
 
-    None if a candidate was given, because no rule repeats that.
+    None if a candidate of the front was given: no rule repeats that, but bounds do. One that is not
+    on the front has no line for `emsco select`, which takes bounds.
     """
+    choice = search.choice_
     if choice.rule in ("", CHOSEN_BY_HAND):
-        return None
+        if choice.candidate in search.front_:
+            return None
+        is_all = choice.candidate == search.all_sources_
+        return {"python": "search.all_sources_" if is_all else "candidate", "shell": None}
     bounds = {name: value for name, value in choice.bounds.items() if value is not None}
     python = [f"{name}={_plain(value)!r}" for name, value in bounds.items()]
     words = [word for name, value in bounds.items() for word in _bound(name, value)]

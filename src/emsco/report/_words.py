@@ -46,15 +46,16 @@ def _accuracy(evaluation: Evaluation) -> str:
 
 def lead_of(search: Any, data: Mapping[str, Any]) -> str:
     """Say what all sources cost, what the choice saves, and what else the page shows."""
-    costs, n_front, n_shown = search.costs_, len(search.front_), len(data["design_of"])
+    costs, n_front, n_shown = search.costs_, len(search.front_), data["n_on_front"]
     unit = f" {costs.unit}".rstrip()
     sources = f"{len(costs.names)} source{'s' * (len(costs.names) != 1)}"
     said = [f"All {sources} together cost {cell(costs.total)}{unit} per row."]
     chosen = getattr(search, "best_candidate_", None)
-    if chosen is not None:
+    if chosen == search.all_sources_:
+        said += _of_all_sources(search, data)
+    elif chosen is not None:
         said += _of_choice(search, chosen.evaluation, unit)
-    if data["fresh"] is not None and data["chosen"] is not None:
-        said += _of_fresh(data, costs.total)
+        said += _of_fresh(data, costs.total) if data["fresh"] is not None else []
     others = f"{n_front:,} candidate{'s' * (n_front != 1)}"
     said.append(f"The page shows {others} that no other beats in accuracy, coverage and cost.")
     if n_shown < n_front:
@@ -62,9 +63,21 @@ def lead_of(search: Any, data: Mapping[str, Any]) -> str:
             f"The page shows {n_shown:,} of {others} that no other beats in accuracy, coverage and "
             "cost, evenly; among all of them its bounds may choose one that it does not show."
         )
-    if chosen is not None and data["chosen"] is None:
-        said.append(f"What the search chose is not on the front. {data['rule']}".rstrip())
+    if chosen is not None and data["chosen"] == n_shown:
+        said.append("What the search chose is not among them.")
     return " ".join(said)
+
+
+def _of_all_sources(search: Any, data: Mapping[str, Any]) -> list[str]:
+    """Say that every row has the full price; where no candidate qualified, that this is why."""
+    why = "No candidate qualified, so the" if "no candidate meets it" in data["rule"] else "The"
+    what = "all sources at once" if search.needs_labels else "the final model alone"
+    right = f"This is right on {search.all_sources_.evaluation.accuracy:.1%} of the rows"
+    whole = data["fresh"] and data["all_sources"]["fresh"]
+    if whole:
+        share = whole["right"][0] / whole["rows"]
+        right += f", and on {share:.1%} of {data['fresh_rows']:,} fresh rows"
+    return [f"{why} search chose {what}, for every row and the full price.", f"{right}."]
 
 
 def _of_choice(search: Any, evaluation: Evaluation, unit: str) -> list[str]:

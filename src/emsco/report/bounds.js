@@ -5,7 +5,7 @@ const roundedUp = (x, digits) => {
 };
 
 // Bounds: their figure, their direction and the stops of their slider. Its loose end means no bound.
-const chooser = emscoChoice.choosing(data.sliders, selected, labels, data.repeats, costs.total, number);
+const chooser = emscoChoice.choosing(data.sliders, selected, labels, data.repeats, costs.total, number, n);
 const bounds = chooser.bounds.map((b) => {
   const id = b.k === null ? b.parameter : b.parameter + "_" + b.k;
   return { ...b, id, print: b.unit === "money" ? money : percent, stops: [], value: null };

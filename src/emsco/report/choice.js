@@ -31,8 +31,8 @@ const emscoChoice = (function () {
   }
 
   // The figures that can have bounds, for each candidate. `sign` is 1 if more is worse.
-  function boundable(measures, selected, labels, repeats) {
-    const every = selected.accepted.map((_, i) => i);
+  function boundable(measures, selected, labels, repeats, n) {
+    const every = Array.from({ length: n }, (_, i) => i);
     return measures.flatMap((measure) => {
       const part = counter(selected, measure.part), whole = counter(selected, measure.whole);
       if (part === null || whole === null) return [];
@@ -51,10 +51,11 @@ const emscoChoice = (function () {
     });
   }
 
-  // The choices on one front, given a value or null for each bound, and the margin z.
-  function choosing(measures, selected, labels, repeats, total, print) {
-    const bounds = boundable(measures, selected, labels, repeats);
-    const every = selected.accepted.map((_, i) => i);
+  // The choices on one front, given a value or null for each bound, and the margin z. The front is
+  // the first `n` of the columns.
+  function choosing(measures, selected, labels, repeats, total, print, n) {
+    const bounds = boundable(measures, selected, labels, repeats, n);
+    const every = Array.from({ length: n }, (_, i) => i);
     const place = (name) => bounds.findIndex((b) => b.name === name);
     const [cost, coverage, accuracy] = ["cost", "coverage", "accuracy"].map((name) => bounds[place(name)].at(0));
 

@@ -54,7 +54,7 @@ function figures(columns, i) {
   }
   return told;
 }
-const points = every.map((i) => figures(selected, i));
+const points = selected.accepted.map((_, i) => figures(selected, i));
 
 const lossParts = (f) => (!hasLoss || f.loss === null ? "" : ["cost " + number(f.cost),
   isReviewed && "review " + number(f.review), hasErrors && "errors " + number(f.errors)].filter(Boolean).join(" + ") + " = loss " + money(f.loss));

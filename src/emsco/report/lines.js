@@ -29,9 +29,10 @@ function tellLines(python, shell) {
   ].join("\n");
   byId("shell").textContent = [
     data.shell,
-    ["emsco select run/", shell, "--out model.emsco"].filter(Boolean).join(" "),
+    shell === null ? "# emsco select chooses by bounds, and none choose this cascade"
+      : ["emsco select run/", shell, "--out model.emsco"].filter(Boolean).join(" "),
     "emsco decide model.emsco rows.csv",
-    "emsco report run/ --out report.html",
+    "emsco report run/ --fresh fresh.csv --label y --out report.html",
   ].join("\n");
 }
 const quoted = (text) => (/^[\w=.,:@%+/-]+$/.test(text) ? text : "'" + text.replaceAll("'", "'\\''") + "'");

@@ -4,15 +4,15 @@ function show() {
   const isPicked = picked !== null, inside = isPicked ? every : chooser.within(values, z);
   const none = inside.length === 0, why = none ? chooser.whyNot(values, z) : null;
   const i = isPicked ? picked : none ? why.closest : chooser.cheapest(inside);
-  const isSearchs = isPicked && i === data.start;
+  const isSearchs = isPicked && i === data.chosen;
   const p = points[i];
   const part = costs.total ? " (" + percent(p.cost / costs.total) + " of the full price)" : "";
   const told = byId("told");
   showTiles(i, none);
   const subject = none ? "No candidate is within these bounds. The closest, which breaks the bound on " + why.failed.join(" and ") + ", "
     : !isPicked ? "The cheapest cascade within the bounds "
-      : !isSearchs ? "The cascade that you picked "
-        : data.chosen === null ? "The candidate nearest to what the search chose " : "The cascade that the search chose ";
+      : isSearchs ? "The cascade that the search chose "
+        : data.chosen === null ? "This cascade " : "The cascade that you picked ";
   const parts = lossParts(p);
   told.textContent = subject + "costs " + money(p.cost) + " per row" + part + ", accepts " + percent(p.coverage)
     + " of the rows" + (p.coverage_interval ? " (95% interval: " + p.coverage_interval + ")" : "")
@@ -43,7 +43,7 @@ function without(i) {
   return i === null ? " Without the margin (caution 0), none is within them either."
     : " Without the margin (caution 0), one that costs " + money(points[i].cost) + " per row would be chosen.";
 }
-const choose = (state) => (state === null ? pick(data.start) : set(state.values, state.caution));
+const choose = (state) => (state === null ? pick(data.chosen ?? 0) : set(state.values, state.caution));
 const isAtFirst = (values) => first !== null && caution === first.caution && values.every((value, at) => value === first.values[at]);
 function atFirst() {
   // The bounds given to the search, if the page has them; otherwise nobody set any.
@@ -51,7 +51,7 @@ function atFirst() {
   const z = data.asked.caution === "auto" ? automatic : data.asked.caution;
   const values = bounds.map((b) => (data.asked[b.parameter] === undefined ? null
     : b.k === null ? data.asked[b.parameter] : data.asked[b.parameter][b.k]));
-  return chooser.cheapest(chooser.within(values, z)) === data.start ? { values, caution: data.asked.caution } : null;
+  return chooser.cheapest(chooser.within(values, z)) === data.chosen ? { values, caution: data.asked.caution } : null;
 }
 const first = atFirst();
 let waiting = false;

@@ -33,7 +33,7 @@ function colourOf(coverage) {
 
 // The axes span everything that a choice may mark, so that they stay while sliders move.
 const beside = [all, ...whole.as_many.of.map((_, at) => figures(whole.as_many, at))];
-const prices = [...points.map((p) => p.cost)].sort((a, b) => a - b), dearest = Math.max(prices[n - 1], all.cost);
+const prices = every.map((i) => points[i].cost).sort((a, b) => a - b), dearest = Math.max(prices[n - 1], all.cost);
 const isLog = prices[n >> 1] < dearest / 6;
 // A logarithmic axis has no zero: costs below `near` lie evenly within half a decade to its left.
 const paidFor = [...prices, all.cost].filter((price) => price > 0);
@@ -121,7 +121,7 @@ const star = (r) => "M" + Array.from({ length: 10 }, (_, k) => {
   return (far * Math.cos(turn)).toFixed(2) + " " + (far * Math.sin(turn)).toFixed(2);
 }).join("L") + "Z";
 const SHAPES = { chosen: star(11), "chosen by the search": star(9),
-  "all sources, every row": "M-6-6H6V6H-6Z", "all sources, as many rows": "M0-7.5L7.5 0L0 7.5L-7.5 0Z" };
+  "all sources, as many rows": "M-6-6H6V6H-6Z", "all sources, every row": "M0-7.5L7.5 0L0 7.5L-7.5 0Z" }; // as FrontDisplay has them
 function marksOf(i) {
   const asMany = asManyAs(i);
   return [["all sources, every row", all],

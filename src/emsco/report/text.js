@@ -1,7 +1,7 @@
 // Words, numbers and elements of the page; numbers are told as the library prints them.
 const data = JSON.parse(document.getElementById("data").textContent);
 const { labels, costs, selected } = data;
-const n = selected.accepted.length;
+const n = data.n_on_front; // a choice that is not on the front stands behind these
 const every = Array.from({ length: n }, (_, i) => i);
 const byId = (id) => document.getElementById(id);
 
