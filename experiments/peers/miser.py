@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 
 from experiments.peers.boosted import LEARNING_RATE, MIN_ROWS, N_LEAVES, N_TREES
 from experiments.peers.method import (
@@ -120,29 +119,18 @@ def _marginal(task: Task, bought: Any) -> Array:
     return (paid_for(task.costs, each) - paid_for(task.costs, bought[None])) / task.costs.total
 
 
-@njit(cache=True)
 def _best_splits(binned: Any, residual: Any, rows: Any) -> Any:
     """Give by how much the best split on each column lowers the squared error of these rows."""
-    n_columns = binned.shape[1]
-    gains = np.full(n_columns, -np.inf)
-    places = np.zeros(n_columns, dtype=np.intp)
-    whole = 0.0
-    for row in rows:
-        whole += residual[row]
-    n = len(rows)
-    for column in range(n_columns):
-        count = np.zeros(_BINS, dtype=np.int64)
-        total = np.zeros(_BINS)
-        for row in rows:
-            count[binned[row, column]] += 1
-            total[binned[row, column]] += residual[row]
-        n_left, left = 0, 0.0
-        for place in range(_BINS):
-            n_left += count[place]
-            left += total[place]
-            if n_left >= MIN_ROWS and n - n_left >= MIN_ROWS and count[place] > 0:
-                right = whole - left
-                gain = left * left / n_left + right * right / (n - n_left) - whole * whole / n
-                if gain > gains[column]:
-                    gains[column], places[column] = gain, place
-    return gains, places
+    n, n_columns = len(rows), binned.shape[1]
+    cell = (binned[rows].astype(np.intp) + np.arange(n_columns) * _BINS).ravel()
+    size = n_columns * _BINS
+    count = np.bincount(cell, minlength=size).reshape(n_columns, _BINS)
+    totals = np.bincount(cell, np.repeat(residual[rows], n_columns), minlength=size)
+    n_left, left = count.cumsum(axis=1), totals.reshape(n_columns, _BINS).cumsum(axis=1)
+    whole = residual[rows].cumsum()[-1]  # in the order of the rows, as the others are
+    allowed = (n_left >= MIN_ROWS) & (n - n_left >= MIN_ROWS) & (count > 0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        gain = left**2 / n_left + (whole - left) ** 2 / (n - n_left) - whole**2 / n
+    gain[~allowed] = -np.inf
+    places = gain.argmax(axis=1)
+    return gain[np.arange(n_columns), places], places
