@@ -23,4 +23,4 @@ def files():
 
 
 if __name__ == "__main__":
-    print({"version": version, "files": files}[sys.argv[1]]())
+    sys.stdout.write({"version": version, "files": files}[sys.argv[1]]() + "\n")

@@ -4,6 +4,9 @@ Rows are bits, 64 to a word. For a source set, `accepted` marks the rows whose c
 the threshold, and `right` those of them that are labelled right.
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,7 +15,7 @@ Words = NDArray[np.uint64]
 Numbers = NDArray[np.float64]
 
 def evaluate_chains(
-    positions: Integers,  # of each set of each chain in the tables; -1 in a chain that does not exist
+    positions: Integers,  # of each set of each chain in the tables; -1 if the chain cannot be
     prices: Integers,  # of the same sets, in whole units
     which: Integers,  # of the alternative thresholds each stage has
     begins: Integers,  # where each design's chain begins
@@ -92,3 +95,22 @@ def add_leaves(
     /,
 ) -> None:
     """Add the leaf of each tree to each row and set; an iteration has one tree per class."""
+
+def read_numbers(
+    row: Mapping[str, Any],
+    features: tuple[str, ...],
+    lows: bytes,  # a float64 for each feature
+    highs: bytes,
+    values: list[Any],  # where numbers are put, as floats
+    begin: int,  # the place of the first
+    /,
+) -> bool:
+    """Read the numbers of a row; return whether each is a float or an int within its limits."""
+
+def add_products(
+    values: list[Any],
+    places: bytes,  # an int64 for each slope
+    slopes: bytes,  # float64
+    /,
+) -> float:
+    """Add slope times value, in order."""

@@ -5,9 +5,8 @@
  * contiguous; those of three dimensions may have gaps between their layers. */
 
 #include "kernels.h"
+#include "row.h"
 
-#define PY_SSIZE_T_CLEAN
-#include <Python.h>
 #include <string.h>
 
 enum { MOST = 32, LETTERS = 26 };
@@ -342,6 +341,10 @@ static PyMethodDef METHODS[] = {
      "Walk every chain of sets that starts with one of `firsts`; return whether it is finished."},
     {"add_leaves", (PyCFunction)(void (*)(void))py_add_leaves, METH_FASTCALL,
      "Add the leaf of each tree to each row and set."},
+    {"read_numbers", (PyCFunction)(void (*)(void))py_read_numbers, METH_FASTCALL,
+     "Read the numbers of a row into their places; return whether all are usual."},
+    {"add_products", (PyCFunction)(void (*)(void))py_add_products, METH_FASTCALL,
+     "Add slope times value, in order."},
     {NULL, NULL, 0, NULL},
 };
 

@@ -1,9 +1,9 @@
 """Whether a row is decided alike wherever it comes from: differential decisions, hostile values.
 
 A batch of rows is put into every container and file that can hold it. It is decided as a whole,
-permuted, row by row and in small blocks; by the cascade, by load(dump(cascade)), by one that two
-workers found, and in two threads; with a guard and without. All fields of all decisions must be the
-same, bit for bit. Where a value cannot be judged and there is no guard, every way must refuse it,
+permuted, row by row, one by one as mappings and in small blocks; by the cascade, by
+load(dump(cascade)), by one that two workers found, and in two threads; with a guard and without.
+All fields of all decisions must be the same, bit for bit. Where a value cannot be judged and there is no guard, every way must refuse it,
 and name the same row and column.
 """
 
@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, TypeAlias
@@ -30,12 +31,13 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from typer.testing import CliRunner
 
 from emsco import CascadeClassifier, CascadeSearchCV, InputGuard, StageDesign, dump, load
+from emsco.cascade.decision_loop import Answer, Ask
 from emsco.cli import _table_file
 from emsco.cli._app import app
 from emsco.cli._decision_stream import DecisionCounter as Decided
 from emsco.cli._decision_stream import decided, schema_of
 from emsco.cli._table_file import open_rows
-from emsco.core.decisions import INVALID_VALUE, kind_of
+from emsco.core.decisions import INVALID_VALUE, Decision, kind_of
 from emsco.exceptions import EmscoWarning, ValuesError
 from experiments.tables import markdown
 from tests.soak.hostile import (
@@ -256,6 +258,14 @@ def check(model: Model, batch: Batch, rng: np.random.Generator, total: Tally) ->
 
     alone = [outcome(model.cascade, frame.iloc[[row]]) for row in range(batch.n_rows)]
     total.compare("row by row", _together(model, alone), reference, batch)
+    for number in range(batch.n_rows):
+        row = {name: column.given[number] for name, column in batch.columns.items()}
+        total.compare(
+            "one by one",
+            one(model.cascade.decide_one, row),
+            one(partial(by_the_loop, model.cascade), row),
+            batch,
+        )
     order = rng.permutation(batch.n_rows)
     permuted = outcome(model.cascade, as_frame(batch.take(order.tolist())))
     expected = _together(model, [alone[row] for row in order])
@@ -289,6 +299,29 @@ def outcome(cascade: CascadeClassifier, X: Any) -> Outcome:
     except ValuesError as error:
         return Refused(type(error).__name__, error.row, error.column)
     return list(zip(*(getattr(decisions, name).tolist() for name in FIELDS), strict=True))
+
+
+def one(decide: Callable[[dict[str, Any]], Decision], row: dict[str, Any]) -> Outcome:
+    """Decide one row given as a mapping."""
+    try:
+        return [decide(row)]
+    except (ValuesError, TypeError, ValueError) as error:
+        place = getattr(error, "row", None), getattr(error, "column", None)
+        return Refused(f"{type(error).__name__}: {error}", *place)
+
+
+def by_the_loop(cascade: CascadeClassifier, row: dict[str, Any]) -> Decision:
+    """Decide a row given as a mapping by the decision loop, with what each stage asks for."""
+    decider = cascade.decider_
+
+    def answer(ask: Ask) -> Answer:
+        columns = {}
+        for name in ask.features:
+            columns[name] = np.empty(1, dtype=object)
+            columns[name][0] = row[name]
+        return decider.answer(columns, ask.rows)
+
+    return decider.drive(1, answer)[0]
 
 
 def of_file(cascade: CascadeClassifier, path: Path) -> Outcome:

@@ -18,7 +18,15 @@ def test_a_few_batches_are_decided_alike_in_every_way(monkeypatch):
     monkeypatch.setattr(differential, "BY_COMMAND", 0.2)
     told = differential.run(small=True, only=["two classes", "numbers"])
     assert told.startswith("8 batches")
-    for way in ("numpy, objects", "polars", "CSV", "Parquet", "row by row", "permuted"):
+    for way in (
+        "numpy, objects",
+        "polars",
+        "CSV",
+        "Parquet",
+        "row by row",
+        "one by one",
+        "permuted",
+    ):
         assert f"| {way} |" in told
 
 

@@ -18,7 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from emsco.cascade.decider import Decider, Guard, make_decider
 from emsco.core.costs import Costs
-from emsco.core.decisions import Decisions
+from emsco.core.decisions import Decision, Decisions
 from emsco.core.design import StageDesign
 from emsco.core.label_rule import BALANCED
 from emsco.core.threshold import Threshold
@@ -254,6 +254,34 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
         if not factors:
             return decisions
         return decisions.beside(factors=decider.factors(rows.columns, decisions))
+
+    def decide_one(self, row: Mapping[str, Any]) -> Decision:
+        """Decide one row, in microseconds.
+
+        Parameters
+        ----------
+        row : mapping of str to value, or named tuple
+            The values by feature: a dict, a JSON object. What a stage needs is looked up when it is
+            reached, so values of later stages may be missing, or be fetched by the mapping.
+
+        Returns
+        -------
+        Decision
+            The same as for a table of this one row.
+
+        Examples
+        --------
+        >>> from sklearn.datasets import load_iris
+        >>> from emsco import CascadeClassifier, StageDesign
+        >>> X, y = load_iris(return_X_y=True)
+        >>> cascade = CascadeClassifier(design=StageDesign([1, 1, 0, 0])).fit(X, y)
+        >>> decision = cascade.decide_one({"x2": 1.4, "x3": 0.2})
+        >>> decision.label, decision.accepted, decision.exit_stage, decision.cost
+        (0, True, 0, 2.0)
+        """
+        if isinstance(row, tuple) and hasattr(row, "_asdict"):
+            row = row._asdict()
+        return self._fitted().decide_one(row)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Predict a label for every row, by the last stage bought, even if it rejects the row."""

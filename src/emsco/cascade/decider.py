@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from emsco._utils.progress import followed
 from emsco.cascade.decision_loop import Answer, Ask, Plan, Stage, decide_block, decide_rows, drive
 from emsco.cascade.factors import Factors, factors_of
+from emsco.cascade.one_row import OneRow
 from emsco.core.costs import Costs
-from emsco.core.decisions import ACCEPTED, INVALID_VALUE, Decisions, reason_for
+from emsco.core.decisions import ACCEPTED, INVALID_VALUE, Decision, Decisions, reason_for
 from emsco.core.design import StageDesign
 from emsco.core.label_rule import EQUAL, LabelRule
 from emsco.core.threshold import Threshold, resolve
@@ -175,6 +176,18 @@ class Decider:
             self._decide(block, probability=part)
             parts.append(part)
         return np.concatenate(parts)
+
+    def decide_one(self, row: Mapping[str, Any]) -> Decision:
+        """Decide one row, a mapping of feature to value; see `CascadeClassifier.decide_one`."""
+        return self._one_row.decide(row)
+
+    @cached_property
+    def _one_row(self) -> OneRow:
+        return OneRow(self)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # Without what is derived from the fields.
+        return {field.name: self.__dict__[field.name] for field in fields(self)}
 
     def factors(self, values: Columns, decisions: Decisions) -> list[Factors]:
         """Return what each feature contributed to each decision, if its stage is linear.

@@ -16,17 +16,6 @@ from numpy.typing import NDArray
 
 from emsco._core import add_leaves
 
-# Of scikit-learn's nodes, in the order and of the types in which the kernel takes them.
-_NODE_FIELDS = {
-    "feature_idx": np.int64,
-    "num_threshold": np.float64,
-    "missing_go_to_left": np.uint8,
-    "left": np.uint32,
-    "right": np.uint32,
-    "is_leaf": np.uint8,
-    "value": np.float64,
-}
-
 
 def predict_proba_of(
     boosted: Any, X: NDArray[np.float64], sets: NDArray[np.bool_], source: NDArray[np.intp]
@@ -42,11 +31,24 @@ def predict_proba_of(
     baseline = np.asarray(boosted._baseline_prediction, dtype=np.float64).reshape(-1)
     raw = np.empty((len(X), len(baseline), len(sets)))
     raw[:] = baseline[:, None]
-    fields = [
-        np.concatenate([nodes[name] for nodes in trees]).astype(kind, copy=False)
-        for name, kind in _NODE_FIELDS.items()
-    ]
-    add_leaves(np.ascontiguousarray(X), words, source, begins, *fields, raw)
+
+    def of_nodes(name: str, kind: Any) -> NDArray[Any]:
+        return np.concatenate([nodes[name] for nodes in trees]).astype(kind, copy=False)
+
+    add_leaves(
+        np.ascontiguousarray(X),
+        words,
+        source,
+        begins,
+        of_nodes("feature_idx", np.int64),
+        of_nodes("num_threshold", np.float64),
+        of_nodes("missing_go_to_left", np.uint8),
+        of_nodes("left", np.uint32),
+        of_nodes("right", np.uint32),
+        of_nodes("is_leaf", np.uint8),
+        of_nodes("value", np.float64),
+        raw,
+    )
     flat = np.ascontiguousarray(raw.transpose(2, 0, 1)).reshape(-1, len(baseline))
     probability: NDArray[np.float64] = boosted._loss.predict_proba(flat)
     return probability.reshape(len(sets), len(X), -1)

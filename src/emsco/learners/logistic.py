@@ -25,8 +25,8 @@ from emsco.rows.columns import Columns, all_finite
 from emsco.rows.encoding import Array, Number, Term
 
 # exp(700) still fits a double; a score beyond it changes no probability.
-_LOWEST_SCORE = -700.0
-_HIGHEST_SCORE = np.finfo(np.float64).max
+LOWEST_SCORE = -700.0
+HIGHEST_SCORE = float(np.finfo(np.float64).max)
 _MANY_CLASSES = 32  # from here on, scikit-learn's products of every pair of classes take seconds
 
 
@@ -157,7 +157,7 @@ class LinearStage:
             score += term(columns[feature]).item()
         score += self.intercept.item()
         # As in `_logistic`, with Python's numbers: numpy's take twice as long one by one.
-        score = 0.0 if isnan(score) else max(score, _LOWEST_SCORE)
+        score = 0.0 if isnan(score) else max(score, LOWEST_SCORE)
         yes = 1.0 / (1.0 + float(np.exp(-score)))
         return np.array([1.0 - yes]), np.array([yes])
 
@@ -175,13 +175,13 @@ def weights_by_feature(features: Sequence[str], encoding: Encodings, weights: Ar
 
 def _bounded(score: Array) -> Array:
     """Bound scores that overflowed; if infinities cancel, every class gets the same score."""
-    bounded = np.clip(score, -_HIGHEST_SCORE, _HIGHEST_SCORE)
+    bounded = np.clip(score, -HIGHEST_SCORE, HIGHEST_SCORE)
     bounded[:, np.isnan(score).any(axis=0)] = 0.0
     return bounded
 
 
 def _logistic(score: Any) -> Sequence[Any]:
-    yes = 1.0 / (1.0 + np.exp(-np.maximum(score, _LOWEST_SCORE)))
+    yes = 1.0 / (1.0 + np.exp(-np.maximum(score, LOWEST_SCORE)))
     return 1.0 - yes, yes
 
 

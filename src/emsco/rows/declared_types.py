@@ -137,3 +137,15 @@ _READERS: dict[str, Callable[[object], Any]] = {
     CATEGORY_TYPE: _to_category,
     DATE_TYPE: to_days,
 }
+
+
+def value_reader(kind: str) -> Callable[[object], Any]:
+    """Return the function that reads one value as a declared type.
+
+    Examples
+    --------
+    >>> from emsco.rows.declared_types import value_reader
+    >>> value_reader("category")("007")
+    '7'
+    """
+    return to_number if kind == NUMBER_TYPE else _READERS[kind]

@@ -110,11 +110,17 @@ class Category:
         return len(self.levels) + self.pooled + self.missing_seen
 
     @cached_property
-    def _code_of(self) -> dict[Any, int]:
+    def code_of(self) -> dict[Any, int]:
+        """The encoded column that each value sets; None stands for a missing value."""
         codes = {level: code for code, level in enumerate(self.levels)}
         if self.missing_seen:
             codes[None] = self.width - 1
         return codes
+
+    @property
+    def unseen(self) -> int:
+        """The code of any other value; it is `width` if there is no column for it."""
+        return len(self.levels) if self.pooled else self.width
 
     def codes(self, values: NDArray[Any]) -> NDArray[np.intp]:
         """Return the encoded column that each value sets; `width` if it sets none.
@@ -123,8 +129,7 @@ class Category:
         """
         if isinstance(values, Codes):
             return values
-        unseen = len(self.levels) if self.pooled else self.width
-        find = self._code_of.get
+        find, unseen = self.code_of.get, self.unseen
         return np.array([find(value, unseen) for value in values.tolist()], dtype=np.intp)
 
     def encode(self, values: NDArray[Any]) -> Array:

@@ -210,7 +210,7 @@ class _Walk:
         problem = self.problem
         depths, n_rows = problem.max_stages + 2, problem.n_rows
         masks, most_missed = self._limited(problem.most_missed)
-        rejected = self._limited(problem.most_rejected)
+        reject_masks, most_rejected = self._limited(problem.most_rejected)
         undecided = np.zeros((depths, len(problem.table.everyone)), dtype=np.uint64)
         undecided[0] = problem.table.everyone
         sums = np.zeros((depths, 4), dtype=np.int64)
@@ -223,16 +223,17 @@ class _Walk:
         entries = width**2 if dense else _LIST_ENTRIES + len(self.sets)
         cells = np.zeros((entries, 2 if dense else 4), dtype=np.int64)
         keys = np.zeros(entries, dtype=np.uint64)
-        stacks = [np.zeros(depths, dtype=np.int64) for _ in range(3)]
+        chain, rest, following = (np.zeros(depths, dtype=np.int64) for _ in range(3))
         missed = np.zeros((depths, len(masks)), dtype=np.int64)
         spreads = np.zeros(depths, dtype=np.uint64)
         found: list[_ExactDesigns] = []
         done = False
         while not done:
             done = walk(
-                firsts, *bits, self.prices, self.exists, self.spread, masks,
-                most_missed, *rejected, least, cells, keys, state, *stacks, undecided, sums, missed,
-                spreads, problem.max_stages, not problem.allow_unused, width, step,
+                firsts, bits[0], bits[1], self.prices, self.exists, self.spread, masks, most_missed,
+                reject_masks, most_rejected, least, cells, keys, state, chain, rest, following,
+                undecided, sums, missed, spreads, problem.max_stages, not problem.allow_unused,
+                width, step,
             )  # fmt: skip
             if dense:
                 found = [_ExactDesigns.of_cells(least, cells, keys)]
