@@ -198,7 +198,7 @@ def test_arrays_cut_short_are_refused(place):
     """Words, sets, rows or designs that one array has and another lacks."""
     arguments, _ = evaluate_arguments(np.random.default_rng(3))
     short = arguments[place][..., :-1].copy()
-    with pytest.raises(ValueError, match="has|one entry more"):
+    with pytest.raises(ValueError, match=r"has|one entry more"):
         _core.evaluate_chains(*replaced(arguments, place, short))
 
 

@@ -6,8 +6,8 @@ import argparse
 import importlib
 
 NAMES = (
-    "live", "serve", "mutations", "csv_mutations", "differential", "disguises", "survival",
-    "loading", "behaviour",
+    "live", "serve", "mutations", "csv_mutations", "differential", "one_row", "disguises",
+    "survival", "loading", "behaviour",
 )  # fmt: skip
 
 

@@ -3,8 +3,8 @@
 A batch of rows is put into every container and file that can hold it. It is decided as a whole,
 permuted, row by row, one by one as mappings and in small blocks; by the cascade, by
 load(dump(cascade)), by one that two workers found, and in two threads; with a guard and without.
-All fields of all decisions must be the same, bit for bit. Where a value cannot be judged and there is no guard, every way must refuse it,
-and name the same row and column.
+All fields of all decisions must be the same, bit for bit. Where a value cannot be judged and there
+is no guard, every way must refuse it, and name the same row and column.
 """
 
 from __future__ import annotations

@@ -179,10 +179,11 @@ class Decider:
 
     def decide_one(self, row: Mapping[str, Any]) -> Decision:
         """Decide one row, a mapping of feature to value; see `CascadeClassifier.decide_one`."""
-        return self._one_row.decide(row)
+        return self.one_row.decide(row)
 
     @cached_property
-    def _one_row(self) -> OneRow:
+    def one_row(self) -> OneRow:
+        """What decides one row at a time, made once."""
         return OneRow(self)
 
     def __getstate__(self) -> dict[str, Any]:

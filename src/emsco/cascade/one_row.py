@@ -133,6 +133,13 @@ class OneRow:
                 pass
         return self._by_the_loop(held)
 
+    def takes(self, row: Row) -> bool:
+        """Return whether a row is decided without the loop."""
+        try:
+            return bool(self._steps) and self._quickly(row) is not None
+        except (_Unusual, KeyError, OverflowError):
+            return False
+
     def _by_the_loop(self, held: Row) -> Decision:
         """Decide a row by the decision loop."""
 
