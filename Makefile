@@ -11,25 +11,28 @@ nightly:  ## everything else, at its small size
 BIN = $(dir $(PYTHON))
 
 quick:  ## lint, types, rooms, and the laws at few examples
-	$(BIN)ruff check . && $(BIN)ruff format --check . && $(BIN)mypy && PYTHONPATH=src $(BIN)lint-imports --no-logo | tail -n 3
-	PYTHONPATH=src SCIPY_ARRAY_API=1 $(PYTHON) -m pytest -q -n 2 --hypothesis-profile=few -m "not nightly and not alone and not data" \
+	$(BIN)ruff check . && $(BIN)ruff format --check . && $(BIN)mypy && $(BIN)lint-imports --no-logo | tail -n 3
+	SCIPY_ARRAY_API=1 $(PYTHON) -m pytest -q -n 2 --hypothesis-profile=few -m "not nightly and not alone and not data" \
 		tests/core tests/cascade tests/test_rooms.py tests/test_import.py
 
 docs:  ## the site, in docs/_build/html; warnings are errors
-	PYTHONPATH=src $(PYTHON) -m sphinx -W --keep-going -q -b html docs docs/_build/html
+	$(PYTHON) -m sphinx -W --keep-going -q -b html docs docs/_build/html
 
 figures:  ## compare the figures of the documentation with stored results
-	PYTHONPATH=src $(PYTHON) docs/figures.py
-	PYTHONPATH=src $(PYTHON) -m pytest -q tests/test_experiments.py tests/test_peers.py tests/test_text_experiment.py \
+	$(PYTHON) docs/figures.py
+	$(PYTHON) -m pytest -q tests/test_experiments.py tests/test_peers.py tests/test_text_experiment.py \
 		-k "documentation_holds or documentation_tells or readme_holds"
 
 # The time of the commit, so that the same commit gives the same bytes, whenever and wherever it is built.
 export SOURCE_DATE_EPOCH ?= $(shell git log -1 --format=%ct)
 
-release-check:  ## build wheel and sdist twice, and compare the bytes
+# The wheel is built from the sdist, so what a compiler or a user of the checkout left behind is in neither.
+BUILD = PATH="$(abspath $(BIN)):$$PATH" $(PYTHON) -m build --no-isolation --outdir
+
+release-check:  ## build sdist and wheel twice, and compare the bytes
 	rm -rf dist/check && mkdir -p dist/check
-	$(PYTHON) -m hatchling build -d "$(CURDIR)/dist/check/once"
-	$(PYTHON) -m hatchling build -d "$(CURDIR)/dist/check/again"
+	$(BUILD) "$(CURDIR)/dist/check/once"
+	$(BUILD) "$(CURDIR)/dist/check/again"
 	diff -r dist/check/once dist/check/again && ls -l dist/check/once
 
 COMPILE = uv pip compile --quiet --upgrade --generate-hashes --no-emit-index-url --no-header --python-version 3.11

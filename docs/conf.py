@@ -7,7 +7,6 @@ other hosts.
 
 from __future__ import annotations
 
-import os
 import sys
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from docutils import nodes
 
 HERE = Path(__file__).parent
 ROOT = HERE.parent
-sys.path[:0] = [str(HERE), str(ROOT / "src")]
+sys.path.insert(0, str(HERE))
 
 import reference  # noqa: E402
 
@@ -85,8 +84,6 @@ if any((ROOT / "examples").glob("*.py")):
         "warehouse",
         "text_cascade",
     ]
-    # Pages run in their own folder, and programs that they start must find the package there.
-    os.environ["PYTHONPATH"] = str(ROOT / "src")
     html_css_files.append("gallery.css")
     extensions.append("sphinx_gallery.gen_gallery")
     sphinx_gallery_conf = {

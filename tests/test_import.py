@@ -18,7 +18,7 @@ from emsco import InputGuard, MaskedClassifier
 from emsco.final import LoggedAnswers, OnnxModel
 from emsco.learners import learner_of
 
-HEAVY = {"numba", "pandas", "matplotlib", "ray", "skops", "polars", "moocore"}
+HEAVY = {"pandas", "matplotlib", "ray", "skops", "polars", "moocore"}
 
 
 def modules_after(statement):

@@ -8,6 +8,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,7 @@ def copy(tmp_path):
     """Give a copy of the repository, as far as recipes touch it."""
     skip = shutil.ignore_patterns("__pycache__", "*.csv.gz")
     shutil.copytree(ROOT / "src", tmp_path / "src", ignore=skip)
+    shutil.copy(find_spec("emsco._core").origin, tmp_path / "src" / "emsco")  # it is compiled
     shutil.copy(ROOT / "pyproject.toml", tmp_path)
     for name in ("conftest.py", "test_import.py"):
         (tmp_path / "tests").mkdir(exist_ok=True)

@@ -117,7 +117,7 @@ typedef struct {
  *
  * If a list fills up, the walk stops before its next loop; it is called again with the same arrays
  * once there is room. */
-bool walk(Walk *w);
+bool walk(const Walk *walk);
 
 /* Trees of gradient boosting, all nodes in one row. */
 typedef struct {

@@ -237,8 +237,10 @@ ALWAYS_INLINE bool take(Walk *w, int64_t depth, size_t s)
 }
 
 FOR_EACH_MACHINE
-bool walk(Walk *w)
+bool walk(const Walk *given)
 {
+    /* A copy that nobody else can see: the compiler may keep its parts in registers. */
+    Walk copy = *given, *w = &copy;
     const size_t full = w->sets - 1;
     const int64_t room = (int64_t)w->room - (int64_t)w->sets - 2;
     int64_t first = w->state[0], depth = w->state[1], walked = w->state[2], used = w->state[3];

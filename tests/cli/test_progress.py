@@ -99,12 +99,3 @@ def test_a_quiet_search_shows_no_progress(place, tmp_path):
     shown, code, _ = watch(command, place, environment)
     assert code == 0, shown
     assert not any(f"emsco: {what}" in shown for what in ("fit", "search", "luck", "done", "write"))
-
-
-def test_compiling_is_told(place, tmp_path):
-    """In an installation that has no kernels yet."""
-    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "kernels"), "TERM": "xterm"}
-    command = (*COMMANDS[0], "--out", str(tmp_path / "run"))
-    shown, code, _ = watch(command, place, environment)
-    assert code == 0, shown
-    assert "compile kernels, once for this installation" in shown

@@ -15,7 +15,6 @@ from emsco import CascadeSearchCV
 from emsco._utils import progress as progress_module
 from emsco._utils.frozen_mapping import FrozenMapping
 from emsco._utils.progress import (
-    COMPILE,
     ProgressBar,
     command_progress,
     followed,
@@ -405,7 +404,6 @@ def test_a_command_shows_what_it_does_after_a_moment_and_makes_room_for_text(mon
     terminal = terminal_of(monkeypatch)
     with command_progress():
         with Progress(verbose=1) as progress:
-            tell(COMPILE)
             time.sleep(2)
             progress.searched({"designs": 10, "done": 0.5})
             time.sleep(0.5)
@@ -419,7 +417,6 @@ def test_a_command_shows_what_it_does_after_a_moment_and_makes_room_for_text(mon
     assert sys.stderr is terminal
     written = terminal.getvalue()
     lines = visible(written)
-    assert f"emsco: {COMPILE}" in lines
     assert any(line.startswith("emsco: search 50% ━") for line in lines)
     assert "emsco: done: 0 source sets, 10 designs, front 0, 0:02" in lines or "0:03" in written
     assert "a note, say" in lines
@@ -470,15 +467,12 @@ def test_a_command_called_by_a_program_writes_no_lines_of_its_own(monkeypatch):
 def test_parts_of_a_task_are_reported_as_its_shares_and_to_nobody_else():
     whole, hidden = [], []
     with watching(lambda *report: hidden.append(report)):
-        with watching(lambda *report: whole.append(report), alone=True):
-            with part_of("luck", 0.5, 1.0), part_of("inner", 0.5, 1.0):
-                tell("thresholds", 0.5)
-            tell(COMPILE)
+        inner = watching(lambda *report: whole.append(report), alone=True)
+        with inner, part_of("luck", 0.5, 1.0), part_of("inner", 0.5, 1.0):
+            tell("thresholds", 0.5)
         tell("afterwards")
-    assert whole == [
-        ("luck", 0.5), ("luck", 0.75), ("luck", 0.875), (COMPILE, 0.0)
-    ]  # fmt: skip
-    assert hidden == [(COMPILE, 0.0), ("afterwards", 0.0)]
+    assert whole == [("luck", 0.5), ("luck", 0.75), ("luck", 0.875)]
+    assert hidden == [("afterwards", 0.0)]
 
 
 def test_what_is_left_is_of_all_phases_by_the_speed_of_what_is_done(clock):
