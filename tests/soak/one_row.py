@@ -43,7 +43,7 @@ def run(*, small: bool, only: list[str] | None = None) -> str:
                     if found != expected:
                         raise SystemExit(f"{name}: {found}\n\ninstead of: {expected}\n\n{row}")
                     (refused if isinstance(found, Refused) else decided)[name] += 1
-                    quickly[name] += model.cascade.decider_.one_row.takes(row)
+                    quickly[name] += model.cascade.decider_.one_row.judge(row) is not None
             number += 1
             if number % 1000 == 0:
                 done = decided.total() + refused.total()

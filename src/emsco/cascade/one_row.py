@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from math import isfinite, isnan
+from types import NoneType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ from emsco.core.label_rule import LabelRule
 from emsco.exceptions import ColumnsError, nearest
 from emsco.guard import InputGuard
 from emsco.learners.logistic import HIGHEST_SCORE, LOWEST_SCORE, LinearStage
+from emsco.rows.column_reader import BOOLEAN
 from emsco.rows.columns import object_array
 from emsco.rows.declared_types import value_reader
 from emsco.rows.encoding import Category, Number, NumberTerm
@@ -32,12 +34,15 @@ if TYPE_CHECKING:
     from emsco.cascade.decider import Decider
 
 Row = Mapping[str, Any]
+_STRICT = {float, int, NoneType}  # types of numbers that come over a network
+_YES_OR_NO = {*_STRICT, bool}
 _LARGEST = float(np.finfo(np.float64).max)
 
 
 class _NumberColumn(NamedTuple):
     """A column of numbers: how its values are read, and which are usual."""
 
+    is_boolean: bool
     declared: Callable[[object], Any] | None
     low: float
     high: float
@@ -91,6 +96,16 @@ class _Step(NamedTuple):
     latency: float
 
 
+class Judged(NamedTuple):
+    """A verdict: the place of the label, its probability and share, and the stage that gave it."""
+
+    winner: int
+    confidence: float
+    share: float
+    accepted: bool
+    exit_stage: int
+
+
 class _Unusual(Exception):  # noqa: N818  # no error: the loop decides this row
     """A value that the shortcut does not know."""
 
@@ -126,19 +141,29 @@ class OneRow:
     def decide(self, row: Row) -> Decision:
         """Decide a row, which is asked for values only when a stage needs them."""
         held = _Held(row)
-        if self._steps:
-            try:
-                return self._quickly(held if type(row) is not dict else row)
-            except (_Unusual, KeyError, OverflowError):
-                pass
-        return self._by_the_loop(held)
+        judged = self.judge(row if type(row) is dict else held)
+        if judged is None:
+            return self._by_the_loop(held)
+        winner, confidence, share, accepted, number = judged
+        step = self._steps[number]
+        return Decision(
+            self._labels[winner], accepted, number, confidence, step.cost,
+            ACCEPTED if accepted else LOW_CONFIDENCE, step.latency,
+            share=None if self._rule.is_equal else share,
+        )  # fmt: skip
 
-    def takes(self, row: Row) -> bool:
-        """Return whether a row is decided without the loop."""
+    def judge(self, row: Row, *, strictly: bool = False) -> Judged | None:
+        """Judge a row of usual values; None if the decision loop must decide it.
+
+        `strictly`: numbers are floats, integers or None, or booleans if training had them, and
+        categories texts or None; other types are not usual.
+        """
+        if not self._steps:
+            return None
         try:
-            return bool(self._steps) and self._quickly(row) is not None
+            return self._quickly(row, strictly)
         except (_Unusual, KeyError, OverflowError):
-            return False
+            return None
 
     def _by_the_loop(self, held: Row) -> Decision:
         """Decide a row by the decision loop."""
@@ -149,24 +174,19 @@ class OneRow:
 
         return self._decider.drive(1, answer)[0]
 
-    def _quickly(self, row: Row) -> Decision:
-        """Decide a row of usual values."""
+    def _quickly(self, row: Row, strictly: bool) -> Judged:
         values, last = self._blank.copy(), len(self._steps) - 1
         for number, step in enumerate(self._steps):
-            numbers, categories = step.numbers, step.categories
+            numbers = step.numbers
             # Nearly every row has usual numbers.
             if not (numbers.are_plain and read_numbers(row, *numbers[:3], values, numbers.begin)):
-                _read_slowly(numbers, row, values)
-            for column in categories:
-                values[column.place] = _code(column, row[column.feature])
+                _read_slowly(numbers, row, values, strictly)
+            for column in step.categories:
+                values[column.place] = _code(column, row[column.feature], strictly)
             winner, confidence, share = self._judge(step, values)
             accepted = share >= step.thresholds[winner]
             if accepted or number == last:
-                return Decision(
-                    self._labels[winner], accepted, number, confidence, step.cost,
-                    ACCEPTED if accepted else LOW_CONFIDENCE, step.latency,
-                    share=None if self._rule.is_equal else share,
-                )  # fmt: skip
+                return Judged(winner, confidence, share, accepted, number)
         raise AssertionError("a cascade has a stage")
 
     def _judge(self, step: _Step, values: list[Any]) -> tuple[int, float, float]:
@@ -220,8 +240,13 @@ def _largest(numbers: Sequence[float]) -> int:
     return max(range(len(numbers)), key=numbers.__getitem__)
 
 
-def _read_slowly(numbers: _Numbers, row: Row, values: list[Any]) -> None:
+def _read_slowly(numbers: _Numbers, row: Row, values: list[Any], strictly: bool) -> None:
     """Read numbers that may be spelled, missing or of other types."""
+    if strictly and not all(
+        type(row[feature]) in (_YES_OR_NO if column.is_boolean else _STRICT)
+        for feature, column in zip(numbers.features, numbers.columns, strict=True)
+    ):
+        raise _Unusual
     for place, pair in enumerate(zip(numbers.features, numbers.columns, strict=True)):
         values[numbers.begin + place] = _number(pair[1], row[pair[0]])
 
@@ -236,8 +261,10 @@ def _number(column: _NumberColumn, given: object) -> float:
     raise _Unusual
 
 
-def _code(column: _CategoryColumn, given: object) -> int:
+def _code(column: _CategoryColumn, given: object, strictly: bool) -> int:
     """Return the code of a category."""
+    if strictly and type(given) is not str and given is not None:
+        raise _Unusual
     value = column.read(given)
     if value is None and not column.may_be_missing:
         raise _Unusual
@@ -332,7 +359,7 @@ def _number_column(decider: Decider, feature: str) -> _NumberColumn:
     low, high = -_LARGEST, _LARGEST
     if isinstance(checked, Range):
         low, high = checked.low, checked.high
-    return _NumberColumn(declared, low, high, reader.missing_seen)
+    return _NumberColumn(reader.kind == BOOLEAN, declared, low, high, reader.missing_seen)
 
 
 def _category_column(

@@ -25,6 +25,7 @@ from emsco.live.call import Call
 from emsco.live.coalescing import CoalescingGate, open_gate
 from emsco.live.decision_log import DECISIONS, DROP, NO_LOG, DecisionLog, HeldWrites
 from emsco.live.fetch_result import Key
+from emsco.live.known_row import decide_known_row
 from emsco.live.live_plan import LivePlan
 from emsco.live.purchases import Receipts, SourceSpending
 from emsco.live.sources import Sources
@@ -230,9 +231,14 @@ class LiveCascade:
             gates, keys = self._open(), _read_keys(keys)
             have = _read_known(known, len(keys))
             terms, receipts = self._terms, Receipts(self._terms, len(keys), call)
-            made = Call(terms, gates, keys, have, self._used, self._deadline, receipts, context)
-            answer = partial(made.refuse, reason=refused) if refused else made.answer
-            decisions = await drive_async(decide_rows(terms.decider.plan, len(keys)), answer)
+            needs_values = factors or values is not None or self._log_values
+            decisions = None
+            if len(keys) == 1 and not (refused or needs_values):
+                decisions = decide_known_row(terms, have, receipts)
+            if decisions is None:
+                made = Call(terms, gates, keys, have, self._used, self._deadline, receipts, context)
+                answer = partial(made.refuse, reason=refused) if refused else made.answer
+                decisions = await drive_async(decide_rows(terms.decider.plan, len(keys)), answer)
             index = np.empty(len(keys), dtype=object)
             index[:] = keys
             decisions = decisions.beside(index=index, receipts=receipts)

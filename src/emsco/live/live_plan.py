@@ -38,6 +38,11 @@ class LivePlan:
         return {name: list(self.costs.columns(name)) for name in self.bought}
 
     @cached_property
+    def every_feature(self) -> frozenset[str]:
+        """The features of all sources that the cascade can buy."""
+        return frozenset(feature for features in self.features.values() for feature in features)
+
+    @cached_property
     def is_of_numbers(self) -> dict[str, bool]:
         """Whether each source yields only numbers."""
         readers = [[self.decider.readers.get(f) for f in self.features[n]] for n in self.bought]

@@ -45,6 +45,16 @@ class PurchaseBatch:
         return cls({}, reasons, [how] * n_rows, [0.0] * n_rows, [True] * n_rows)
 
     @classmethod
+    def known_row(
+        cls, values: Mapping[str, list[Any]], *, source: str, stage: int, waited: float, now: float
+    ) -> PurchaseBatch:
+        """Return the only row of a decision, whose values the caller sent."""
+        return cls(
+            values, [""], [KNOWN], [0.0], [True],
+            source=source, stage=stage, rows=(0,), waited=waited, now=now,
+        )  # fmt: skip
+
+    @classmethod
     def of(
         cls, rows: Sequence[tuple[PurchaseBatch, int]], features: Sequence[str]
     ) -> PurchaseBatch:
