@@ -47,3 +47,4 @@ requirements:  ## pin the environments anew, with hashes and without any index a
 	echo 'moto[server]' | $(COMPILE) - --output-file requirements/s3.txt
 	echo uv | $(COMPILE) - --output-file requirements/uv.txt
 	echo cyclonedx-bom | $(COMPILE) - --output-file requirements/sbom.txt
+	echo cibuildwheel | $(COMPILE) - --output-file requirements/cibuildwheel.txt
