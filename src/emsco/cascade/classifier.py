@@ -16,7 +16,8 @@ from sklearn.utils._param_validation import HasMethods, StrOptions
 from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
 from sklearn.utils.validation import check_is_fitted
 
-from emsco.cascade.decider import Decider, Guard, make_decider
+from emsco.cascade.decider import Decider, Guard
+from emsco.cascade.stage_plan import make_decider
 from emsco.core.costs import Costs
 from emsco.core.decisions import Decision, Decisions
 from emsco.core.design import StageDesign
@@ -281,7 +282,7 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
         """
         if isinstance(row, tuple) and hasattr(row, "_asdict"):
             row = row._asdict()
-        return self._fitted().decide_one(row)
+        return self._fitted().one_row.decide(row)
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Predict a label for every row, by the last stage bought, even if it rejects the row."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from math import isfinite, isnan
 from types import NoneType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,9 +29,6 @@ from emsco.rows.declared_types import value_reader
 from emsco.rows.encoding import Category, Number, NumberTerm
 from emsco.rows.guard import Categories, Range
 from emsco.rows.value_types import UNREADABLE, reader_like, to_number
-
-if TYPE_CHECKING:
-    from emsco.cascade.decider import Decider
 
 Row = Mapping[str, Any]
 _STRICT = {float, int, NoneType}  # types of numbers that come over a network
@@ -129,7 +126,7 @@ class OneRow:
     0
     """
 
-    def __init__(self, decider: Decider) -> None:
+    def __init__(self, decider: Any) -> None:
         self._decider = decider
         plan = decider.plan
         self._rule: LabelRule = plan.rule
@@ -170,9 +167,11 @@ class OneRow:
 
         def answer(ask: Ask) -> Answer:
             columns = {name: object_array([_value(held, name)]) for name in ask.features}
-            return self._decider.answer(columns, ask.rows)
+            found: Answer = self._decider.answer(columns, ask.rows)
+            return found
 
-        return self._decider.drive(1, answer)[0]
+        decision: Decision = self._decider.drive(1, answer)[0]
+        return decision
 
     def _quickly(self, row: Row, strictly: bool) -> Judged:
         values, last = self._blank.copy(), len(self._steps) - 1
@@ -251,21 +250,20 @@ def _read_slowly(numbers: _Numbers, row: Row, values: list[Any], strictly: bool)
         values[numbers.begin + place] = _number(pair[1], row[pair[0]])
 
 
-def _number(column: _NumberColumn, given: object) -> float:
+def _number(column: _NumberColumn, value: object) -> float:
     """Return the value of a number; a missing one is NaN."""
-    value = given if column.declared is None else column.declared(given)
-    number = to_number(value)
+    number = to_number(value if column.declared is None else column.declared(value))
     # NaN compares with nothing.
     if column.low <= number <= column.high or (column.may_be_missing and isnan(number)):
         return number
     raise _Unusual
 
 
-def _code(column: _CategoryColumn, given: object, strictly: bool) -> int:
+def _code(column: _CategoryColumn, raw: object, strictly: bool) -> int:
     """Return the code of a category."""
-    if strictly and type(given) is not str and given is not None:
+    if strictly and type(raw) is not str and raw is not None:
         raise _Unusual
-    value = column.read(given)
+    value = column.read(raw)
     if value is None and not column.may_be_missing:
         raise _Unusual
     if not isinstance(value, Hashable) or value == UNREADABLE:
@@ -302,20 +300,20 @@ def _many(step: _Step, values: list[Any]) -> list[float]:
     return [own / total for own in odds]
 
 
-def _is_ordinary(decider: Decider) -> bool:
+def _is_ordinary(decider: Any) -> bool:
     """Say whether all stages are of the default classifier, and the guard, if any, is ours."""
     is_linear = all(type(stage.judge) is LinearStage for stage in decider.plan.stages)
     is_known = decider.guard is None or type(decider.guard) is InputGuard
     return is_linear and is_known and decider.final is None
 
 
-def _steps(decider: Decider) -> list[_Step]:
+def _steps(decider: Any) -> list[_Step]:
     """Turn the stages of a plan into plain numbers."""
     places: dict[str, int] = {}
     return [_step(decider, stage, places) for stage in decider.plan.stages]
 
 
-def _step(decider: Decider, stage: Stage, places: dict[str, int]) -> _Step:
+def _step(decider: Any, stage: Stage, places: dict[str, int]) -> _Step:
     """Turn a stage into plain numbers; its features get the next `places`, numbers first."""
     judge: LinearStage = stage.judge  # type: ignore[assignment]  # asked before
     encodings = {feature: decider.readers[feature].encoding for feature in stage.features}
@@ -352,7 +350,7 @@ def _step(decider: Decider, stage: Stage, places: dict[str, int]) -> _Step:
     )
 
 
-def _number_column(decider: Decider, feature: str) -> _NumberColumn:
+def _number_column(decider: Any, feature: str) -> _NumberColumn:
     reader = decider.readers[feature]
     declared = None if reader.type is None else value_reader(reader.type)
     checked = None if decider.guard is None else decider.guard.learned_[feature]
@@ -362,9 +360,7 @@ def _number_column(decider: Decider, feature: str) -> _NumberColumn:
     return _NumberColumn(reader.kind == BOOLEAN, declared, low, high, reader.missing_seen)
 
 
-def _category_column(
-    decider: Decider, feature: str, encoding: Category, place: int
-) -> _CategoryColumn:
+def _category_column(decider: Any, feature: str, encoding: Category, place: int) -> _CategoryColumn:
     reader = decider.readers[feature]
     plain = reader_like(reader.known_levels)
     read = plain if reader.type is None else _after(value_reader(reader.type), plain)

@@ -12,7 +12,7 @@ from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
 from emsco.cascade import CascadeClassifier
-from emsco.cascade.decider import make_decider
+from emsco.cascade.stage_plan import make_decider
 from emsco.core.label_rule import EQUAL, LabelRule
 from emsco.core.threshold import resolve
 from emsco.exceptions import ArtifactError, ThresholdError, require

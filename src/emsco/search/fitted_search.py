@@ -12,7 +12,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.utils.validation import check_is_fitted
 
 from emsco.cascade import CascadeClassifier, Decider, Guard
-from emsco.cascade.decider import fit_stages, make_decider
+from emsco.cascade.stage_plan import fit_stages, make_decider
 from emsco.core.costs import Costs
 from emsco.core.design import StageDesign
 from emsco.core.front import Candidate, ParetoFront
