@@ -8,8 +8,8 @@ import json
 import sys
 
 NAMES = (
-    "decide", "startup", "command_line", "choice", "search", "growth", "covtype", "live", "beside",
-    "serve", "arrow", "blocks", "ray", "waits",
+    "decide", "one_row", "startup", "command_line", "choice", "search", "growth", "covtype", "live",
+    "beside", "serve", "arrow", "blocks", "ray", "waits",
 )  # fmt: skip
 
 

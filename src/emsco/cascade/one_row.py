@@ -137,10 +137,11 @@ class OneRow:
 
     def decide(self, row: Row) -> Decision:
         """Decide a row, which is asked for values only when a stage needs them."""
-        held = _Held(row)
-        judged = self.judge(row if type(row) is dict else held)
+        if type(row) is not dict:
+            row = _Held(row)
+        judged = self.judge(row)
         if judged is None:
-            return self._by_the_loop(held)
+            return self._by_the_loop(row)
         winner, confidence, share, accepted, number = judged
         step = self._steps[number]
         return Decision(
@@ -193,13 +194,11 @@ class OneRow:
         if len(step.intercepts) > 1:
             probability = _many(step, values)
         else:
-            score = add_products(values, step.plain, step.slopes[0])
-            for term in step.terms:
-                score += _added(term, values[term.place], 0)
-            score += step.intercepts[0]
-            score = 0.0 if isnan(score) else max(score, LOWEST_SCORE)
-            yes = 1.0 / (1.0 + float(np.exp(-score)))  # numpy's, as for columns
-            probability = [1.0 - yes, yes]
+            yes = _of_two(step, values)
+            no = 1.0 - yes
+            if not self._rule.weights:  # the usual case, without lists
+                return (1, yes, yes) if yes > no else (0, no, no)
+            probability = [no, yes]
         if not self._rule.weights:
             winner = _largest(probability)
             return winner, probability[winner], probability[winner]
@@ -234,8 +233,6 @@ def _value(row: Row, feature: str) -> Any:
 
 def _largest(numbers: Sequence[float]) -> int:
     """Return the place of the largest number; if two are equal, of the first."""
-    if len(numbers) == 2:
-        return 1 if numbers[1] > numbers[0] else 0
     return max(range(len(numbers)), key=numbers.__getitem__)
 
 
@@ -281,6 +278,19 @@ def _added(term: _Term, value: Any, score: int) -> float:
     if term.missing is not None and value != value:
         return term.missing[score]
     return term.slopes[score] * float(value - term.centre)
+
+
+def _of_two(step: _Step, values: list[Any]) -> float:
+    """Return the probability of the second of two classes."""
+    score = add_products(values, step.plain, step.slopes[0])
+    for term in step.terms:
+        score += _added(term, values[term.place], 0)
+    score += step.intercepts[0]
+    if score != score:  # infinities cancelled
+        score = 0.0
+    elif score < LOWEST_SCORE:
+        score = LOWEST_SCORE
+    return 1.0 / (1.0 + float(np.exp(-score)))  # numpy's exp, as for columns
 
 
 def _many(step: _Step, values: list[Any]) -> list[float]:
