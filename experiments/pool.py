@@ -21,7 +21,7 @@ from sklearn.datasets import make_classification
 import emsco
 from emsco import Candidate, CascadeSearchCV, Costs, Evaluation, StageDesign
 from emsco.certify import Targets, certify_together
-from emsco.certify._hypothesis_family import UNSAID, Family, Floors
+from emsco.certify._hypothesis_family import UNSAID, Family, Floors, kept_by
 from emsco.core.selection import Bounds
 from emsco.core.threshold import lowest, resolve
 from emsco.datasets import make_costly_classification
@@ -59,6 +59,7 @@ class Front(NamedTuple):
     ones: int  # rows of class 1 among them
     on_front: int
     chosen: NDArray[np.intp]  # a place for each of `WAYS`; -1 where nothing can be had so
+    keeps: NDArray[np.bool_]  # who keeps what was chosen so: a row for each of `WAYS`
     prices: Numbers  # paid up to each stage; the last one again where there are fewer
     truth: NDArray[np.intp]
     accepted: Bits  # packed, a row a candidate
@@ -71,7 +72,8 @@ class Front(NamedTuple):
         """Leave out what is not on the front."""
         n = self.on_front
         parts = ("selected", "prices", "accepted", "wrong", "reached")
-        return self._replace(**{part: getattr(self, part)[:n] for part in parts})
+        kept = {part: getattr(self, part)[:n] for part in parts}
+        return self._replace(**kept, keeps=self.keeps[:, :n])
 
     def candidates(self) -> list[Candidate]:
         """Give candidates that have these figures, and nothing else of their own."""
@@ -103,21 +105,30 @@ class Places:
 
     def of(self, targets: Targets, way: str | None) -> tuple[Family, NDArray[np.intp]]:
         """Give whom `certify` tests after a choice, and their places; None: without one."""
-        chosen, floors = None, Floors()
+        chosen, floors, keeps = None, Floors(), None
         if way is not None:
-            chosen = self._all[self._front.chosen[list(WAYS).index(way)]]
+            number = list(WAYS).index(way)
+            chosen, keeps = self._all[self._front.chosen[number]], self._front.keeps[number]
             floors = floors_after(way)
-        return self._placed(targets, chosen, floors)
+        return self._placed(targets, chosen, floors, keeps)
 
     def before(self, targets: Targets, way: str) -> tuple[Family, NDArray[np.intp]]:
         """Give whom it tested before there was a place for what was chosen, of the same left."""
-        return self._placed(targets, None, floors_after(way))
+        return self._placed(targets, None, floors_after(way), None)
 
     def _placed(
-        self, targets: Targets, chosen: Candidate | None, floors: Floors
+        self,
+        targets: Targets,
+        chosen: Candidate | None,
+        floors: Floors,
+        keeps: NDArray[np.bool_] | None,
     ) -> tuple[Family, NDArray[np.intp]]:
         front = self._all[: self._front.on_front]
-        family = Family.of(front, chosen, floors, targets, self._costs)
+
+        def is_kept(candidate: Candidate) -> bool:
+            return keeps is None or bool(keeps[self._places[id(candidate)]])
+
+        family = Family.of(front, chosen, floors, targets, self._costs, is_kept)
         places = [self._places[id(candidate)] for candidate in family.candidates]
         return family, np.array(places, dtype=np.intp)
 
@@ -145,7 +156,8 @@ def _simulate(kind: str, number: int, pool: int, sources: int) -> Front:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", EmscoWarning)
         search.fit(X[:n_rows], y[:n_rows])
-        chosen = [_choose(search, way) for way in WAYS]
+        made = [(_choose(search, way), kept_by(search, search.best_candidate_)) for way in WAYS]
+    chosen = [candidate for candidate, _ in made]
     front, rows, truth = search.front_, X[n_rows:], y[n_rows:]
     everybody = [*front, *[search.all_sources_] * (search.all_sources_ in chosen)]
     stages = _Stages(search, rows)
@@ -177,6 +189,7 @@ def _simulate(kind: str, number: int, pool: int, sources: int) -> Front:
         int(front[0].evaluation.class_rows[1]),
         len(front),
         np.array([-1 if c is None else everybody.index(c) for c in chosen], dtype=np.intp),
+        np.array([[keeps(c) for c in everybody] for _, keeps in made]),
         prices,
         truth,
         np.packbits(accepted, axis=-1),

@@ -186,10 +186,10 @@ def family_of(
         return Family.of(front, None, Floors(), targets, model.costs_)
     chosen = getattr(model, "best_candidate_", None)
     floors = Floors.of(model, targets)
-    return Family.of(front, chosen, floors, targets, model.costs_, _kept_by(model, chosen))
+    return Family.of(front, chosen, floors, targets, model.costs_, kept_by(model, chosen))
 
 
-def _kept_by(model: CascadeSearchCV, chosen: Candidate | None) -> Callable[[Candidate], bool]:
+def kept_by(model: CascadeSearchCV, chosen: Candidate | None) -> Callable[[Candidate], bool]:
     """Return which candidates keep what the choice kept, by their selected figures as counted.
 
     They lose no class that the chosen one does not lose; after a default choice, they meet its
