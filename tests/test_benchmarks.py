@@ -20,8 +20,8 @@ def test_the_hybrid_search_keeps_its_budget_of_designs():
 
 
 HELPERS = {
-    "benchmarks": {"applicants", "history", "interpreter", "measure", "problems", "served",
-                   "warehouse", "workloads"},
+    "benchmarks": {"applicants", "bare_loop", "history", "interpreter", "measure", "problems",
+                   "served", "warehouse", "workloads"},
     "experiments": {"alone", "choices", "nodes", "pool", "problems", "results", "scaling_measure",
                     "tables"},
     "tests.soak": {"asking_again", "damage", "forgeries", "hostile", "mutators"},

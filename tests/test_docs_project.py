@@ -76,11 +76,11 @@ def test_only_the_job_that_publishes_may_write():
     release = WORKFLOWS["release.yml"]
     assert WORKFLOWS["check.yml"]["permissions"] == {"contents": "read"}
     assert release["permissions"] == {"contents": "read"}
-    assert "permissions" not in release["jobs"]["build"]
+    assert not {"permissions"} & {*release["jobs"]["build"], *release["jobs"]["wheels"]}
     publish = release["jobs"]["publish"]
     assert publish["permissions"]["id-token"] == "write"
     assert publish["environment"] == "pypi"
-    assert publish["needs"] == ["build", "sbom"]
+    assert publish["needs"] == ["build", "wheels", "sbom"]
 
 
 def test_a_release_is_tested_compared_and_attested_before_it_is_published():
