@@ -128,6 +128,12 @@ def test_a_value_that_a_stage_needs_must_be_there():
         fitted().decide_one({"age": 50.0, "town": "Bern", "smokes": True})
 
 
+@pytest.mark.parametrize("row", [None, [50.0, "Bern", True], "a81f", np.zeros(3), (1, 2, 3)])
+def test_what_is_no_mapping_is_refused(row):
+    with pytest.raises(ColumnsError, match="must be a mapping of feature to value"):
+        fitted().decide_one(row)
+
+
 def test_a_value_that_cannot_be_judged_is_named():
     with pytest.raises(ValuesError, match="Column 'age' held numbers") as caught:
         fitted().decide_one({"age": "old", "town": "Bern", "smoker": True})

@@ -282,6 +282,11 @@ class CascadeClassifier(ClassifierMixin, BaseEstimator):
         """
         if isinstance(row, tuple) and hasattr(row, "_asdict"):
             row = row._asdict()
+        if not hasattr(row, "keys"):
+            raise ColumnsError(
+                "A row must be a mapping of feature to value, or a named tuple, got "
+                f"{type(row).__name__}; tables and arrays are for `decide`."
+            )
         return self._fitted().one_row.decide(row)
 
     def predict(self, X: Any) -> NDArray[Any]:
