@@ -453,6 +453,18 @@ def test_a_command_in_a_file_writes_a_line_whenever_it_was_silent_for_long(monke
     assert set(heads) == {"search 50%", "done", "write 25%"}
 
 
+def test_a_command_whose_libraries_load_for_long_says_so_in_a_file(monkeypatch):
+    file = io.StringIO()
+    monkeypatch.setattr(sys, "stderr", file)
+    monkeypatch.setattr(sys, "__stderr__", file)
+    monkeypatch.setattr(progress_module, "_SILENT", 0.4)
+    with command_progress():
+        time.sleep(0.1)
+        assert file.getvalue() == ""
+        time.sleep(0.6)
+    assert file.getvalue().startswith("emsco: load libraries: 0:0")
+
+
 def test_a_command_called_by_a_program_writes_no_lines_of_its_own(monkeypatch):
     """Where standard error is replaced, what is written there is that program's."""
     file = io.StringIO()

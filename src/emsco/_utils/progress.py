@@ -363,8 +363,7 @@ def command_progress() -> Iterator[None]:
 
     _displays.append(display)
     try:
-        if isinstance(display, ProgressBar):  # in a file it would be one more line
-            show("load libraries", 0.0)
+        show("load libraries", 0.0)
         with watching(show):
             yield
     finally:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import NamedTuple
 
-# The plan counts as if so many seconds had passed as planned: the first seconds start workers, and
-# small steps come first, so what they took says little about the rest. Fits learn faster, because
-# most of their work is alike; other phases are judged only by them.
+# The plan counts as if so many seconds had passed as planned: the first fits start workers, and
+# small steps come first, so what they took says little about the rest. From the second step on,
+# fits learn faster, because most of their work is alike; other phases are judged only by them.
 _OF_FITS, _OF_OTHERS = 1.0, 10.0
 _MEASURED = 0.01  # share of the search after which the rest follows from it
 _SEARCHED = 0.1  # share of the search after which its fits follow from it
@@ -77,7 +77,8 @@ def seconds_left(work: Workload, done: WorkDone, phase: str, own: float | None) 
         left = slower * after[phase] if own is None else own
         return left + slower * sum(after[name] for name in after_this) + work.later
     n_lately, took = done.lately
-    speed = (took + _OF_FITS) / (n_lately / work.n_sets * work.fit + _OF_FITS)
+    as_planned = _OF_FITS if n_lately < done.n_sets else _OF_OTHERS  # that was the first step
+    speed = (took + as_planned) / (n_lately / work.n_sets * work.fit + as_planned)
     fits = speed * work.fit * (1 - sets)
     if done.share > _SEARCHED:  # it may end before as many sets are fitted as it could fit
         fits = min(fits, done.fit * (1 - done.share) / done.share)
