@@ -303,7 +303,8 @@ def _many(step: _Step, values: list[Any]) -> list[float]:
     if not all(map(isfinite, scores)):
         lost = any(map(isnan, scores))
         scores = [0.0 if lost else min(max(s, -HIGHEST_SCORE), HIGHEST_SCORE) for s in scores]
-    odds = np.exp(np.array(scores) - max(scores)).tolist()
+    highest = max(scores)
+    odds = np.exp([score - highest for score in scores]).tolist()
     total = odds[0]
     for more in odds[1:]:
         total += more
