@@ -16,7 +16,7 @@ from joblib import Parallel, delayed
 from numpy.typing import NDArray
 
 from emsco.certify import Targets
-from emsco.certify._binomial import cost_upper, lower, tail, upper
+from emsco.certify.binomial import cost_upper, lower, tail, upper
 from experiments.alone import constant_answers, groups_alike
 from experiments.choices import (
     hold,

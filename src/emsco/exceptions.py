@@ -208,6 +208,10 @@ class CertificateError(EmscoError, ValueError):
     """A certificate that cannot be issued, or that does not hold for the given model."""
 
 
+class BatchError(EmscoError, ValueError):
+    """A batch that cannot be labelled as asked, or an answer about it that cannot be used."""
+
+
 class DatasetError(EmscoError, FileNotFoundError):
     """A data set that is missing, differs from the known one, or has no such part."""
 

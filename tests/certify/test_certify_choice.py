@@ -25,7 +25,7 @@ from emsco import (
     load,
 )
 from emsco.certify import Certificate, Targets, certify, certify_together, fingerprint
-from emsco.certify._binomial import lower, upper
+from emsco.certify.binomial import lower, upper
 from emsco.certify._hypothesis_family import (
     Floors,
     family_of,

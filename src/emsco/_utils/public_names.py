@@ -48,6 +48,7 @@ PUBLIC = {
 # `emsco.costs` stays the same wherever the code is.
 MODULES = (
     "arrow",
+    "batch",
     "cascade",
     "certify",
     "costs",

@@ -8,7 +8,7 @@ among the certified candidates.
 """
 
 from emsco.cascade.fingerprint import fingerprint
-from emsco.certify._binomial import required_rows
+from emsco.certify.binomial import required_rows
 from emsco.certify._certificate import Certificate, problem_with
 from emsco.certify._certified_candidate import CertifiedBounds, CertifiedCandidate, ChosenCandidate
 from emsco.certify._certify import certify, certify_together

@@ -9,7 +9,7 @@ from typing import Any
 from emsco._utils.text_table import cell, html_table, numbered_rows, text_table
 from emsco.cascade import CascadeClassifier
 from emsco.cascade.fingerprint import fingerprint
-from emsco.certify._binomial import check_between
+from emsco.certify.binomial import check_between
 from emsco.certify._certified_candidate import CertifiedCandidate, ChosenCandidate, RequestedBound
 from emsco.certify._serialization import (
     expect,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from emsco._utils.frozen_mapping import FrozenMapping
-from emsco.certify._binomial import cost_upper, lower, upper
+from emsco.certify.binomial import cost_upper, lower, upper
 from emsco.certify._serialization import (
     by_label,
     candidate_from,

@@ -14,7 +14,7 @@ from sklearn.utils import _safe_indexing, check_random_state
 
 from emsco.cascade import CascadeClassifier
 from emsco.cascade.fingerprint import Pickled, digest_of, fingerprint
-from emsco.certify._binomial import check_between
+from emsco.certify.binomial import check_between
 from emsco.certify._certificate import Certificate
 from emsco.certify._fresh_rows import (
     UNKNOWN_LABELS,

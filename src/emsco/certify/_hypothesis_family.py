@@ -32,7 +32,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emsco.cascade import CascadeClassifier
-from emsco.certify._binomial import tail
+from emsco.certify.binomial import tail
 from emsco.certify._targets import Targets
 from emsco.core.costs import Costs
 from emsco.core.evaluation import Evaluation

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from emsco._utils.progress import tell
 from emsco.cascade import CascadeClassifier
 from emsco.cascade.fingerprint import fingerprints
-from emsco.certify._binomial import cost_p_value, cost_upper
+from emsco.certify.binomial import cost_p_value, cost_upper
 from emsco.certify._certified_candidate import CertifiedBounds, CertifiedCandidate, ChosenCandidate
 from emsco.certify._hypothesis_family import Family, passed
 from emsco.certify._targets import Shortfall, Targets

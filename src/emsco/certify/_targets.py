@@ -7,7 +7,7 @@ from decimal import Context
 from typing import Any, NamedTuple
 
 from emsco._utils.frozen_mapping import FrozenMapping
-from emsco.certify._binomial import check_between, rows_for, tail
+from emsco.certify.binomial import check_between, rows_for, tail
 from emsco.core.evaluation import Evaluation
 from emsco.core.measure import Measure
 from emsco.core.measures import certifiable

@@ -1,0 +1,6 @@
+"""Label a batch as an expensive model would: spot checks with an exact promise."""
+
+from emsco.batch.batch_labels import BatchLabels, BatchPromise
+from emsco.batch.label import label_answers, label_batch
+
+__all__ = ["BatchLabels", "BatchPromise", "label_answers", "label_batch"]

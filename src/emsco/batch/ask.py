@@ -1,0 +1,248 @@
+"""From what a user asks for to a question: promises in numbers, terms by what is expected.
+
+Nothing here may look at a final answer to a row of the walk. What is expected comes from the trust
+of the cheap answers, which says how many of them are wrong.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil
+from numbers import Real
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emsco.batch.cheap_answers import CheapAnswers, walk_order
+from emsco.batch.coins import shuffled
+from emsco.batch.label_codes import LabelCodes
+from emsco.batch.promises import NO_LABEL, Codes, Promise
+from emsco.batch.question import HeldOutRows, Question
+from emsco.batch.spot_checks import (
+    NOTHING_HELD_OUT,
+    HeldOut,
+    Risk,
+    Terms,
+    allowed,
+    best_terms,
+)
+from emsco.exceptions import BatchError, Keyword, Parameter
+
+_EXPECTED_CLASS = 0.9  # of the rows that are expected of a class, as many are counted on
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What a user asks for.
+
+    Parameters
+    ----------
+    agreement : float or None
+        The least share of labels that are as the final model's.
+    confidence : float
+        One minus the probability that any promise is broken.
+    max_missed, min_precision : mapping of label to share
+        Of the rows that the final model calls this, the largest share labelled otherwise; of the
+        rows labelled this, the least share that the final model calls so.
+    questions : int
+        How many questions about these rows share the confidence.
+    """
+
+    agreement: float | None
+    confidence: float
+    max_missed: Mapping[Any, float]
+    min_precision: Mapping[Any, float]
+    questions: int = 1
+
+    @classmethod
+    def of(
+        cls,
+        agreement: float | None,
+        confidence: float,
+        max_missed: Mapping[Any, float] | None,
+        min_precision: Mapping[Any, float] | None,
+        questions: int,
+    ) -> Wish:
+        """Check what a user asks for."""
+        _share("confidence", confidence)
+        if agreement is not None:
+            _share("agreement", agreement)
+        bounds = {"max_missed": max_missed or {}, "min_precision": min_precision or {}}
+        for name, mapping in bounds.items():
+            if not isinstance(mapping, Mapping):
+                raise BatchError(Parameter(name) + f" must map labels to shares, got {mapping!r}.")
+            for label, share in mapping.items():
+                _share(f"{name}[{label!r}]", share)
+        if agreement is None and not any(bounds.values()):
+            raise BatchError("Nothing is promised: give `agreement`, `max_missed` or "
+                             "`min_precision`.")  # fmt: skip
+        if isinstance(questions, bool) or not isinstance(questions, int) or questions < 1:
+            raise BatchError(f"`questions` must be a whole number from 1 on, got {questions!r}.")
+        return cls(agreement, confidence, **bounds, questions=questions)
+
+    @property
+    def allowed_error(self) -> float:
+        """The probability that may go wrong with all questions about these rows."""
+        return float(1 - Fraction(str(self.confidence)))
+
+    @property
+    def level(self) -> float:
+        """The part of it that this question uses."""
+        return self.allowed_error / self.questions
+
+    def plain(self) -> list[Any]:
+        """Return it as plain values."""
+        bounds = [sorted(map(list, each.items()), key=repr)
+                  for each in (self.max_missed, self.min_precision)]  # fmt: skip
+        return [self.agreement, self.confidence, *bounds, self.questions]
+
+
+def _share(name: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < 1:
+        raise BatchError(f"`{name}` must be a number between 0 and 1, got {value!r}.")
+
+
+def make_promises(wish: Wish, cheap: CheapAnswers, codes: LabelCodes, known: Codes) -> list[Promise]:
+    """Return the promises in numbers, which are fixed before the first answer.
+
+    How many rows are of a class is known only in the end; here it is estimated.
+    """
+    n_rows = len(cheap)
+    n_promises = (wish.agreement is not None) + len(wish.max_missed) + len(wish.min_precision)
+    error = wish.level / n_promises
+    promises = []
+    if wish.agreement is not None:
+        share = 1 - Fraction(str(wish.agreement))
+        most = allowed(n_rows, wish.agreement)
+        if not most:
+            raise BatchError(
+                Keyword("agreement", wish.agreement)
+                + f" allows no different label among {n_rows:,} rows, so every row would have to "
+                f"be sent. It saves calls from {ceil(1 / share):,} rows on."
+            )
+        promises.append(Promise("agreement", NO_LABEL, share, most, error))
+    cheap_codes = codes.read(cheap.labels)
+    for name, bounds in (("missed", wish.max_missed), ("false", wish.min_precision)):
+        parameter = "max_missed" if name == "missed" else "min_precision"
+        for label, bound in bounds.items():
+            code = codes.known(label, f"`{parameter}`")
+            share = Fraction(str(bound)) if name == "missed" else 1 - Fraction(str(bound))
+            expected = _EXPECTED_CLASS * _expected(cheap, cheap_codes, known, code)
+            ratio = share / (1 - share) if name == "missed" else share
+            most = int(Fraction(expected) * ratio)
+            if not most:
+                rows = ceil(n_rows / max(float(expected * ratio), 1e-9))
+                raise BatchError(
+                    Keyword(parameter, {label: bound})
+                    + f" allows no wrong label: about {expected:.0f} rows of this class are "
+                    f"expected among {n_rows:,}. It saves calls from about {rows:,} rows on."
+                )
+            promises.append(Promise(name, code, share, most, error))
+    return promises
+
+
+def _expected(cheap: CheapAnswers, cheap_codes: Codes, known: Codes, code: int) -> float:
+    """Return how many rows of a class are expected."""
+    own = cheap_codes == code
+    if not cheap.is_share:
+        return float(own.sum() + (known == code).sum())
+    sure = np.nan_to_num(cheap.trust, nan=0.0)
+    others = (1 - sure[~own & (cheap_codes != NO_LABEL)]).sum()
+    n_other = max(len(set(cheap_codes.tolist()) - {NO_LABEL}) - 1, 1)
+    return float(sure[own].sum() + others / n_other + (known == code).sum())
+
+
+def make_question(
+    wish: Wish,
+    cheap: CheapAnswers,
+    codes: LabelCodes,
+    known: Codes,
+    secret: bytes,
+    *,
+    log: tuple[CheapAnswers, Any] | None = None,
+    fixed: Sequence[Any] | None = None,
+) -> Question:
+    """Fix all that decides; `fixed` are promises and terms that were fixed before."""
+    cheap_codes = codes.read(cheap.labels)
+    cheap_codes[np.isnan(cheap.trust)] = NO_LABEL
+    is_known = known >= 0
+    walked = np.flatnonzero(~is_known & (cheap_codes != NO_LABEL))
+    held_cheap, held_trust, held_final = _held(log, codes)
+    trust = [cheap.trust[walked], held_trust]
+    n_all = len(walked) + len(held_trust)
+    both = walk_order(trust, shuffled(secret, "ties", n_all))
+    of_batch = both < len(walked)
+    order = walked[both[of_batch]]
+    above = np.cumsum(of_batch)[~of_batch]
+    held = both[~of_batch] - len(walked)
+    counts = HeldOut(len(held), n_all) if len(held) else NOTHING_HELD_OUT
+    if fixed is not None:
+        promises = [Promise(kind, code, Fraction(share), most, error)
+                    for kind, code, share, most, error in fixed[0]]  # fmt: skip
+        terms: Terms | None = Terms(fixed[1], tuple(fixed[2]), fixed[3], fixed[4])
+    else:
+        promises = make_promises(wish, cheap, codes, known)
+        risks = None
+        if cheap.is_share:
+            held_codes = held_cheap[held]
+            risks = [
+                _risk(each, cheap.trust[order], cheap_codes[order], held_trust[held], held_codes,
+                      above)
+                for each in promises
+            ]  # fmt: skip
+        terms = best_terms([each.allowance for each in promises], risks, len(order), counts)
+    if terms is None:
+        terms = Terms(1.0, tuple(0 for _ in promises), float(len(order)), 0.0)
+    return Question(
+        labels=codes.labels,
+        cheap=cheap_codes,
+        order=order,
+        known=is_known,
+        promises=tuple(promises),
+        terms=terms,
+        secret=secret,
+        held_out=HeldOutRows(held_cheap[held], held_final[held], above) if len(held) else None,
+    )
+
+
+def fixed_of(question: Question) -> list[Any]:
+    """Return the promises and terms of a question as plain values."""
+    terms = question.terms
+    promises = [[p.kind, p.code, str(p.share), p.most, p.error] for p in question.promises]
+    plain = [promises, terms.rate, list(terms.tolerated), terms.expected_checks,
+             terms.expected_cheap]  # fmt: skip
+    return list(json.loads(json.dumps(plain)))
+
+
+def _held(
+    log: tuple[CheapAnswers, Any] | None, codes: LabelCodes
+) -> tuple[Codes, NDArray[np.float64], Codes]:
+    """Return cheap codes, trust and final codes of the held-out rows that have a cheap answer."""
+    if log is None:
+        none = np.empty(0, dtype=np.int32)
+        return none, np.empty(0), none
+    cheap, final = log
+    cheap_codes, final_codes = codes.read(cheap.labels), codes.read(final)
+    there = (cheap_codes != NO_LABEL) & ~np.isnan(cheap.trust)
+    return cheap_codes[there], cheap.trust[there], final_codes[there]
+
+
+def _risk(
+    promise: Promise,
+    trust: NDArray[np.float64],
+    cheap: Codes,
+    held_trust: NDArray[np.float64],
+    held_cheap: Codes,
+    above: NDArray[np.intp],
+) -> Risk:
+    """Return the expected disagreements of a promise, down the order."""
+    own = np.where(promise.concerns(cheap), 1 - trust, 0.0)
+    if not len(held_trust):
+        return Risk(np.cumsum(own))
+    held = np.cumsum(np.where(promise.concerns(held_cheap), 1 - held_trust, 0.0))
+    before = np.searchsorted(above, np.arange(len(trust)), side="right")
+    return Risk(np.cumsum(own), np.append(0.0, held)[before])

@@ -1,0 +1,230 @@
+"""Calls of the final model: a function, a model or a live source; some at the same time.
+
+Whatever it is, a call is made for some rows and brings a label for each, or None. A call that
+raises an error brings none. If all calls of a round raise, it is not the rows that are at fault, and
+the error is reported instead.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from threading import Thread
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emsco._utils.progress import tell
+from emsco.exceptions import BatchError
+from emsco.learners.final_model import predict_labels
+from emsco.live.coalescing import CoalescingGate
+from emsco.live.source import LiveSource
+from emsco.rows.columns import listed
+
+Rows = NDArray[np.intp]
+_MODEL_ROWS = 1_000  # in a call of a model in this process
+
+
+class FinalModel(Protocol):
+    """What answers calls: rows in, one label or None for each out."""
+
+    async def __call__(self, rows: Rows) -> Sequence[Any]:
+        """Return the label of each row, None where there is none."""
+
+
+@dataclass(frozen=True)
+class Calls:
+    """How the final model is called.
+
+    Parameters
+    ----------
+    final : callable, model or live source
+        The final model.
+    rows_of : callable
+        What it receives for some positions: the rows of X, or the positions.
+    keys : sequence or None
+        The key of each row, for a live source.
+    answer : str
+        The feature that is the answer of a live source.
+    price : float or None
+        The price of a row.
+    concurrency : int
+        How many calls are made at the same time, at most.
+    rows_per_call : int or None
+        The rows in a call; None: as many as suits what is called.
+    """
+
+    final: Any
+    rows_of: Callable[[Rows], Any]
+    keys: Sequence[Any] | None = None
+    answer: str = "label"
+    price: float | None = None
+    concurrency: int = 8
+    rows_per_call: int | None = None
+
+    def size(self, n_rows: int, *, stored: bool) -> int:
+        """Return the rows in a call.
+
+        Where answers are stored, a call has one row, so that little is lost if the process is
+        killed; otherwise a function gets all at once. A model in this process costs nothing.
+        """
+        if self.rows_per_call is not None:
+            return self.rows_per_call
+        if isinstance(self.final, LiveSource):
+            return min(self.final.rows_per_call or n_rows, n_rows)
+        if hasattr(self.final, "predict"):
+            return _MODEL_ROWS
+        return 1 if stored else n_rows
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[FinalModel]:
+        """Open what is called."""
+        if isinstance(self.final, LiveSource):
+            gate = CoalescingGate(self.final, [self.answer], self.price or 0.0)
+            try:
+                yield partial(self._fetch, gate)
+            finally:
+                await gate.close()
+            return
+        pool = ThreadPoolExecutor(self.concurrency)
+        try:
+            yield partial(self._call, pool)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+    async def _fetch(self, gate: CoalescingGate, rows: Rows) -> Sequence[Any]:
+        assert self.keys is not None
+        found = await gate.fetch([self.keys[row] for row in rows.tolist()], {})
+        column = found.columns[self.answer]
+        return [
+            None if reason else label for label, reason in zip(column, found.reasons, strict=True)
+        ]
+
+    async def _call(self, pool: ThreadPoolExecutor, rows: Rows) -> Sequence[Any]:
+        final, given = self.final, self.rows_of(rows)
+        loop = asyncio.get_running_loop()
+        if hasattr(final, "predict"):
+            labels = await loop.run_in_executor(pool, predict_labels, final, given, len(rows))
+            return listed(labels)
+        if inspect.iscoroutinefunction(final):
+            found = await final(given)
+        else:
+            found = await loop.run_in_executor(pool, final, given)
+            if inspect.isawaitable(found):  # an object with an async `__call__`
+                found = await found
+        return _in_order(found, rows)
+
+
+def _in_order(found: Any, rows: Rows) -> Sequence[Any]:
+    """Return one label per row, from a sequence or a mapping of position to label."""
+    if isinstance(found, Mapping):
+        unknown = [place for place in found if place not in set(rows.tolist())]
+        if unknown:
+            raise BatchError(
+                f"The final model answered for row {unknown[0]!r}, which it was not sent."
+            )
+        return [found.get(row) for row in rows.tolist()]
+    if isinstance(found, str | bytes) or not hasattr(found, "__len__"):
+        raise BatchError(
+            f"The final model must return a label for each row, or None, got a "
+            f"{type(found).__name__}."
+        )
+    labels = listed(found)
+    if len(labels) != len(rows):
+        raise BatchError(
+            f"The final model must return a label for each of {len(rows):,} rows, or None where "
+            f"it has none; it returned {len(labels):,}."
+        )
+    return labels
+
+
+def check_calls(calls: Calls, n_rows: int) -> None:
+    """Refuse what cannot be called."""
+    final = calls.final
+    if isinstance(final, LiveSource):
+        if calls.keys is None or len(calls.keys) != n_rows:
+            raise BatchError("A live source is asked by key: give `keys`, one for each row.")
+    elif not callable(final) and not hasattr(final, "predict"):
+        raise BatchError(
+            "`final` must be a function of rows, a model with `predict` or a live source, got a "
+            f"{type(final).__name__}."
+        )
+    for name in ("concurrency", "rows_per_call"):
+        value = getattr(calls, name)
+        if value is not None and (not isinstance(value, int) or value < 1):
+            raise BatchError(f"`{name}` must be a whole number from 1 on, got {value!r}.")
+
+
+async def call_all(
+    calls: Calls,
+    rows: Rows,
+    *,
+    what: str,
+    begin: Callable[[Sequence[int]], None],
+    record: Callable[[Sequence[tuple[int, Any]]], None],
+    stored: bool,
+) -> None:
+    """Call the final model for all these rows, and record every answer as it comes."""
+    size = calls.size(len(rows), stored=stored)
+    parts = iter([rows[start : start + size] for start in range(0, len(rows), size)])
+    failed: list[Rows] = []
+    errors: list[Exception] = []
+    n_done = 0
+
+    async def work(call: FinalModel) -> None:
+        nonlocal n_done
+        for part in parts:
+            begin(part.tolist())
+            try:
+                labels = await call(part)
+            except BatchError:
+                raise
+            except Exception as error:  # it is somebody else's code
+                errors.append(error)
+                failed.append(part)
+            else:
+                record(list(zip(part.tolist(), labels, strict=True)))
+            n_done += len(part)
+            tell(what, n_done / len(rows))
+
+    tell(what, 0.0)
+    async with calls.open() as call, asyncio.TaskGroup() as group:
+        for _ in range(min(calls.concurrency, -(-len(rows) // size))):
+            group.create_task(work(call))
+    if not failed:
+        return
+    if sum(map(len, failed)) == len(rows):
+        raise BatchError(
+            f"The final model answered no row: every call raised an error, first "
+            f"{type(errors[0]).__name__}: {errors[0]}."
+        ) from errors[0]
+    record([(row, None) for part in failed for row in part.tolist()])
+
+
+def run(work: Any) -> Any:
+    """Run a coroutine, also where an event loop runs already, as in a notebook."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return asyncio.run(work)
+    found: list[Any] = []
+    errors: list[BaseException] = []
+
+    def in_thread() -> None:
+        try:
+            found.append(asyncio.run(work))
+        except BaseException as error:
+            errors.append(error)
+
+    thread = Thread(target=in_thread)
+    thread.start()
+    thread.join()
+    if errors:
+        raise errors[0]
+    return found[0]

@@ -1,0 +1,136 @@
+"""What is promised of a batch: how many labels may differ from the final model's, and in which way.
+
+Promises are about disagreements, which are counted, while users think in shares: a share of the
+batch (agreement), of the rows that the final model calls "yes" (missed), or of those labelled "yes"
+(precision). How many rows those are is known only in the end. So the number is fixed beforehand, by
+what is expected, and in the end it is seen which share follows from it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from emsco.batch.spot_checks import Allowance
+
+Codes = NDArray[np.int32]  # the place of each row's label among the labels
+NEVER, NO_LABEL = -2, -1  # codes of a row that was not sent, and of one without an answer
+
+
+@dataclass(frozen=True)
+class Promise:
+    """At most `most` of the cheap labels disagree in one way, but with probability `error`."""
+
+    kind: Literal["agreement", "missed", "false"]
+    code: int  # of the class that is missed or falsely answered; NO_LABEL under "agreement"
+    share: Fraction  # promised: the largest share of disagreements
+    most: int
+    error: float
+
+    @property
+    def allowance(self) -> Allowance:
+        """What it allows."""
+        return Allowance(self.most, self.error)
+
+    def broken(self, cheap: Codes, final: Codes) -> NDArray[np.bool_]:
+        """Return which rows disagree; one that the final model cannot answer does in every way."""
+        if self.kind == "agreement":
+            return cheap != final
+        own, other = (final, cheap) if self.kind == "missed" else (cheap, final)
+        differ: NDArray[np.bool_] = (own == self.code) & (other != self.code)
+        return differ | (final == NO_LABEL)
+
+    def concerns(self, cheap: Codes) -> NDArray[np.bool_]:
+        """Return which cheap labels could be a disagreement of this promise."""
+        if self.kind == "agreement":
+            return cheap != NO_LABEL
+        concerned: NDArray[np.bool_] = (cheap == self.code) == (self.kind == "false")
+        return concerned
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What a promise comes to, when all answers that were asked for have come.
+
+    Parameters
+    ----------
+    promise : Promise
+        The promise.
+    left : int
+        How many disagreements may be left among the cheap labels.
+    share : Fraction
+        The share of disagreements that follows from it, at most.
+    holds : bool
+        Whether that is at most the promised share.
+    """
+
+    promise: Promise
+    left: int
+    share: Fraction
+
+    @property
+    def holds(self) -> bool:
+        """Whether the share is as promised."""
+        return self.share <= self.promise.share
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """The labels of a batch so far: of the final model where it answered, else the cheap one."""
+
+    cheap: Codes
+    final: Codes  # NEVER where it was not asked
+
+    @property
+    def is_cheap(self) -> NDArray[np.bool_]:
+        """Which rows have their cheap label."""
+        return self.final == NEVER
+
+    @property
+    def labels(self) -> Codes:
+        """The code of each row's label; NO_LABEL where the final model gave no answer."""
+        return np.where(self.is_cheap, self.cheap, self.final).astype(np.int32)
+
+    def standings(self, promises: tuple[Promise, ...], found: list[int]) -> list[Standing]:
+        """Return what each promise comes to.
+
+        `found` are the disagreements of each that were found above the stop after the walk.
+        """
+        left = [
+            max(min(each.most - n, int((self.is_cheap & each.concerns(self.cheap)).sum())), 0)
+            for each, n in zip(promises, found, strict=True)
+        ]
+        return [
+            Standing(each, n, self._share(each, n, dict(zip(promises, left, strict=True))))
+            for each, n in zip(promises, left, strict=True)
+        ]
+
+    def _share(self, promise: Promise, left: int, others: dict[Promise, int]) -> Fraction:
+        if promise.kind == "agreement":
+            return Fraction(left, max(len(self.cheap), 1))
+        if promise.kind == "false":
+            n_labelled = int((self.labels == promise.code).sum())
+            return Fraction(left, n_labelled) if left else Fraction(0)
+        right = self.least_right(promise, left, others)
+        return Fraction(left, right + left) if left else Fraction(0)
+
+    def least_right(self, promise: Promise, left: int, others: dict[Promise, int]) -> int:
+        """Return how many rows labelled as a class are so rightly, at least; it may be missed.
+
+        An agreement promise bounds the wrong ones, too: what is missed are other disagreements.
+        Where fewer rows are labelled than may disagree, that says nothing, because the worst is
+        then not that as many are missed as may be.
+        """
+        labelled = self.labels == promise.code
+        n_labelled = int(labelled.sum())
+        wrong = [int((labelled & self.is_cheap).sum())]  # the others are the final model's own
+        for other, n in others.items():
+            if other.kind == "false" and other.code == promise.code:
+                wrong.append(n)
+            if other.kind == "agreement" and n_labelled > n:
+                wrong.append(max(n - left, 0))
+        return n_labelled - min(wrong)
