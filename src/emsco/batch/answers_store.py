@@ -50,7 +50,9 @@ class Inquiry:
 class AnswersStore(Protocol):
     """Protocol of where answers are."""
 
-    folder: str | None
+    @property
+    def folder(self) -> str | None:
+        """The folder; None: they are in memory."""
 
     @property
     def secret(self) -> bytes:
@@ -70,6 +72,9 @@ class AnswersStore(Protocol):
 
     def record(self, answers: Iterable[tuple[int, Any]]) -> None:
         """Record answers, which end the calls of their rows."""
+
+    def end(self, rows: Sequence[int]) -> None:
+        """Record that calls have ended, but brought no answer."""
 
     @property
     def n_lost(self) -> int:
@@ -103,6 +108,9 @@ class MemoryStore:
         """Keep answers; the first one stays."""
         for row, label in answers:
             self._answers.setdefault(row, label)
+
+    def end(self, rows: Sequence[int]) -> None:
+        """Do nothing, as above."""
 
 
 class JobStore:
@@ -208,10 +216,18 @@ class JobStore:
         found = [(self._identity, row, json.dumps(label)) for row, label in answers]
         with self._named_errors(), self._transaction():
             self._db.executemany("INSERT OR IGNORE INTO answer VALUES (?, ?, ?)", found)
-            self._db.executemany(
-                "DELETE FROM flight WHERE question = ? AND row = ?",
-                [one[:2] for one in found],
-            )
+            self._land([row for _, row, _ in found])
+
+    def end(self, rows: Sequence[int]) -> None:
+        """Record that calls have ended, but brought no answer."""
+        with self._named_errors(), self._transaction():
+            self._land(rows)
+
+    def _land(self, rows: Sequence[int]) -> None:
+        self._db.executemany(
+            "DELETE FROM flight WHERE question = ? AND row = ?",
+            [(self._identity, row) for row in rows],
+        )
 
     @property
     def n_lost(self) -> int:
@@ -253,4 +269,3 @@ class JobStore:
             raise BatchError(
                 f"The job {self.folder} cannot be opened: {error.strerror}."
             ) from error
-

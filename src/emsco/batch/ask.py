@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from emsco.batch.cheap_answers import CheapAnswers, walk_order
 from emsco.batch.coins import shuffled
 from emsco.batch.label_codes import LabelCodes
-from emsco.batch.promises import NO_LABEL, Codes, Promise
+from emsco.batch.promises import NO_LABEL, Codes, Kind, Promise
 from emsco.batch.question import HeldOutRows, Question
 from emsco.batch.spot_checks import (
     NOTHING_HELD_OUT,
@@ -106,7 +106,9 @@ def _share(name: str, value: object) -> None:
         raise BatchError(f"`{name}` must be a number between 0 and 1, got {value!r}.")
 
 
-def make_promises(wish: Wish, cheap: CheapAnswers, codes: LabelCodes, known: Codes) -> list[Promise]:
+def make_promises(
+    wish: Wish, cheap: CheapAnswers, codes: LabelCodes, known: Codes
+) -> list[Promise]:
     """Return the promises in numbers, which are fixed before the first answer.
 
     How many rows are of a class is known only in the end; here it is estimated.
@@ -126,13 +128,16 @@ def make_promises(wish: Wish, cheap: CheapAnswers, codes: LabelCodes, known: Cod
             )
         promises.append(Promise("agreement", NO_LABEL, share, most, error))
     cheap_codes = codes.read(cheap.labels)
-    for name, bounds in (("missed", wish.max_missed), ("false", wish.min_precision)):
-        parameter = "max_missed" if name == "missed" else "min_precision"
+    by_class: list[tuple[Kind, str, Mapping[Any, float]]] = [
+        ("missed", "max_missed", wish.max_missed),
+        ("false", "min_precision", wish.min_precision),
+    ]
+    for kind, parameter, bounds in by_class:
         for label, bound in bounds.items():
             code = codes.known(label, f"`{parameter}`")
-            share = Fraction(str(bound)) if name == "missed" else 1 - Fraction(str(bound))
+            share = Fraction(str(bound)) if kind == "missed" else 1 - Fraction(str(bound))
             expected = _EXPECTED_CLASS * _expected(cheap, cheap_codes, known, code)
-            ratio = share / (1 - share) if name == "missed" else share
+            ratio = share / (1 - share) if kind == "missed" else share
             most = int(Fraction(expected) * ratio)
             if not most:
                 rows = ceil(n_rows / max(float(expected * ratio), 1e-9))
@@ -141,7 +146,7 @@ def make_promises(wish: Wish, cheap: CheapAnswers, codes: LabelCodes, known: Cod
                     + f" allows no wrong label: about {expected:.0f} rows of this class are "
                     f"expected among {n_rows:,}. It saves calls from about {rows:,} rows on."
                 )
-            promises.append(Promise(name, code, share, most, error))
+            promises.append(Promise(kind, code, share, most, error))
     return promises
 
 
@@ -177,7 +182,7 @@ def make_question(
     both = walk_order(trust, shuffled(secret, "ties", n_all))
     of_batch = both < len(walked)
     order = walked[both[of_batch]]
-    above = np.cumsum(of_batch)[~of_batch]
+    above = np.cumsum(of_batch, dtype=np.intp)[~of_batch]
     held = both[~of_batch] - len(walked)
     counts = HeldOut(len(held), n_all) if len(held) else NOTHING_HELD_OUT
     if fixed is not None:

@@ -238,4 +238,6 @@ def without_job() -> str:
 def check_length(n_rows: int, what: str, values: Any) -> None:
     """Refuse values that are not one for each row."""
     if len(values) != n_rows:
-        raise BatchError(f"`{what}` must have one for each of {n_rows:,} rows, has {len(values):,}.")
+        raise BatchError(
+            f"`{what}` must have one for each of {n_rows:,} rows, has {len(values):,}."
+        )

@@ -17,7 +17,7 @@ from emsco.cascade import Decider
 from emsco.cascade.decision_loop import Answer, Ask
 from emsco.core.decisions import ACCEPTED, LOW_CONFIDENCE
 from emsco.exceptions import BatchError
-from emsco.rows.columns import listed, object_array
+from emsco.rows.columns import listed
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ def cheap_answers(decider: Decider, X: Any) -> CheapAnswers:
     judged = np.isin(decisions.reason.astype(str), (ACCEPTED, LOW_CONFIDENCE))
     labels = listed(decisions.label)
     if not judged.all():
-        labels = listed(np.where(judged, object_array(labels), None))
+        labels = [label if is_one else None for label, is_one in zip(labels, judged, strict=True)]
     return CheapAnswers(labels, np.where(judged, decisions.confidence, np.nan), is_share=True)
 
 

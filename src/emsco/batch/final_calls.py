@@ -1,8 +1,8 @@
 """Calls of the final model: a function, a model or a live source; some at the same time.
 
 Whatever it is, a call is made for some rows and brings a label for each, or None. A call that
-raises an error brings none. If all calls of a round raise, it is not the rows that are at fault, and
-the error is reported instead.
+raises an error brings none. If all calls of a round raise, the rows are not at fault, and the error
+is reported instead.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from emsco._utils.progress import tell
+from emsco.batch.answers_store import AnswersStore
 from emsco.exceptions import BatchError
 from emsco.learners.final_model import predict_labels
 from emsco.live.coalescing import CoalescingGate
@@ -166,12 +167,10 @@ async def call_all(
     rows: Rows,
     *,
     what: str,
-    begin: Callable[[Sequence[int]], None],
-    record: Callable[[Sequence[tuple[int, Any]]], None],
-    stored: bool,
+    store: AnswersStore,
 ) -> None:
     """Call the final model for all these rows, and record every answer as it comes."""
-    size = calls.size(len(rows), stored=stored)
+    size = calls.size(len(rows), stored=store.folder is not None)
     parts = iter([rows[start : start + size] for start in range(0, len(rows), size)])
     failed: list[Rows] = []
     errors: list[Exception] = []
@@ -180,7 +179,7 @@ async def call_all(
     async def work(call: FinalModel) -> None:
         nonlocal n_done
         for part in parts:
-            begin(part.tolist())
+            store.begin(part.tolist())
             try:
                 labels = await call(part)
             except BatchError:
@@ -188,15 +187,24 @@ async def call_all(
             except Exception as error:  # it is somebody else's code
                 errors.append(error)
                 failed.append(part)
+                store.end(part.tolist())
             else:
-                record(list(zip(part.tolist(), labels, strict=True)))
+                store.record(list(zip(part.tolist(), labels, strict=True)))
             n_done += len(part)
             tell(what, n_done / len(rows))
 
     tell(what, 0.0)
-    async with calls.open() as call, asyncio.TaskGroup() as group:
-        for _ in range(min(calls.concurrency, -(-len(rows) // size))):
-            group.create_task(work(call))
+    async with calls.open() as call:
+        workers = [
+            asyncio.create_task(work(call))
+            for _ in range(min(calls.concurrency, -(-len(rows) // size)))
+        ]
+        try:
+            await asyncio.gather(*workers)
+        finally:
+            for worker in workers:
+                worker.cancel()
+            await asyncio.gather(*workers, return_exceptions=True)
     if not failed:
         return
     if sum(map(len, failed)) == len(rows):
@@ -204,7 +212,7 @@ async def call_all(
             f"The final model answered no row: every call raised an error, first "
             f"{type(errors[0]).__name__}: {errors[0]}."
         ) from errors[0]
-    record([(row, None) for part in failed for row in part.tolist()])
+    store.record([(row, None) for part in failed for row in part.tolist()])
 
 
 def run(work: Any) -> Any:

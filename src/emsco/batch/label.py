@@ -8,14 +8,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils import _safe_indexing
 
 from emsco._utils.progress import tell
 from emsco.batch.answers_store import AnswersStore, JobStore, MemoryStore
 from emsco.batch.ask import Wish
+from emsco.batch.batch_labels import BatchLabels, check_length
 from emsco.batch.cheap_answers import (
-    CheapAnswers,
     before_final,
     cheap_answers,
     price_of_final,
@@ -23,7 +22,6 @@ from emsco.batch.cheap_answers import (
 )
 from emsco.batch.final_calls import Calls, call_all, check_calls, run
 from emsco.batch.log_rows import Log, read_log
-from emsco.batch.batch_labels import BatchLabels, check_length
 from emsco.batch.row_marks import RowMarks
 from emsco.batch.task import ColdStart, Task, WalkTask
 from emsco.cascade import Decider, decider_of
@@ -136,9 +134,10 @@ def label_batch(
     if decider is None:
         if log is not None:
             raise BatchError("Without a cascade there is no `log`: its rows would fit the cascade.")
-        task: Callable[[AnswersStore], Task] = lambda store: ColdStart(  # noqa: E731
-            wish, X, store, read_known, costs, search, marks.digest
-        )
+
+        def task(store: AnswersStore) -> Task:
+            return ColdStart(wish, X, store, read_known, costs, search, marks.digest)
+
     else:
         if costs is not None or search is not None:
             raise BatchError("`costs` and `search` are for a batch without a cascade.")
@@ -146,8 +145,11 @@ def label_batch(
         logged = None
         if log is not None:
             logged = _log_of(log, cascade, before_final(decider), marks, read_known)
-        task = lambda store: WalkTask(wish, cheap, store, read_known, logged)  # noqa: E731
-    return _label(task, calls, n_rows, marks, wish, job, index)
+
+        def task(store: AnswersStore) -> Task:
+            return WalkTask(wish, cheap, store, read_known, logged)
+
+    return _label(task, calls, n_rows, marks, job, index)
 
 
 def label_answers(
@@ -235,7 +237,7 @@ def label_answers(
                           known=read_known)  # fmt: skip
     return _label(
         lambda store: WalkTask(wish, cheap, store, read_known, logged),
-        calls, n_rows, marks, wish, job, _listed(keys),
+        calls, n_rows, marks, job, _listed(keys),
     )  # fmt: skip
 
 
@@ -244,7 +246,6 @@ def _label(
     calls: Calls,
     n_rows: int,
     marks: RowMarks,
-    wish: Wish,
     job: str | os.PathLike[str] | None,
     index: list[Any] | None,
 ) -> BatchLabels:
@@ -256,12 +257,7 @@ def _label(
         task.open(marks)
         while (due := task.due()) is not None:
             name, rows = due
-            run(
-                call_all(
-                    calls, rows, what=f"final model, {name}", begin=store.begin,
-                    record=store.record, stored=job is not None,
-                )  # fmt: skip
-            )
+            run(call_all(calls, rows, what=f"final model, {name}", store=store))
         tell("label", 1.0)
         return replace(task.result(), index=index, price=calls.price)
     finally:

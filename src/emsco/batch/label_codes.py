@@ -70,7 +70,9 @@ class LabelCodes:
         code = self._codes.get(label.item() if isinstance(label, np.generic) else label)
         if code is None:
             known = ", ".join(repr(each) for each in list(self._codes)[:10])
-            raise BatchError(f"{what} names the label {label!r}, which no row has; labels: {known}.")
+            raise BatchError(
+                f"{what} names the label {label!r}, which no row has; labels: {known}."
+            )
         return code
 
     def decode(self, codes: Iterable[int]) -> list[Any]:

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from emsco.batch.spot_checks import Allowance
 
+Kind = Literal["agreement", "missed", "false"]
 Codes = NDArray[np.int32]  # the place of each row's label among the labels
 NEVER, NO_LABEL = -2, -1  # codes of a row that was not sent, and of one without an answer
 
@@ -25,7 +26,7 @@ NEVER, NO_LABEL = -2, -1  # codes of a row that was not sent, and of one without
 class Promise:
     """At most `most` of the cheap labels disagree in one way, but with probability `error`."""
 
-    kind: Literal["agreement", "missed", "false"]
+    kind: Kind
     code: int  # of the class that is missed or falsely answered; NO_LABEL under "agreement"
     share: Fraction  # promised: the largest share of disagreements
     most: int
@@ -39,15 +40,16 @@ class Promise:
     def broken(self, cheap: Codes, final: Codes) -> NDArray[np.bool_]:
         """Return which rows disagree; one that the final model cannot answer does in every way."""
         if self.kind == "agreement":
-            return cheap != final
+            return np.not_equal(cheap, final)
         own, other = (final, cheap) if self.kind == "missed" else (cheap, final)
-        differ: NDArray[np.bool_] = (own == self.code) & (other != self.code)
-        return differ | (final == NO_LABEL)
+        differ = (own == self.code) & (other != self.code)
+        broken: NDArray[np.bool_] = differ | (final == NO_LABEL)
+        return broken
 
     def concerns(self, cheap: Codes) -> NDArray[np.bool_]:
         """Return which cheap labels could be a disagreement of this promise."""
         if self.kind == "agreement":
-            return cheap != NO_LABEL
+            return np.not_equal(cheap, NO_LABEL)
         concerned: NDArray[np.bool_] = (cheap == self.code) == (self.kind == "false")
         return concerned
 
@@ -88,7 +90,7 @@ class Labelled:
     @property
     def is_cheap(self) -> NDArray[np.bool_]:
         """Which rows have their cheap label."""
-        return self.final == NEVER
+        return np.equal(self.final, NEVER)
 
     @property
     def labels(self) -> Codes:

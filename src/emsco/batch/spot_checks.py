@@ -246,4 +246,4 @@ def stop_rank(known: NDArray[np.float64], tolerated: int, n_rows: int) -> int:
     """
     if len(known) <= tolerated:
         return n_rows
-    return ceil(np.partition(known, tolerated)[tolerated])
+    return ceil(float(np.partition(known, tolerated)[tolerated]))

@@ -166,9 +166,12 @@ class WalkTask:
             index=None,
             promises=tuple(
                 BatchPromise(
-                    self._sentence(standing, len(cheap)), standing.promise.most, tolerated, n,
+                    self._sentence(standing, len(cheap)),
+                    standing.promise.most,
+                    tolerated,
+                    n,
                     float(standing.share),
-                )  # fmt: skip
+                )
                 for standing, tolerated, n in zip(
                     question.standings(final), question.terms.tolerated, seen, strict=True
                 )
@@ -245,7 +248,7 @@ class ColdStart:
         return self._rest().result()
 
     def _rest(self) -> WalkTask:
-        """Return the walk over the rest, by a cascade that the first half of the part has fitted."""
+        """Return the walk over the rest, by a cascade fitted on the first half of the part."""
         if self._walk is None:
             answers = self.store.answers()
             fitted, held = np.split(self._part, [len(self._part) // 2])
@@ -268,4 +271,3 @@ class ColdStart:
 def first_part(n_rows: int) -> int:
     """Return how many rows are sent first, of which half fit a cascade."""
     return int(min(max(400, n_rows // 6), 4_000))
-

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from emsco._utils.public_names import lazy
 
 if TYPE_CHECKING:
+    from emsco.plotting._calls import CallsDisplay as CallsDisplay
     from emsco.plotting._flow import FlowDisplay as FlowDisplay
     from emsco.plotting._front import FrontDisplay as FrontDisplay
     from emsco.plotting._history import HistoryDisplay as HistoryDisplay
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
 
 # Every plot and its module, imported at first use.
 PLOTS = {
+    "CallsDisplay": "plotting._calls",
     "FlowDisplay": "plotting._flow",
     "FrontDisplay": "plotting._front",
     "HistoryDisplay": "plotting._history",
